@@ -192,6 +192,7 @@ fn machine() -> String {
 fn spec(guest: ConsumerUuid, instances: &InstancesPath) -> GuestSpec {
     GuestSpec {
         uuid: guest,
+        node: None,
         name: GuestName::new(&format!("guest-{guest}")).expect("a name"),
         owner: GuestOwner {
             project: ProjectId::new("service").expect("a project"),

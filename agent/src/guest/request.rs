@@ -66,14 +66,15 @@ pub struct GuestRequest {
 }
 
 impl GuestRequest {
-    /// A guest on `node` with the devices that `arqs` are, or will be, bound to. `spec` has no device of theirs yet.
+    /// A guest on `node`, whatever `spec` says of that, with the devices that `arqs` are, or will be, bound to. `spec` has no device
+    /// of theirs yet.
     ///
     /// # Errors
     /// A request is there twice, there are too many, or `spec` names a device of one.
     pub fn new(
         node: NodeName,
         arqs: Vec<ArqUuid>,
-        spec: GuestSpec,
+        mut spec: GuestSpec,
     ) -> Result<Self, GuestRequestError> {
         if arqs.len() > MOST_ARQS {
             return Err(GuestRequestError::TooMany { found: arqs.len() });
@@ -89,6 +90,8 @@ impl GuestRequest {
                 return Err(GuestRequestError::DeviceOfArq { arq });
             }
         }
+        // A driver with several nodes must know on which it makes the guest.
+        spec.node = Some(node.clone());
         Ok(Self {
             node,
             arqs: known,

@@ -45,6 +45,7 @@ pub(crate) fn bound(numbers: &[u32]) -> BoundDevices {
 pub(crate) fn spec(number: u32) -> GuestSpec {
     GuestSpec {
         uuid: guest(number),
+        node: None,
         name: GuestName::new(&format!("instance-{number:08x}")).unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("project").unwrap(),

@@ -144,6 +144,7 @@ pub(crate) fn conductor_options(config: &Config) -> ConductorOptions {
     ConductorOptions {
         patience: config.conductor_service.retry_timeout,
         max_attempts: config.scheduler_attempts(),
+        scheduler_workers: config.conductor_service.scheduler_workers,
         headroom_interval: config.conductor_service.headroom_interval(),
         ..ConductorOptions::default()
     }

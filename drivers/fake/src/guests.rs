@@ -45,13 +45,18 @@ impl GuestBook {
         written.chain(made).collect()
     }
 
-    /// Adds the made guests to what is seen of the machine: to its first node, as nothing in a spec names another.
+    /// Adds the made guests to what is seen of the machine, each to its node. One whose node is not there any more, or that was made
+    /// before specs named one, is on the first.
     pub(crate) fn add_to(&self, machine: &mut HostView) {
-        let Some(node) = machine.nodes.values_mut().next() else {
-            return;
-        };
         for made in &self.guests {
-            node.guests.insert(made.spec.uuid, made.view());
+            let named = made.spec.node.as_ref();
+            let named = named.filter(|node| machine.nodes.contains_key(*node));
+            let Some(node) = named.or(machine.nodes.keys().next()).cloned() else {
+                return;
+            };
+            if let Some(node) = machine.nodes.get_mut(&node) {
+                node.guests.insert(made.spec.uuid, made.view());
+            }
         }
     }
 

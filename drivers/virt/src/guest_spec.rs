@@ -15,7 +15,7 @@ mod name;
 pub(crate) mod text;
 mod topology;
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, NodeName};
 use serde::{Deserialize, Serialize};
 
 pub use cpus::{CpuModel, CpuModelName, Pinning, VcpuPin};
@@ -33,6 +33,9 @@ pub struct GuestSpec {
     /// The instance's UUID, which is the guest's on the hypervisor too.
     #[serde(with = "text")]
     pub uuid: ConsumerUuid,
+    /// The node it shall be on, of a host that has several (Ironic's manner); none in what earlier releases wrote down.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeName>,
     /// Its name on the hypervisor, unlike every other guest's there.
     pub name: GuestName,
     /// Whose it is.

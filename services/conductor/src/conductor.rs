@@ -17,10 +17,11 @@ use berth_scheduler::request::PciAliasError;
 use berth_store::Usable;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
 pub use journeys::JourneyEnd;
+use journeys::Progress;
 
 use crate::absent::Absent;
 use crate::headroom::Headrooms;
@@ -50,6 +51,9 @@ pub struct ConductorParts {
 pub struct ConductorOptions {
     /// How often a guest is tried, each time with other candidates (Nova's `[scheduler] max_attempts`), at least 1.
     pub max_attempts: u32,
+    /// How many guests are searched a host at once (`[conductor_service] scheduler_workers`), at least 1. Those that search beside
+    /// each other take the same devices, and all but one search again.
+    pub scheduler_workers: usize,
     /// How often an agent is asked how far it is.
     pub poll: Duration,
     /// How long a boot stands still for a service that is away, or for a device that is being made ready, before it is taken
@@ -72,6 +76,7 @@ impl Default for ConductorOptions {
     fn default() -> Self {
         Self {
             max_attempts: 3,
+            scheduler_workers: 4,
             poll: Duration::from_millis(500),
             patience: Duration::from_mins(2),
             delete_wait: Duration::from_secs(30),
@@ -125,6 +130,9 @@ pub enum ConductorError {
 #[derive(Debug, Clone)]
 struct StandingStill {
     reason: String,
+    /// How far its boot is; none where it is no boot that stands still.
+    at: Option<Progress>,
+    /// Since when it stands there.
     since: Instant,
     tries: u32,
     next: Instant,
@@ -159,6 +167,7 @@ impl Conductor {
                 scheduler: Arc::new(parts.scheduler),
                 options,
                 images: Mutex::default(),
+                searches: Semaphore::new(options.scheduler_workers.max(1)),
                 metrics: Metrics::default(),
             },
             journeys: Journeys::default(),
@@ -305,12 +314,11 @@ impl Conductor {
     /// # Errors
     /// The journal cannot be read.
     pub async fn resume(&self) -> Result<usize, ConductorError> {
-        let read = self.inner.way.journal.guests().await;
+        let read = self.inner.way.journal.open_guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
         self.inner.usable.read(failure);
         let records = read?;
-        let open = records.iter().filter(|record| record.is_open());
-        let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
+        let open: Vec<_> = records.iter().map(|record| record.request.uuid()).collect();
         let now = Instant::now();
         for uuid in &open {
             let held = self.standing_still().get(uuid).map(|held| held.next);

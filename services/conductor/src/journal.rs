@@ -50,6 +50,9 @@ pub trait BootJournal: Send + Sync {
     /// All guests, by UUID.
     fn guests(&self) -> Answer<'_, Vec<BootRecord>>;
 
+    /// Those of which anything is still to be done ([`BootRecord::is_open`]), by UUID.
+    fn open_guests(&self) -> Answer<'_, Vec<BootRecord>>;
+
     /// One guest; none where it is not known.
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>>;
 

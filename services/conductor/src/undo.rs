@@ -8,6 +8,7 @@ use berth_client::{AcceleratorError, GuestApiError, PlacementError};
 use berth_hosts::{ServerGroupError, TableError};
 use berth_model::{ArqState, ConsumerUuid, NodeName};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::journal::{BootRecord, BootStep, JournalError, StepState};
 use crate::way::Way;
@@ -27,6 +28,9 @@ pub enum UndoError {
     /// The agent did not answer.
     #[error("{0}; until it says that the guest is gone, its devices and its claim stay its own")]
     Agent(#[from] GuestApiError),
+    /// It was called off while it waited for the agent: something else is wanted, or the conductor stops.
+    #[error("called off; what is not undone yet is in the journal")]
+    Cancelled,
     /// The agent still has the guest.
     #[error("the agent of {node} still has the guest: {reason}")]
     NotGone {
@@ -46,8 +50,12 @@ pub enum UndoError {
     NoAgent(NodeName),
 }
 
-/// Undoes all steps that may have acted, of every attempt.
-pub(crate) async fn undo(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
+/// Undoes all steps that may have acted, of every attempt. `cancel` ends it in its wait for the agent.
+pub(crate) async fn undo(
+    way: &Way,
+    record: &BootRecord,
+    cancel: &CancellationToken,
+) -> Result<(), UndoError> {
     let guest = record.request.uuid();
     for (attempt, step) in record.acted() {
         let place = (guest, attempt);
@@ -63,7 +71,7 @@ pub(crate) async fn undo(way: &Way, record: &BootRecord) -> Result<(), UndoError
             }
         }
         match step {
-            BootStep::Build => unbuild(way, record, attempt).await?,
+            BootStep::Build => unbuild(way, record, attempt, cancel).await?,
             BootStep::Bind => unbind(way, record, attempt).await?,
             BootStep::Arqs => delete_requests(way, record, attempt).await?,
             BootStep::Claim => release(way, record, attempt, was.state).await?,
@@ -91,7 +99,12 @@ async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
 }
 
 /// Has the guest deleted at its agent, and waits until it is gone there.
-async fn unbuild(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), UndoError> {
+async fn unbuild(
+    way: &Way,
+    record: &BootRecord,
+    attempt: u32,
+    cancel: &CancellationToken,
+) -> Result<(), UndoError> {
     let Some(chosen) = record.chosen(attempt) else {
         return Ok(());
     };
@@ -109,7 +122,10 @@ async fn unbuild(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), Und
                 let node = node.clone();
                 return Err(UndoError::NotGone { node, reason });
             }
-            sleep(way.options.poll).await;
+            tokio::select! {
+                () = cancel.cancelled() => return Err(UndoError::Cancelled),
+                () = sleep(way.options.poll) => {}
+            }
         }
         if begun.elapsed() >= way.options.delete_wait {
             let reason = "it takes the delete each time, and shows no guest".to_owned();

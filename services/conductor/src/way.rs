@@ -7,6 +7,7 @@ use berth_client::{AcceleratorClient, PlacementClient};
 use berth_hosts::{GroupMember, OwnedGuest};
 use berth_model::ConsumerUuid;
 use berth_wire::guest::ImageComing;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::conductor::ConductorOptions;
@@ -23,6 +24,8 @@ pub(crate) struct Way {
     pub(crate) options: ConductorOptions,
     /// The images that guests wait for, as their agents last told.
     pub(crate) images: Mutex<BTreeMap<ConsumerUuid, ImageComing>>,
+    /// A place for each guest that may be searched a host beside others.
+    pub(crate) searches: Semaphore,
     pub(crate) metrics: Metrics,
 }
 

@@ -40,6 +40,8 @@ pub enum Mood {
     Away,
     /// It never gets done.
     Slow,
+    /// It takes a delete, and never gets done with it.
+    SlowToDelete,
     /// Its journal is lost: it knows no guest, and sees those that run.
     Forgetful,
     /// It takes a delete, and its journal is lost before it acts.
@@ -109,6 +111,14 @@ impl BootAgent {
     #[must_use]
     pub fn knows(&self, guest: ConsumerUuid) -> bool {
         self.world().guests.contains_key(&guest)
+    }
+
+    /// Whether it was asked to delete the guest, and has not done so.
+    #[must_use]
+    pub fn is_deleting(&self, guest: ConsumerUuid) -> bool {
+        let world = self.world();
+        let guest = world.guests.get(&guest);
+        guest.is_some_and(|it| it.status == "deleting")
     }
 
     /// What it saw that must never be.
@@ -274,6 +284,12 @@ impl BootAgent {
         }
         if mood == Mood::ForgetsTheDelete {
             self.is(Mood::Forgetful);
+            return answer(StatusCode::ACCEPTED, &json!({}));
+        }
+        if let Some(built) = self.world().guests.get_mut(&guest)
+            && mood == Mood::SlowToDelete
+        {
+            built.status = "deleting";
             return answer(StatusCode::ACCEPTED, &json!({}));
         }
         let Some(gone) = self.world().guests.remove(&guest) else {

@@ -50,6 +50,10 @@ impl BootJournal for Seam {
         self.cross("guests".to_owned(), self.journal.guests())
     }
 
+    fn open_guests(&self) -> Answer<'_, Vec<BootRecord>> {
+        self.cross("open_guests".to_owned(), self.journal.open_guests())
+    }
+
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {
         self.cross("guest".to_owned(), self.journal.guest(uuid))
     }

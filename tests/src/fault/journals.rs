@@ -245,6 +245,12 @@ impl conductor::BootJournal for GatedBootJournal {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }
 
+    fn open_guests(&self) -> conductor::Answer<'_, Vec<conductor::BootRecord>> {
+        self.cross(read("conductor.db open guests", ""), || {
+            self.inner.open_guests()
+        })
+    }
+
     fn guest(&self, uuid: ConsumerUuid) -> conductor::Answer<'_, Option<conductor::BootRecord>> {
         self.cross(read("conductor.db guest", uuid), move || {
             self.inner.guest(uuid)

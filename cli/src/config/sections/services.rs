@@ -167,6 +167,7 @@ pub struct ConductorService {
     pub listen: Option<SocketAddr>,
     #[serde(deserialize_with = "seconds")]
     pub retry_timeout: Duration,
+    pub scheduler_workers: usize,
     #[serde(deserialize_with = "seconds")]
     headroom_interval: Duration,
     pub agents: Vec<String>,

@@ -90,6 +90,9 @@ pub(super) const ROWS: &[OptionRow] = &[
     row("conductor_service", "retry_timeout", Kind::Integer(0, 86_400), Default::Integer(120),
         "Seconds for which a boot that cannot go on now is tried again before it is taken back: a service is away, or the devices \
          that it is given are still being cleaned after their last guest."),
+    row("conductor_service", "scheduler_workers", Kind::Integer(1, 64), Default::Integer(4),
+        "How many guests the scheduler looks for a host for at once; the others wait. Guests that are looked for together are offered the \
+         same devices, and all but one look again.").example("1"),
     row("conductor_service", "headroom_interval", Kind::Integer(0, 86_400), Default::Integer(60),
         "Seconds for which the headroom on the page of metrics is left as it is. A read of an older one asks Placement and the filters once for \
          each of the last 32 flavors; 0: it is never made."),

@@ -54,6 +54,7 @@ fn spec(number: u128, wanted: &[WantedDevice]) -> GuestSpec {
     });
     GuestSpec {
         uuid,
+        node: None,
         name: GuestName::new(&format!("made-{number}")).unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("a project").unwrap(),

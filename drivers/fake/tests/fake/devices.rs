@@ -64,6 +64,7 @@ fn spec(wanted: &[WantedDevice]) -> GuestSpec {
     });
     GuestSpec {
         uuid,
+        node: None,
         name: GuestName::new("with-devices").unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("a project").unwrap(),

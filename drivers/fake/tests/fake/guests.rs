@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_fake::{FakeDriver, machines as shipped};
-use berth_model::{ConsumerUuid, PciAddress};
+use berth_model::{ConsumerUuid, NodeName, PciAddress};
 use berth_virt::conformance::{check, check_guests, check_watch};
 use berth_virt::guest_spec::{
     AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
@@ -19,6 +19,7 @@ fn spec(number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(number << 64));
     GuestSpec {
         uuid,
+        node: None,
         name: GuestName::new(&format!("made-{number}")).unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("a project").unwrap(),
@@ -105,6 +106,37 @@ async fn a_machine_in_a_file_keeps_them_too_and_is_not_written_itself() {
     assert_eq!(check(&driver).await, []);
     let text = std::fs::read_to_string(folder.path().join("machine.toml")).unwrap();
     assert_eq!(text, shipped()[0].1);
+}
+
+#[tokio::test]
+async fn a_guest_is_on_the_node_that_its_spec_names() {
+    let node = |name: &str| {
+        format!(
+            "[[node]]\nname = \"{name}\"\nmemory_mib = 1024\ndisk = \"none\"\ncpus = {{ online = \"0-1\" }}\n"
+        )
+    };
+    let driver = FakeDriver::from_text("two", &format!("{}{}", node("a"), node("b"))).unwrap();
+    for (number, named) in [(1, Some("b")), (2, Some("a")), (3, None), (4, Some("gone"))] {
+        let named = named.map(|name| NodeName::new(name).unwrap());
+        let wanted = GuestSpec {
+            node: named,
+            ..spec(number, Vec::new())
+        };
+        assert_eq!(driver.spawn(&wanted).await.unwrap(), Spawned::Spawned);
+    }
+    let view = driver.observe().await.unwrap();
+    let on = |number| {
+        let uuid = spec(number, Vec::new()).uuid;
+        let mut nodes = view.nodes.iter();
+        nodes
+            .find(|(_, node)| node.guests.contains_key(&uuid))
+            .map(|(name, _)| name.as_str().to_owned())
+    };
+    // One that nobody says the node of, and one whose node has gone, are on the first.
+    assert_eq!(
+        [on(1), on(2), on(3), on(4)].map(Option::unwrap),
+        ["b", "a", "a", "a"]
+    );
 }
 
 #[tokio::test]

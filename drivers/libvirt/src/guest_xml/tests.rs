@@ -38,6 +38,7 @@ fn request(number: u128) -> ArqUuid {
 fn plain() -> GuestSpec {
     GuestSpec {
         uuid: UUID.parse().unwrap(),
+        node: None,
         name: GuestName::new("instance-00000001").unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("0f1e2d").unwrap(),

@@ -30,6 +30,7 @@ fn guest_spec(number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(number));
     GuestSpec {
         uuid,
+        node: None,
         name: GuestName::new(&format!("<guest> & {number}")).unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("a project").unwrap(),

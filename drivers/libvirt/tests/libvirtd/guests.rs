@@ -37,6 +37,7 @@ pub(crate) fn guest_spec(folder: &Path, disks: GuestDisks) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(0x9e57_0000_0000_4000_8000_0000_0000_0001));
     GuestSpec {
         uuid,
+        node: None,
         name: GuestName::new("it's <a> \"guest\" & more, ünï=1").expect("a name"),
         owner: GuestOwner {
             project: ProjectId::new("a project").expect("an id"),

@@ -53,6 +53,7 @@ pub(crate) fn guest_spec(
     let log = folder.join(format!("console-{number}.log"));
     GuestSpec {
         uuid,
+        node: None,
         name: GuestName::new(&format!("guest-{number}")).expect("a name"),
         owner: GuestOwner {
             project: ProjectId::new("a project").expect("an id"),

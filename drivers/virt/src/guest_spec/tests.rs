@@ -50,6 +50,7 @@ fn function(address: &str, origin: DeviceOrigin) -> AttachedDevice {
 fn rich() -> GuestSpec {
     GuestSpec {
         uuid: UUID.parse().unwrap(),
+        node: None,
         name: GuestName::new("instance-00000001").unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("a project").unwrap(),

@@ -18,6 +18,32 @@ where
     text.parse().map_err(serde::de::Error::custom)
 }
 
+/// The same of what need not be there.
+pub(crate) mod maybe {
+    use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
+
+    #[expect(clippy::ref_option, reason = "what serde gives")]
+    pub(crate) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => to.collect_str(value),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let text = Option::<String>::deserialize(from)?;
+        let read = text.map(|text| text.parse().map_err(serde::de::Error::custom));
+        read.transpose()
+    }
+}
+
 /// A checked text: reads, shows and journals as what it holds.
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $field:literal, $expected:literal, $fits:expr) => {

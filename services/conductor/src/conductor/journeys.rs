@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Conductor, StandingStill};
 use crate::boot::{BootError, Requested};
-use crate::journal::{BootRecord, Course, FailedAttempt, JournalError, Then};
+use crate::journal::{BootRecord, BootStep, Course, FailedAttempt, JournalError, StepState, Then};
 use crate::undo::{UndoError, undo};
 
 /// How a guest's journey ended.
@@ -38,8 +38,30 @@ enum Held {
     Journal(#[from] JournalError),
     #[error(transparent)]
     Undo(#[from] UndoError),
-    #[error(transparent)]
-    Boot(BootError),
+    /// A boot that came so far.
+    #[error("{0}")]
+    Boot(#[source] BootError, Progress),
+}
+
+/// How far a boot is: the attempt, and its last step that was begun. Patience is with one place: who comes further, however slowly,
+/// is waited for anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Progress {
+    attempt: u32,
+    step: Option<BootStep>,
+}
+
+impl Progress {
+    fn of(record: &BootRecord) -> Self {
+        let attempt = record.attempt;
+        let mut steps = BootStep::ALL.into_iter().rev();
+        let has_begun = |step: &BootStep| {
+            let known = record.step(*step);
+            known.is_some_and(|it| it.state != StepState::Undone)
+        };
+        let step = steps.find(has_begun);
+        Self { attempt, step }
+    }
 }
 
 impl Conductor {
@@ -58,32 +80,41 @@ impl Conductor {
     }
 
     async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> JourneyEnd {
+        let mut at = None;
         let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
             Err(reason) => {
                 if let Held::Journal(error) | Held::Undo(UndoError::Journal(error)) = &reason {
                     self.inner.usable.not_written(error);
                 }
+                if let Held::Boot(_, progress) = &reason {
+                    at = Some(*progress);
+                }
                 JourneyEnd::Held {
                     reason: reason.to_string(),
                 }
             }
         };
-        self.ended(uuid, &end);
+        self.ended(uuid, &end, at);
         end
     }
 
     /// What is kept of a journey's end in memory.
-    fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
+    fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd, at: Option<Progress>) {
         self.inner.way.image_is(uuid, None);
         let mut held = self.standing_still();
         if let JourneyEnd::Held { reason } = end {
             let options = &self.inner.way.options;
             let now = Instant::now();
-            let (since, tries) = held.get(&uuid).map_or((now, 0), |it| (it.since, it.tries));
+            let before = held.get(&uuid);
+            // What is no word of a boot says nothing of how far it is.
+            let at = at.or(before.and_then(|it| it.at));
+            let before = before.filter(|it| it.at == at);
+            let (since, tries) = before.map_or((now, 0), |it| (it.since, it.tries));
             let pause = options.pause.saturating_mul(1 << tries.min(16));
             let standing = StandingStill {
                 reason: reason.clone(),
+                at,
                 since,
                 tries: tries + 1,
                 next: now + pause.min(options.longest_pause),
@@ -94,12 +125,12 @@ impl Conductor {
         }
     }
 
-    /// Whether a boot has stood still for so long that it is taken back.
-    fn is_out_of_patience(&self, uuid: ConsumerUuid) -> bool {
+    /// Whether a boot has stood still in one place for so long that it is taken back.
+    fn is_out_of_patience(&self, uuid: ConsumerUuid, at: Progress) -> bool {
         let patience = self.inner.way.options.patience;
         let held = self.standing_still();
         held.get(&uuid)
-            .is_some_and(|held| held.since.elapsed() >= patience)
+            .is_some_and(|held| held.at == Some(at) && held.since.elapsed() >= patience)
     }
 
     async fn travel(
@@ -123,7 +154,11 @@ impl Conductor {
                     }
                 }
                 Course::Undo { failed, then } => {
-                    undo(way, &record).await?;
+                    match self.taken_back(&record, &cancel).await? {
+                        TakenBack::Wholly => {}
+                        TakenBack::LookAgain => continue,
+                        TakenBack::Interrupted => return Ok(JourneyEnd::Interrupted),
+                    }
                     match then {
                         Then::Again => way.journal.again(uuid, &failed).await?,
                         Then::Fail => {
@@ -133,7 +168,11 @@ impl Conductor {
                     }
                 }
                 Course::Delete => {
-                    undo(way, &record).await?;
+                    match self.taken_back(&record, &cancel).await? {
+                        TakenBack::Wholly => {}
+                        TakenBack::LookAgain => continue,
+                        TakenBack::Interrupted => return Ok(JourneyEnd::Interrupted),
+                    }
                     way.journal.forget(uuid).await?;
                     return Ok(JourneyEnd::Gone);
                 }
@@ -141,9 +180,25 @@ impl Conductor {
         }
     }
 
+    async fn taken_back(
+        &self,
+        record: &BootRecord,
+        cancel: &CancellationToken,
+    ) -> Result<TakenBack, Held> {
+        match undo(&self.inner.way, record, cancel).await {
+            Ok(()) => Ok(TakenBack::Wholly),
+            Err(UndoError::Cancelled) if self.inner.journeys.is_stopping() => {
+                Ok(TakenBack::Interrupted)
+            }
+            Err(UndoError::Cancelled) => Ok(TakenBack::LookAgain),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     async fn boot(&self, record: BootRecord, cancel: &CancellationToken) -> Result<Boot, Held> {
         let way = &self.inner.way;
         let (uuid, attempt) = (record.request.uuid(), record.attempt);
+        let begun = Progress::of(&record);
         let error = match Requested::boot(record, way, cancel).await {
             Ok(()) => {
                 way.journal.turn(uuid, &Course::Active).await?;
@@ -166,8 +221,11 @@ impl Conductor {
             }
             other => other,
         };
-        if disposition == Disposition::Retry && !self.is_out_of_patience(uuid) {
-            return Err(Held::Boot(error));
+        if disposition == Disposition::Retry {
+            let at = record.as_ref().map_or(begun, Progress::of);
+            if !self.is_out_of_patience(uuid, at) {
+                return Err(Held::Boot(error, at));
+            }
         }
         let chosen = record.as_ref().and_then(|record| record.chosen(attempt));
         let avoid = chosen.filter(|_| error.blames_the_claim()).map(|chosen| {
@@ -210,6 +268,15 @@ fn is_first(record: Option<&BootRecord>) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Boot {
+    LookAgain,
+    Interrupted,
+}
+
+/// What came of an undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TakenBack {
+    Wholly,
+    /// Something else is wanted by now.
     LookAgain,
     Interrupted,
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::rows::records;
-use super::schema::{Found, Opening, VERSION};
+use super::schema::{Found, Opening, VERSION, open};
 use super::{
     Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, JournalError,
     StepRecord,
@@ -26,6 +26,17 @@ const ONE_GUEST: &str =
     "SELECT uuid, request, config_drive, course, attempt, failures FROM guest WHERE uuid = ?";
 const ONE_GUESTS_STEPS: &str =
     "SELECT guest, attempt, step, state, detail FROM step WHERE guest = ?";
+
+const OPEN_GUESTS: &str = concat!(
+    "SELECT uuid, request, config_drive, course, attempt, failures FROM guest WHERE ",
+    open!(),
+    " ORDER BY uuid"
+);
+const OPEN_GUESTS_STEPS: &str = concat!(
+    "SELECT guest, attempt, step, state, detail FROM step WHERE guest IN (SELECT uuid FROM guest WHERE ",
+    open!(),
+    ")"
+);
 
 /// Of so many guests at most the rows are asked for at once.
 const AT_ONCE: usize = 500;
@@ -128,6 +139,13 @@ impl BootJournal for SqlJournal {
 
     fn guests(&self) -> Answer<'_, Vec<BootRecord>> {
         Box::pin(self.select(None))
+    }
+
+    fn open_guests(&self) -> Answer<'_, Vec<BootRecord>> {
+        Box::pin(self.read((
+            Statement::new(OPEN_GUESTS),
+            Statement::new(OPEN_GUESTS_STEPS),
+        )))
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {

@@ -163,3 +163,44 @@ async fn what_is_no_journal_is_refused_and_left_as_it_is() {
     assert!(matches!(second, JournalError::Open { .. }), "{second}");
     first.close().await;
 }
+
+/// Each second the conductor looks what is to be done; of a guest that runs that is nothing.
+#[tokio::test]
+async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    let failed = FailedAttempt {
+        host: None,
+        cell: None,
+        node: None,
+        reason: r#"{"failed":{"reason":"active"}}"#.to_owned(),
+        avoid: Vec::new(),
+        passes: false,
+    };
+    let (reason, then) = (failed.reason.clone(), Then::Again);
+    let courses = [
+        Course::Boot,
+        Course::Undo { failed, then },
+        Course::Active,
+        Course::Failed { reason },
+        Course::Delete,
+    ];
+    for (n, course) in (1..).zip(&courses) {
+        let body = json!({"name": "vm", "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}});
+        let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
+        let request = BootRequest::new(body, Uuid::from_u128(n)).unwrap();
+        journal.accept(&request).await.unwrap();
+        let step = StepRecord {
+            state: StepState::Done,
+            detail: chosen(),
+        };
+        let uuid = request.uuid();
+        let noted = journal.note(uuid, 1, BootStep::Claim, &step);
+        noted.await.unwrap();
+        journal.turn(uuid, course).await.unwrap();
+    }
+    let all = journal.guests().await.unwrap();
+    assert_eq!(all.len(), courses.len());
+    let open: Vec<_> = all.into_iter().filter(BootRecord::is_open).collect();
+    assert_eq!(open.len(), 3);
+    assert_eq!(journal.open_guests().await.unwrap(), open);
+}

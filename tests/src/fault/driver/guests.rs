@@ -169,6 +169,7 @@ mod tests {
         let uuid = ConsumerUuid::from(Uuid::from_u128(1 << 100));
         GuestSpec {
             uuid,
+            node: None,
             name: GuestName::new("a guest").expect("a name"),
             owner: GuestOwner {
                 project: ProjectId::new("a project").expect("an id"),

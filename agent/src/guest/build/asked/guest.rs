@@ -34,6 +34,7 @@ pub(super) fn spec(
     let disks = disks(build)?;
     let spec = GuestSpec {
         uuid,
+        node: None,
         name: GuestName::new(&build.name)?,
         owner: GuestOwner {
             project: ProjectId::new(&build.project_id)

@@ -67,6 +67,10 @@ impl Requested {
     ) -> Result<Ended, BootError> {
         let scheduler = &way.scheduler;
         let mut hosts = self.hosts_first();
+        let _place = tokio::select! {
+            place = way.searches.acquire() => place.ok(),
+            () = cancel.cancelled() => return Err(BootError::Cancelled),
+        };
         for _ in 0..MOST_ROUNDS {
             let group = self.group(scheduler).await?;
             let begun = Instant::now();

@@ -1,0 +1,67 @@
+//! Many journeys beside each other, and a conductor that stops in the midst of one.
+
+use std::time::Duration;
+
+use berth_conductor::{ConductorOptions, JourneyEnd};
+use berth_tests::boot::{BootStage, Mood, impatient};
+use tokio::time::timeout;
+
+use super::{guest, request};
+
+/// A hundred guests that were asked for together were offered the same devices again and again.
+#[tokio::test]
+async fn guests_who_are_looked_for_one_at_a_time_refuse_each_other_nothing() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let options = ConductorOptions {
+        scheduler_workers: 1,
+        ..impatient()
+    };
+    let conductor = stage.conductor_with(options);
+    for number in 1..=8 {
+        conductor.create(&request(number, "gpu")).await.unwrap();
+    }
+    for number in 1..=8 {
+        let end = conductor.journey(guest(number)).await;
+        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    }
+    let page = conductor.metrics().await;
+    let claims = |result: &str, many: u32| {
+        let line = format!("berth_scheduler_claims_total{{result=\"{result}\"}} {many}\n");
+        assert!(page.contains(&line), "no {line:?} in {page}");
+    };
+    claims("granted", 8);
+    claims("refused", 0);
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_conductor_that_stops_does_not_wait_for_a_guest_that_does_not_go() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let options = ConductorOptions {
+        delete_wait: Duration::from_hours(24),
+        ..impatient()
+    };
+    let conductor = stage.conductor_with(options);
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    stage.agent.is(Mood::SlowToDelete);
+    conductor.delete(guest(1)).await.unwrap();
+    while !stage.agent.is_deleting(guest(1)) {
+        tokio::task::yield_now().await;
+    }
+    let stopped = timeout(Duration::from_hours(1), conductor.stop()).await;
+    stopped.expect("it waits for the guest");
+    assert!(
+        stage.holders().await.contains_key(&guest(1)),
+        "what may still run keeps its claim"
+    );
+    // The next one goes on.
+    stage.agent.is(Mood::Well);
+    let next = stage.conductor();
+    let end = next.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    stage.judge().await;
+}

@@ -30,7 +30,7 @@ const NODES: usize = 50;
 /// Devices of each node.
 const DEVICES: usize = 2;
 /// How often it is looked how many run: a page of metrics, whose making is in the figure.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a batch may take.
 const LONG: Duration = Duration::from_secs(1200);
 

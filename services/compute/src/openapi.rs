@@ -19,7 +19,7 @@ const fn refusal(status: u16, comes: Comes, says: &'static str) -> Refusal {
     }
 }
 
-const REFUSALS: [Refusal; 10] = [
+const REFUSALS: [Refusal; 11] = [
     refusal(
         400,
         Comes::Always,
@@ -48,6 +48,11 @@ const REFUSALS: [Refusal; 10] = [
         501,
         Comes::At("/v2.1/servers/{server}/action"),
         "Nova has such an action, and nobody here.",
+    ),
+    refusal(
+        501,
+        Comes::At("/v2.1/os-hypervisors/{hypervisor}/uptime"),
+        "No agent tells how long its host is up.",
     ),
     refusal(
         503,

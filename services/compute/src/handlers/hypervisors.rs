@@ -4,6 +4,7 @@ use axum::extract::State;
 use berth_hosts::{ComputeHost, ComputeNode, HostStateError, ServiceStatus};
 use berth_http::{Answer, Call, Fault};
 use berth_wire::host_state::NodeStateBody;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::hosts::{host_fault, is_up};
@@ -255,12 +256,13 @@ pub(crate) async fn servers(State(api): State<Api>, call: Call) -> Result<Answer
     Answer::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
 }
 
-/// Agents do not tell how long their hosts have been up, which Nova answers so for its drivers that do not.
+/// Agents do not tell how long their hosts have been up, which Nova answers so for its drivers that cannot.
 pub(crate) async fn uptime(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     api.allow(&call, policies::HYPERVISOR_UPTIME)?;
     named(&call, &api.hypervisors(&call).await?)?;
-    Err(Fault::bad_request(
-        "Virt driver does not implement uptime function.",
+    Err(Fault::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "The requested functionality is not supported.",
     ))
 }
 

@@ -29,7 +29,8 @@ impl NewKeyPair {
             user_id: user_id.to_owned(),
             name: name.to_owned(),
             fingerprint: fingerprint(public_key)?,
-            public_key: public_key.to_owned(),
+            // A file's last line ends; nothing that is put between others may.
+            public_key: public_key.trim_end_matches(['\r', '\n']).to_owned(),
         })
     }
 

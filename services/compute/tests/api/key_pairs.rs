@@ -24,7 +24,8 @@ async fn bring(service: &Service, token: &str, version: &str, more: Value) -> Re
 #[tokio::test]
 async fn a_key_is_told_as_each_version_tells_it() {
     let service = Service::start().await;
-    let early = bring(&service, "alice", "2.1", json!({})).await;
+    let with_end = json!({"public_key": format!("{KEY}\r\n")});
+    let early = bring(&service, "alice", "2.1", with_end).await;
     let told =
         json!({"name": "k", "public_key": KEY, "fingerprint": FINGERPRINT, "user_id": "alice"});
     assert_eq!(
@@ -43,6 +44,10 @@ async fn a_key_is_told_as_each_version_tells_it() {
         (201, &json!("ssh"))
     );
     let shown = service.get("alice", "2.2", "/os-keypairs/k").await;
+    assert_eq!(
+        shown.body["keypair"]["public_key"], KEY,
+        "without the end of the file's line"
+    );
     let key = &shown.body["keypair"];
     assert_eq!(
         (&key["deleted"], &key["fingerprint"]),

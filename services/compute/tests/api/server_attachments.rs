@@ -64,7 +64,7 @@ async fn hypervisors_are_looked_for_by_name_up_to_2_52() {
             "admin",
             "2.82",
             "00000000-0000-0000-0000-000000000002/uptime",
-            400,
+            501,
         ),
         (
             "alice",

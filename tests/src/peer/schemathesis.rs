@@ -42,7 +42,8 @@ pub struct Schemathesis<'a> {
     pub examples: u64,
     /// What chance begins with.
     pub seed: u64,
-    /// A Python module that puts what is made up where there is something, and its folder below `tests`.
+    /// A Python module that puts what is made up where there is something, and its folder below `tests`. Settings may lie beside
+    /// it, in a file of the same name and `.toml`.
     pub hooks: (&'a str, &'a str),
     /// More for the hooks' environment.
     pub environment: &'a [(&'a str, String)],
@@ -90,7 +91,16 @@ impl Schemathesis<'_> {
 
     fn arguments(&self, told: &Path) -> Vec<OsString> {
         let document = checkout().join("docs/api").join(self.document);
-        let mut arguments: Vec<OsString> = vec!["run".into(), document.into()];
+        let (module, folder) = self.hooks;
+        let settings = checkout()
+            .join("tests")
+            .join(folder)
+            .join(format!("{module}.toml"));
+        let mut arguments: Vec<OsString> = Vec::new();
+        if settings.exists() {
+            arguments.extend(["--config-file".into(), settings.into()]);
+        }
+        arguments.extend(["run".into(), document.into()]);
         arguments.extend(["--url", self.url, "--checks", self.checks].map(OsString::from));
         arguments.extend(["--phases", self.phases, "--request-timeout", "60"].map(OsString::from));
         for (name, number) in [("--seed", self.seed), ("--max-examples", self.examples)] {

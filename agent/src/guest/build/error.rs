@@ -142,10 +142,11 @@ impl BuildError {
             | Self::Image(_)
             | Self::ConfigDrive(_)
             | Self::Request(_)
-            | Self::NoSuchNode { .. }
             | Self::NotAllocated { .. }
             | Self::Unasked { .. } => BuildFault::Body,
-            Self::Fit(_) | Self::Allocation { .. } | Self::NoLink(_) => BuildFault::NoRoom,
+            Self::NoSuchNode { .. } | Self::Fit(_) | Self::Allocation { .. } | Self::NoLink(_) => {
+                BuildFault::NoRoom
+            }
             Self::Unreported { .. } | Self::Observe(_) | Self::Links(_) => BuildFault::Later,
             Self::Guests(_) => BuildFault::Guests,
         }

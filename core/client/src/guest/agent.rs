@@ -60,7 +60,11 @@ impl GuestClient {
     /// # Errors
     /// No answer (ask again), or a refusal.
     pub async fn build_of(&self, body: Vec<u8>) -> Result<GuestBody, GuestApiError> {
-        let call = call(Method::POST, ALL, ALL.to_owned(), Some(body));
+        let call = Call {
+            // Whoever asks again asks from the start; so that it is known of this request whether it arrived.
+            repeat: Repeat::Once,
+            ..call(Method::POST, ALL, ALL.to_owned(), Some(body))
+        };
         parsed(self.adapter.call(call).await?)
     }
 

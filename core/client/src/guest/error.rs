@@ -5,7 +5,7 @@ use std::fmt;
 use berth_wire::BodyError;
 use http::StatusCode;
 
-use crate::{CallError, Disposition, RequestLine};
+use crate::{CallError, Disposition, RequestLine, Sent};
 
 /// An answer that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +77,17 @@ impl GuestApiError {
             Self::Unavailable(_) | Self::Malformed { .. } => Disposition::Retry,
             Self::NotFound(_) => Disposition::Refresh,
             Self::Conflict(_) | Self::Refused(_) => Disposition::Fatal,
+        }
+    }
+
+    /// Whether a build ([`crate::GuestClient::build`]) that was not answered surely never reached its agent: no connection was made,
+    /// or there was no token to ask with. Not to be asked of calls that are repeated by themselves.
+    #[must_use]
+    pub fn never_arrived(&self) -> bool {
+        match self {
+            Self::Call(CallError::Auth(_)) => true,
+            Self::Call(CallError::Transport { reason, .. }) => reason.sent() == Sent::No,
+            _ => false,
         }
     }
 

@@ -7,6 +7,7 @@ use berth_wire::BodyError;
 use berth_wire::placement::{
     AllocationCandidates, AllocationOnProvider, AllocationRequest, ProviderSummary,
 };
+use uuid::Uuid;
 
 use super::{PlacementClient, PlacementError, read};
 
@@ -24,6 +25,17 @@ impl Candidate {
     #[must_use]
     pub fn resources(&self) -> &BTreeMap<(ProviderUuid, ResourceClass), u64> {
         &self.resources
+    }
+
+    /// The same by provider, as an agent is told it.
+    #[must_use]
+    pub fn by_provider(&self) -> BTreeMap<Uuid, BTreeMap<String, u64>> {
+        let mut by_provider: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for ((provider, class), amount) in &self.resources {
+            let of_provider = by_provider.entry(*provider.as_uuid()).or_default();
+            of_provider.insert(class.to_string(), *amount);
+        }
+        by_provider
     }
 
     /// The provider that serves a group with a suffix. Such a group has one provider; none where the answer does not say it.

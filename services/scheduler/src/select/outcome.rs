@@ -82,19 +82,47 @@ pub enum NoHost {
     GivenUp,
 }
 
-/// A sentence with what each filter rejected, for whoever asked.
+/// Whether a sentence tells which hosts it is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// With one of each filter's, and why it was rejected.
+    Told,
+    /// How many there are, and no more.
+    Counted,
+}
+
+/// A sentence with what each filter rejected, and a host of each: for operators.
 impl fmt::Display for NoValidHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.why(f)?;
+        self.write(f, Names::Told)
+    }
+}
+
+/// The same sentence without hosts.
+struct WithoutHosts<'a>(&'a NoValidHost);
+
+impl fmt::Display for WithoutHosts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, Names::Counted)
+    }
+}
+
+impl NoValidHost {
+    /// The sentence for whoever may not know the cloud's hosts: what each filter rejected, and how many.
+    #[must_use]
+    pub fn without_hosts(&self) -> String {
+        WithoutHosts(self).to_string()
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, names: Names) -> fmt::Result {
+        self.why(f, names)?;
         match &self.cut {
             None => Ok(()),
             Some(cut) => write!(f, "; {cut}"),
         }
     }
-}
 
-impl NoValidHost {
-    fn why(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn why(&self, f: &mut fmt::Formatter<'_>, names: Names) -> fmt::Result {
         write!(f, "no valid host was found")?;
         let Some(turn) = self.record.turns.get(self.at) else {
             return Ok(());
@@ -109,8 +137,10 @@ impl NoValidHost {
             NoHost::NoneLeft if hosts == 0 => return write!(f, ": there is no host to look at"),
             NoHost::NoneLeft => write!(f, ": of {hosts} hosts")?,
         }
-        if !turn.left_out.is_empty() {
-            write!(f, ", {}", turn.left_out)?;
+        match names {
+            _ if turn.left_out.is_empty() => {}
+            Names::Told => write!(f, ", {}", turn.left_out)?,
+            Names::Counted => write!(f, ", {} left out by the request", turn.left_out.hosts)?,
         }
         let others = hosts.saturating_sub(left + turn.left_out.hosts);
         if others > 0 {
@@ -126,7 +156,10 @@ impl NoValidHost {
             }
         }
         for (filter, (many, example)) in by_filter {
-            write!(f, ", {filter} rejected {many} ({example})")?;
+            write!(f, ", {filter} rejected {many}")?;
+            if names == Names::Told {
+                write!(f, " ({example})")?;
+            }
         }
         Ok(())
     }

@@ -99,10 +99,9 @@ impl Absent {
         let guests = hosts.untold_guests().await?;
         untold.extend(guests.into_iter().map(Entry::Guest));
         // The journal after the database: it knew a guest before that did.
-        let own = match untold.is_empty() {
-            true => Vec::new(),
-            false => way.journal.guests().await?,
-        };
+        let guests: BTreeSet<_> = untold.iter().map(Entry::guest).collect();
+        let guests: Vec<_> = guests.into_iter().collect();
+        let own = way.journal.guests_of(&guests).await?;
         let own: BTreeSet<_> = own.iter().map(|record| record.request.uuid()).collect();
         let mut absent = BTreeSet::new();
         for entry in untold {

@@ -142,7 +142,6 @@ struct Inner {
     way: Way,
     journeys: Journeys<ConsumerUuid>,
     held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
-    strays: Strays,
     headrooms: Headrooms,
     absent: Absent,
     usable: Usable,
@@ -169,10 +168,10 @@ impl Conductor {
                 images: Mutex::default(),
                 searches: Semaphore::new(options.scheduler_workers.max(1)),
                 metrics: Metrics::default(),
+                strays: Strays::default(),
             },
             journeys: Journeys::default(),
             held: Mutex::default(),
-            strays: Strays::default(),
             headrooms: Headrooms::default(),
             absent: Absent::default(),
             usable: Usable::new("conductor.db"),
@@ -317,8 +316,7 @@ impl Conductor {
         let read = self.inner.way.journal.open_guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
         self.inner.usable.read(failure);
-        let records = read?;
-        let open: Vec<_> = records.iter().map(|record| record.request.uuid()).collect();
+        let open = read?;
         let now = Instant::now();
         for uuid in &open {
             let held = self.standing_still().get(uuid).map(|held| held.next);
@@ -339,7 +337,7 @@ impl Conductor {
             // Where it cannot be read, that is told when it is news; guests' boots do not go on meanwhile.
             if self.resume().await.is_ok() {
                 self.try_write().await;
-                if let Err(error) = self.inner.strays.look(&self.inner.way).await {
+                if let Err(error) = self.inner.way.strays.look(&self.inner.way).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "lost accelerator requests are not looked for"
@@ -376,12 +374,12 @@ impl Conductor {
         }
     }
 
-    /// Looks for lost accelerator requests once; how many were deleted.
+    /// Looks for lost accelerator requests once, where it is time to; how many were deleted.
     ///
     /// # Errors
     /// The journal or the accelerator service does not answer; said in a sentence.
     pub async fn look_for_strays(&self) -> Result<usize, String> {
-        let looked = self.inner.strays.look(&self.inner.way).await;
+        let looked = self.inner.way.strays.look(&self.inner.way).await;
         looked.map_err(|error| error.to_string())
     }
 

@@ -9,10 +9,11 @@ mod rows;
 mod schema;
 mod sql;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use berth_model::{ConsumerUuid, DeviceProfileName};
+use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
 pub use error::JournalError;
@@ -50,8 +51,12 @@ pub trait BootJournal: Send + Sync {
     /// All guests, by UUID.
     fn guests(&self) -> Answer<'_, Vec<BootRecord>>;
 
-    /// Those of which anything is still to be done ([`BootRecord::is_open`]), by UUID.
-    fn open_guests(&self) -> Answer<'_, Vec<BootRecord>>;
+    /// The UUIDs of those of which anything is still to be done ([`BootRecord::is_open`]), in their order. Nothing else of them is read:
+    /// rows of one guest that cannot be read hold up no other.
+    fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>>;
+
+    /// The accelerator requests of all guests, of every attempt.
+    fn requests(&self) -> Answer<'_, BTreeSet<ArqUuid>>;
 
     /// One guest; none where it is not known.
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>>;

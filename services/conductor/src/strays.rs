@@ -2,8 +2,9 @@
 //! written down. They are bound to nothing and hold no device. The service cannot tell them from requests that somebody else
 //! makes at this moment, so they are looked at for a while before they are deleted; and only where such a loss was noted.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use berth_client::AcceleratorError;
 use berth_model::{ArqState, ArqUuid, DeviceProfileName};
@@ -11,6 +12,9 @@ use tokio::time::Instant;
 
 use crate::journal::JournalError;
 use crate::way::Way;
+
+/// So many looks in the time for which a request is left alone.
+const LOOKS: u32 = 10;
 
 /// Strays that could not be looked for.
 #[derive(Debug, thiserror::Error)]
@@ -28,8 +32,9 @@ pub(crate) enum StraysError {
 struct Since {
     /// A request is there that nobody knows.
     seen: BTreeMap<ArqUuid, Instant>,
-    /// There is none of this profile.
-    clean: BTreeMap<String, Instant>,
+    /// It is known that there may be some of this profile.
+    noted: BTreeMap<String, Instant>,
+    looked: Option<Instant>,
 }
 
 /// What was seen so far. A restart begins anew.
@@ -37,22 +42,18 @@ struct Since {
 pub(crate) struct Strays(Mutex<Since>);
 
 impl Strays {
-    /// Looks once; how many were deleted.
+    /// Looks, where it is time to; how many were deleted.
     pub(crate) async fn look(&self, way: &Way) -> Result<usize, StraysError> {
+        if !self.is_due(way.options.stray_grace, Instant::now()) {
+            return Ok(0);
+        }
         let profiles = way.journal.strays().await?;
         if profiles.is_empty() {
             return Ok(0);
         }
         let told = way.accelerators.arqs().await?;
         // The journal after the service: what was made in between is in neither, or in both.
-        let known: BTreeSet<ArqUuid> = way
-            .journal
-            .guests()
-            .await?
-            .iter()
-            .flat_map(|record| (1..=record.attempt).filter_map(|n| record.requests(n)))
-            .flat_map(|requests| requests.keys().copied())
-            .collect();
+        let known = way.journal.requests().await?;
         let unknown = told.into_iter().filter_map(|told| {
             let arq = told.arq.ok()?;
             let stray = arq.state == ArqState::Initial
@@ -61,7 +62,8 @@ impl Strays {
             stray.then_some((arq.uuid, arq.device_profile))
         });
         let unknown: BTreeMap<ArqUuid, DeviceProfileName> = unknown.collect();
-        let (doomed, clean) = self.judge(&unknown, &profiles, way.options.stray_grace);
+        let (doomed, clean) =
+            self.judge(&unknown, &profiles, way.options.stray_grace, Instant::now());
         for arq in &doomed {
             way.accelerators.delete_arq(*arq).await?;
             tracing::info!(%arq, "an accelerator request that nobody heard of is deleted");
@@ -72,34 +74,117 @@ impl Strays {
         Ok(doomed.len())
     }
 
-    /// What has been unknown for long enough, and which profiles have been clean for as long.
+    /// An answer was lost just now: whatever was seen so far says nothing of what it made.
+    pub(crate) fn noted(&self, profile: &DeviceProfileName) {
+        let mut since = self.since();
+        since.noted.remove(profile.as_str());
+    }
+
+    fn since(&self) -> MutexGuard<'_, Since> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_due(&self, grace: Duration, now: Instant) -> bool {
+        let mut since = self.since();
+        let is_due = since
+            .looked
+            .is_none_or(|looked| now.duration_since(looked) >= grace / LOOKS);
+        if is_due {
+            since.looked = Some(now);
+        }
+        is_due
+    }
+
+    /// What has been unknown for long enough; and the profiles of which nothing is left that was there within so long after the loss
+    /// was noted. What comes later is another conductor's, and is no reason to look for ever.
     fn judge(
         &self,
         unknown: &BTreeMap<ArqUuid, DeviceProfileName>,
         profiles: &[DeviceProfileName],
-        grace: std::time::Duration,
+        grace: Duration,
+        now: Instant,
     ) -> (Vec<ArqUuid>, Vec<DeviceProfileName>) {
-        let now = Instant::now();
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.since();
         since.seen.retain(|arq, _| unknown.contains_key(arq));
         let doomed = unknown.keys().copied().filter(|arq| {
             let first = *since.seen.entry(*arq).or_insert(now);
             now.duration_since(first) >= grace
         });
         let doomed = doomed.collect();
-        let dirty: BTreeSet<_> = unknown.values().collect();
         let clean = profiles.iter().filter(|profile| {
-            if dirty.contains(profile) {
-                since.clean.remove(profile.as_str());
-                return false;
-            }
-            let first = *since.clean.entry(profile.to_string()).or_insert(now);
-            now.duration_since(first) >= grace
+            let noted = *since.noted.entry(profile.to_string()).or_insert(now);
+            let until = noted + grace;
+            let mut left = unknown.iter().filter(|(_, of)| of == profile);
+            let is_left = left.any(|(arq, _)| since.seen.get(arq).is_some_and(|at| *at <= until));
+            now >= until && !is_left
         });
         let clean: Vec<_> = clean.cloned().collect();
         for profile in &clean {
-            since.clean.remove(profile.as_str());
+            since.noted.remove(profile.as_str());
         }
         (doomed, clean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(600);
+
+    fn unknown(arqs: &[u128]) -> BTreeMap<ArqUuid, DeviceProfileName> {
+        let arqs = arqs.iter().map(|arq| Uuid::from_u128(*arq).into());
+        arqs.map(|arq| (arq, profile())).collect()
+    }
+
+    fn profile() -> DeviceProfileName {
+        DeviceProfileName::new("gpu").unwrap()
+    }
+
+    /// Beside the one that is lost another conductor makes one a minute.
+    #[test]
+    fn what_another_conductor_makes_all_the_time_is_no_reason_to_look_for_ever() {
+        let (strays, begun) = (Strays::default(), Instant::now());
+        let mut gone_after = None;
+        for minute in 0..20 {
+            let now = begun + Duration::from_secs(60 * minute);
+            let mut seen = vec![100 + u128::from(minute)];
+            seen.extend((minute <= 10).then_some(1));
+            let (doomed, clean) = strays.judge(&unknown(&seen), &[profile()], GRACE, now);
+            assert_eq!(doomed.len(), usize::from(minute == 10), "{minute}");
+            if !clean.is_empty() {
+                gone_after.get_or_insert(minute);
+            }
+        }
+        assert_eq!(gone_after, Some(11));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_deleted_once_it_was_there_for_long_and_another_loss_begins_anew() {
+        let (strays, begun) = (Strays::default(), Instant::now());
+        let judge = |seen: &[u128], times: u32| {
+            let now = begun + GRACE * times;
+            let (doomed, clean) = strays.judge(&unknown(seen), &[profile()], GRACE, now);
+            (doomed.len(), clean.len())
+        };
+        assert_eq!(judge(&[1], 0), (0, 0));
+        strays.noted(&profile());
+        assert_eq!(judge(&[1], 1), (1, 0));
+        // It is gone, and what was lost last may still come.
+        assert_eq!(judge(&[], 1), (0, 0));
+        assert_eq!(judge(&[], 2), (0, 1));
+    }
+
+    #[test]
+    fn it_is_looked_ten_times_while_a_request_is_left_alone() {
+        let (strays, begun) = (Strays::default(), Instant::now());
+        let seconds = 0..600;
+        let looks = seconds.filter(|second| {
+            let now = begun + Duration::from_secs(*second);
+            strays.is_due(GRACE, now)
+        });
+        assert_eq!(looks.count(), 10);
     }
 }

@@ -176,7 +176,7 @@ async fn delete_requests(way: &Way, record: &BootRecord, attempt: u32) -> Result
         None => {
             // They may have been made, and nobody knows their names.
             if let Some(profile) = record.request.profile() {
-                way.journal.stray(profile).await?;
+                way.stray(profile).await?;
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_hosts::{GroupMember, OwnedGuest};
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, DeviceProfileName};
 use berth_wire::guest::ImageComing;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::conductor::ConductorOptions;
 use crate::journal::{BootJournal, BootStep, JournalError, StepDetail, StepRecord, StepState};
 use crate::metrics::Metrics;
+use crate::strays::Strays;
 use crate::{Agents, FilterScheduler};
 
 pub(crate) struct Way {
@@ -27,6 +28,7 @@ pub(crate) struct Way {
     /// A place for each guest that may be searched a host beside others.
     pub(crate) searches: Semaphore,
     pub(crate) metrics: Metrics,
+    pub(crate) strays: Strays,
 }
 
 impl Way {
@@ -60,6 +62,13 @@ impl Way {
             instance: *guest.as_uuid(),
             owner: self.journal.owner(),
         }
+    }
+
+    /// Accelerator requests of this profile may have been made that nobody knows.
+    pub(crate) async fn stray(&self, profile: &DeviceProfileName) -> Result<(), JournalError> {
+        self.journal.stray(profile).await?;
+        self.strays.noted(profile);
+        Ok(())
     }
 
     pub(crate) async fn note(

@@ -1,5 +1,6 @@
 //! The journal behind the crossings.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_conductor::BootRequest;
@@ -7,7 +8,7 @@ use berth_conductor::journal::{
     Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, JournalError,
     SqlJournal, StepRecord, StepState,
 };
-use berth_model::{ConsumerUuid, DeviceProfileName};
+use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
 use super::Crossings;
@@ -50,8 +51,12 @@ impl BootJournal for Seam {
         self.cross("guests".to_owned(), self.journal.guests())
     }
 
-    fn open_guests(&self) -> Answer<'_, Vec<BootRecord>> {
+    fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>> {
         self.cross("open_guests".to_owned(), self.journal.open_guests())
+    }
+
+    fn requests(&self) -> Answer<'_, BTreeSet<ArqUuid>> {
+        self.cross("requests".to_owned(), self.journal.requests())
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {

@@ -1,15 +1,15 @@
 //! The store seam: the journals of an agent's guests and of a conductor's.
 
+use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 
 use berth_agent::guest as agent;
 use berth_conductor::BootRequest;
 use berth_conductor::journal as conductor;
-use berth_model::{ConsumerUuid, DeviceProfileName};
+use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use berth_seam::{Crossing, EffectEnd, Fault, Seam};
 use berth_virt::guest_spec::DesiredPower;
-use std::collections::BTreeSet;
 
 use super::stage::{Act, Owed};
 use super::{Stage, busy};
@@ -245,10 +245,14 @@ impl conductor::BootJournal for GatedBootJournal {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }
 
-    fn open_guests(&self) -> conductor::Answer<'_, Vec<conductor::BootRecord>> {
+    fn open_guests(&self) -> conductor::Answer<'_, Vec<ConsumerUuid>> {
         self.cross(read("conductor.db open guests", ""), || {
             self.inner.open_guests()
         })
+    }
+
+    fn requests(&self) -> conductor::Answer<'_, BTreeSet<ArqUuid>> {
+        self.cross(read("conductor.db requests", ""), || self.inner.requests())
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> conductor::Answer<'_, Option<conductor::BootRecord>> {

@@ -24,7 +24,7 @@ impl Placed {
         }
         if begun.is_some() {
             // They may have been made, and nobody knows their names.
-            way.journal.stray(profile).await?;
+            way.stray(profile).await?;
         }
         let (place, step) = (self.place(), BootStep::Arqs);
         way.note(place, step, StepState::Begun, StepDetail::Nothing)

@@ -1,8 +1,9 @@
 //! The journal as a SQLite file under `state_path`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use berth_model::{ConsumerUuid, DeviceProfileName};
+use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
 use serde::Serialize;
 use uuid::Uuid;
@@ -11,7 +12,7 @@ use super::rows::records;
 use super::schema::{Found, Opening, VERSION, open};
 use super::{
     Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, JournalError,
-    StepRecord,
+    StepDetail, StepRecord,
 };
 use crate::BootRequest;
 
@@ -27,16 +28,8 @@ const ONE_GUEST: &str =
 const ONE_GUESTS_STEPS: &str =
     "SELECT guest, attempt, step, state, detail FROM step WHERE guest = ?";
 
-const OPEN_GUESTS: &str = concat!(
-    "SELECT uuid, request, config_drive, course, attempt, failures FROM guest WHERE ",
-    open!(),
-    " ORDER BY uuid"
-);
-const OPEN_GUESTS_STEPS: &str = concat!(
-    "SELECT guest, attempt, step, state, detail FROM step WHERE guest IN (SELECT uuid FROM guest WHERE ",
-    open!(),
-    ")"
-);
+const OPEN_GUESTS: &str = concat!("SELECT uuid FROM guest WHERE ", open!(), " ORDER BY uuid");
+const REQUESTS: &str = "SELECT guest, detail FROM step WHERE step = 'arqs' AND detail <> ''";
 
 /// Of so many guests at most the rows are asked for at once.
 const AT_ONCE: usize = 500;
@@ -111,20 +104,41 @@ impl SqlJournal {
         &self,
         (guests, steps): (Statement, Statement),
     ) -> Result<Vec<BootRecord>, JournalError> {
-        let read = async {
+        // Others may read while these are made sense of.
+        let rows = async {
             let mut tx = self.file.read().await?;
             let guests = tx.rows(guests).await?;
             let steps = tx.rows(steps).await?;
-            records(&guests, &steps)
+            Ok::<_, SqlError>((guests, steps))
         };
-        match read.await.map_err(|source| self.file.failed(source))? {
-            Ok(records) => Ok(records),
-            Err(unreadable) => Err(JournalError::Unreadable {
-                path: self.file.path().to_owned(),
-                guest: unreadable.guest,
-                reason: unreadable.reason,
-            }),
+        let (guests, steps) = rows.await.map_err(|source| self.file.failed(source))?;
+        let records = records(&guests, &steps).map_err(|source| self.file.failed(source))?;
+        records.map_err(|unreadable| self.unreadable(unreadable.guest, unreadable.reason))
+    }
+
+    fn unreadable(&self, guest: String, reason: String) -> JournalError {
+        JournalError::Unreadable {
+            path: self.file.path().to_owned(),
+            guest,
+            reason,
         }
+    }
+
+    /// The texts of a row, all of them.
+    async fn texts<const N: usize>(
+        &self,
+        statement: &'static str,
+    ) -> Result<Vec<[String; N]>, JournalError> {
+        let rows = self.file.rows(Statement::new(statement)).await?;
+        let mut texts = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let mut of_row = [const { String::new() }; N];
+            for (place, text) in of_row.iter_mut().enumerate() {
+                *text = row.text(place).map_err(|source| self.file.failed(source))?;
+            }
+            texts.push(of_row);
+        }
+        Ok(texts)
     }
 }
 
@@ -141,11 +155,29 @@ impl BootJournal for SqlJournal {
         Box::pin(self.select(None))
     }
 
-    fn open_guests(&self) -> Answer<'_, Vec<BootRecord>> {
-        Box::pin(self.read((
-            Statement::new(OPEN_GUESTS),
-            Statement::new(OPEN_GUESTS_STEPS),
-        )))
+    fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>> {
+        Box::pin(async move {
+            let guests = self.texts::<1>(OPEN_GUESTS).await?.into_iter();
+            let guests = guests.map(|[guest]| match guest.parse() {
+                Ok(uuid) => Ok(uuid),
+                Err(_) => Err(self.unreadable(guest, "its UUID is none".to_owned())),
+            });
+            guests.collect()
+        })
+    }
+
+    fn requests(&self) -> Answer<'_, BTreeSet<ArqUuid>> {
+        Box::pin(async move {
+            let mut requests = BTreeSet::new();
+            for [guest, detail] in self.texts::<2>(REQUESTS).await? {
+                match StepDetail::of_text(&detail) {
+                    Ok(StepDetail::Requests(of_step)) => requests.extend(of_step.into_keys()),
+                    Ok(StepDetail::Nothing | StepDetail::Claim(_)) => {}
+                    Err(reason) => return Err(self.unreadable(guest, reason)),
+                }
+            }
+            Ok(requests)
+        })
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {

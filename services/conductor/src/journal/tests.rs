@@ -200,7 +200,25 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
     }
     let all = journal.guests().await.unwrap();
     assert_eq!(all.len(), courses.len());
-    let open: Vec<_> = all.into_iter().filter(BootRecord::is_open).collect();
+    let open = all.into_iter().filter(BootRecord::is_open);
+    let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
     assert_eq!(open.len(), 3);
     assert_eq!(journal.open_guests().await.unwrap(), open);
+}
+
+#[tokio::test]
+async fn the_requests_of_all_guests_are_those_of_every_attempt() {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    journal.accept(&request("vm")).await.unwrap();
+    for (attempt, arq) in [(1, 7), (2, 8)] {
+        let requests = BTreeMap::from([(Uuid::from_u128(arq).into(), 0)]);
+        let step = StepRecord {
+            state: StepState::Done,
+            detail: StepDetail::Requests(requests),
+        };
+        let noted = journal.note(guest(), attempt, BootStep::Arqs, &step);
+        noted.await.unwrap();
+    }
+    let expected = [7, 8].map(|arq| ArqUuid::from(Uuid::from_u128(arq)));
+    assert_eq!(journal.requests().await.unwrap(), expected.into());
 }

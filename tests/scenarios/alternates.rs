@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_conductor::journal::Course;
-use berth_tests::guest_cloud::{GuestCloud, Mishap, NODE, SECOND, guest, request};
+use berth_tests::guest_cloud::{GuestCloud, Mishap, NODE, Reach, SECOND, guest, request};
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -168,23 +168,29 @@ fn a_build_that_fails_after_its_claim_its_bind_or_its_define_is_done_on_the_next
 
 #[test]
 fn where_every_host_fails_the_request_fails_with_the_reason_of_each_and_nothing_is_left() {
-    for (fails, told) in CASES {
+    for (fails, why) in CASES {
         in_a_cloud(async |cloud| {
             for host in [NODE, SECOND] {
                 set(cloud, host, fails, true).await;
             }
             let conductor = cloud.conductor().await;
             conductor.create(&request(1, "gpu")).await.unwrap();
-            let Course::Failed { reason } = decided(cloud, 1).await else {
+            let Course::Failed { reason, told } = decided(cloud, 1).await else {
                 panic!("{fails:?}: it cannot be built");
             };
+            let told = told.unwrap();
             for (attempt, host) in [(1, NODE), (2, SECOND)] {
                 let of_host = format!("attempt {attempt} on {host}: ");
                 let rest = reason.split_once(&of_host).map(|(_, rest)| rest);
                 let rest = rest.unwrap_or_else(|| panic!("{fails:?}: {reason}"));
                 let of_attempt = rest.split("; attempt").next().unwrap();
-                assert!(of_attempt.contains(told), "{fails:?}: {reason}");
+                assert!(of_attempt.contains(why), "{fails:?}: {reason}");
+                assert!(!told.contains(host), "{fails:?}: {told}");
             }
+            assert!(
+                told.starts_with("Exceeded maximum number of retries"),
+                "{told}"
+            );
             assert_eq!(held_of(cloud, 1).await, BTreeSet::new(), "{fails:?}");
             assert_eq!(bound_for(cloud, 1).await, Vec::<String>::new(), "{fails:?}");
             for node in cloud.nodes.iter() {
@@ -197,6 +203,30 @@ fn where_every_host_fails_the_request_fails_with_the_reason_of_each_and_nothing_
             assert_eq!(cloud.rests(None).await, Vec::<String>::new(), "{fails:?}");
         });
     }
+}
+
+#[test]
+fn a_guest_whose_first_hosts_agent_is_away_after_its_claim_runs_on_the_second_and_the_first_has_nothing_of_it()
+ {
+    in_a_cloud(async |cloud| {
+        cloud.nodes[0].agent_is(Reach::Away);
+        let conductor = cloud.conductor().await;
+        conductor.create(&request(1, "gpu")).await.unwrap();
+        assert_eq!(decided(cloud, 1).await, Course::Active);
+        let record = conductor.show(guest(1)).await.unwrap();
+        let [failed] = record.failures.as_slice() else {
+            panic!("{:?}", record.failures);
+        };
+        assert_eq!(failed.node.as_deref(), Some(NODE));
+        assert!(failed.reason.contains("refuses connections"), "{failed}");
+        assert_eq!(failed.told(), "the host that was chosen did not answer");
+        is_on_the_second_alone(cloud, 1).await;
+        cloud.nodes[0].agent_is(Reach::There);
+        assert_eq!(cloud.rests(None).await, Vec::<String>::new());
+        is_on_the_second_alone(cloud, 1).await;
+        gone(cloud, 1).await;
+        assert_eq!(cloud.rests(None).await, Vec::<String>::new());
+    });
 }
 
 /// A server of this name, once it is so.
@@ -246,16 +276,25 @@ fn a_server_whose_first_host_fails_is_active_on_the_second_and_its_actions_tell_
 }
 
 #[test]
-fn a_server_that_no_host_can_build_says_why_of_each() {
+fn a_server_that_no_host_can_build_says_so_and_operators_are_told_why_of_each() {
     in_this_cloud(GuestCloud::with_api, async |cloud| {
         for node in cloud.nodes.iter() {
             node.hardware.meets(Some(Mishap::NotStarted));
         }
         cloud.ask_for_server("web").await.unwrap();
         let shown = server(cloud, "web", "ERROR").await;
-        let why = shown["fault"]["message"].as_str().unwrap();
+        let told = shown["fault"]["message"].as_str().unwrap();
+        assert!(
+            told.starts_with("Exceeded maximum number of retries"),
+            "{told}"
+        );
+        let why = shown["fault"]["details"].as_str().unwrap();
         for host in [NODE, SECOND] {
             assert!(why.contains(&format!("on {host}: ")), "{why}");
+            assert!(!told.contains(host), "{told}");
+        }
+        for hypervisors in ["virDomain", "refused"] {
+            assert!(!told.contains(hypervisors), "{told}");
         }
         for node in cloud.nodes.iter() {
             assert_eq!(node.guests().await, BTreeSet::new());

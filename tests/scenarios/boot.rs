@@ -378,17 +378,22 @@ async fn a_request_that_the_agent_refuses_fails_with_the_agents_sentence() {
 }
 
 #[tokio::test]
-async fn a_guest_whose_agent_is_away_waits_and_is_taken_back_only_once_the_agent_says_that_it_is_gone()
+async fn a_guest_whose_agent_went_away_with_it_waits_and_is_taken_back_only_once_the_agent_says_that_it_is_gone()
  {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::Away);
+    stage.agent.is(Mood::Slow);
     let options = ConductorOptions {
         patience: Duration::ZERO,
         ..impatient()
     };
     let conductor = stage.conductor_with(options);
     conductor.create(&request(1, "gpu")).await.unwrap();
+    // It has accepted the guest.
+    while !stage.agent.knows(guest(1)) {
+        tokio::task::yield_now().await;
+    }
+    stage.agent.is(Mood::Away);
     while conductor.held(guest(1)).is_none() {
         tokio::task::yield_now().await;
     }
@@ -412,6 +417,51 @@ async fn a_guest_whose_agent_is_away_waits_and_is_taken_back_only_once_the_agent
         reason.contains("agent.sock refuses connections"),
         "{reason}"
     );
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_guest_whose_agent_never_heard_of_it_is_taken_back_without_that_agent() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::Away);
+    let options = ConductorOptions {
+        patience: Duration::ZERO,
+        ..impatient()
+    };
+    let conductor = stage.conductor_with(options);
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    while conductor.held(guest(1)).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let JourneyEnd::Failed { reason } = conductor.journey(guest(1)).await else {
+        panic!("there is no other host");
+    };
+    for part in [
+        "attempt 1 on compute1: ",
+        "agent.sock refuses connections",
+        "attempt 2 No valid host was found: ",
+    ] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert!(stage.holders().await.is_empty());
+    stage.agent.is(Mood::Well);
+    stage.judge().await;
+}
+
+/// As a front end does, or an agent of a later release.
+#[tokio::test]
+async fn a_conflict_that_says_nothing_of_other_hosts_is_no_reason_not_to_try_another_candidate() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::ConflictsOnce);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let record = conductor.show(guest(1)).await.unwrap();
+    assert_eq!(record.attempt, 2);
+    assert!(record.failures[0].reason.contains("409"), "{record:?}");
     stage.judge().await;
 }
 

@@ -29,7 +29,7 @@ async fn booted(cloud: &GuestCloud, n: u32, request: BootRequest) -> Result<Vec<
     for _ in 0..3600 {
         match cloud.course(guest(n)).await {
             Some(Course::Active) => return Ok(cloud.held_by(guest(n)).await),
-            Some(Course::Failed { reason }) => return Err(reason),
+            Some(Course::Failed { reason, .. }) => return Err(reason),
             _ => sleep(Duration::from_secs(1)).await,
         }
     }

@@ -43,7 +43,7 @@ use uuid::Uuid;
 pub use api::Heard;
 pub use crossings::{Crossed, Crossings, Point, Process};
 pub use hardware::{Bug, Hardware, Host, Mishap, ON_CELL_0, card, name_of};
-pub use node::Node;
+pub use node::{Node, Reach};
 
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};

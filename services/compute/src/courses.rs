@@ -33,9 +33,9 @@ pub(crate) struct Place {
 /// Why a server is in error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerFault {
-    /// In one sentence.
+    /// In one sentence, without the host and its own words: for everybody.
     pub(crate) message: String,
-    /// What an operator is told besides.
+    /// What an operator is told besides: every attempt, with its host.
     pub(crate) details: String,
 }
 
@@ -227,18 +227,19 @@ fn fault(
         });
     }
     let record = record?;
-    if let Course::Failed { reason } = &record.course {
-        let mut details: Vec<String> = record.failures.iter().map(ToString::to_string).collect();
-        details.push(reason.clone());
+    if let Course::Failed { reason, .. } = &record.course {
         return Some(ServerFault {
-            message: reason.clone(),
-            details: details.join("\n"),
+            message: record.fault_told()?,
+            details: reason.clone(),
         });
     }
     let guest = guest.filter(|guest| guest.status == "failed")?;
-    let message = guest.reason.clone()?;
+    let message = match guest.blame.as_deref() {
+        Some("image") => "its image cannot be used",
+        _ => "its host could not build it",
+    };
     Some(ServerFault {
-        details: message.clone(),
-        message,
+        message: message.to_owned(),
+        details: guest.reason.clone()?,
     })
 }

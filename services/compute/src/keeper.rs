@@ -174,7 +174,7 @@ impl Compute {
         }
         let outcome = match &record.course {
             Course::Active => Outcome::Success,
-            Course::Failed { reason } => Outcome::Error(Some(reason.clone())),
+            Course::Failed { reason, .. } => Outcome::Error(Some(reason.clone())),
             Course::Boot | Course::Undo { .. } | Course::Delete => return Ok(()),
         };
         let host = record.placed().and_then(|chosen| chosen.host_name.clone());

@@ -7,6 +7,7 @@ mod build;
 mod error;
 mod nearest;
 mod place;
+mod told;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use error::BootError;
+pub use told::NoHostWhy;
 
 use crate::journal::{BootRecord, Chosen};
 use crate::metrics::BootStage;

@@ -2,6 +2,7 @@
 
 mod journeys;
 mod metrics;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::future::Future;

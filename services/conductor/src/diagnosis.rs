@@ -129,7 +129,7 @@ pub(crate) fn sentence(causes: &[Demand]) -> String {
 /// Why Placement answered so: that no host can be right is an answer too.
 pub(crate) fn told_by_placement(error: PlacementError) -> BootError {
     match reported_by_nobody(&error) {
-        Some(why) => BootError::NoValidHost(why),
+        Some(why) => BootError::NoValidHost(why.into()),
         None => error.into(),
     }
 }

@@ -17,6 +17,7 @@ use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
 pub use error::JournalError;
+pub(crate) use record::told_of;
 pub use record::{
     BootRecord, BootStep, Chosen, Course, FailedAttempt, StepDetail, StepRecord, StepState, Then,
 };

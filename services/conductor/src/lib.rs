@@ -1,4 +1,4 @@
-//! The conductor: from a request to a running guest, on one host for now.
+//! The conductor: from a request to a running guest, on whichever host is right for it.
 //!
 //! A guest's boot is a row of steps, each written down before it acts (ADR 8): the **claim** of an allocation candidate, its
 //! accelerator requests (**arqs**) made of the device profile, their **bind** to the providers that the claim's mappings name,
@@ -45,7 +45,7 @@ mod way;
 pub use agents::{Agents, EveryNode};
 pub use attestations::AttestationSource;
 pub use berth_http::{serve_tcp, serve_unix};
-pub use boot::BootError;
+pub use boot::{BootError, NoHostWhy};
 pub use cloud_hosts::{CloudHosts, HostsAnswer};
 pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
 pub use destinations::{FilterScheduler, RequestSpecError};

@@ -166,7 +166,7 @@ fn shown(conductor: &Conductor, record: &BootRecord) -> GuestShown {
         Course::Boot => ("building", None),
         Course::Undo { failed, .. } => ("failing", Some(failed.to_string())),
         Course::Active => ("active", None),
-        Course::Failed { reason } => ("error", Some(reason.clone())),
+        Course::Failed { reason, .. } => ("error", Some(reason.clone())),
         Course::Delete => ("deleting", None),
     };
     let is_there = |step| {

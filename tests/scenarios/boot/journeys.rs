@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use berth_conductor::{ConductorOptions, JourneyEnd};
-use berth_tests::boot::{BootStage, Mood, impatient};
+use berth_hosts::{ServiceStatus, ServiceUpdate};
+use berth_tests::boot::{BootStage, Fault, Mood, NODE, Point, impatient};
 use tokio::time::timeout;
 
 use super::{guest, request};
@@ -63,5 +64,51 @@ async fn a_conductor_that_stops_does_not_wait_for_a_guest_that_does_not_go() {
     let next = stage.conductor();
     let end = next.journey(guest(1)).await;
     assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    stage.judge().await;
+}
+
+/// What was about to be claimed before a kill went straight to its host, whatever had become of that since.
+#[tokio::test]
+async fn a_host_that_was_disabled_between_the_note_of_a_claim_and_the_next_start_takes_no_guest() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    conductor.journey(guest(1)).await;
+    let claim = |what: &String| what.starts_with("placement PUT /allocations");
+    let at = stage.crossings.history().iter().position(claim);
+    let at = at.expect("a claim") + 1;
+
+    stage
+        .crossings
+        .begin(Some((Point { at, after: false }, Fault::Kill)));
+    let conductor = stage.conductor();
+    conductor.create(&request(2, "gpu")).await.unwrap();
+    tokio::select! {
+        end = conductor.journey(guest(2)) => panic!("{end:?}"),
+        () = stage.crossings.dies() => {}
+    }
+    let status = Some(ServiceStatus::Disabled {
+        reason: Some("its fans are loud".to_owned()),
+    });
+    let update = ServiceUpdate {
+        status,
+        ..ServiceUpdate::default()
+    };
+    stage.hosts.update_service(NODE, update).await.unwrap();
+
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    let JourneyEnd::Failed { reason } = conductor.journey(guest(2)).await else {
+        panic!("the host is disabled");
+    };
+    assert!(reason.contains("ComputeFilter rejected 1"), "{reason}");
+    let record = conductor.show(guest(2)).await.unwrap();
+    let told = record.fault_told().unwrap();
+    assert_eq!(
+        told,
+        "No valid host was found: of 1 hosts, ComputeFilter rejected 1"
+    );
+    assert!(!stage.holders().await.contains_key(&guest(2)));
     stage.judge().await;
 }

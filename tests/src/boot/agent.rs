@@ -26,6 +26,8 @@ pub enum Mood {
     Well,
     /// It does not accept requests.
     Refuses,
+    /// The first that it is asked for is answered by a conflict that it does not name.
+    ConflictsOnce,
     /// It has no room for the first that it is asked for.
     NoRoomForOne,
     /// It accepts them and cannot build.
@@ -164,6 +166,10 @@ impl BootAgent {
         if self.world().mood == Mood::Refuses {
             let sentence = "flavor.extra_specs.hw:numa_nodes: 9 is more than this host has";
             return refusal(StatusCode::BAD_REQUEST, "bad_request", sentence);
+        }
+        if self.world().mood == Mood::ConflictsOnce {
+            self.is(Mood::Well);
+            return answer(StatusCode::CONFLICT, &json!({}));
         }
         if self.world().mood == Mood::NoRoomForOne {
             self.is(Mood::Well);

@@ -1,6 +1,7 @@
 //! The lives of the agent's and of the conductor's process: how each is put together, and how it begins again after a kill.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -360,7 +361,7 @@ impl GuestCloud {
         let gated = |http| GatedHttp::around(http, stage);
         let agents = self.nodes.iter().map(|node| {
             let auth = Auth::none("http://agent").expect("an endpoint");
-            let routes = gated(without_disks(whoever_lives(&node.agent)));
+            let routes = gated(without_disks(whoever_lives(node)));
             let client = GuestClient::new(routes, auth, &AdapterOptions::default());
             (NodeName::new(node.name).expect("a node's name"), client)
         });
@@ -390,10 +391,11 @@ impl GuestCloud {
 }
 
 /// The routes of the agent that lives, whichever that is.
-fn whoever_lives(present: &Present<Agent>) -> HttpService {
-    let present = Arc::clone(present);
+fn whoever_lives(node: &Node) -> HttpService {
+    let (present, is_cut_off) = (Arc::clone(&node.agent), Arc::clone(&node.is_cut_off));
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
         let present = present.borrow().clone();
+        let present = present.filter(|_| !is_cut_off.load(Ordering::SeqCst));
         async move {
             match present {
                 Some(life) => life.process.routes.send(request).await,

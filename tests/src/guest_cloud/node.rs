@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use berth_agent::guest::{GuestJournal as _, SqlJournal};
 use berth_model::ConsumerUuid;
@@ -31,6 +31,16 @@ pub struct Node {
     pub(super) boots: AtomicU32,
     pub(super) plugged: Notify,
     pub(super) agent: Present<Agent>,
+    pub(super) is_cut_off: Arc<AtomicBool>,
+}
+
+/// Whether the conductor reaches a host's agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It does.
+    There,
+    /// Nobody listens there.
+    Away,
 }
 
 impl Node {
@@ -52,11 +62,18 @@ impl Node {
             boots: AtomicU32::default(),
             plugged: Notify::default(),
             agent: Present::default(),
+            is_cut_off: Arc::default(),
         }
     }
 
     pub(super) fn boots(&self) -> u32 {
         self.boots.load(Ordering::SeqCst)
+    }
+
+    /// From now on the conductor reaches its agent, or does not.
+    pub fn agent_is(&self, reach: Reach) {
+        let is_cut_off = reach == Reach::Away;
+        self.is_cut_off.store(is_cut_off, Ordering::SeqCst);
     }
 
     /// The guests that are on it.

@@ -144,7 +144,8 @@ async fn a_list_of_many_asks_conductor_and_agent_once() {
         let uuid = service.running(json!({"name": format!("s{number}")})).await;
         if number == 0 {
             let reason = "none".to_owned();
-            service.cloud.is_at(uuid, &Course::Failed { reason }).await;
+            let course = Course::Failed { reason, told: None };
+            service.cloud.is_at(uuid, &course).await;
         }
     }
     let all = service.get("alice", "2.82", "/servers/detail").await;

@@ -126,6 +126,7 @@ async fn a_server_that_could_not_be_made_says_why_and_operators_are_told_more() 
         host: None,
         cell: None,
         reason: "no room".to_owned(),
+        told: None,
         avoid: Vec::new(),
         passes: false,
     };
@@ -138,9 +139,11 @@ async fn a_server_that_could_not_be_made_says_why_and_operators_are_told_more() 
         service.shown("alice", "2.82", uuid).await["status"],
         "BUILD"
     );
-    let reason = "No valid host was found: of 1 hosts, ComputeFilter rejected 1".to_owned();
+    let told = "No valid host was found: of 1 hosts, ComputeFilter rejected 1".to_owned();
+    let reason = format!("{told} ({HOST}: it is disabled)");
     let course = Course::Failed {
         reason: reason.clone(),
+        told: Some(told.clone()),
     };
     service.cloud.is_at(uuid, &course).await;
     let shown = service.shown("alice", "2.82", uuid).await;
@@ -151,7 +154,7 @@ async fn a_server_that_could_not_be_made_says_why_and_operators_are_told_more() 
     );
     assert_eq!(
         (&fault["code"], &fault["message"]),
-        (&json!(500), &json!(reason))
+        (&json!(500), &json!(told))
     );
     assert!(fault.get("details").is_none() && fault["created"].is_string());
     let shown = service.shown("admin", "2.82", uuid).await;

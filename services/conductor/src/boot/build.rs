@@ -1,7 +1,5 @@
 //! The host's agent builds the guest.
 
-use std::collections::BTreeMap;
-
 use berth_client::{GuestApiError, GuestClient};
 use berth_model::Disposition;
 use berth_wire::guest::{GuestBuild, ImageLocation};
@@ -13,10 +11,45 @@ use crate::BootRequest;
 use crate::journal::{BootStep, StepDetail, StepState};
 use crate::way::Way;
 
-/// The code of an agent whose host has no place for the guest, or not the devices that it was given.
-const NO_ROOM: &str = "no_room";
 /// The code of an agent that has another guest with that UUID.
 const OTHER: &str = "other";
+/// The codes of an agent after which no other host is asked: the request is not understood, or a guest of that UUID is there already,
+/// and a second one was worse than none.
+const EVERYWHERE: [&str; 4] = ["bad_request", "too_large", OTHER, "guest_orphan"];
+
+/// What it says of other hosts that an agent does not take a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// They would say the same, or must not be asked.
+    Everywhere,
+    /// Nothing: another may take it.
+    Here,
+    /// Nothing, and this one may take it later.
+    Now,
+}
+
+impl Refusal {
+    fn of(error: &GuestApiError) -> Self {
+        match (error.disposition(), code(error)) {
+            (Disposition::Retry, _) => Self::Now,
+            (Disposition::Fatal, code) if EVERYWHERE.contains(&code) => Self::Everywhere,
+            (Disposition::Fatal | Disposition::Refresh, _) => Self::Here,
+        }
+    }
+
+    /// Whether the agent itself decided it; what has no code was said by somebody before it, or by nobody.
+    fn is_the_agents(self, error: &GuestApiError) -> bool {
+        self != Self::Now && !code(error).is_empty()
+    }
+}
+
+fn code(error: &GuestApiError) -> &str {
+    error.refusal().map_or("", |it| it.code.as_str())
+}
+
+fn is_other(error: &GuestApiError) -> bool {
+    code(error) == OTHER
+}
 
 impl Bound {
     /// Hands the guest to its agent, and waits until it is what it should be.
@@ -30,24 +63,24 @@ impl Bound {
         let node = &placed.chosen.node;
         let agent = way.agents.agent(node);
         let agent = agent.ok_or_else(|| BootError::NoAgent(node.clone()))?;
-        let began_before = placed.record.step(step).is_some();
+        // What an earlier try noted as undone never reached the agent.
+        let before = placed.record.step(step).map(|it| it.state);
+        let began_before = before.is_some_and(|state| state != StepState::Undone);
         way.note(place, step, StepState::Begun, StepDetail::Nothing)
             .await?;
         if let Err(error) = agent.build(&self.body()).await {
-            let code = error.refusal().map(|it| it.code.as_str());
-            let (no_room, other) = (code == Some(NO_ROOM), code == Some(OTHER));
-            let is_refused = error.disposition() == Disposition::Fatal;
-            // A guest that the agent did not accept is not its conductor's: were one of that UUID there, it is somebody else's.
-            if other || (is_refused && code.is_some() && !began_before) {
+            let refusal = Refusal::of(&error);
+            // A guest that the agent did not accept is not its conductor's: were one of that UUID there, it is somebody else's. And
+            // of one that it never heard of it need not say that it is gone.
+            let is_new = !began_before && (refusal.is_the_agents(&error) || error.never_arrived());
+            if is_new || is_other(&error) {
                 way.note(place, step, StepState::Undone, StepDetail::Nothing)
                     .await?;
             }
-            return Err(match is_refused {
-                // Another candidate may have room.
-                _ if no_room => BootError::NotBuilt(error.to_string()),
-                // Another request has its UUID there, or it is not understood: another host would say the same.
-                true => BootError::NotAccepted(error),
-                false => BootError::Agent(error),
+            return Err(match refusal {
+                Refusal::Everywhere => BootError::NotAccepted(error),
+                Refusal::Here => BootError::NotBuilt(error.to_string()),
+                Refusal::Now => BootError::Agent(error),
             });
         }
         is_built(&agent, &placed.record.request, way, cancel).await?;
@@ -59,15 +92,10 @@ impl Bound {
 
     fn body(&self) -> GuestBuild {
         let placed = &self.provided.placed;
-        let mut allocations: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-        for ((provider, class), amount) in placed.claimed.candidate().resources() {
-            let of_provider = allocations.entry(*provider.as_uuid()).or_default();
-            of_provider.insert(class.to_string(), *amount);
-        }
         let arqs = self.provided.arqs.keys();
         GuestBuild {
             accelerator_requests: arqs.map(|arq| *arq.as_uuid()).collect(),
-            allocations,
+            allocations: placed.claimed.candidate().by_provider(),
             ..placed
                 .record
                 .request
@@ -86,10 +114,13 @@ async fn is_built(
 ) -> Result<(), BootError> {
     loop {
         let guest = request.uuid();
-        let told = agent.guest(guest).await.map_err(|error| match error {
-            GuestApiError::Refused(_) => BootError::NotBuilt(error.to_string()),
-            error => BootError::Agent(error),
-        })?;
+        let told = agent
+            .guest(guest)
+            .await
+            .map_err(|error| match error.disposition() {
+                Disposition::Retry => BootError::Agent(error),
+                Disposition::Refresh | Disposition::Fatal => BootError::NotBuilt(error.to_string()),
+            })?;
         let Some(told) = told else {
             let reason = "the agent does not know the guest any more";
             return Err(BootError::NotBuilt(reason.to_owned()));

@@ -1,11 +1,12 @@
 //! Why a boot did not come to its end.
 
 use berth_client::placement::ClaimError;
-use berth_client::{AcceleratorError, GuestApiError, PlacementError};
+use berth_client::{AcceleratorError, CallError, GuestApiError, PlacementError};
 use berth_hosts::{ServerGroupError, TableError};
 use berth_model::{ConsumerUuid, Disposition, NodeName, RequestGroupsError};
 use berth_store::SqlError;
 
+use super::NoHostWhy;
 use crate::destinations::RequestSpecError;
 use crate::journal::JournalError;
 
@@ -30,7 +31,7 @@ pub enum BootError {
     /// Requests may have been made that nobody knows.
     #[error("whether accelerator requests were made is not known: {0}")]
     RequestsUnknown(#[source] AcceleratorError),
-    /// The agent did not answer.
+    /// The agent did not answer, or not yet.
     #[error(transparent)]
     Agent(GuestApiError),
     /// There is no such profile.
@@ -43,10 +44,10 @@ pub enum BootError {
     Groups(#[from] RequestGroupsError),
     /// Nothing satisfies what is asked for.
     #[error("No valid host was found: {0}")]
-    NoValidHost(String),
+    NoValidHost(NoHostWhy),
     /// Hosts were not heard of yet, since the conductor has only just begun to listen.
     #[error("No valid host was found yet: {0}")]
-    HostsSilent(String),
+    HostsSilent(NoHostWhy),
     /// The scheduler cannot be asked for it.
     #[error(transparent)]
     Request(#[from] RequestSpecError),
@@ -109,9 +110,9 @@ impl BootError {
             Self::Placement(error) => again(error.disposition()),
             Self::Claim(ClaimError::Placement(error)) => again(error.disposition()),
             Self::Accelerator(error) => again(error.disposition()),
-            Self::Agent(error) => error.disposition(),
             Self::Journal(_)
             | Self::Cancelled
+            | Self::Agent(_)
             | Self::RequestsUnknown(_)
             | Self::HostsSilent(_)
             // One that was claimed on is not reported again yet: after a start its agent may be a moment behind.
@@ -143,13 +144,22 @@ impl BootError {
     pub(crate) fn blames_the_claim(&self) -> bool {
         matches!(
             self,
-            Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_) | Self::HostCannot(_)
-        )
+            Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_)
+        ) || self.blames_the_host()
     }
 
     /// Whether the host is to blame, whichever of its devices are taken.
     pub(crate) fn blames_the_host(&self) -> bool {
-        matches!(self, Self::HostCannot(_))
+        matches!(self, Self::HostCannot(_)) || self.is_of_the_agent()
+    }
+
+    /// Whether it is the host's agent that is away: another host has another. Whoever gives tokens for them is one for all.
+    pub(crate) fn is_of_the_agent(&self) -> bool {
+        match self {
+            Self::Agent(GuestApiError::Call(CallError::Auth(_))) => false,
+            Self::Agent(_) | Self::NoAgent(_) => true,
+            _ => false,
+        }
     }
 
     /// Whether what is to blame is fit again by itself, after a while.

@@ -4,14 +4,18 @@
 //! it is asked where the guest would be with each candidate, before one is claimed. That is an order and no promise: the
 //! agent decides when it builds, and one that does not answer changes nothing.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use berth_client::placement::Candidate;
 use berth_model::NodeName;
 use berth_wire::guest::{LimitsBody, PlaceBody, PlacesAsked};
+use tokio::time::timeout;
 
 use super::Requested;
 use crate::way::Way;
+
+/// How long an agent may take to compare them: others wait for their turn to search meanwhile.
+const WITHIN: Duration = Duration::from_secs(3);
 
 /// How many candidates an agent compares at once; those after them keep their places.
 const MOST: usize = 64;
@@ -39,30 +43,25 @@ impl Requested {
         let rest = candidates.split_off(candidates.len().min(MOST));
         let asked = PlacesAsked {
             build: self.record.request.build_on(node, limits),
-            allocations: candidates.iter().map(allocations).collect(),
+            allocations: candidates.iter().map(Candidate::by_provider).collect(),
         };
-        match agent.places(&asked).await {
-            Ok(places) if places.len() == candidates.len() => {
+        let told = timeout(WITHIN, agent.places(&asked)).await;
+        match told {
+            Err(_) => tracing::debug!(%node, "an agent takes too long to compare candidates"),
+            Ok(Ok(places)) if places.len() == candidates.len() => {
                 candidates = ordered(candidates, &places);
             }
-            Ok(places) => {
+            Ok(Ok(places)) => {
                 let told = places.len();
                 tracing::debug!(%node, told, "an agent compared other candidates than it was asked");
             }
-            Err(error) => tracing::debug!(%node, %error, "an agent does not compare candidates"),
+            Ok(Err(error)) => {
+                tracing::debug!(%node, %error, "an agent does not compare candidates")
+            }
         }
         candidates.extend(rest);
         candidates
     }
-}
-
-fn allocations(candidate: &Candidate) -> BTreeMap<uuid::Uuid, BTreeMap<String, u64>> {
-    let mut allocations: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-    for ((provider, class), amount) in candidate.resources() {
-        let of_provider = allocations.entry(*provider.as_uuid()).or_default();
-        of_provider.insert(class.to_string(), *amount);
-    }
-    allocations
 }
 
 fn ordered(candidates: Vec<Candidate>, places: &[PlaceBody]) -> Vec<Candidate> {

@@ -76,13 +76,16 @@ impl Requested {
         Box::pin(self.place_filtered(way, cancel)).await
     }
 
-    /// What was written down before and is to be claimed, if it is not yet. A guest of a server group may have been put on another
-    /// host since: of such a one only what is claimed already counts.
+    /// What was written down before, where it counts. Of a claim that was only begun that is what Placement has already: since then the
+    /// host may have been disabled, or filled, and a guest of a server group may have been put on another one. One that was granted
+    /// and is not there any more is claimed again, since accelerator requests may be bound to what it took.
     async fn noted(&self, way: &Way) -> Result<Option<Chosen>, BootError> {
         let Some(chosen) = self.record.chosen(self.record.attempt).cloned() else {
             return Ok(None);
         };
-        if self.record.request.server_group().is_none() {
+        let was_granted =
+            self.record.step(BootStep::Claim).map(|it| it.state) == Some(StepState::Done);
+        if was_granted && self.record.request.server_group().is_none() {
             return Ok(Some(chosen));
         }
         let held = way
@@ -90,7 +93,11 @@ impl Requested {
             .allocations(self.record.request.uuid())
             .await?;
         let is_claimed = held.is_some_and(|held| held.resources == *chosen.candidate.resources());
-        Ok(is_claimed.then_some(chosen))
+        match (is_claimed, was_granted) {
+            (true, _) => Ok(Some(chosen)),
+            (false, false) => Ok(None),
+            (false, true) => Err(BootError::PlaceLost),
+        }
     }
 
     fn placed(self, (chosen, claimed): (Chosen, Claimed)) -> Placed {
@@ -121,9 +128,10 @@ impl Requested {
         };
         match way.placement.provider_by_name(node.root_name()).await? {
             Some(root) => Ok(Some((node, root.uuid()))),
-            None => Err(BootError::NoValidHost(format!(
-                "Placement knows no host {node}"
-            ))),
+            None => {
+                let why = format!("Placement knows no host {node}");
+                Err(BootError::NoValidHost(why.into()))
+            }
         }
     }
 

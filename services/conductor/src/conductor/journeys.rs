@@ -1,13 +1,16 @@
 //! One guest's journey: from where it is to where it is meant to be.
 
 use berth_journeys::Turn;
-use berth_model::{ConsumerUuid, Disposition};
+use berth_model::ConsumerUuid;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::verdict::{Patience, Verdict, verdict};
 use super::{Conductor, StandingStill};
 use crate::boot::{BootError, Requested};
-use crate::journal::{BootRecord, BootStep, Course, FailedAttempt, JournalError, StepState, Then};
+use crate::journal::{
+    BootRecord, BootStep, Course, FailedAttempt, JournalError, StepState, Then, told_of,
+};
 use crate::undo::{UndoError, undo};
 
 /// How a guest's journey ended.
@@ -17,7 +20,7 @@ pub enum JourneyEnd {
     Active,
     /// It does not, for this reason, and nothing of it is left.
     Failed {
-        /// Why.
+        /// Why, for operators.
         reason: String,
     },
     /// Nothing is left, and nothing is known of it.
@@ -126,11 +129,14 @@ impl Conductor {
     }
 
     /// Whether a boot has stood still in one place for so long that it is taken back.
-    fn is_out_of_patience(&self, uuid: ConsumerUuid, at: Progress) -> bool {
+    fn patience(&self, uuid: ConsumerUuid, at: Progress) -> Patience {
         let patience = self.inner.way.options.patience;
         let held = self.standing_still();
-        held.get(&uuid)
-            .is_some_and(|held| held.at == Some(at) && held.since.elapsed() >= patience)
+        let held = held.get(&uuid).filter(|held| held.at == Some(at));
+        match held.is_some_and(|held| held.since.elapsed() >= patience) {
+            true => Patience::Over,
+            false => Patience::Left,
+        }
     }
 
     async fn travel(
@@ -147,7 +153,7 @@ impl Conductor {
             };
             match record.course.clone() {
                 Course::Active => return Ok(JourneyEnd::Active),
-                Course::Failed { reason } => return Ok(JourneyEnd::Failed { reason }),
+                Course::Failed { reason, .. } => return Ok(JourneyEnd::Failed { reason }),
                 Course::Boot => {
                     if self.boot(record, &cancel).await? == Boot::Interrupted {
                         return Ok(JourneyEnd::Interrupted);
@@ -163,7 +169,9 @@ impl Conductor {
                         Then::Again => way.journal.again(uuid, &failed).await?,
                         Then::Fail => {
                             let reason = reasons(&record.failures, &failed);
-                            way.journal.turn(uuid, &Course::Failed { reason }).await?;
+                            let told = Some(told_of(uuid, &record.failures, &failed));
+                            let course = Course::Failed { reason, told };
+                            way.journal.turn(uuid, &course).await?;
                         }
                     }
                 }
@@ -198,7 +206,6 @@ impl Conductor {
     async fn boot(&self, record: BootRecord, cancel: &CancellationToken) -> Result<Boot, Held> {
         let way = &self.inner.way;
         let (uuid, attempt) = (record.request.uuid(), record.attempt);
-        let begun = Progress::of(&record);
         let error = match Requested::boot(record, way, cancel).await {
             Ok(()) => {
                 way.journal.turn(uuid, &Course::Active).await?;
@@ -211,59 +218,23 @@ impl Conductor {
             Err(BootError::Journal(error)) => return Err(error.into()),
             Err(error) => error,
         };
-        let more = attempt < way.options.max_attempts;
         // How far it came is in the journal.
-        let record = way.journal.guest(uuid).await?;
-        let disposition = match error.disposition() {
-            // What passes is waited for only where others were tried.
-            Disposition::Retry if error.passes() && more && is_first(record.as_ref()) => {
-                Disposition::Refresh
-            }
-            other => other,
+        let Some(record) = way.journal.guest(uuid).await? else {
+            return Ok(Boot::LookAgain);
         };
-        if disposition == Disposition::Retry {
-            let at = record.as_ref().map_or(begun, Progress::of);
-            if !self.is_out_of_patience(uuid, at) {
-                return Err(Held::Boot(error, at));
+        let at = Progress::of(&record);
+        let patience = self.patience(uuid, at);
+        match verdict(&error, &record, &way.options, patience) {
+            Verdict::Wait => Err(Held::Boot(error, at)),
+            Verdict::TakeBack { failed, then } => {
+                tracing::warn!(guest = %uuid, attempt, reason = %failed, "a boot is taken back");
+                way.journal
+                    .turn(uuid, &Course::Undo { failed, then })
+                    .await?;
+                Ok(Boot::LookAgain)
             }
         }
-        let chosen = record.as_ref().and_then(|record| record.chosen(attempt));
-        let avoid = chosen.filter(|_| error.blames_the_claim()).map(|chosen| {
-            let devices = chosen.devices();
-            match devices.is_empty() || error.blames_the_host() {
-                true => vec![*chosen.host.as_uuid()],
-                false => devices,
-            }
-        });
-        let failed = FailedAttempt {
-            node: chosen.map(|chosen| chosen.node.to_string()),
-            host: chosen.and_then(|chosen| chosen.host_name.clone()),
-            cell: chosen.and_then(|chosen| chosen.cell.clone()),
-            passes: error.passes(),
-            reason: match disposition {
-                Disposition::Retry => {
-                    let waited = way.options.patience.as_secs();
-                    format!("{error} (waited for {waited} s: [conductor_service] retry_timeout)")
-                }
-                Disposition::Refresh | Disposition::Fatal => error.to_string(),
-            },
-            avoid: avoid.unwrap_or_default(),
-        };
-        let then = match disposition {
-            Disposition::Refresh if more => Then::Again,
-            Disposition::Refresh | Disposition::Retry | Disposition::Fatal => Then::Fail,
-        };
-        tracing::warn!(guest = %uuid, attempt, reason = %failed, "a boot is taken back");
-        way.journal
-            .turn(uuid, &Course::Undo { failed, then })
-            .await?;
-        Ok(Boot::LookAgain)
     }
-}
-
-/// Whether nothing that passes by itself was in the way of an earlier attempt.
-fn is_first(record: Option<&BootRecord>) -> bool {
-    record.is_none_or(|record| record.failures.iter().all(|failed| !failed.passes))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

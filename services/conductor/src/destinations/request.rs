@@ -169,6 +169,7 @@ mod tests {
             host: host.map(str::to_owned),
             cell: None,
             reason: String::new(),
+            told: None,
             avoid: Vec::new(),
             passes: false,
         };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_client::placement::Candidate;
-use berth_model::{ArqUuid, GroupSuffix, NodeName, ProviderUuid};
+use berth_model::{ArqUuid, ConsumerUuid, GroupSuffix, NodeName, ProviderUuid};
 use berth_wire::guest::LimitsBody;
 use berth_wire::placement::AllocationRequest;
 use serde::{Deserialize, Serialize};
@@ -164,8 +164,11 @@ pub enum Course {
     Active,
     /// It does not, and nothing of it is left. It stays known, with the reason, until it is deleted.
     Failed {
-        /// Why.
+        /// Why, for operators: every attempt with its host.
         reason: String,
+        /// What users are told of it; none in journals of earlier releases.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        told: Option<String>,
     },
     /// To nothing.
     Delete,
@@ -183,14 +186,26 @@ pub struct FailedAttempt {
     /// The cell of that; none where no scheduler told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
-    /// Why.
+    /// Why, for operators.
     pub reason: String,
+    /// What users are told of it, without the host; none in journals of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
     /// Candidates with one of these providers are not tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<Uuid>,
     /// Whether they are fit again by themselves: they are tried again where there are no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passes: bool,
+}
+
+impl FailedAttempt {
+    /// What users are told of it.
+    #[must_use]
+    pub fn told(&self) -> &str {
+        let told = self.told.as_deref();
+        told.unwrap_or("the host that was chosen could not build it")
+    }
 }
 
 impl fmt::Display for FailedAttempt {
@@ -250,6 +265,22 @@ impl BootRecord {
         }
     }
 
+    /// What users are told of a boot that failed; none where it did not. No host is named in it.
+    #[must_use]
+    pub fn fault_told(&self) -> Option<String> {
+        let Course::Failed { reason, told } = &self.course else {
+            return None;
+        };
+        let of_earlier_release = || match reason.starts_with(NO_VALID_HOST) {
+            true => format!("{NO_VALID_HOST}."),
+            false => match self.failures.split_last() {
+                Some((last, before)) => told_of(self.request.uuid(), before, last),
+                None => "it could not be built".to_owned(),
+            },
+        };
+        Some(told.clone().unwrap_or_else(of_earlier_release))
+    }
+
     /// The steps of which anything may be there, the last first.
     pub fn acted(&self) -> impl Iterator<Item = (u32, BootStep)> {
         let steps = self.steps.iter().rev();
@@ -265,6 +296,28 @@ impl BootRecord {
             Course::Active | Course::Failed { .. } => false,
         }
     }
+}
+
+/// What the sentence of a search without a host begins with.
+const NO_VALID_HOST: &str = "No valid host was found";
+
+/// What users are told of a guest whose last attempt failed so, after those before it.
+pub(crate) fn told_of(
+    guest: ConsumerUuid,
+    before: &[FailedAttempt],
+    last: &FailedAttempt,
+) -> String {
+    if before.is_empty() {
+        return last.told().to_owned();
+    }
+    let all = before.iter().chain(std::iter::once(last)).enumerate();
+    let all: Vec<_> = all
+        .map(|(index, failed)| format!("attempt {}: {}", index + 1, failed.told()))
+        .collect();
+    format!(
+        "Exceeded maximum number of retries: no host that could be tried has built instance {guest} ({})",
+        all.join("; ")
+    )
 }
 
 /// A detail as it is written.

@@ -73,6 +73,7 @@ async fn what_was_written_is_there_after_a_restart() {
         cell: None,
         node: Some("n1".to_owned()),
         reason: "it's \"so\"".to_owned(),
+        told: None,
         avoid: vec![Uuid::from_u128(3)],
         passes: false,
     };
@@ -134,6 +135,7 @@ async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
         cell: None,
         node: None,
         reason: String::new(),
+        told: None,
         avoid: Vec::new(),
         passes: false,
     };
@@ -173,6 +175,7 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
         cell: None,
         node: None,
         reason: r#"{"failed":{"reason":"active"}}"#.to_owned(),
+        told: None,
         avoid: Vec::new(),
         passes: false,
     };
@@ -181,7 +184,7 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
         Course::Boot,
         Course::Undo { failed, then },
         Course::Active,
-        Course::Failed { reason },
+        Course::Failed { reason, told: None },
         Course::Delete,
     ];
     for (n, course) in (1..).zip(&courses) {
@@ -204,6 +207,37 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
     let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
     assert_eq!(open.len(), 3);
     assert_eq!(journal.open_guests().await.unwrap(), open);
+}
+
+/// What an earlier release wrote of a guest that failed says nothing for users, and their sentence names no host all the same.
+#[tokio::test]
+async fn of_a_guest_that_failed_under_an_earlier_release_users_are_told_no_host() {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    journal.accept(&request("vm")).await.unwrap();
+    let failed: FailedAttempt =
+        serde_json::from_str(r#"{"node": "n1", "reason": "qemu says no"}"#).unwrap();
+    for (reason, attempts, told) in [
+        (
+            "No valid host was found: of 1 hosts, F rejected 1 (n1: off)",
+            0,
+            "No valid host was found.",
+        ),
+        ("qemu on n1 says no", 0, "it could not be built"),
+        (
+            "attempt 1 on n1: qemu says no",
+            2,
+            "Exceeded maximum number of retries",
+        ),
+    ] {
+        let course = format!(r#"{{"failed": {{"reason": "{reason}"}}}}"#);
+        let course: Course = serde_json::from_str(&course).unwrap();
+        journal.turn(guest(), &course).await.unwrap();
+        let mut record = journal.guest(guest()).await.unwrap().unwrap();
+        record.failures = vec![failed.clone(); attempts];
+        let fault = record.fault_told().unwrap();
+        assert!(fault.starts_with(told), "{fault}");
+        assert!(!fault.contains("n1"), "{fault}");
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use berth_hosts::{GroupPolicy, KeptServerGroup, ServerGroupError};
 use berth_scheduler::Reason;
 use berth_scheduler::explain::{Explanation, PlacementStage};
 use berth_scheduler::select::{Alternates, Ask, Claiming, Claims, NoValidHost, Step};
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +20,7 @@ use group_place::GroupPlace;
 use question::Asked;
 
 use super::{NO_OTHER, Requested};
-use crate::boot::{BootError, called_off};
+use crate::boot::{BootError, NoHostWhy, called_off};
 use crate::destinations::{Considered, FilterScheduler, throw};
 use crate::diagnosis;
 use crate::journal::Chosen;
@@ -28,6 +29,15 @@ use crate::way::Way;
 
 /// So often a guest of a server group is placed anew because others of the group were quicker; each time one of them was placed.
 pub(super) const MOST_ROUNDS: usize = 1000;
+
+/// One question to Placement and the scheduler, and by whom it is asked.
+struct Round<'a> {
+    scheduler: &'a FilterScheduler,
+    way: &'a Way,
+    cancel: &'a CancellationToken,
+    group: Option<KeptServerGroup>,
+    asked: Asked,
+}
 
 /// A search that is under way, and with what.
 struct Search<'a> {
@@ -59,29 +69,46 @@ enum Tried {
 }
 
 impl Requested {
-    /// Searches until one is decided, or [`MOST_ROUNDS`] were overtaken.
+    /// Searches until one is decided, or [`MOST_ROUNDS`] were overtaken. A guest has its turn among others from the question to Placement
+    /// up to its claim: those who choose at the same time choose the same devices, and refuse each other.
     pub(super) async fn place_filtered(
         &self,
         way: &Way,
         cancel: &CancellationToken,
     ) -> Result<Ended, BootError> {
         let scheduler = &way.scheduler;
-        let mut hosts = self.hosts_first();
-        let _place = tokio::select! {
-            place = way.searches.acquire() => place.ok(),
-            () = cancel.cancelled() => return Err(BootError::Cancelled),
-        };
+        let mut among = self.hosts_first();
+        // Before its turn: the accelerator service may take long to answer.
+        let profile = self.profile(way).await?;
+        let mut turn = None;
         for _ in 0..MOST_ROUNDS {
-            let group = self.group(scheduler).await?;
+            if turn.is_none() {
+                turn = tokio::select! {
+                    turn = way.searches.acquire() => turn.ok(),
+                    () = cancel.cancelled() => return Err(BootError::Cancelled),
+                };
+            }
             let begun = Instant::now();
-            let ended = self
-                .round(scheduler, way, cancel, group.as_ref(), hosts)
-                .await;
+            let round = async {
+                let group = self.group(scheduler).await?;
+                let asked = self
+                    .asked(scheduler, way, group.as_ref(), profile.as_ref())
+                    .await?;
+                let round = Round {
+                    scheduler,
+                    way,
+                    cancel,
+                    group,
+                    asked,
+                };
+                self.round(&round, among, &mut turn).await
+            };
+            let ended = round.await;
             way.metrics.searched(outcome(&ended), begun.elapsed());
             match ended? {
                 Ended::Overtaken => {}
-                Ended::Without(_, BootError::NoValidHost(_)) if hosts == Hosts::Others => {
-                    hosts = Hosts::Any;
+                Ended::Without(_, BootError::NoValidHost(_)) if among == Hosts::Others => {
+                    among = Hosts::Any;
                 }
                 ended => return Ok(ended),
             }
@@ -104,80 +131,94 @@ impl Requested {
                 }
                 match unseen_to(scheduler, &found) {
                     None => Ok(Some(found)),
-                    Some(sentence) => Err(BootError::NoValidHost(sentence)),
+                    Some(sentence) => Err(BootError::NoValidHost(sentence.into())),
                 }
             }
         }
     }
 
-    /// One search and one claim by it.
+    /// One search and one claim by it. The turn ends early where there is nothing to choose from: why, is found out by many questions.
     async fn round(
         &self,
-        scheduler: &FilterScheduler,
-        way: &Way,
-        cancel: &CancellationToken,
-        group: Option<&KeptServerGroup>,
-        hosts: Hosts,
+        round: &Round<'_>,
+        among: Hosts,
+        turn: &mut Option<SemaphorePermit<'_>>,
     ) -> Result<Ended, BootError> {
-        let asked = self.asked(scheduler, way, group).await?;
+        let Round {
+            scheduler,
+            way,
+            cancel,
+            group,
+            asked,
+        } = round;
         let found = asked.candidates(way).await?;
-        let guest = *self.record.request.uuid().as_uuid();
-        let considered = self.considered(&found, hosts);
-        let placement = asked.answered(&found);
-        let is_empty = considered.is_empty();
-        let (known, unheard) = match is_empty {
-            true => (Vec::new(), 0),
-            false => {
-                self.known(scheduler, way, &considered, &asked, group)
-                    .await?
-            }
-        };
-        let is_unknown = known.is_empty();
-        let hosts: Vec<_> = known.iter().map(|it| it.considered.clone()).collect();
-        let mut ask = Ask {
-            instance_uuids: vec![asked.request.instance_uuid.clone()],
-            request: asked.request.clone(),
-            // Another attempt asks again, by what is known then.
-            alternates: Alternates::None,
-            claims: Claims::Needed,
-            seed: throw(guest) as u64,
-        };
-        if is_empty {
-            let error = self.none_in_placement(scheduler, way, &asked, &ask).await?;
+        let considered = self.considered(&found, among);
+        let mut ask = self.ask(asked);
+        if considered.is_empty() {
+            *turn = None;
+            let error = self.none_in_placement(scheduler, way, asked, &ask).await?;
             return Ok(Ended::Without(SearchOutcome::NoCandidates, error));
         }
-        if is_unknown {
-            let sentence = match unheard {
-                0 => NO_OTHER.to_owned(),
-                unheard => nobody_known(&considered, unheard),
-            };
-            self.keep_none(scheduler, &asked, &ask, &[], &sentence)
-                .await;
-            return Ok(match unheard {
-                0 => Ended::Without(
-                    SearchOutcome::NoCandidates,
-                    BootError::NoValidHost(sentence),
-                ),
-                _ => Ended::Without(SearchOutcome::Unknown, none_yet(scheduler, sentence)),
-            });
+        let (known, unheard) = self
+            .known(scheduler, way, &considered, asked, group.as_ref())
+            .await?;
+        if known.is_empty() {
+            return Ok(self.none_known(round, &ask, &considered, unheard).await);
         }
+        let states: Vec<_> = known.iter().map(|it| it.considered.clone()).collect();
         ask.request.plugin_answers = tokio::select! {
-            answers = scheduler.plugins.ask(&ask.request, &hosts) => answers,
+            answers = scheduler.plugins.ask(&ask.request, &states) => answers,
             () = cancel.cancelled() => return Err(BootError::Cancelled),
         };
         let search = Search {
             scheduler,
             way,
             cancel,
+            placement: asked.answered(&found),
             choices: Choices { considered, known },
-            place: group.map(|group| {
+            place: group.as_ref().map(|group| {
                 let member = way.member(group.uuid, self.record.request.uuid());
                 GroupPlace::new(scheduler.hosts.as_ref(), group, member)
             }),
-            placement,
         };
-        self.claimed(search, scheduler.scheduler.select(ask, hosts))
+        self.claimed(search, scheduler.scheduler.select(ask, states))
             .await
+    }
+
+    /// What the scheduler is asked; plugins' answers are added.
+    fn ask(&self, asked: &Asked) -> Ask {
+        Ask {
+            instance_uuids: vec![asked.request.instance_uuid.clone()],
+            request: asked.request.clone(),
+            // Another attempt asks again, by what is known then.
+            alternates: Alternates::None,
+            claims: Claims::Needed,
+            seed: throw(*self.record.request.uuid().as_uuid()) as u64,
+        }
+    }
+
+    /// Placement has candidates, and of none of their hosts anything is known.
+    async fn none_known(
+        &self,
+        round: &Round<'_>,
+        ask: &Ask,
+        considered: &Considered,
+        unheard: usize,
+    ) -> Ended {
+        let scheduler = round.scheduler;
+        let sentence = match unheard {
+            0 => NO_OTHER.to_owned(),
+            unheard => nobody_known(considered, unheard),
+        };
+        self.keep_none(scheduler, &round.asked, ask, &[], &sentence)
+            .await;
+        match unheard {
+            0 => {
+                let error = BootError::NoValidHost(sentence.into());
+                Ended::Without(SearchOutcome::NoCandidates, error)
+            }
+            _ => Ended::Without(SearchOutcome::Unknown, none_yet(scheduler, sentence.into())),
+        }
     }
 
     /// Claims one after another, until one is granted.
@@ -293,7 +334,7 @@ impl Requested {
         };
         self.keep_none(scheduler, asked, ask, &causes, &sentence)
             .await;
-        Ok(BootError::NoValidHost(sentence))
+        Ok(BootError::NoValidHost(sentence.into()))
     }
 }
 
@@ -353,7 +394,7 @@ fn nobody_known(considered: &Considered, unheard: usize) -> String {
     )
 }
 
-fn none_yet(scheduler: &FilterScheduler, why: String) -> BootError {
+fn none_yet(scheduler: &FilterScheduler, why: NoHostWhy) -> BootError {
     match scheduler.may_have_missed_agents() {
         true => BootError::HostsSilent(why),
         false => BootError::NoValidHost(why),
@@ -361,8 +402,10 @@ fn none_yet(scheduler: &FilterScheduler, why: String) -> BootError {
 }
 
 /// Without the words that every such error begins with.
-fn sentence(why: &NoValidHost) -> String {
-    let text = why.to_string();
-    let rest = text.strip_prefix("no valid host was found: ");
-    rest.map_or(text.clone(), ToOwned::to_owned)
+fn sentence(why: &NoValidHost) -> NoHostWhy {
+    let rest = |text: String| {
+        let rest = text.strip_prefix("no valid host was found: ");
+        rest.map_or(text.clone(), ToOwned::to_owned)
+    };
+    NoHostWhy::new(rest(why.to_string()), rest(why.without_hosts()))
 }

@@ -51,7 +51,7 @@ impl Choices {
                 candidate: candidate.clone(),
                 limits: limits(claim.limits),
             }),
-            _ => Err(BootError::NoValidHost(NO_OTHER.to_owned())),
+            _ => Err(BootError::NoValidHost(NO_OTHER.to_owned().into())),
         }
     }
 }

@@ -47,7 +47,8 @@ impl Requested {
         scheduler: &Arc<FilterScheduler>,
         way: &Way,
     ) -> Result<Headroom, BootError> {
-        let asked = self.asked(scheduler, way, None).await?;
+        let profile = self.profile(way).await?;
+        let asked = self.asked(scheduler, way, None, profile.as_ref()).await?;
         let found = asked.candidates(way).await?;
         let guest = *self.record.request.uuid().as_uuid();
         let considered = Considered::new(&found, &BTreeSet::new(), guest);

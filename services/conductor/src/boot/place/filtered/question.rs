@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use berth_client::placement::Candidates;
 use berth_hosts::{HostError, KeptServerGroup};
-use berth_model::{CandidatesQuery, ProviderUuid, RequestGroups, ResourceClass};
+use berth_model::{
+    CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass,
+};
 use berth_scheduler::RequestSpec;
 use berth_scheduler::explain::PlacementStage;
 use berth_scheduler::placement_query::{Cloud, Compute, Group, placement_query};
@@ -31,14 +33,15 @@ impl Requested {
         scheduler: &FilterScheduler,
         way: &Way,
         group: Option<&KeptServerGroup>,
+        profile: Option<&DeviceProfileGroups>,
     ) -> Result<Asked, BootError> {
         let guest = *self.record.request.uuid().as_uuid();
         let group = group.map(|group| group.for_instance(guest));
         let options = scheduler.scheduler.options();
         let mut request = request_spec(&self.record, group, options)?;
         request.attestations = scheduler.attestations(&request.flavor).await;
-        let groups = match self.profile(way).await? {
-            Some(profile) => groups(&RequestGroups::default().with_device_profile(&profile)?),
+        let groups = match profile {
+            Some(profile) => groups(&RequestGroups::default().with_device_profile(profile)?),
             None => Vec::new(),
         };
         let to = request.requested_destination.as_ref();
@@ -53,9 +56,10 @@ impl Requested {
             ..Cloud::default()
         };
         let query = placement_query(&request, options, &cloud)
-            .map_err(|error| BootError::NoValidHost(error.to_string()))?;
+            .map_err(|error| BootError::NoValidHost(error.to_string().into()))?;
         let read = |text: &str| {
-            CandidatesQuery::read(text).map_err(|error| BootError::NoValidHost(error.to_string()))
+            CandidatesQuery::read(text)
+                .map_err(|error| BootError::NoValidHost(error.to_string().into()))
         };
         Ok(Asked {
             request,
@@ -88,7 +92,7 @@ impl Requested {
         let found = match scheduler.hosts.host(host).await {
             Ok(found) => found,
             Err(HostError::Table(error)) => return Err(error.into()),
-            Err(error) => return Err(BootError::NoValidHost(error.to_string())),
+            Err(error) => return Err(BootError::NoValidHost(error.to_string().into())),
         };
         let nodes = found.nodes.into_iter().map(|node| Compute {
             host: found.host.clone(),

@@ -20,6 +20,7 @@
 //! | `store` | the tables |
 //! | `fields` | bodies, judged as Nova's schemas judge them |
 //! | `paging` | pages of lists, and links |
+//! | `moments` | moments as clients write them; pure |
 //! | `microversions` | which microversion brought what |
 //! | `router`, `policies`, `handlers`, `views` | the routes, who may call them, what they do, what they tell |
 //!
@@ -38,6 +39,7 @@ mod instance_actions;
 mod keeper;
 mod key_pairs;
 mod microversions;
+mod moments;
 mod openapi;
 mod paging;
 mod policies;

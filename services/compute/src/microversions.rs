@@ -56,7 +56,7 @@ pub(crate) const ACTIONS_OF_GONE: Microversion = Microversion::new(2, 21);
 pub(crate) const ACTION_EVENTS: Microversion = Microversion::new(2, 51);
 /// What was done with a server comes in pages, and says when it changed last.
 pub(crate) const ACTION_PAGES: Microversion = Microversion::new(2, 58);
-/// Which host it was is told to operators.
+/// Which host it was is told to operators, and to its users what it is called.
 pub(crate) const ACTION_HOSTS: Microversion = Microversion::new(2, 62);
 /// A host is said to be dead.
 pub(crate) const FORCED_DOWN: Microversion = Microversion::new(2, 11);
@@ -74,6 +74,10 @@ pub(crate) const NO_NETWORK_LIMITS: Microversion = Microversion::new(2, 36);
 pub(crate) const AGGREGATE_UUID: Microversion = Microversion::new(2, 41);
 /// Services and hypervisors are known by UUIDs.
 pub(crate) const SERVICE_UUIDS: Microversion = Microversion::new(2, 53);
+/// Statuses that nobody knows are refused.
+pub(crate) const KNOWN_STATUSES: Microversion = Microversion::new(2, 38);
+/// Limits no longer have that of an image's metadata.
+pub(crate) const NO_IMAGE_METADATA: Microversion = Microversion::new(2, 39);
 /// A server group has one policy, with rules.
 pub(crate) const GROUP_POLICY: Microversion = Microversion::new(2, 64);
 /// A volume that grew is told of.

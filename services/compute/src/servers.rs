@@ -4,6 +4,7 @@
 //! A server is a row from before its guest is asked for until nobody knows that guest any more; whoever asked is told of it in
 //! between, whatever is killed (`keeper`).
 
+mod attributes;
 mod create;
 mod error;
 mod listing;
@@ -11,6 +12,7 @@ mod metadata;
 mod rows;
 mod tags;
 mod update;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -20,6 +22,7 @@ use berth_wire::guest::FlavorBody;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub(crate) use attributes::{Attribute, ROOT_DEVICE, Zones, launched_at, zone};
 pub use create::NewServers;
 pub use error::ServerError;
 pub(crate) use listing::{Filters, ServerSortKey, Sorting, TagFilters};
@@ -28,6 +31,7 @@ pub(crate) use rows::{Part, Rows, read};
 pub(crate) use tags::{MOST_TAGS, Tagged, check as check_tag};
 pub(crate) use update::Begin;
 pub use update::ServerUpdate;
+pub(crate) use usage::ServerOnNode;
 
 use crate::compute::Compute;
 use crate::server_state::{Seen, TaskState};
@@ -172,8 +176,13 @@ impl Server {
     /// Its name on the hypervisor, as Nova forms it.
     #[must_use]
     pub fn instance_name(&self) -> String {
-        format!("instance-{:08x}", self.id)
+        instance_name(self.id)
     }
+}
+
+/// The name on the hypervisor of the server with this number.
+fn instance_name(id: i64) -> String {
+    format!("instance-{id:08x}")
 }
 
 impl Compute {
@@ -205,14 +214,5 @@ impl Compute {
     /// [`ServerError::NotFound`].
     pub async fn server(&self, uuid: Uuid) -> Result<Server, ServerError> {
         rows::one(&mut self.tables.read().await?, uuid).await
-    }
-
-    /// The servers that were asked for in a server group.
-    ///
-    /// # Errors
-    /// The database fails.
-    pub async fn servers_of_group(&self, group: Uuid) -> Result<Vec<Uuid>, ServerError> {
-        let mut tx = self.tables.read().await?;
-        Ok(rows::of_group(&mut tx, group).await?)
     }
 }

@@ -1,20 +1,26 @@
 //! /v2.1/os-hypervisors: the compute nodes of hosts, as operators see them.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ComputeNode, HostStateError, ServiceStatus};
 use berth_http::{Answer, Call, Fault};
+use berth_model::NodeName;
 use berth_wire::host_state::NodeStateBody;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::hosts::{host_fault, is_up};
 use super::services::{number_of, uuid_of};
-use crate::courses::{KnownServer, Look};
 use crate::fields::{boolean, bounded};
-use crate::microversions::{CPU_INFO_OBJECT, HYPERVISOR_PAGES, SERVICE_UUIDS};
+use crate::microversions::{CPU_INFO_OBJECT, HYPERVISOR_PAGES, SERVICE_UUIDS, STRICT};
 use crate::paging::{Page, next};
 use crate::policies;
 use crate::router::Api;
+use crate::servers::ServerOnNode;
+
+/// The servers of each node.
+type OnNodes = BTreeMap<NodeName, Vec<ServerOnNode>>;
 
 /// A node and its host.
 struct Hypervisor {
@@ -52,7 +58,7 @@ impl Api {
         Ok(all)
     }
 
-    async fn servers_on(&self, call: &Call) -> Result<Option<Vec<KnownServer>>, Fault> {
+    async fn servers_on(&self, call: &Call) -> Result<Option<OnNodes>, Fault> {
         let wanted = call.query.last("with_servers").and_then(boolean);
         if !wanted.unwrap_or(false) || !call.version.has(SERVICE_UUIDS) {
             return Ok(None);
@@ -60,16 +66,14 @@ impl Api {
         self.all_servers().await.map(Some)
     }
 
-    /// All servers, with their places.
-    async fn all_servers(&self) -> Result<Vec<KnownServer>, Fault> {
-        let all = self.compute.servers(None).await;
-        let all = all.map_err(super::servers::fault)?;
-        let known = self.compute.known(all, Look::Conductor).await;
-        known.map_err(super::servers::fault)
+    /// All servers, by their nodes.
+    async fn all_servers(&self) -> Result<OnNodes, Fault> {
+        let servers = self.compute.servers_on_nodes().await;
+        servers.map_err(super::servers::fault)
     }
 }
 
-fn brief(call: &Call, one: &Hypervisor, down: f64, servers: Option<&[KnownServer]>) -> Value {
+fn brief(call: &Call, one: &Hypervisor, down: f64, servers: Option<&OnNodes>) -> Value {
     let state = match is_up(&one.host, down) {
         true => "up",
         false => "down",
@@ -89,15 +93,14 @@ fn brief(call: &Call, one: &Hypervisor, down: f64, servers: Option<&[KnownServer
         "status": status,
     });
     if let Some(servers) = servers {
-        let own: Vec<Value> = servers
-            .iter()
-            .filter(|known| {
-                let place = known.place.as_ref();
-                place.is_some_and(|it| it.node.as_str() == one.node.hypervisor_hostname)
-            })
-            .map(|known| json!({"uuid": known.server.uuid, "name": known.server.instance_name()}))
+        let node = NodeName::new(&one.node.hypervisor_hostname).ok();
+        let own = node.and_then(|node| servers.get(&node));
+        let own: Vec<Value> = own
+            .into_iter()
+            .flatten()
+            .map(|server| json!({"uuid": server.uuid, "name": server.instance_name}))
             .collect();
-        if !own.is_empty() {
+        if !own.is_empty() || call.version.has(STRICT) {
             shown["servers"] = json!(own);
         }
     }
@@ -174,7 +177,7 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
     let down = api.down();
     let shown: Vec<Value> = page
         .iter()
-        .map(|one| brief(&call, one, down, servers.as_deref()))
+        .map(|one| brief(&call, one, down, servers.as_ref()))
         .collect();
     let mut body = json!({ "hypervisors": shown });
     if let Some(link) = link {
@@ -190,7 +193,7 @@ pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer,
     let down = api.down();
     let mut shown = Vec::new();
     for one in &page {
-        let brief = brief(&call, one, down, servers.as_deref());
+        let brief = brief(&call, one, down, servers.as_ref());
         shown.push(whole(&api, &call, one, brief).await?);
     }
     let mut body = json!({ "hypervisors": shown });
@@ -214,7 +217,7 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
     let all = api.hypervisors(&call).await?;
     let found = named(&call, &all)?;
     let servers = api.servers_on(&call).await?;
-    let brief = brief(&call, found, api.down(), servers.as_deref());
+    let brief = brief(&call, found, api.down(), servers.as_ref());
     Answer::ok(&json!({"hypervisor": whole(&api, &call, found, brief).await?}))
 }
 

@@ -3,18 +3,22 @@
 use axum::extract::State;
 use berth_conductor::journal::FailedAttempt;
 use berth_http::{Answer, Call, Fault};
+use berth_store::Moment;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::server_query::{check_span, moment};
 use super::servers::{fault, named};
 use crate::fields::bounded;
 use crate::instance_actions::{InstanceAction, Outcome};
-use crate::microversions::{ACTION_EVENTS, ACTION_HOSTS, ACTION_PAGES, ACTIONS_OF_GONE};
-use crate::paging::{Page, next};
+use crate::microversions::{
+    ACTION_EVENTS, ACTION_HOSTS, ACTION_PAGES, ACTIONS_OF_GONE, CHANGES_BEFORE,
+};
+use crate::paging::{Page, check_keys, next};
 use crate::policies;
 use crate::router::Api;
 use crate::servers::ServerError;
-use crate::views::server::precise;
+use crate::views::server::{host_id, precise};
 
 impl Api {
     /// What was done with the server of a path.
@@ -26,31 +30,98 @@ impl Api {
         let uuid = named(call)?;
         let there = self.server(call, rule).await;
         let actions = self.compute.instance_actions(uuid).await.map_err(fault)?;
-        if let Err(none) = there {
-            let own = |it: &InstanceAction| call.caller.project_id() == Some(&it.project_id);
-            let gone = none.status() == http::StatusCode::NOT_FOUND
-                && call.version.has(ACTIONS_OF_GONE)
-                && matches!(
-                    self.compute.server(uuid).await,
-                    Err(ServerError::NotFound { .. })
-                );
-            let may = actions
-                .first()
-                .is_some_and(|it| own(it) || self.is_admin(call));
-            if !gone || !may {
-                return Err(none);
-            }
+        let Err(none) = there else {
+            return Ok((uuid, actions));
+        };
+        let gone = none.status() == http::StatusCode::NOT_FOUND
+            && call.version.has(ACTIONS_OF_GONE)
+            && matches!(
+                self.compute.server(uuid).await,
+                Err(ServerError::NotFound { .. })
+            );
+        let Some(first) = actions.first().filter(|_| gone) else {
+            return Err(none);
+        };
+        let own = call.caller.project_id() == Some(&first.project_id);
+        if !own && !self.is_admin(call) {
+            return Err(none);
         }
+        self.allow_in(call, rule, &first.project_id)?;
         Ok((uuid, actions))
     }
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let (uuid, mut actions) = api.actions(&call, policies::ACTIONS_LIST).await?;
-    let mut full = false;
-    if call.version.has(ACTION_PAGES) {
-        (actions, full) = Page::of(&call)?.cut(actions, |it| &it.request_id)?;
+/// Which of them a list has.
+struct ActionsAsked {
+    page: Page,
+    since: Option<Moment>,
+    before: Option<Moment>,
+}
+
+impl ActionsAsked {
+    /// What a query asks for; none before there was anything to ask for.
+    fn of(call: &Call) -> Result<Option<Self>, Fault> {
+        if !call.version.has(ACTION_PAGES) {
+            return Ok(None);
+        }
+        let keys: &[&str] = match call.version.has(CHANGES_BEFORE) {
+            true => &["limit", "marker", "changes-since", "changes-before"],
+            false => &["limit", "marker", "changes-since"],
+        };
+        check_keys(call, keys)?;
+        let asked = Self {
+            page: Page::of(call)?,
+            since: moment(call, "changes-since")?,
+            before: moment(call, "changes-before")?,
+        };
+        check_span(asked.since, asked.before)?;
+        Ok(Some(asked))
     }
+
+    /// Leaves those of the page; whether there may be another behind it.
+    fn cut(&self, actions: &mut Vec<InstanceAction>) -> Result<bool, Fault> {
+        if let Some(marker) = &self.page.marker {
+            // Several may be of one request: behind it is behind the oldest of them.
+            let at = actions.iter().rposition(|it| it.request_id == *marker);
+            let at = at.ok_or_else(|| {
+                Fault::bad_request(format!("marker [{}] not found", bounded(marker)))
+            })?;
+            actions.drain(..=at);
+        }
+        actions.retain(|it| {
+            let at = updated_at(it);
+            self.since.is_none_or(|since| at >= since)
+                && self.before.is_none_or(|before| at <= before)
+        });
+        // What is of one request is not split between pages, which begin behind a request.
+        let limit = self.page.limit;
+        let more = actions.get(limit..).unwrap_or_default();
+        let split = |last: &InstanceAction| {
+            more.iter()
+                .take_while(|it| it.request_id == last.request_id)
+                .count()
+        };
+        let with = limit
+            .checked_sub(1)
+            .and_then(|at| actions.get(at))
+            .map_or(0, split);
+        actions.truncate(limit + with);
+        Ok(limit > 0 && actions.len() >= limit)
+    }
+}
+
+/// When it changed last.
+fn updated_at(action: &InstanceAction) -> Moment {
+    action.finished_at.unwrap_or(action.started_at)
+}
+
+pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    let asked = ActionsAsked::of(&call)?;
+    let (uuid, mut actions) = api.actions(&call, policies::ACTIONS_LIST).await?;
+    let full = match &asked {
+        Some(asked) => asked.cut(&mut actions)?,
+        None => false,
+    };
     let shown: Vec<Value> = actions.iter().map(|it| shown(&call, uuid, it)).collect();
     let mut body = json!({"instanceActions": shown});
     if let Some(last) = actions.last().filter(|_| full) {
@@ -100,7 +171,7 @@ fn shown(call: &Call, server: Uuid, action: &InstanceAction) -> Value {
         "message": message,
     });
     if call.version.has(ACTION_PAGES) {
-        shown["updated_at"] = json!(precise(action.finished_at.unwrap_or(action.started_at)));
+        shown["updated_at"] = json!(precise(updated_at(action)));
     }
     shown
 }
@@ -118,7 +189,10 @@ fn event(call: &Call, action: &InstanceAction, sees_all: bool) -> Value {
             _ => None,
         };
         shown["traceback"] = json!(details);
-        if call.version.has(ACTION_HOSTS) {
+    }
+    if call.version.has(ACTION_HOSTS) {
+        shown["hostId"] = json!(host_id(&action.project_id, action.host.as_deref()));
+        if sees_all {
             shown["host"] = json!(action.host);
         }
     }

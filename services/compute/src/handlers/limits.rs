@@ -4,7 +4,7 @@ use axum::extract::State;
 use berth_http::{Answer, Call, Fault};
 use serde_json::json;
 
-use crate::microversions::{NO_NETWORK_LIMITS, NO_PERSONALITY};
+use crate::microversions::{NO_IMAGE_METADATA, NO_NETWORK_LIMITS, NO_PERSONALITY};
 use crate::policies;
 use crate::router::Api;
 use crate::servers::MOST_METADATA;
@@ -20,13 +20,7 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
         api.allow(&call, policies::LIMITS_OTHER)?;
     }
     let project = named.or(call.caller.project_id()).unwrap_or_default();
-    let servers = api.compute.servers(Some(project)).await;
-    let servers = servers.map_err(super::servers::fault)?;
-    let cores: u64 = servers
-        .iter()
-        .map(|it| u64::from(it.flavor.body.vcpus))
-        .sum();
-    let ram: u64 = servers.iter().map(|it| it.flavor.body.ram_mb).sum();
+    let used = api.used(project).await.map_err(super::servers::fault)?;
     let mut absolute = json!({
         "maxTotalInstances": NONE,
         "maxTotalCores": NONE,
@@ -35,10 +29,10 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
         "maxServerMeta": MOST_METADATA,
         "maxServerGroups": NONE,
         "maxServerGroupMembers": NONE,
-        "totalInstancesUsed": servers.len(),
-        "totalCoresUsed": cores,
-        "totalRAMUsed": ram,
-        "totalServerGroupsUsed": 0,
+        "totalInstancesUsed": used.instances,
+        "totalCoresUsed": used.cores,
+        "totalRAMUsed": used.ram_mb,
+        "totalServerGroupsUsed": api.used_groups(project).await?,
     });
     if !call.version.has(NO_NETWORK_LIMITS) {
         for key in [
@@ -52,8 +46,10 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
             absolute[key] = json!(0);
         }
     }
-    if !call.version.has(NO_PERSONALITY) {
+    if !call.version.has(NO_IMAGE_METADATA) {
         absolute["maxImageMeta"] = json!(MOST_METADATA);
+    }
+    if !call.version.has(NO_PERSONALITY) {
         absolute["maxPersonality"] = json!(0);
         absolute["maxPersonalitySize"] = json!(0);
     }

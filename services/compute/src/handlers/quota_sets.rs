@@ -78,10 +78,12 @@ pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer,
     let project = call.path("project")?;
     api.allow_in(&call, policies::QUOTA_DETAIL, project)?;
     let used = api.used(project).await.map_err(fault)?;
+    let groups = api.used_groups(project).await?;
     let in_use = |key: &str| match key {
         "instances" => used.instances,
         "cores" => used.cores,
         "ram" => used.ram_mb,
+        "server_groups" => groups,
         _ => 0,
     };
     let form = |key: &str, limit| json!({"in_use": in_use(key), "limit": limit, "reserved": 0});
@@ -91,13 +93,13 @@ pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer,
 impl Api {
     /// What a project has.
     pub(super) async fn used(&self, project: &str) -> Result<QuotaAmounts, ServerError> {
-        let servers = self.compute.servers(Some(project)).await?;
-        let flavors = servers.iter().map(|server| &server.flavor.body);
-        let none = QuotaAmounts::default();
-        Ok(flavors.fold(none, |sum, flavor| QuotaAmounts {
-            instances: sum.instances.saturating_add(1),
-            cores: sum.cores.saturating_add(u64::from(flavor.vcpus)),
-            ram_mb: sum.ram_mb.saturating_add(flavor.ram_mb),
-        }))
+        self.compute.used(project).await
+    }
+
+    /// How many server groups a project has.
+    pub(super) async fn used_groups(&self, project: &str) -> Result<u64, Fault> {
+        let groups = self.compute.inner.hosts.groups(Some(project)).await;
+        let count = groups.map_err(super::hosts::group_fault)?.len();
+        Ok(u64::try_from(count).unwrap_or(u64::MAX))
     }
 }

@@ -36,29 +36,45 @@ impl Api {
         Ok(group)
     }
 
-    async fn told(&self, call: &Call, group: &KeptServerGroup) -> Result<Value, Fault> {
-        let asked = self.compute.servers_of_group(group.uuid).await;
-        let mut members = asked.map_err(fault)?;
-        members.extend(group.members.keys().copied());
-        members.sort_unstable();
-        members.dedup();
-        let mut shown = json!({"id": group.uuid, "name": group.name, "members": members});
-        if call.version.has(GROUP_POLICY) {
-            shown["policy"] = json!(group.policy.as_str());
-            shown["rules"] = match group.max_server_per_host {
-                Some(most) => json!({"max_server_per_host": most}),
-                None => json!({}),
-            };
-        } else {
-            shown["policies"] = json!([group.policy.as_str()]);
-            shown["metadata"] = json!({});
-        }
-        if call.version.has(GROUP_OWNERS) {
-            shown["project_id"] = json!(group.project_id);
-            shown["user_id"] = json!(group.user_id);
-        }
-        Ok(shown)
+    /// These groups as they are told.
+    async fn told(&self, call: &Call, groups: &[KeptServerGroup]) -> Result<Vec<Value>, Fault> {
+        let uuids: Vec<Uuid> = groups.iter().map(|group| group.uuid).collect();
+        let asked = self.compute.servers_of_groups(&uuids).await;
+        let mut asked = asked.map_err(fault)?;
+        let members = |uuid: &Uuid| asked.remove(uuid).unwrap_or_default();
+        let each = groups.iter().zip(uuids.iter().map(members));
+        Ok(each
+            .map(|(group, members)| told(call, group, members))
+            .collect())
     }
+
+    /// A group by itself.
+    async fn told_alone(&self, call: &Call, group: KeptServerGroup) -> Result<Answer, Fault> {
+        let told = self.told(call, &[group]).await?;
+        Answer::ok(&json!({"server_group": told.first()}))
+    }
+}
+
+fn told(call: &Call, group: &KeptServerGroup, mut members: Vec<Uuid>) -> Value {
+    members.extend(group.members.keys().copied());
+    members.sort_unstable();
+    members.dedup();
+    let mut shown = json!({"id": group.uuid, "name": group.name, "members": members});
+    if call.version.has(GROUP_POLICY) {
+        shown["policy"] = json!(group.policy.as_str());
+        shown["rules"] = match group.max_server_per_host {
+            Some(most) => json!({"max_server_per_host": most}),
+            None => json!({}),
+        };
+    } else {
+        shown["policies"] = json!([group.policy.as_str()]);
+        shown["metadata"] = json!({});
+    }
+    if call.version.has(GROUP_OWNERS) {
+        shown["project_id"] = json!(group.project_id);
+        shown["user_id"] = json!(group.user_id);
+    }
+    shown
 }
 
 fn policy(call: &Call, key: &str, value: &Value) -> Result<GroupPolicy, Fault> {
@@ -126,8 +142,7 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
     })?;
     let group = asked(&call, project_id)?;
     let made = api.compute.inner.hosts.create_group(group).await;
-    let shown = api.told(&call, &made.map_err(group_fault)?).await?;
-    Answer::ok(&json!({ "server_group": shown }))
+    api.told_alone(&call, made.map_err(group_fault)?).await
 }
 
 pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
@@ -149,10 +164,9 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
     );
     let groups = api.compute.inner.hosts.groups(project).await;
     let groups = groups.map_err(group_fault)?;
-    let mut shown = Vec::new();
-    for group in groups.iter().skip(offset).take(limit.min(MAX_LIMIT)) {
-        shown.push(api.told(&call, group).await?);
-    }
+    let page = groups.into_iter().skip(offset).take(limit.min(MAX_LIMIT));
+    let page: Vec<KeptServerGroup> = page.collect();
+    let shown = api.told(&call, &page).await?;
     Answer::ok(&json!({ "server_groups": shown }))
 }
 
@@ -167,7 +181,7 @@ fn number(call: &Call, key: &str, default: usize) -> Result<usize, Fault> {
 
 pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     let group = api.group(&call, policies::GROUP_SHOW).await?;
-    Answer::ok(&json!({"server_group": api.told(&call, &group).await?}))
+    api.told_alone(&call, group).await
 }
 
 pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {

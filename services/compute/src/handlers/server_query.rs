@@ -4,26 +4,29 @@ use std::collections::BTreeSet;
 
 use berth_http::{Call, Fault};
 use berth_store::Moment;
-use regex::RegexBuilder;
+use regex::{Regex, RegexBuilder};
 
 use crate::fields::{boolean, bounded};
 use crate::flavors::Order;
-use crate::microversions::{CHANGES_BEFORE, LOCKED_REASON, STRICT, TAGS};
+use crate::microversions::{CHANGES_BEFORE, KNOWN_STATUSES, LOCKED_REASON, STRICT, TAGS};
+use crate::moments::moment_of;
 use crate::paging::check_keys;
 use crate::router::Api;
-use crate::servers::{Filters, ServerSortKey, Sorting, TagFilters};
+use crate::servers::{Attribute, Filters, ServerSortKey, Sorting, TagFilters};
 
 /// What Nova lets such a query have.
-const QUERY: [&str; 44] = [
+const QUERY: [&str; 51] = [
     "limit",
     "marker",
     "sort_key",
     "sort_dir",
     "all_tenants",
     "name",
+    "display_name",
     "status",
     "flavor",
     "image",
+    "image_ref",
     "reservation_id",
     "ip",
     "ip6",
@@ -48,17 +51,71 @@ const QUERY: [&str; 44] = [
     "availability_zone",
     "key_name",
     "description",
+    "display_description",
     "access_ip_v4",
     "access_ip_v6",
+    "auto_disk_config",
     "config_drive",
     "created_at",
     "hostname",
     "launch_index",
     "launched_at",
+    "kernel_id",
+    "locked_by",
     "progress",
+    "ramdisk_id",
     "root_device_name",
     "terminated_at",
     "soft_deleted",
+];
+
+/// What Nova has columns for and does not sort by: below 2.75 it passes them over, and `locked` where there is no such key yet.
+const PASSED_OVER: [&str; 22] = [
+    "architecture",
+    "cell_name",
+    "cleaned",
+    "default_ephemeral_device",
+    "default_swap_device",
+    "deleted",
+    "deleted_at",
+    "disable_terminate",
+    "ephemeral_gb",
+    "ephemeral_key_uuid",
+    "id",
+    "key_data",
+    "launched_on",
+    "locked",
+    "memory_mb",
+    "os_type",
+    "reservation_id",
+    "root_gb",
+    "shutdown_terminate",
+    "user_data",
+    "vcpus",
+    "vm_mode",
+];
+
+/// The statuses of Nova, most of which servers can have here.
+const STATUSES: [&str; 19] = [
+    "ACTIVE",
+    "BUILD",
+    "DELETED",
+    "ERROR",
+    "HARD_REBOOT",
+    "MIGRATING",
+    "PASSWORD",
+    "PAUSED",
+    "REBOOT",
+    "REBUILD",
+    "RESCUE",
+    "RESIZE",
+    "REVERT_RESIZE",
+    "SHELVED",
+    "SHELVED_OFFLOADED",
+    "SHUTOFF",
+    "SOFT_DELETED",
+    "SUSPENDED",
+    "VERIFY_RESIZE",
 ];
 
 /// The largest program that a regular expression may become, in bytes.
@@ -80,21 +137,26 @@ pub(super) fn asked(api: &Api, call: &Call) -> Result<(Filters, Sorting), Fault>
     if call.version.has(STRICT) {
         check_keys(call, &QUERY)?;
     }
+    let is_admin = api.is_admin(call);
     let text = |key: &str| call.query.last(key).map(str::to_owned);
+    let statuses: BTreeSet<String> = call.query.all("status").map(str::to_uppercase).collect();
+    // No server has an address that is known here.
+    let has_address = ["ip", "ip6"]
+        .iter()
+        .any(|key| call.query.last(key).is_some_and(|ip| !ip.is_empty()));
     let mut filters = Filters {
         name: pattern(call, "name")?,
-        statuses: call.query.all("status").map(str::to_uppercase).collect(),
+        nothing: has_address || !can_be(call, &statuses, is_admin)?,
+        statuses,
         flavor: text("flavor").map(|flavor| last_part(&flavor)),
         image: text("image").map(|image| last_part(&image)),
         reservation_id: text("reservation_id"),
         changes_since: moment(call, "changes-since")?,
-        has_address: ["ip", "ip6"]
-            .iter()
-            .any(|key| call.query.last(key).is_some_and(|ip| !ip.is_empty())),
         ..Filters::default()
     };
     if call.version.has(CHANGES_BEFORE) {
         filters.changes_before = moment(call, "changes-before")?;
+        check_span(filters.changes_since, filters.changes_before)?;
     }
     if call.version.has(LOCKED_REASON) {
         filters.locked = flag(call, "locked")?;
@@ -107,16 +169,51 @@ pub(super) fn asked(api: &Api, call: &Call) -> Result<(Filters, Sorting), Fault>
             not_any: words(call, "not-tags-any"),
         };
     }
-    let is_admin = api.is_admin(call);
     if is_admin {
         for_operators(call, &mut filters)?;
     }
     Ok((filters, sorting(call, is_admin)?))
 }
 
+/// Whether a server can be in one of these statuses.
+fn can_be(call: &Call, statuses: &BTreeSet<String>, is_admin: bool) -> Result<bool, Fault> {
+    if statuses.is_empty() {
+        return Ok(true);
+    }
+    let mut known = statuses.iter().filter(|it| STATUSES.contains(&it.as_str()));
+    match (known.next(), known.next()) {
+        (None, _) if call.version.has(KNOWN_STATUSES) => {
+            let text: Vec<&str> = statuses.iter().map(String::as_str).collect();
+            let reason = "no server has such a status";
+            Err(wrong("status", &text.join(", "), reason))
+        }
+        (None, _) => Ok(false),
+        (Some(only), None) if only == "DELETED" => match is_admin {
+            true => Ok(false),
+            false => Err(Fault::forbidden(
+                "Only administrators may list deleted instances",
+            )),
+        },
+        _ => Ok(true),
+    }
+}
+
+/// Refuses a span that ends before it begins.
+pub(super) fn check_span(since: Option<Moment>, before: Option<Moment>) -> Result<(), Fault> {
+    match (since, before) {
+        (Some(since), Some(before)) if before < since => Err(Fault::bad_request(
+            "The value of changes-since must be less than or equal to changes-before.",
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn for_operators(call: &Call, filters: &mut Filters) -> Result<(), Fault> {
     let text = |key: &str| call.query.last(key).map(str::to_owned);
-    filters.deleted = flag(call, "deleted")?.unwrap_or(false);
+    // None that is gone is kept, and none is ever half gone, so that soft_deleted adds none.
+    filters.nothing |= flag(call, "deleted")?.unwrap_or(false);
+    flag(call, "soft_deleted")?;
+    filters.attributes = attributes(call)?;
     filters.host = text("host");
     filters.node = text("node").or(text("hypervisor_hostname"));
     filters.project_id = text("project_id").or(text("tenant_id"));
@@ -125,7 +222,16 @@ fn for_operators(call: &Call, filters: &mut Filters) -> Result<(), Fault> {
     filters.task_state = text("task_state");
     filters.zone = text("availability_zone");
     filters.key_name = text("key_name");
-    filters.description = pattern(call, "description")?;
+    if filters.name.is_none() {
+        filters.name = pattern(call, "display_name")?;
+    }
+    if filters.image.is_none() {
+        filters.image = text("image_ref").map(|image| last_part(&image));
+    }
+    filters.description = match pattern(call, "description")? {
+        None => pattern(call, "display_description")?,
+        given => given,
+    };
     if let Some(text) = call.query.last("uuid") {
         let uuid = text.parse();
         filters.uuid = Some(uuid.map_err(|_| wrong("uuid", text, "it is no UUID"))?);
@@ -138,6 +244,56 @@ fn for_operators(call: &Call, filters: &mut Filters) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What is asked of a server besides, by the value that it has.
+fn attributes(call: &Call) -> Result<Vec<Attribute>, Fault> {
+    let mut asked = Vec::new();
+    let patterns: [(&str, fn(Regex) -> Attribute); 7] = [
+        ("hostname", Attribute::Hostname),
+        ("access_ip_v4", Attribute::AccessIpV4),
+        ("access_ip_v6", Attribute::AccessIpV6),
+        ("root_device_name", Attribute::RootDevice),
+        ("locked_by", Attribute::LockedBy),
+        ("kernel_id", |_| Attribute::Nothing),
+        ("ramdisk_id", |_| Attribute::Nothing),
+    ];
+    for (key, of) in patterns {
+        asked.extend(pattern(call, key)?.map(of));
+    }
+    let moments: [(&str, fn(Moment) -> Attribute); 3] = [
+        ("created_at", Attribute::CreatedAt),
+        ("launched_at", Attribute::LaunchedAt),
+        ("terminated_at", |_| Attribute::Nothing),
+    ];
+    for (key, of) in moments {
+        asked.extend(moment(call, key)?.map(of));
+    }
+    let numbers: [(&str, fn(i64) -> Attribute); 2] = [
+        ("launch_index", Attribute::LaunchIndex),
+        ("progress", Attribute::Progress),
+    ];
+    for (key, of) in numbers {
+        if let Some(text) = call.query.last(key) {
+            let number = text.parse();
+            asked.push(of(
+                number.map_err(|_| wrong(key, text, "it is no whole number"))?
+            ));
+        }
+    }
+    let flags: [(&str, fn(bool) -> Attribute); 2] = [
+        ("config_drive", Attribute::ConfigDrive),
+        ("auto_disk_config", Attribute::AutoDiskConfig),
+    ];
+    for (key, of) in flags {
+        // Nova has an empty text where there is no config drive.
+        let given = match call.query.last(key) {
+            Some("") => Some(false),
+            _ => flag(call, key)?,
+        };
+        asked.extend(given.map(of));
+    }
+    Ok(asked)
+}
+
 fn sorting(call: &Call, is_admin: bool) -> Result<Sorting, Fault> {
     let mut orders = call.query.all("sort_dir");
     let mut keys = Vec::new();
@@ -147,9 +303,18 @@ fn sorting(call: &Call, is_admin: bool) -> Result<Sorting, Fault> {
             Some("asc") => Order::Ascending,
             Some(other) => return Err(wrong("sort_dir", other, "it is asc or desc")),
         };
+        let is_late = word == "locked" && call.version.has(LOCKED_REASON);
+        if !call.version.has(STRICT) && !is_late && PASSED_OVER.contains(&word) {
+            continue;
+        }
         let key = ServerSortKey::of_word(word)
-            .filter(|key| is_admin || !key.is_for_operators())
             .ok_or_else(|| wrong("sort_key", word, "servers are not sorted by that"))?;
+        if key.is_for_operators() && !is_admin {
+            let word = bounded(word);
+            return Err(Fault::forbidden(format!(
+                "Only administrators can sort servers by {word}"
+            )));
+        }
         keys.push((key, order));
     }
     if keys.is_empty() {
@@ -163,7 +328,7 @@ fn sorting(call: &Call, is_admin: bool) -> Result<Sorting, Fault> {
     Ok(Sorting(keys))
 }
 
-fn pattern(call: &Call, key: &str) -> Result<Option<regex::Regex>, Fault> {
+fn pattern(call: &Call, key: &str) -> Result<Option<Regex>, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(None);
     };
@@ -180,27 +345,14 @@ fn pattern(call: &Call, key: &str) -> Result<Option<regex::Regex>, Fault> {
         .map_err(|_| wrong(key, text, "it is no regular expression that is read here"))
 }
 
-fn moment(call: &Call, key: &str) -> Result<Option<Moment>, Fault> {
+/// The moment that is asked for by this key.
+pub(super) fn moment(call: &Call, key: &str) -> Result<Option<Moment>, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(None);
     };
-    let utc = text.trim_end_matches('Z');
-    let utc = utc
-        .strip_suffix("+00:00")
-        .or(utc.strip_suffix(" 00:00"))
-        .unwrap_or(utc);
-    let plain = utc.replacen('T', " ", 1);
-    let plain = match plain.len() {
-        10 => format!("{plain} 00:00:00"),
-        16 => format!("{plain}:00"),
-        _ => plain,
-    };
-    plain.parse().map(Some).map_err(|_| {
-        wrong(
-            key,
-            text,
-            "it is no moment as 2026-11-23T07:56:44Z is, in UTC",
-        )
+    moment_of(text).map(Some).ok_or_else(|| {
+        let reason = "it is no moment as 2026-11-23T07:56:44Z or 2026-11-23T09:56:44+02:00 is";
+        wrong(key, text, reason)
     })
 }
 

@@ -13,7 +13,7 @@ use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR};
 use crate::paging::{Page, next};
 use crate::policies;
 use crate::router::Api;
-use crate::servers::{Filters, Part, Server, ServerError, ServerUpdate};
+use crate::servers::{Filters, Part, Server, ServerError, ServerUpdate, Zones};
 use crate::store;
 use crate::views::server::{Sight, Within, brief, whole};
 
@@ -25,7 +25,7 @@ pub(super) fn fault(error: ServerError) -> Fault {
         ServerError::NotFound { .. } | ServerError::NoMetadata | ServerError::NoTag { .. } => {
             Fault::not_found(error.to_string())
         }
-        ServerError::Request(_) | ServerError::ManyTags { .. } => {
+        ServerError::Request(_) | ServerError::LongName { .. } | ServerError::ManyTags { .. } => {
             Fault::bad_request(error.to_string())
         }
         ServerError::ManyMetadata => Fault::forbidden(error.to_string()),
@@ -78,12 +78,19 @@ impl Api {
         self.allow_in(call, rule, &server.project_id)
     }
 
+    /// The availability zone of each host.
+    async fn zones(&self) -> Result<Zones, Fault> {
+        let zones = self.compute.inner.hosts.availability_zones().await;
+        let zones = zones.map_err(super::hosts::aggregate_fault)?.into_iter();
+        Ok(zones
+            .flat_map(|(zone, hosts)| hosts.into_iter().map(move |host| (host, zone.clone())))
+            .collect())
+    }
+
     /// What the caller sees of servers.
     pub(super) async fn sight(&self, call: &Call) -> Result<Sight, Fault> {
         let may = |rule| self.allow(call, rule).is_ok();
         let hosts = &self.compute.inner.hosts;
-        let zones = hosts.availability_zones().await;
-        let zones = zones.map_err(super::hosts::aggregate_fault)?;
         let host_status = call.version.has(HOST_STATUS) && may(policies::SERVER_HOST_STATUS);
         let known = match host_status {
             true => hosts.hosts().await.map_err(super::hosts::host_fault)?,
@@ -95,10 +102,7 @@ impl Api {
             host_status,
             extra_specs: call.version.has(SERVER_FLAVOR) && may(policies::EXTRA_SPECS_INDEX),
             details: self.is_admin(call),
-            zones: zones
-                .into_iter()
-                .flat_map(|(zone, hosts)| hosts.into_iter().map(move |host| (host, zone.clone())))
-                .collect(),
+            zones: self.zones().await?,
             hosts: known
                 .into_iter()
                 .map(|host| (host.host.clone(), host_status_of(&host, down)))
@@ -158,26 +162,32 @@ async fn listed(
         Some(project) => Some(project),
         None => return Ok((Vec::new(), false)),
     };
+    if filters.nothing {
+        return Ok((Vec::new(), false));
+    }
+    let zones = match filters.zone.is_some() || sorting.needs_zones() {
+        true => api.zones().await?,
+        false => Zones::new(),
+    };
     if sorting.is_of_rows() && !filters.need_agents() {
-        return of_rows(api, (project, &filters), &page, look).await;
+        return of_rows(api, project, (&filters, &zones), &page, look).await;
     }
     let servers = api.compute.servers(project).await.map_err(fault)?;
     let first = match filters.need_agents() || sorting.needs_agents() {
         true => Look::Agents,
         false => Look::Conductor,
     };
-    let known = api.compute.known(servers, first).await.map_err(fault)?;
-    let mut known: Vec<KnownServer> = known
-        .into_iter()
-        .filter(|known| filters.pass(known))
-        .collect();
-    sorting.sort(&mut known);
-    let ids: Vec<(String, KnownServer)> = known
-        .into_iter()
-        .map(|known| (known.server.uuid.to_string(), known))
-        .collect();
-    let (page, full) = page.cut(ids, |(id, _)| id)?;
-    let known: Vec<KnownServer> = page.into_iter().map(|(_, known)| known).collect();
+    let mut known = api.compute.known(servers, first).await.map_err(fault)?;
+    sorting.sort(&mut known, &zones);
+    if let Some(marker) = &page.marker {
+        // It may be none of these any more: what it was asked for with may have changed since.
+        let uuid = Uuid::try_parse(marker).map_err(|_| no_marker(marker))?;
+        let at = known.iter().position(|known| known.server.uuid == uuid);
+        known.drain(..=at.ok_or_else(|| no_marker(marker))?);
+    }
+    known.retain(|known| filters.pass(known, &zones));
+    known.truncate(page.limit);
+    let full = page.limit > 0 && known.len() == page.limit;
     if look == Look::Conductor || first == Look::Agents {
         return Ok((known, full));
     }
@@ -189,36 +199,29 @@ async fn listed(
 /// A page in the order of the rows, of which no more are read than it needs.
 async fn of_rows(
     api: &Api,
-    (project, filters): (Option<&str>, &Filters),
+    project: Option<&str>,
+    (filters, zones): (&Filters, &Zones),
     page: &Page,
     look: Look,
 ) -> Result<(Vec<KnownServer>, bool), Fault> {
     let compute = &api.compute;
     let mut behind = None;
     if let Some(marker) = &page.marker {
-        let none = || Fault::bad_request(format!("marker [{}] not found", bounded(marker)));
-        let uuid = Uuid::try_parse(marker).map_err(|_| none())?;
+        let uuid = Uuid::try_parse(marker).map_err(|_| no_marker(marker))?;
         let server = match compute.server(uuid).await {
-            Err(ServerError::NotFound { .. }) => return Err(none()),
+            Err(ServerError::NotFound { .. }) => return Err(no_marker(marker)),
             server => server.map_err(fault)?,
         };
         if project.is_some_and(|project| server.project_id != project) {
-            return Err(none());
+            return Err(no_marker(marker));
         }
         behind = Some((server.created_at, server.id));
-        let known = compute.known(vec![server], Look::Conductor).await;
-        if !known
-            .map_err(fault)?
-            .iter()
-            .any(|known| filters.pass(known))
-        {
-            return Err(none());
-        }
     }
     let mut found: Vec<KnownServer> = Vec::new();
     while found.len() < page.limit {
         let part = Part {
             project,
+            reservation: filters.reservation_id.as_deref(),
             behind,
             limit: page.limit.clamp(LEAST_PART, PART),
         };
@@ -227,7 +230,7 @@ async fn of_rows(
         behind = servers.last().map(|last| (last.created_at, last.id));
         let known = compute.known(servers, Look::Conductor).await;
         let known = known.map_err(fault)?.into_iter();
-        found.extend(known.filter(|known| filters.pass(known)));
+        found.extend(known.filter(|known| filters.pass(known, zones)));
         if !whole {
             break;
         }
@@ -240,6 +243,10 @@ async fn of_rows(
     let servers = found.into_iter().map(|known| known.server).collect();
     let known = compute.known(servers, look).await.map_err(fault)?;
     Ok((known, full))
+}
+
+fn no_marker(marker: &str) -> Fault {
+    Fault::bad_request(format!("marker [{}] not found", bounded(marker)))
 }
 
 fn page(

@@ -11,6 +11,12 @@ use super::{Server, ServerError, ServerFlavor};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction};
 
+/// So many of the new servers are read back at once.
+const AT_ONCE: usize = 500;
+
+/// The longest name, in characters.
+const NAME: usize = 255;
+
 /// Servers that are asked for at once, alike but for their names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewServers {
@@ -103,10 +109,14 @@ impl Compute {
     /// Writes servers down; nobody is asked for their guests yet: that is the hand-over.
     ///
     /// # Errors
-    /// The database fails.
+    /// [`ServerError::LongName`]; the database fails.
     pub async fn create_servers(&self, asked: NewServers) -> Result<Vec<Server>, ServerError> {
         let uuid = berth_http::request_id::random_uuid().simple().to_string();
         let each = asked.each();
+        if let Some(long) = each.iter().find(|one| one.name.chars().count() > NAME) {
+            let name = long.name.clone();
+            return Err(ServerError::LongName { name });
+        }
         let create = Create {
             reservation_id: format!("r-{}", uuid.get(..8).unwrap_or_default()),
             asked,
@@ -140,7 +150,11 @@ impl Work for Create {
             };
             instance_actions::insert(tx, &action).await?;
         }
-        let mut servers = rows::read(tx, Rows::Reservation(&self.reservation_id)).await?;
+        let uuids: Vec<Uuid> = self.each.iter().map(|one| one.uuid).collect();
+        let mut servers = Vec::with_capacity(uuids.len());
+        for some in uuids.chunks(AT_ONCE) {
+            servers.extend(rows::read(tx, Rows::These(some)).await?);
+        }
         servers.sort_by_key(|server| server.launch_index);
         Ok(servers)
     }
@@ -175,9 +189,9 @@ impl Create {
             .bind(asked.access_ip_v6.clone())
             .bind(&one.request);
         tx.execute(insert).await?;
-        let made = rows::one(tx, one.uuid).await?;
-        super::metadata::put(tx, made.id, &asked.metadata).await?;
-        super::tags::put(tx, made.id, &asked.tags).await
+        let id = rows::number(tx, one.uuid).await?;
+        super::metadata::put(tx, id, &asked.metadata).await?;
+        super::tags::put(tx, id, &asked.tags).await
     }
 }
 

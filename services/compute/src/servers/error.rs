@@ -20,6 +20,15 @@ pub enum ServerError {
     /// What the conductor is to be asked for cannot be asked for.
     #[error("{0}")]
     Request(String),
+    /// Of several servers one would have a name that is too long.
+    #[error(
+        "Invalid input for field/attribute name. Each of several servers has its number behind the name, and '{name}' has more \
+         than 255 characters"
+    )]
+    LongName {
+        /// That name.
+        name: String,
+    },
     /// It has no such key.
     #[error("Metadata item was not found")]
     NoMetadata,

@@ -7,6 +7,8 @@ use berth_store::Moment;
 use regex::Regex;
 use uuid::Uuid;
 
+use super::Server;
+use super::attributes::{Attribute, Zones, launched_at, zone};
 use crate::courses::KnownServer;
 
 /// Filters by tags: of each kind one that is empty asks nothing.
@@ -46,8 +48,10 @@ pub(crate) struct Filters {
     pub(crate) changes_before: Option<Moment>,
     pub(crate) locked: Option<bool>,
     pub(crate) tags: TagFilters,
-    /// By an address: no server has one that is known here.
-    pub(crate) has_address: bool,
+    /// What else is asked of each.
+    pub(crate) attributes: Vec<Attribute>,
+    /// What no server here is: gone, in a state that is not offered, at an address that is known.
+    pub(crate) nothing: bool,
     pub(crate) uuid: Option<Uuid>,
     pub(crate) host: Option<String>,
     pub(crate) node: Option<String>,
@@ -56,11 +60,10 @@ pub(crate) struct Filters {
     pub(crate) vm_state: Option<String>,
     pub(crate) task_state: Option<String>,
     pub(crate) power_state: Option<u8>,
+    /// That of its host.
     pub(crate) zone: Option<String>,
     pub(crate) key_name: Option<String>,
     pub(crate) description: Option<Regex>,
-    /// Those that are gone: none is kept.
-    pub(crate) deleted: bool,
 }
 
 impl Filters {
@@ -73,8 +76,12 @@ impl Filters {
     }
 
     /// Whether a server is in the list.
-    pub(crate) fn pass(&self, known: &KnownServer) -> bool {
-        !self.deleted && !self.has_address && self.row(known) && self.state(known)
+    pub(crate) fn pass(&self, known: &KnownServer, zones: &Zones) -> bool {
+        !self.nothing
+            && self.row(known)
+            && self.state(known)
+            && self.attributes.iter().all(|it| it.is_of(known))
+            && is(self.zone.as_deref(), |it| Some(it) == zone(known, zones))
     }
 
     fn row(&self, known: &KnownServer) -> bool {
@@ -102,7 +109,6 @@ impl Filters {
             && is(self.description.as_ref(), |it| {
                 it.is_match(server.description.as_deref().unwrap_or_default())
             })
-            && is(self.zone.as_ref(), |it| Some(it) == server.zone.as_ref())
     }
 
     fn state(&self, known: &KnownServer) -> bool {
@@ -130,6 +136,11 @@ fn is<T>(asked: Option<T>, passes: impl FnOnce(T) -> bool) -> bool {
 /// What servers are sorted by. Each is told by its column in Nova's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerSortKey {
+    AccessIpV4,
+    AccessIpV6,
+    /// What all servers have alike.
+    Alike,
+    AutoDiskConfig,
     AvailabilityZone,
     CreatedAt,
     Description,
@@ -141,6 +152,7 @@ pub(crate) enum ServerSortKey {
     LaunchIndex,
     LaunchedAt,
     Locked,
+    LockedBy,
     Name,
     Node,
     PowerState,
@@ -156,6 +168,11 @@ impl ServerSortKey {
     /// The key of this word.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Some(match word {
+            "access_ip_v4" => Self::AccessIpV4,
+            "access_ip_v6" => Self::AccessIpV6,
+            "auto_disk_config" => Self::AutoDiskConfig,
+            "config_drive" | "kernel_id" | "progress" | "ramdisk_id" | "root_device_name"
+            | "terminated_at" => Self::Alike,
             "availability_zone" => Self::AvailabilityZone,
             "created_at" => Self::CreatedAt,
             "display_description" => Self::Description,
@@ -167,6 +184,7 @@ impl ServerSortKey {
             "launch_index" => Self::LaunchIndex,
             "launched_at" => Self::LaunchedAt,
             "locked" => Self::Locked,
+            "locked_by" => Self::LockedBy,
             "display_name" => Self::Name,
             "node" => Self::Node,
             "power_state" => Self::PowerState,
@@ -185,10 +203,17 @@ impl ServerSortKey {
         matches!(self, Self::Host | Self::Node)
     }
 
-    fn compare(self, one: &KnownServer, other: &KnownServer) -> Ordering {
+    fn compare(self, one: &KnownServer, other: &KnownServer, zones: &Zones) -> Ordering {
         let (a, b) = (&one.server, &other.server);
         match self {
-            Self::AvailabilityZone => a.zone.cmp(&b.zone),
+            Self::AccessIpV4 => a.access_ip_v4.cmp(&b.access_ip_v4),
+            Self::AccessIpV6 => a.access_ip_v6.cmp(&b.access_ip_v6),
+            Self::Alike => Ordering::Equal,
+            Self::AutoDiskConfig => {
+                let auto = |server: &Server| server.disk_config == "AUTO";
+                auto(a).cmp(&auto(b))
+            }
+            Self::AvailabilityZone => zone(one, zones).cmp(&zone(other, zones)),
             Self::CreatedAt => a.created_at.cmp(&b.created_at),
             Self::Description => a.description.cmp(&b.description),
             Self::Flavor => a.flavor.flavorid.cmp(&b.flavor.flavorid),
@@ -197,8 +222,12 @@ impl ServerSortKey {
             Self::Image => a.image.cmp(&b.image),
             Self::KeyName => a.key_name.cmp(&b.key_name),
             Self::LaunchIndex => a.launch_index.cmp(&b.launch_index),
-            Self::LaunchedAt => a.settled_at.cmp(&b.settled_at),
+            Self::LaunchedAt => launched_at(one).cmp(&launched_at(other)),
             Self::Locked => a.lock.is_some().cmp(&b.lock.is_some()),
+            Self::LockedBy => {
+                let by = |server: &Server| server.lock.as_ref().map(|lock| lock.by.as_str());
+                by(a).cmp(&by(b))
+            }
             Self::Name => a.name.cmp(&b.name),
             Self::Node => node(one).cmp(&node(other)),
             Self::PowerState => {
@@ -247,11 +276,17 @@ impl Sorting {
         keys.any(|key| matches!(key, PowerState | TaskState | VmState))
     }
 
+    /// Whether the zones of hosts make a difference.
+    pub(crate) fn needs_zones(&self) -> bool {
+        let mut keys = self.0.iter().map(|(key, _)| key);
+        keys.any(|key| matches!(key, ServerSortKey::AvailabilityZone))
+    }
+
     /// The servers in this order.
-    pub(crate) fn sort(&self, servers: &mut [KnownServer]) {
+    pub(crate) fn sort(&self, servers: &mut [KnownServer], zones: &Zones) {
         servers.sort_by(|one, other| {
             let keys = self.0.iter().map(|(key, order)| {
-                let compared = key.compare(one, other);
+                let compared = key.compare(one, other, zones);
                 match order {
                     crate::flavors::Order::Ascending => compared,
                     crate::flavors::Order::Descending => compared.reverse(),

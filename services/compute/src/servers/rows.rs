@@ -28,8 +28,8 @@ pub(crate) enum Rows<'a> {
     Project(&'a str),
     /// One.
     One(&'a str),
-    /// Those of one request.
-    Reservation(&'a str),
+    /// These.
+    These(&'a [Uuid]),
     /// Those that are not handed over, not settled, or on their way out.
     Open,
     /// A part of them in the order in which they were asked for, the last first.
@@ -41,6 +41,8 @@ pub(crate) enum Rows<'a> {
 pub(crate) struct Part<'a> {
     /// Whose.
     pub(crate) project: Option<&'a str>,
+    /// Of one request, where only its servers are meant.
+    pub(crate) reservation: Option<&'a str>,
     /// That one: when it was asked for, and its number.
     pub(crate) behind: Option<(Moment, i64)>,
     /// So many at most.
@@ -55,7 +57,11 @@ impl<'a> Rows<'a> {
             Self::All => (String::new(), Vec::new()),
             Self::Project(project) => only("s.project_id", project),
             Self::One(uuid) => only("s.uuid", uuid),
-            Self::Reservation(id) => only("s.reservation_id", id),
+            Self::These(uuids) => {
+                let marks = vec!["?"; uuids.len()].join(", ");
+                let uuids = uuids.iter().map(|uuid| Value::from(uuid.to_string()));
+                (format!("WHERE s.uuid IN ({marks})"), uuids.collect())
+            }
             Self::Open => (format!("WHERE {OPEN}"), Vec::new()),
             Self::Part(part) => part.condition(),
         }
@@ -76,8 +82,13 @@ impl Part<'_> {
             conditions.push("s.project_id = ?");
             values.push(Value::from(project));
         }
+        if let Some(reservation) = self.reservation {
+            conditions.push("s.reservation_id = ?");
+            values.push(Value::from(reservation));
+        }
         if let Some((created_at, id)) = self.behind {
-            conditions.push("(s.created_at < ? OR (s.created_at = ? AND s.id < ?))");
+            // So said, databases begin in their index where the part begins.
+            conditions.push("s.created_at <= ? AND (s.created_at < ? OR s.id < ?)");
             values.extend([created_at.into(), created_at.into(), Value::from(id)]);
         }
         (format!("WHERE {}", conditions.join(" AND ")), values)
@@ -91,7 +102,16 @@ pub(super) async fn one(tx: &mut Transaction, uuid: Uuid) -> Result<Server, Serv
     found.ok_or(ServerError::NotFound { uuid })
 }
 
-/// The same, changed first: whoever changes or removes it at the same time comes before this transaction or behind it.
+/// The number of the server of this UUID.
+pub(super) async fn number(tx: &mut Transaction, uuid: Uuid) -> Result<i64, ServerError> {
+    let sql = format!("SELECT id FROM {TABLE} WHERE uuid = ?");
+    let row = tx
+        .row(Statement::recurring(sql).bind(uuid.to_string()))
+        .await?;
+    Ok(row.ok_or(ServerError::NotFound { uuid })?.int(0)?)
+}
+
+/// The server of this UUID, changed first: whoever changes or removes it at the same time comes before this transaction or behind it.
 pub(super) async fn touch(tx: &mut Transaction, uuid: Uuid) -> Result<Server, ServerError> {
     let now = tx.dialect().now();
     let sql = format!("UPDATE {TABLE} SET updated_at = {now} WHERE uuid = ?");
@@ -108,7 +128,7 @@ pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Se
     let limit = meant.limit();
     // Of parts there are too many texts to be remembered.
     let statement = |text: String| match meant {
-        Rows::Part(_) => Statement::new(text),
+        Rows::Part(_) | Rows::These(_) => Statement::new(text),
         _ => Statement::recurring(text),
     };
     let of_servers = format!(
@@ -228,11 +248,35 @@ fn optional<T: std::str::FromStr>(
     text.map(|text| typed(&text, TABLE, column)).transpose()
 }
 
-/// Those that were asked for in a server group.
-pub(super) async fn of_group(tx: &mut Transaction, group: Uuid) -> Result<Vec<Uuid>, TableError> {
-    let sql = "SELECT uuid FROM compute_servers WHERE server_group = ? AND deleting = 0";
-    let rows = tx.rows(Statement::new(sql).bind(group.to_string())).await?;
-    rows.iter()
-        .map(|row| typed(&row.text(0)?, TABLE, "uuid"))
-        .collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_is_read_by_an_index_in_its_order() {
+        let store = berth_store::SqlStore::in_memory().await.unwrap();
+        crate::prepare(&store).await.unwrap();
+        let moment: Moment = "2026-11-23 07:56:44".parse().unwrap();
+        for (project, behind, index) in [
+            (None, None, "compute_servers_created"),
+            (None, Some((moment, 7)), "compute_servers_created"),
+            (Some("p"), None, "compute_servers_project"),
+            (Some("p"), Some((moment, 7)), "compute_servers_project"),
+        ] {
+            let part = Part {
+                project,
+                reservation: None,
+                behind,
+                limit: 50,
+            };
+            let (only, values) = part.condition();
+            let sql = format!(
+                "EXPLAIN QUERY PLAN SELECT {COLUMNS} FROM {TABLE} s {only} ORDER BY s.created_at DESC, s.id DESC LIMIT 50"
+            );
+            let rows = store.rows(Statement::new(sql).bind_all(values)).await;
+            let plan: Vec<String> = rows.unwrap().iter().map(|it| it.text(3).unwrap()).collect();
+            assert!(plan.iter().any(|line| line.contains(index)), "{plan:?}");
+            assert!(!plan.iter().any(|line| line.contains("TEMP")), "{plan:?}");
+        }
+    }
 }

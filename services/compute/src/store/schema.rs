@@ -3,7 +3,7 @@
 use berth_store::{Schema, SchemaError, SqlStore};
 
 /// The schema's version.
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
 
 const SCHEMA: Schema = Schema {
     of: "the compute API",

@@ -69,7 +69,10 @@ CREATE TABLE IF NOT EXISTS compute_servers (
     updated_at VARCHAR(26),
     settled_at VARCHAR(26)
 );
-CREATE INDEX IF NOT EXISTS compute_servers_project ON compute_servers (project_id);
+CREATE INDEX IF NOT EXISTS compute_servers_created ON compute_servers (created_at, id);
+CREATE INDEX IF NOT EXISTS compute_servers_project ON compute_servers (project_id, created_at, id);
+CREATE INDEX IF NOT EXISTS compute_servers_reservation ON compute_servers (reservation_id);
+CREATE INDEX IF NOT EXISTS compute_servers_group ON compute_servers (server_group);
 CREATE TABLE IF NOT EXISTS compute_server_metadata (
     server_id INTEGER NOT NULL,
     item VARCHAR(255) NOT NULL,

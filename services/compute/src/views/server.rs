@@ -14,6 +14,7 @@ use crate::microversions::{
 };
 use crate::paging::links;
 use crate::server_state::VmState;
+use crate::servers::{ROOT_DEVICE, Zones, launched_at, zone};
 
 /// What a caller may see of servers, and what is known of their hosts.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +28,7 @@ pub(crate) struct Sight {
     /// What is behind a fault.
     pub(crate) details: bool,
     /// The availability zone of each host.
-    pub(crate) zones: BTreeMap<String, String>,
+    pub(crate) zones: Zones,
     /// How each host is, in Nova's word.
     pub(crate) hosts: BTreeMap<String, &'static str>,
 }
@@ -80,10 +81,10 @@ pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Wit
         "accessIPv6": server.access_ip_v6.clone().unwrap_or_default(),
         "links": links(call, "servers", &id),
         "OS-DCF:diskConfig": server.disk_config,
-        "OS-EXT-AZ:availability_zone": zone(known, sight),
+        "OS-EXT-AZ:availability_zone": zone(known, &sight.zones).unwrap_or_default(),
         "config_drive": "True",
         "key_name": server.key_name,
-        "OS-SRV-USG:launched_at": launched_at(known),
+        "OS-SRV-USG:launched_at": launched_at(known).map(precise),
         "OS-SRV-USG:terminated_at": null,
         "OS-EXT-STS:task_state": state.task_state.map(|task| task.as_str()),
         "OS-EXT-STS:vm_state": state.vm_state.as_str(),
@@ -109,7 +110,7 @@ pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Wit
 }
 
 /// What a host is called to those who may not know its name: two servers of a project see whether they share one.
-fn host_id(project_id: &str, host: Option<&str>) -> String {
+pub(crate) fn host_id(project_id: &str, host: Option<&str>) -> String {
     match host {
         None => String::new(),
         Some(host) => format!("{:x}", Sha224::digest(format!("{project_id}{host}"))),
@@ -148,22 +149,6 @@ fn flavor(call: &Call, known: &KnownServer, sight: &Sight) -> Value {
     shown
 }
 
-fn zone(known: &KnownServer, sight: &Sight) -> String {
-    let host = known.place.as_ref().map(|place| &place.host);
-    let of_host = host.and_then(|host| sight.zones.get(host));
-    let zone = of_host.or(known.server.zone.as_ref());
-    zone.cloned().unwrap_or_default()
-}
-
-fn launched_at(known: &KnownServer) -> Value {
-    let is_up = !matches!(known.state.vm_state, VmState::Building);
-    let at = known
-        .server
-        .settled_at
-        .filter(|_| is_up && known.place.is_some());
-    json!(at.map(precise))
-}
-
 fn fault_of(known: &KnownServer, fault: &ServerFault, sight: &Sight) -> Value {
     let server = &known.server;
     let at = server.settled_at.unwrap_or(server.created_at);
@@ -196,7 +181,7 @@ fn attributes(call: &Call, known: &KnownServer, sight: &Sight, shown: &mut Map<S
         put("hostname", json!(server.hostname));
         put("kernel_id", json!(""));
         put("ramdisk_id", json!(""));
-        put("root_device_name", json!("/dev/vda"));
+        put("root_device_name", json!(ROOT_DEVICE));
         // It may hold secrets: nobody keeps it once the guest has it.
         put("user_data", Value::Null);
     }

@@ -104,6 +104,10 @@ async fn a_server_group_has_the_policies_of_its_version_and_the_servers_asked_fo
         .get("admin", "2.1", &format!("{path}?all_projects=1"))
         .await;
     assert_eq!(names(&all).len(), 3);
+    let members = all.body["server_groups"].as_array().unwrap().iter();
+    let members: Vec<&Value> = members.map(|it| &it["members"]).collect();
+    let server = json!([made.body["server"]["id"]]);
+    assert_eq!(members, [&server, &json!([]), &json!([])]);
     let gone = service
         .ask("alice", "2.1", "DELETE", &format!("{path}/{id}"), None)
         .await;
@@ -400,4 +404,42 @@ async fn limits_say_what_is_used_and_that_nothing_is_limited() {
     assert_eq!(service.get("bob", "2.82", other).await.status, 403);
     let told = service.get("admin", "2.82", other).await;
     assert_eq!(told.body["limits"]["absolute"]["totalInstancesUsed"], 1);
+    assert_eq!(told.body["limits"]["absolute"]["totalServerGroupsUsed"], 0);
+    let group = json!({"server_group": {"name": "g", "policies": ["affinity"]}});
+    let made = post(&service, "alice", "2.1", "/os-server-groups", group).await;
+    assert_eq!(made.status, 200);
+    service.flavor("g", json!({"vcpus": 3, "ram": 640})).await;
+    for flavor in ["f", "g", "g"] {
+        service.server(json!({"flavorRef": flavor})).await;
+    }
+    let told = service.get("alice", "2.38", "/limits").await;
+    let absolute = &told.body["limits"]["absolute"];
+    let of = |key: &str| absolute[key].as_i64().unwrap();
+    assert_eq!(
+        (
+            of("totalInstancesUsed"),
+            of("totalCoresUsed"),
+            of("totalRAMUsed"),
+            of("totalServerGroupsUsed"),
+            of("maxImageMeta"),
+        ),
+        (4, 10, 2 * 512 + 2 * 640, 1, 128)
+    );
+    let late = service.get("alice", "2.39", "/limits").await;
+    assert_eq!(late.body["limits"]["absolute"].get("maxImageMeta"), None);
+    let detail = "/os-quota-sets/project-of-alice/detail";
+    let detail = service.get("alice", "2.82", detail).await;
+    assert_eq!(detail.body["quota_set"]["server_groups"]["in_use"], 1);
+}
+
+#[tokio::test]
+async fn a_hypervisor_without_servers_says_so_from_2_75_on() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    service.server(json!({})).await;
+    let path = "/os-hypervisors?with_servers=true";
+    let early = service.get("admin", "2.74", path).await;
+    assert_eq!(early.body["hypervisors"][0].get("servers"), None);
+    let late = service.get("admin", "2.75", path).await;
+    assert_eq!(late.body["hypervisors"][0]["servers"], json!([]));
 }

@@ -17,6 +17,7 @@ mod schema;
 mod server_actions;
 mod server_attachments;
 mod server_create;
+mod server_filters;
 mod server_lists;
 mod server_metadata;
 mod servers;

@@ -14,6 +14,19 @@ async fn a_database_is_prepared_again_and_keeps_what_it_has() {
 }
 
 #[tokio::test]
+async fn a_database_of_a_former_schema_is_refused_with_a_sentence() {
+    let service = Service::start().await;
+    service
+        .change("UPDATE compute_api_schema SET version = 1")
+        .await;
+    let refused = prepare(&service.store).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("at version 1 of the schema of the compute API"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
 async fn a_later_releases_database_is_refused_with_a_sentence() {
     let service = Service::start().await;
     service

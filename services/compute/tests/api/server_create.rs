@@ -357,3 +357,20 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
     );
     assert_eq!(service.compute.servers(None).await.unwrap(), []);
 }
+
+#[tokio::test]
+async fn several_servers_have_room_for_their_numbers_in_their_names() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    for (length, count, status) in [(255, 1, 202), (253, 2, 202), (254, 2, 400), (255, 2, 400)] {
+        let name = "n".repeat(length);
+        let asked = json!({"name": name, "max_count": count});
+        let told = service.ask_for("alice", "2.82", asked).await;
+        assert_eq!(told.status, status, "{length} {count}: {told:?}");
+        if status == 400 {
+            let message = told.message("badRequest");
+            assert!(message.contains("more than 255 characters"), "{message}");
+        }
+    }
+    assert_eq!(service.compute.servers(None).await.unwrap().len(), 3);
+}

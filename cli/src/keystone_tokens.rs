@@ -116,10 +116,11 @@ fn life(token: &ValidatedToken) -> Option<Duration> {
 }
 
 fn caller(token: ValidatedToken) -> Caller {
-    let scope = match (token.project, token.system) {
-        (Some(project), _) => Scope::Project(project.id),
-        (None, Some(system)) if system.all => Scope::System,
-        (None, _) => Scope::Unscoped,
+    let scope = match (token.project, token.domain, token.system) {
+        (Some(project), _, _) => Scope::Project(project.id),
+        (None, Some(domain), _) => Scope::Domain(domain.id),
+        (None, None, Some(system)) if system.all => Scope::System,
+        (None, None, _) => Scope::Unscoped,
     };
     Caller {
         user_id: token.user.id,
@@ -182,6 +183,14 @@ mod tests {
                 200,
                 token("2096-01-01T00:00:00.000000Z", r#""system": {"all": true},"#),
             ),
+            "domain" => (
+                200,
+                token(
+                    "2096-01-01T00:00:00.000000Z",
+                    r#""domain": {"id": "d1", "name": "Default"},"#,
+                ),
+            ),
+            "unscoped" => (200, token("2096-01-01T00:00:00.000000Z", "")),
             "over" => (200, token("2020-01-01T00:00:00.000000Z", project)),
             "broken" => (200, "{}".to_owned()),
             "elsewhere" => (404, "no such page".to_owned()),
@@ -235,6 +244,11 @@ mod tests {
         }
         assert_eq!(asked.load(Ordering::Relaxed), 1);
         assert_eq!(ask(&tokens, "system").await.unwrap().scope, Scope::System);
+        let domain = ask(&tokens, "domain").await.unwrap();
+        assert_eq!(domain.scope, Scope::Domain("d1".to_owned()));
+        let unscoped = ask(&tokens, "unscoped").await.unwrap();
+        assert_eq!(unscoped.scope, Scope::Unscoped);
+        assert!(!unscoped.has_role("member"));
     }
 
     #[tokio::test]

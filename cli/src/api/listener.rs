@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::routing::get;
 use axum::{Json, Router};
 use berth_http::auth::Validation;
-use berth_http::{Prefix, TokenRequest, ValidateToken, mount};
+use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
 use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
 use berth_store::SqlStore;
 use http::{HeaderMap, StatusCode};
@@ -43,7 +43,7 @@ pub(crate) struct OpenApi {
     listener: TcpListener,
     identity: Identity,
     store: SqlStore,
-    /// Links of the Identity service name it where an operator said where callers find the listener.
+    /// Links name it where an operator said where callers find the listener.
     public_endpoint: Option<String>,
     /// Where callers find it, without a slash at its end.
     pub(crate) base: String,
@@ -128,7 +128,7 @@ impl OpenApi {
     ) -> Result<SqlStore, Failure> {
         let public = self.public_endpoint;
         let options = Options {
-            public_endpoint: public.map(|base| format!("{base}/identity")),
+            public_endpoint: public.as_ref().map(|base| format!("{base}/identity")),
             cors: config.cors.clone().into(),
             ..Options::default()
         };
@@ -151,12 +151,17 @@ impl OpenApi {
         }
         let names: Arc<[&str]> = names.into();
         let index_of = Arc::clone(&names);
-        let several = several
-            .route(
-                "/",
-                get(move |headers: HeaderMap| async move { index(&index_of, &headers) }),
-            )
+        let base = public.clone();
+        let index = move |headers: HeaderMap| async move {
+            let base = base.unwrap_or_else(|| base_of(&headers));
+            index(&index_of, &base)
+        };
+        let mut several = several
+            .route("/", get(index))
             .fallback(move || async move { nothing(&names) });
+        if let Some(url) = &public {
+            several = found_at(several, url);
+        }
         let end = stop.clone().cancelled_owned();
         tasks.spawn(serve_tcp(self.listener, several, end));
         Ok(self.store)
@@ -219,14 +224,18 @@ impl ValidateToken for OwnTokens {
 }
 
 /// Which services there are, for people and for whoever looks whether anybody is there.
-fn index(services: &[&str], headers: &HeaderMap) -> Json<Value> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let scheme = text("x-forwarded-proto").unwrap_or("http");
-    let base = text("host").map_or_else(String::new, |host| format!("{scheme}://{host}"));
+fn index(services: &[&str], base: &str) -> Json<Value> {
     let services = services.iter();
     let services =
         services.map(|service| json!({"type": service, "href": format!("{base}/{service}")}));
     Json(json!({ "services": services.collect::<Vec<_>>() }))
+}
+
+/// Where a request came to, as its headers say.
+fn base_of(headers: &HeaderMap) -> String {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let scheme = text("x-forwarded-proto").unwrap_or("http");
+    text("host").map_or_else(String::new, |host| format!("{scheme}://{host}"))
 }
 
 fn nothing(services: &[&str]) -> (StatusCode, Json<Value>) {

@@ -53,6 +53,19 @@ impl BodyError {
             not_json @ Self::NotJson { .. } => not_json,
         }
     }
+
+    /// What is wrong and where, with no value of the body, any of which may be a secret.
+    #[must_use]
+    pub fn without_values(&self) -> String {
+        match self {
+            Self::NotJson { reason, .. } => format!("not a JSON document: {reason}"),
+            // What was found stands before what was expected, and may have these words in it.
+            Self::Field { field, reason } => match reason.rsplit_once(", expected ") {
+                Some((_, expected)) => format!("{field}: expected {expected}"),
+                None => format!("{field}: {reason}"),
+            },
+        }
+    }
 }
 
 /// Reads a body.
@@ -246,6 +259,32 @@ mod tests {
             assert!(!said.chars().any(char::is_control), "{said:?}");
         }
         assert!(matches!(decode::<Known>(br#""one""#), Ok(Known::One)));
+    }
+
+    #[test]
+    fn no_value_is_in_what_is_told_without_values() {
+        let told = |body: &str| {
+            let error = decode::<Numbers>(body.as_bytes()).unwrap_err();
+            error.without_values()
+        };
+        for (body, said) in [
+            (
+                r#"{"usages": {"VGPU": "x, expected hunter2"}}"#,
+                "usages.VGPU: expected u32",
+            ),
+            (
+                r#"{"usages": {"VGPU": -123456}}"#,
+                "usages.VGPU: expected u32",
+            ),
+            (r#"{"usages": "hunter2"#, "not a JSON document: EOF"),
+        ] {
+            let told = told(body);
+            assert!(told.starts_with(said), "{told}");
+            assert!(
+                !told.contains("hunter2") && !told.contains("123456"),
+                "{told}"
+            );
+        }
     }
 
     #[test]

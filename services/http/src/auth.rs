@@ -14,9 +14,11 @@ pub const TOKEN_HEADER: &str = "x-auth-token";
 pub enum Scope {
     /// One project, by its id.
     Project(String),
+    /// One domain, by its id. Only an identity service has rules about domains: none of the others admits it.
+    Domain(String),
     /// The cloud itself. The services' rules are about projects: none admits it.
     System,
-    /// Nothing in particular.
+    /// Nothing in particular: no role counts.
     Unscoped,
 }
 
@@ -37,16 +39,21 @@ impl Caller {
     pub fn project_id(&self) -> Option<&str> {
         match &self.scope {
             Scope::Project(id) => Some(id),
-            Scope::System | Scope::Unscoped => None,
+            Scope::Domain(_) | Scope::System | Scope::Unscoped => None,
         }
     }
 
     /// Whether the caller has the role, in any case of letters.
     #[must_use]
     pub fn has_role(&self, role: &str) -> bool {
-        self.roles
-            .iter()
+        self.counting_roles()
             .any(|held| held.eq_ignore_ascii_case(role))
+    }
+
+    /// The roles that count: a role is had somewhere, and a token that is good for nothing in particular has none.
+    pub(crate) fn counting_roles(&self) -> impl Iterator<Item = &str> {
+        let count = self.scope != Scope::Unscoped;
+        self.roles.iter().filter(move |_| count).map(String::as_str)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A request as a handler sees it: version, caller, path, query and body in one value.
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use berth_wire::BodyError;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use crate::auth::Caller;
 use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
+use crate::mount::PublicEndpoint;
 use crate::prefix::Prefix;
 use crate::query::Query;
 use crate::request_id::RequestId;
@@ -38,6 +40,7 @@ pub struct Call {
     pub query: Query,
     headers: HeaderMap,
     prefix: Prefix,
+    public: Option<PublicEndpoint>,
     path: Vec<(String, String)>,
     body: Bytes,
 }
@@ -111,8 +114,21 @@ impl Call {
     /// # Errors
     /// A 400 that names the first offending field.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        berth_wire::decode(&self.body)
-            .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))
+        berth_wire::decode(&self.body).map_err(|error| {
+            invalid(&match error {
+                // A caller knows what it sent, and a password may be in it.
+                BodyError::NotJson { .. } => error.without_values(),
+                BodyError::Field { .. } => error.to_string(),
+            })
+        })
+    }
+
+    /// The body as a typed value, where any of it may be a secret: no value of it is repeated.
+    ///
+    /// # Errors
+    /// A 400 that names the first offending field.
+    pub fn secret<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+        berth_wire::decode(&self.body).map_err(|error| invalid(&error.without_values()))
     }
 
     /// Refuses a query string that is not of the schema's shape.
@@ -143,15 +159,27 @@ impl Call {
         self.prefix != Prefix::default()
     }
 
-    /// A path of this service as a URL, when the request names its host; else the path.
+    /// A path of this service as a URL, where somebody says which host it is on: the listener, else the request; else the path.
     #[must_use]
     pub fn absolute(&self, path: &str) -> String {
-        absolute(&self.headers, &self.prefix, path)
+        absolute(&self.headers, self.public.as_ref(), &self.prefix, path)
     }
 }
 
-/// A path behind the prefix as a URL, when the headers name the host; else the path.
-pub(crate) fn absolute(headers: &HeaderMap, prefix: &Prefix, path: &str) -> String {
+fn invalid(reason: &str) -> Fault {
+    Fault::bad_request(format!("JSON does not validate: {reason}"))
+}
+
+/// A path behind the prefix as a URL, where the listener or the headers name the host; else the path.
+pub(crate) fn absolute(
+    headers: &HeaderMap,
+    public: Option<&PublicEndpoint>,
+    prefix: &Prefix,
+    path: &str,
+) -> String {
+    if let Some(PublicEndpoint(url)) = public {
+        return format!("{url}{prefix}{path}");
+    }
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match text("host") {
         None => format!("{prefix}{path}"),
@@ -218,6 +246,7 @@ impl<S: Send + Sync> FromRequest<S> for Call {
             body: read(body, limit).await?,
             headers: parts.headers,
             prefix: extensions.remove().unwrap_or_default(),
+            public: extensions.remove(),
             path,
         })
     }

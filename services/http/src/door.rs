@@ -17,6 +17,7 @@ use crate::call::{BodyLimit, ServiceCaller, absolute};
 use crate::fault::{self, Asked, ErrorCodes, Fault};
 use crate::manners::{Manners, SERVICE_TOKEN_HEADER};
 use crate::microversion::{self, Microversion, MicroversionRange};
+use crate::mount::PublicEndpoint;
 use crate::prefix::Prefix;
 use crate::request_id::{self, RequestId};
 
@@ -39,14 +40,18 @@ pub fn door(router: Router, door: Door) -> Router {
 }
 
 async fn enter(State(door): State<Door>, request: Request, next: Next) -> Response {
-    let request_id = RequestId::take_or_make(request.headers());
+    let request_id = RequestId::make(request.headers());
     let asked = Asked::of(request.method(), request.headers());
     let path = request.uri().path().to_owned();
+    if let Some(global_request_id) = request_id.global() {
+        let (method, request_id) = (request.method(), request_id.as_str());
+        tracing::debug!(request_id, global_request_id, %method, path, "a caller's own id");
+    }
     let keystone = door.keystone(&request);
     let (version, mut response) = match door.admit(request, &request_id).await {
         Err(Turned::Away(response)) => (None, *response),
         Err(Turned::Fault(version, fault)) => (version, fault.into_response()),
-        Ok((version, request)) => (Some(version), guarded(next, request).await),
+        Ok((version, request)) => (Some(version), guarded(next, request, &request_id).await),
     };
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         let codes = match version {
@@ -157,9 +162,10 @@ impl Door {
             return None;
         }
         let named = self.tokens.keystone().map(str::to_owned);
-        let prefix = request.extensions().get::<Prefix>();
-        let prefix = prefix.cloned().unwrap_or_default();
-        Some(named.unwrap_or_else(|| absolute(request.headers(), &prefix, "/v3")))
+        let extensions = request.extensions();
+        let prefix = extensions.get::<Prefix>().cloned().unwrap_or_default();
+        let public = extensions.get::<PublicEndpoint>();
+        Some(named.unwrap_or_else(|| absolute(request.headers(), public, &prefix, "/v3")))
     }
 
     fn turned_away(&self) -> Turned {
@@ -223,13 +229,15 @@ fn check_content_headers(headers: &HeaderMap) -> Result<(), Fault> {
 }
 
 /// Runs the handler; a panic in it becomes a 500.
-async fn guarded(next: Next, request: Request) -> Response {
+async fn guarded(next: Next, request: Request, request_id: &RequestId) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     match CatchPanic(Box::pin(next.run(request))).await {
         Ok(response) => response,
         Err(()) => {
-            tracing::error!(%method, path, "handler panicked");
+            let global_request_id = request_id.global();
+            let request_id = request_id.as_str();
+            tracing::error!(request_id, global_request_id, %method, path, "handler panicked");
             Fault::internal("The request could not be completed.").into_response()
         }
     }

@@ -35,7 +35,7 @@ pub use door::{Door, door};
 pub use fault::Fault;
 pub use manners::Manners;
 pub use microversion::{Microversion, MicroversionRange};
-pub use mount::mount;
+pub use mount::{found_at, mount};
 pub use policy::{Policy, PolicyFile, PolicyFileError, Rule};
 pub use prefix::{Prefix, PrefixError, under};
 pub use query::Query;

@@ -1,5 +1,7 @@
 //! Several services behind one listener, each below a path of its own.
 
+use std::sync::Arc;
+
 use axum::{Extension, Router};
 
 use crate::prefix::Prefix;
@@ -11,6 +13,16 @@ pub fn mount(several: Router, at: &Prefix, service: Router) -> Router {
         "" => several.fallback_service(service),
         path => several.nest_service(path, service.layer(Extension(at.clone()))),
     }
+}
+
+/// Where callers find a listener: a URL without a slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PublicEndpoint(pub(crate) Arc<str>);
+
+/// Links of a router's services name this URL, and not the host that a request says it came to: behind a proxy that is another.
+/// Routes that are added later are not meant.
+pub fn found_at(router: Router, url: &str) -> Router {
+    router.layer(Extension(PublicEndpoint(url.trim_end_matches('/').into())))
 }
 
 #[cfg(test)]

@@ -89,8 +89,10 @@ impl Policy {
             project_id: project.or(caller.project_id()),
             user_id: Some(&caller.user_id),
         };
-        // Every rule here is about projects.
-        if caller.scope != Scope::System && self.admits(caller, rule, target, LONGEST_WAY) {
+        // Every rule here is about projects (OpenStack's `scope_types`): who is an administrator of one domain, or of the cloud
+        // itself, is none of its projects.
+        let is_of_projects = !matches!(caller.scope, Scope::System | Scope::Domain(_));
+        if is_of_projects && self.admits(caller, rule, target, LONGEST_WAY) {
             return Ok(());
         }
         Err(Fault::forbidden(format!(

@@ -1,51 +1,56 @@
-//! The id that ties a request to its log lines, on both sides of the wire.
+//! The ids that tie a request to its log lines, on both sides of the wire.
 
 use std::fmt;
 
 use http::HeaderMap;
 use uuid::Uuid;
 
-/// The header that carries it, both ways.
+/// The header that carries an id both ways: the caller's own on a request, this request's on the answer.
 pub const HEADER: &str = "x-openstack-request-id";
 
 /// Nova's own name for it, on answers.
 pub const NOVA_HEADER: &str = "x-compute-request-id";
 
-/// `req-` and a UUID: the caller's when it sent a well-formed one, else a new one.
+/// What one request is called: `req-` and a UUID, always a new one. A caller's id is beside it: OpenStack's global request id,
+/// by which what several services do for one thing is found together. Many requests may have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestId(String);
+pub struct RequestId {
+    own: String,
+    global: Option<String>,
+}
 
 impl RequestId {
-    /// Takes the id from the headers or makes one.
+    /// A new id, with the caller's beside it where it sent a well-formed one.
     #[must_use]
-    pub fn take_or_make(headers: &HeaderMap) -> Self {
-        headers
-            .get(HEADER)
-            .and_then(|value| value.to_str().ok())
-            .and_then(Self::parse)
-            .unwrap_or_else(Self::make)
+    pub fn make(headers: &HeaderMap) -> Self {
+        let sent = headers.get(HEADER).and_then(|value| value.to_str().ok());
+        Self {
+            own: format!("req-{}", random_uuid()),
+            global: sent.filter(|id| is_well_formed(id)).map(str::to_owned),
+        }
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let uuid = text.strip_prefix("req-")?;
-        let well_formed = uuid.len() == 36 && Uuid::try_parse(uuid).is_ok();
-        well_formed.then(|| Self(text.to_owned()))
-    }
-
-    fn make() -> Self {
-        Self(format!("req-{}", random_uuid()))
-    }
-
-    /// The id as text.
+    /// The request's own id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.own
     }
+
+    /// What the caller calls all that it asks for one thing.
+    #[must_use]
+    pub fn global(&self) -> Option<&str> {
+        self.global.as_deref()
+    }
+}
+
+fn is_well_formed(id: &str) -> bool {
+    id.strip_prefix("req-")
+        .is_some_and(|uuid| uuid.len() == 36 && Uuid::try_parse(uuid).is_ok())
 }
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.own)
     }
 }
 

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use berth_http::auth::Validation;
 use berth_http::{
     Answer, Call, Door, Fault, Manners, Microversion, MicroversionRange, NoAuth2, TokenError,
-    TokenRequest, ValidateToken, door,
+    TokenRequest, ValidateToken, door, found_at, mount,
 };
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -101,6 +101,28 @@ fn a_token_is_never_shown() {
         headers: &headers,
     };
     assert!(!format!("{request:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn links_name_where_callers_find_the_listener_and_not_the_host_that_was_asked() {
+    let link = |call: Call| async move { Answer::ok(&call.absolute("/echo")) };
+    let service = || {
+        let routes = Router::new().route("/link", get(link));
+        door(routes, entrance(NoAuth2::default()))
+    };
+    let several = || mount(Router::new(), &"/placement".parse().unwrap(), service());
+    let public = found_at(several(), "https://cloud.example.org/");
+    for (router, says) in [
+        (public, "https://cloud.example.org/placement/echo"),
+        (several(), "http://10.0.0.1/placement/echo"),
+    ] {
+        let request = Request::get("/placement/link")
+            .header("x-auth-token", "alice")
+            .header("host", "10.0.0.1");
+        let response = router.oneshot(request.body(Body::empty()).unwrap()).await;
+        let body = response.unwrap().into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), format!("\"{says}\""));
+    }
 }
 
 const CYBORG: MicroversionRange = MicroversionRange {

@@ -87,11 +87,23 @@ fn a_rule_lets_pass_whom_oslo_policy_lets_pass() {
         ..alice(&["member"])
     };
     assert!(!passes("project_id:%(project_id)s", &nowhere, None));
-    let cloud = Caller {
-        scope: Scope::System,
-        ..alice(&["admin"])
-    };
-    assert!(!passes("@", &cloud, None));
+}
+
+#[test]
+fn an_administrator_of_a_domain_or_of_the_cloud_itself_is_none_of_its_projects() {
+    let domain = Scope::Domain("d1".to_owned());
+    for scope in [domain, Scope::System, Scope::Unscoped] {
+        let caller = Caller {
+            scope,
+            ..alice(&["admin"])
+        };
+        for text in ["role:admin", "is_admin:True", "roles:admin"] {
+            assert!(!passes(text, &caller, Some("p1")), "{caller:?} {text}");
+        }
+        // What asks for nothing is for whoever has a project, or nothing at all.
+        let unscoped = caller.scope == Scope::Unscoped;
+        assert_eq!(passes("@", &caller, None), unscoped, "{caller:?}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub(crate) mod auth_scopes;
 pub(crate) mod auth_tokens;
 pub(crate) mod catalog;
 pub(crate) mod domains;
+pub(crate) mod grants;
 pub(crate) mod projects;
 pub(crate) mod role_assignments;
 pub(crate) mod roles;

@@ -193,6 +193,60 @@ const OPERATIONS: &[Operation] = &[
         ],
     ),
     read(
+        "/v3/projects/{id}/users/{user}/roles",
+        "listRolesInProject",
+        "The roles that a user was given in a project",
+        "roles",
+        &[],
+    ),
+    Operation {
+        statuses: &[204],
+        answers: None,
+        ..read(
+            "/v3/projects/{id}/users/{user}/roles/{role}",
+            "checkRoleInProject",
+            "Whether a user was given a role in a project",
+            "",
+            &[],
+        )
+    },
+    read(
+        "/v3/domains/{id}/users/{user}/roles",
+        "listRolesInDomain",
+        "The roles that a user was given in a domain",
+        "roles",
+        &[],
+    ),
+    Operation {
+        statuses: &[204],
+        answers: None,
+        ..read(
+            "/v3/domains/{id}/users/{user}/roles/{role}",
+            "checkRoleInDomain",
+            "Whether a user was given a role in a domain",
+            "",
+            &[],
+        )
+    },
+    read(
+        "/v3/system/users/{user}/roles",
+        "listRolesInSystem",
+        "The roles that a user was given in the cloud itself",
+        "roles",
+        &[],
+    ),
+    Operation {
+        statuses: &[204],
+        answers: None,
+        ..read(
+            "/v3/system/users/{user}/roles/{role}",
+            "checkRoleInSystem",
+            "Whether a user was given a role in the cloud itself",
+            "",
+            &[],
+        )
+    },
+    read(
         "/v3/services",
         "listServices",
         "The services of the catalog",

@@ -11,7 +11,8 @@ use berth_http::{
 };
 
 use crate::handlers::{
-    auth_scopes, auth_tokens, catalog, domains, projects, role_assignments, roles, users, versions,
+    auth_scopes, auth_tokens, catalog, domains, grants, projects, role_assignments, roles, users,
+    versions,
 };
 use crate::identity::Identity;
 
@@ -117,6 +118,7 @@ type Route = (&'static str, Methods<Api>);
 pub(crate) fn routes() -> Vec<Route> {
     let mut routes = token_routes();
     routes.extend(reading_routes());
+    routes.extend(grant_routes());
     routes
 }
 
@@ -197,15 +199,47 @@ fn reading_routes() -> Vec<Route> {
     ]
 }
 
+/// Who was given which role where.
+fn grant_routes() -> Vec<Route> {
+    let one = || {
+        Methods::with_head("GET, HEAD")
+            .put(users::refuse)
+            .delete(users::refuse)
+    };
+    vec![
+        (
+            "/v3/projects/{id}/users/{user}/roles",
+            read().get(grants::of_project),
+        ),
+        (
+            "/v3/projects/{id}/users/{user}/roles/{role}",
+            one().get(grants::in_project),
+        ),
+        (
+            "/v3/domains/{id}/users/{user}/roles",
+            read().get(grants::of_domain),
+        ),
+        (
+            "/v3/domains/{id}/users/{user}/roles/{role}",
+            one().get(grants::in_domain),
+        ),
+        (
+            "/v3/system/users/{user}/roles",
+            read().get(grants::of_system),
+        ),
+        (
+            "/v3/system/users/{user}/roles/{role}",
+            one().get(grants::in_system),
+        ),
+    ]
+}
+
 /// Paths that are there only to be written to.
 fn refusing_routes(router: Router<Api>) -> Router<Api> {
     let refused = || any(users::refuse);
     router
         .route("/v3/users/{id}/password", refused())
         .route("/v3/users/{id}/application_credentials", refused())
-        .route("/v3/projects/{id}/users/{user}/roles/{role}", refused())
-        .route("/v3/domains/{id}/users/{user}/roles/{role}", refused())
-        .route("/v3/system/users/{user}/roles/{role}", refused())
 }
 
 async fn no_such_route(State(_): State<Api>) -> Fault {

@@ -11,9 +11,9 @@ impl From<&KnownToken> for Caller {
     fn from(token: &KnownToken) -> Self {
         let scope = match token.target() {
             Some(Target::Project(id)) => Scope::Project(id.clone()),
+            Some(Target::Domain(id)) => Scope::Domain(id.clone()),
             Some(Target::System) => Scope::System,
-            // The services' rules are about projects: a domain is none.
-            Some(Target::Domain(_)) | None => Scope::Unscoped,
+            None => Scope::Unscoped,
         };
         Self {
             user_id: token.user_id().to_owned(),

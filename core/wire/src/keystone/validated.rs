@@ -19,6 +19,9 @@ pub struct ValidatedToken {
     /// The project it is good for.
     #[serde(default)]
     pub project: Option<IdOf>,
+    /// The domain it is good for.
+    #[serde(default)]
+    pub domain: Option<IdOf>,
     /// `{"all": true}` where it is good for the cloud itself.
     #[serde(default)]
     pub system: Option<SystemScope>,
@@ -29,7 +32,7 @@ pub struct ValidatedToken {
     pub expires_at: String,
 }
 
-/// The id of a user or a project.
+/// The id of a user, a project or a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdOf {
     /// The id.

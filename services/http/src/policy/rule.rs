@@ -201,7 +201,7 @@ impl Credential {
                 }
             }
             Self::SystemScope => caller.scope == Scope::System && text == "all",
-            Self::Roles => caller.roles.iter().any(|role| role == text),
+            Self::Roles => caller.counting_roles().any(|role| role == text),
         }
     }
 }

@@ -41,7 +41,7 @@ fn document(api: &Api, call: &Call, token: &KnownToken) -> Result<Vec<u8>, serde
 
 pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     call.require_json()?;
-    let body: AuthBody = call.typed()?;
+    let body: AuthBody = call.secret()?;
     let (text, token) = api.identity.log_in(body).await.map_err(fault)?;
     let answer = Answer::written(document(&api, &call, &token))?;
     let answer = answer.with_header(SUBJECT_HEADER, &text);

@@ -155,14 +155,25 @@ async fn what_is_missing_or_of_another_type_is_named() {
 #[tokio::test]
 async fn a_password_in_a_wrong_body_is_not_said_back() {
     let service = Service::start().await;
-    let body = r#"{"auth": {"identity": {"methods": ["password"], "password": {"user": {"name": 7, "password": "hunter2"}}}}}"#;
-    let reply = service.post_text(body).await;
-    assert_eq!(reply.status, 400);
-    assert!(
-        !reply.body.to_string().contains("hunter2"),
-        "{}",
-        reply.body
-    );
+    let of = |user: &str| {
+        format!(
+            r#"{{"auth": {{"identity": {{"password": {{"user": {user}}}, "methods": ["password"]}}}}}}"#
+        )
+    };
+    for body in [
+        of(r#"{"name": 7, "password": "hunter2"}"#),
+        of(r#"{"name": "a", "password": 123456}"#),
+        of(r#"{"name": "a", "password": ["hunter2"]}"#),
+        of(r#""hunter2""#),
+        r#"{"auth": {"password": "hunter2", "#.to_owned(),
+        r#"{"auth": {"password": "hunter2"} {}"#.to_owned(),
+    ] {
+        let reply = service.post_text(&body).await;
+        assert_eq!(reply.status, 400, "{body}");
+        let said = reply.body.to_string();
+        let repeated = said.contains("hunter2") || said.contains("123456");
+        assert!(!repeated, "{said}");
+    }
 }
 
 #[tokio::test]

@@ -230,6 +230,71 @@ async fn assignments_have_names_where_they_are_asked_for() {
 }
 
 #[tokio::test]
+async fn one_is_told_whether_a_role_was_given_and_which_were() {
+    let service = Service::start().await;
+    let admin = service.token("admin", None).await;
+    let id = |name: &str| {
+        let users = service.identity.users();
+        users
+            .roles()
+            .find(|role| role.name == name)
+            .unwrap()
+            .id
+            .clone()
+    };
+    let (member, reader, admins) = (id("member"), id("reader"), id("admin"));
+    let user = |name: &str| {
+        let users = service.identity.users();
+        users.user_named("default", name).unwrap().id.clone()
+    };
+    let research = "/v3/projects/p-research/users/u-alice/roles";
+    let system = format!("/v3/system/users/{}/roles", user("admin"));
+    let default = "/v3/domains/default/users/u-alice/roles";
+    for (path, names) in [
+        (research, vec!["member"]),
+        (&system, vec!["admin"]),
+        (default, vec![]),
+    ] {
+        let listed = service.get(&admin, path).await;
+        assert_eq!(listed.names("roles"), names, "{path}");
+        let link = listed.body["links"]["self"].as_str().unwrap();
+        assert_eq!(link, format!("http://cloud{path}"));
+    }
+    for (path, status) in [
+        (format!("{research}/{member}"), 204),
+        // What another role implies was not given.
+        (format!("{research}/{reader}"), 404),
+        (format!("{research}/no-such"), 404),
+        (format!("{system}/{admins}"), 204),
+        (format!("{system}/{member}"), 404),
+        (format!("{default}/{member}"), 404),
+        (
+            format!("/v3/projects/none/users/u-alice/roles/{member}"),
+            404,
+        ),
+        (
+            format!("/v3/projects/p-research/users/none/roles/{member}"),
+            404,
+        ),
+        (
+            format!("/v3/domains/none/users/u-alice/roles/{member}"),
+            404,
+        ),
+    ] {
+        for method in ["HEAD", "GET"] {
+            let token = [("x-auth-token", admin.as_str())];
+            let told = service.ask(method, &path, &token).await;
+            assert_eq!(told.status, status, "{method} {path}");
+        }
+    }
+    let alice = service.token("alice", project("research")).await;
+    let path = format!("{research}/{member}");
+    for path in [research, &path] {
+        assert_eq!(service.get(&alice, path).await.status, 403, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn every_write_is_refused_with_a_sentence_that_says_where_to_write() {
     let service = Service::start().await;
     let admin = service.token("admin", None).await;

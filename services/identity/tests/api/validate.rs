@@ -4,7 +4,7 @@ use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
 use http::HeaderMap;
 use serde_json::json;
 
-use super::service::{Service, project};
+use super::service::{PASSWORD, Service, project};
 
 async fn caller(service: &Service, token: &str) -> Result<Caller, TokenError> {
     let headers = &HeaderMap::new();
@@ -31,6 +31,11 @@ async fn a_token_makes_a_caller_without_http() {
         caller(&service, &system).await.unwrap().scope,
         Scope::System
     );
+    let bob = json!({"name": "bob", "domain": {"name": "elsewhere"}, "password": PASSWORD});
+    let scope = json!({"domain": {"name": "elsewhere"}});
+    let of_domain = service.log_in(bob, Some(scope)).await;
+    let found = caller(&service, of_domain.header("x-subject-token")).await;
+    assert!(matches!(found.unwrap().scope, Scope::Domain(_)));
     let unscoped = service.token("alice", None).await;
     let found = caller(&service, &unscoped).await.unwrap();
     assert_eq!((found.scope, found.roles.len()), (Scope::Unscoped, 0));

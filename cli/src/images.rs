@@ -16,9 +16,6 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::failure::{ErrorCode, Failure};
 
-/// What an agent reads of an image's properties; the others are for people and for lists.
-const OF_MACHINE: [&str; 2] = ["hw_firmware_type", "os_secure_boot"];
-
 /// Who knows images.
 #[derive(Clone)]
 pub(crate) enum ImageSource {
@@ -104,7 +101,7 @@ pub(crate) fn image_service(config: &Config) -> Result<ImageClient, Failure> {
     })
 }
 
-/// The images as agents are told of them. Those whose data are here are fetched from the image service; their checksum is told
+/// The images as the conductor is told of them. Those whose data are here are fetched from the image service; their checksum is told
 /// beside it, by which an agent knows that it has to fetch them again once they are others under the same id.
 fn found(list: &ImageList) -> BTreeMap<Uuid, FoundImage> {
     let images = list.images().map(|image| {
@@ -113,15 +110,11 @@ fn found(list: &ImageList) -> BTreeMap<Uuid, FoundImage> {
             Place::Hosts(path) => ImageLocation::Path(path.clone()),
             Place::Url(url) => ImageLocation::Url(url.clone()),
         };
-        let properties = image.properties.iter();
-        let of_machine = properties.filter(|(key, _)| OF_MACHINE.contains(&key.as_str()));
         let body = ImageBody {
             location,
             checksum: Some(image.checksum.to_string()),
             format: image.disk_format.as_str().to_owned(),
-            properties: of_machine
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
+            properties: image.properties.clone(),
         };
         let found = FoundImage {
             body,
@@ -138,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_is_told_where_an_image_is_and_what_machine_it_needs_and_no_more() {
+    fn the_conductor_is_told_where_an_image_is_and_all_that_is_said_of_it() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("a.raw");
         std::fs::write(&data, b"abc").unwrap();
@@ -184,6 +177,6 @@ mod tests {
             (ImageLocation::Url("http://c".to_owned()), &told)
         );
         let keys: Vec<&String> = hosts.properties.keys().collect();
-        assert_eq!(keys, ["hw_firmware_type"]);
+        assert_eq!(keys, ["hw_firmware_type", "os_distro"]);
     }
 }

@@ -4,10 +4,13 @@
 
 mod error;
 
+use std::collections::BTreeMap;
+
 use berth_wire::BodyError;
 use berth_wire::decode;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
 pub use error::{ImageError, ImageRefusal};
@@ -51,12 +54,6 @@ pub struct ImageRecord {
     /// The least root disk of a guest of it, in GiB.
     #[serde(default)]
     pub min_disk: Option<u64>,
-    /// `bios` or `uefi`, where it needs one.
-    #[serde(default)]
-    pub hw_firmware_type: Option<String>,
-    /// `required`, `optional` or `disabled`, where it says so.
-    #[serde(default)]
-    pub os_secure_boot: Option<String>,
     /// How many bytes.
     #[serde(default)]
     pub size: Option<u64>,
@@ -69,6 +66,38 @@ pub struct ImageRecord {
     /// What the bytes come to.
     #[serde(default)]
     pub os_hash_value: Option<String>,
+    /// What else is said of it, in texts: `hw_firmware_type`, `trait:…`, `os_distro`. The service tells them beside its own fields.
+    #[serde(flatten, deserialize_with = "properties")]
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Fields of the service's own that are texts, and none of an image's properties.
+const OWN_TEXTS: [&str; 8] = [
+    "created_at",
+    "direct_url",
+    "file",
+    "name",
+    "schema",
+    "self",
+    "stores",
+    "updated_at",
+];
+
+fn properties<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Told {
+        Text(String),
+        Other(IgnoredAny),
+    }
+    let others = BTreeMap::<String, Told>::deserialize(deserializer)?;
+    let texts = others.into_iter().filter_map(|(key, told)| match told {
+        Told::Text(text) if !OWN_TEXTS.contains(&key.as_str()) => Some((key, text)),
+        Told::Text(_) | Told::Other(_) => None,
+    });
+    Ok(texts.collect())
 }
 
 /// The image service, wherever it is. Clones share connections and session.

@@ -190,14 +190,37 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
+/// Fields whose values are secrets, or may hold some: nothing of them is repeated, wherever they stand.
+const SECRETS: [&str; 4] = ["adminPass", "admin_pass", "personality", "user_data"];
+
 /// A 400 that names the field, what was given, and what is wrong with it.
 pub(crate) fn wrong(key: &str, value: &Value, reason: impl Display) -> Fault {
-    let value = value.to_string();
+    let key = bounded(key);
+    if SECRETS.contains(&key.as_str()) {
+        return Fault::bad_request(format!("Invalid input for field/attribute {key}. {reason}"));
+    }
+    let value = without_secrets(value).to_string();
     Fault::bad_request(format!(
-        "Invalid input for field/attribute {}. Value: {}. {reason}",
-        bounded(key),
+        "Invalid input for field/attribute {key}. Value: {}. {reason}",
         bounded(&value)
     ))
+}
+
+fn without_secrets(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let fields = object.iter().map(|(key, value)| {
+                let shown = match SECRETS.contains(&key.as_str()) {
+                    true => Value::from("***"),
+                    false => without_secrets(value),
+                };
+                (key.clone(), shown)
+            });
+            fields.collect()
+        }
+        Value::Array(all) => all.iter().map(without_secrets).collect(),
+        value => value.clone(),
+    }
 }
 
 /// The beginning of a text that somebody else chose.

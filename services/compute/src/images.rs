@@ -11,7 +11,7 @@ use uuid::Uuid;
 /// An image that guests can be made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundImage {
-    /// As an agent is told of it.
+    /// As the conductor is told of it, with all of its properties; an agent is told [`ImageBody::of_machine`].
     pub body: ImageBody,
     /// The least memory of a guest, in MiB; 0: any.
     pub min_ram: u64,
@@ -121,20 +121,13 @@ fn found(record: &ImageRecord) -> Result<FoundImage, ImagesError> {
             )));
         }
     };
-    let properties = [
-        ("hw_firmware_type", &record.hw_firmware_type),
-        ("os_secure_boot", &record.os_secure_boot),
-    ];
-    let properties = properties
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
     Ok(FoundImage {
         body: ImageBody {
             location: ImageLocation::Glance(record.id),
             // The image service itself says it.
             checksum: None,
             format,
-            properties: properties.collect(),
+            properties: record.properties.clone(),
         },
         min_ram: record.min_ram.unwrap_or_default(),
         min_disk: record.min_disk.unwrap_or_default(),

@@ -22,6 +22,7 @@
 //! | `paging` | pages of lists, and links |
 //! | `moments` | moments as clients write them; pure |
 //! | `microversions` | which microversion brought what |
+//! | `project_path` | paths with a project in them |
 //! | `router`, `policies`, `handlers`, `views` | the routes, who may call them, what they do, what they tell |
 //!
 //! [`prepare`] brings a database to the schema, [`router()`] makes the routes. Callers: `cli` (`berth up`, `berth compute serve`), `tests`.
@@ -43,6 +44,7 @@ mod moments;
 mod openapi;
 mod paging;
 mod policies;
+mod project_path;
 mod quota;
 mod router;
 mod server_state;

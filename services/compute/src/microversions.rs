@@ -38,7 +38,9 @@ pub(crate) const NETWORKS: Microversion = Microversion::new(2, 37);
 pub(crate) const SERVER_FLAVOR: Microversion = Microversion::new(2, 47);
 /// Tags come with the request for a server.
 pub(crate) const CREATE_TAGS: Microversion = Microversion::new(2, 52);
-/// Files are no longer put into guests.
+/// A server gets another key with its new root disk.
+pub(crate) const REBUILD_KEY: Microversion = Microversion::new(2, 54);
+/// Files are no longer put into guests, and user data comes with a new root disk.
 pub(crate) const NO_PERSONALITY: Microversion = Microversion::new(2, 57);
 /// A server has certificates for its image.
 pub(crate) const CERTIFICATES: Microversion = Microversion::new(2, 63);

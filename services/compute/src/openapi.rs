@@ -67,7 +67,8 @@ pub fn openapi() -> String {
     let service = Service {
         title: "Compute",
         version: RANGE.max.to_string(),
-        description: "The part of OpenStack's compute API that Berth serves, microversions 2.1 to 2.82.",
+        description: "The part of OpenStack's compute API that Berth serves, microversions 2.1 to 2.82. What is below /v2.1/ is below \
+                      /v2.1/{project_id}/ as well, for the caller's own project.",
         served_by: "`berth up` and `berth controller`: /compute behind [api] listen, or [compute_service] listen",
         versions: Some(RANGE),
         refusals: &REFUSALS,

@@ -43,6 +43,8 @@ pub(crate) const SERVER_FORCED_HOST: &str = "os_compute_api:servers:create:force
 /// A server's host is named.
 pub(crate) const SERVER_REQUESTED_HOST: &str =
     "os_compute_api:compute:servers:create:requested_destination";
+/// A server gets a root disk as large as its image, however large that is: its flavor says 0.
+pub(crate) const SERVER_ZERO_DISK: &str = "os_compute_api:servers:create:zero_disk_flavor";
 /// Servers are listed.
 pub(crate) const SERVER_INDEX: &str = "os_compute_api:servers:index";
 /// Servers of all projects are listed.
@@ -233,6 +235,7 @@ pub fn default_policy() -> Policy {
         (SERVER_CREATE, member()),
         (SERVER_FORCED_HOST, admin()),
         (SERVER_REQUESTED_HOST, admin()),
+        (SERVER_ZERO_DISK, admin()),
         (SERVER_INDEX, reader()),
         (SERVER_INDEX_ALL, admin()),
         (SERVER_DETAIL, reader()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateToken, door};
 
 use crate::compute::Compute;
@@ -14,6 +15,7 @@ use crate::handlers::{
 };
 use crate::microversions::RANGE;
 use crate::policies::{self, default_policy};
+use crate::project_path;
 
 /// How the routes behave.
 #[derive(Clone)]
@@ -82,7 +84,10 @@ pub fn router(compute: Compute, options: Options) -> Router {
         .fold(Router::new(), |all, (path, methods)| {
             all.route(path, methods.done())
         });
-    door(routes.fallback(no_such_route).with_state(api), entrance)
+    let routes = routes.fallback(no_such_route).with_state(api);
+    let behind_door = routes.layer(from_fn(project_path::check));
+    let paths = self::routes().into_iter().map(|(path, _)| path);
+    project_path::without_projects(door(behind_door, entrance), paths)
 }
 
 type Route = (&'static str, Methods<Api>);
@@ -97,6 +102,10 @@ pub(crate) fn routes() -> Vec<Route> {
         (
             "/v2.1/extensions",
             Methods::new("GET").get(extensions::list),
+        ),
+        (
+            "/v2.1/extensions/{alias}",
+            Methods::new("GET").get(extensions::show),
         ),
     ];
     routes.extend(flavor_routes());

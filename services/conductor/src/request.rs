@@ -1,6 +1,7 @@
 //! What is asked for: a guest, checked as far as that can be without asking anybody.
 
 mod checks;
+mod of_image;
 mod target;
 
 use std::collections::BTreeMap;
@@ -194,7 +195,10 @@ impl BootRequest {
 
     /// What the agent of a node is asked for; accelerator requests and allocations are the caller's to add.
     pub(crate) fn build_on(&self, node: &NodeName, limits: &LimitsBody) -> GuestBuild {
-        let body = self.body.clone();
+        let mut body = self.body.clone();
+        let image = body
+            .image
+            .map(|image| of_image::for_agent(&mut body.flavor, image));
         GuestBuild {
             uuid: *self.uuid.as_uuid(),
             project_id: self.project_id().to_owned(),
@@ -202,7 +206,7 @@ impl BootRequest {
             name: body.name,
             node: node.to_string(),
             flavor: body.flavor,
-            image: body.image,
+            image,
             kernel: body.kernel,
             networks: body.networks,
             accelerator_requests: Vec::new(),

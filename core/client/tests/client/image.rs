@@ -49,7 +49,9 @@ async fn an_image_and_its_bytes_are_asked_for_with_the_token() {
         match let_in(&headers) {
             true => format!(
                 r#"{{"id": "{IMAGE}", "status": "active", "disk_format": "raw", "container_format": "bare", "size": 3,
-                    "os_hash_algo": "sha512", "os_hash_value": "00", "tags": [], "visibility": "public"}}"#
+                    "os_hash_algo": "sha512", "os_hash_value": "00", "tags": [], "visibility": "public", "name": "a",
+                    "protected": false, "virtual_size": null, "self": "/v2/images/a", "owner_specified.x": 7,
+                    "created_at": "2026-01-01T00:00:00Z", "hw_cpu_policy": "dedicated", "trait:CUSTOM_A": "required"}}"#
             )
             .into_response(),
             false => StatusCode::UNAUTHORIZED.into_response(),
@@ -74,6 +76,12 @@ async fn is_asked_with_the_token(client: ImageClient) {
     let image: Uuid = IMAGE.parse().unwrap();
     let record = client.image(image).await.unwrap().unwrap();
     assert_eq!((record.status.as_str(), record.size), ("active", Some(3)));
+    let properties = [
+        ("hw_cpu_policy", "dedicated"),
+        ("trait:CUSTOM_A", "required"),
+    ];
+    let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(record.properties, properties.into());
     let mut body = client.file(image).await.unwrap();
     assert_eq!(body.length(), Some(3));
     let mut bytes = Vec::new();

@@ -97,6 +97,17 @@ pub struct ImageBody {
     pub properties: BTreeMap<String, String>,
 }
 
+impl ImageBody {
+    /// The image with those of its properties that an agent reads: it refuses others.
+    #[must_use]
+    pub fn of_machine(mut self) -> Self {
+        let read = ["hw_firmware_type", "os_secure_boot"];
+        self.properties
+            .retain(|key, _| read.contains(&key.as_str()));
+        self
+    }
+}
+
 /// Where an image is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

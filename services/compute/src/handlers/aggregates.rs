@@ -179,11 +179,16 @@ pub(crate) async fn act(State(api): State<Api>, call: Call) -> Result<Answer, Fa
     }
 }
 
-/// A host that is not there, or not in it, is not found, as with Nova.
+/// A host that is not there, or not in it, is not found; one that may not come or go is a conflict, as with Nova.
 fn host_of_aggregate(error: berth_hosts::AggregateError) -> Fault {
-    use berth_hosts::AggregateError::{HostIsNoMember, NoSuchHost};
+    use berth_hosts::AggregateError::{
+        HasGuests, HostIsMember, HostIsNoMember, NoSuchHost, TwoZones,
+    };
     match error {
         NoSuchHost { .. } | HostIsNoMember { .. } => Fault::not_found(error.to_string()),
+        HostIsMember { .. } | TwoZones { .. } | HasGuests { .. } => {
+            Fault::conflict(error.to_string())
+        }
         other => aggregate_fault(other),
     }
 }

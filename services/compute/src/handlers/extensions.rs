@@ -1,8 +1,58 @@
-//! /v2.1/extensions: there have been none since microversions are there; old clients look.
+//! /v2.1/extensions: what the API had beside its core before microversions, by its old names. Old clients look; nothing is added
+//! any more.
 
 use berth_http::{Answer, Call, Fault};
-use serde_json::json;
+use serde_json::{Value, json};
+
+use crate::fields::bounded;
+
+/// What of it is here: by alias and name.
+const HERE: [(&str, &str); 27] = [
+    ("OS-DCF", "DiskConfig"),
+    ("OS-EXT-AZ", "ExtendedAvailabilityZone"),
+    ("OS-EXT-SRV-ATTR", "ExtendedServerAttributes"),
+    ("OS-EXT-STS", "ExtendedStatus"),
+    ("OS-FLV-EXT-DATA", "FlavorExtraData"),
+    ("OS-SCH-HNT", "SchedulerHints"),
+    ("OS-SRV-USG", "ServerUsage"),
+    ("os-admin-actions", "AdminActions"),
+    ("os-aggregates", "Aggregates"),
+    ("os-attach-interfaces", "AttachInterfaces"),
+    ("os-availability-zone", "AvailabilityZone"),
+    ("os-config-drive", "ConfigDrive"),
+    ("os-console-output", "ConsoleOutput"),
+    ("os-deferred-delete", "DeferredDelete"),
+    ("os-flavor-access", "FlavorAccess"),
+    ("os-flavor-extra-specs", "FlavorExtraSpecs"),
+    ("os-flavor-manage", "FlavorManage"),
+    ("os-hypervisors", "Hypervisors"),
+    ("os-instance-actions", "InstanceActions"),
+    ("os-keypairs", "Keypairs"),
+    ("os-multiple-create", "MultipleCreate"),
+    ("os-quota-sets", "Quotas"),
+    ("os-rescue", "Rescue"),
+    ("os-server-external-events", "ServerExternalEvents"),
+    ("os-server-groups", "ServerGroups"),
+    ("os-services", "Services"),
+    ("os-user-data", "UserData"),
+];
+
+fn shown((alias, name): &(&str, &str)) -> Value {
+    json!({"alias": alias, "name": name, "description": "", "links": [],
+        "namespace": "http://docs.openstack.org/compute/ext/fake_xml", "updated": "2014-12-03T00:00:00Z"})
+}
 
 pub(crate) async fn list(_: Call) -> Result<Answer, Fault> {
-    Answer::ok(&json!({"extensions": []}))
+    let all: Vec<Value> = HERE.iter().map(shown).collect();
+    Answer::ok(&json!({ "extensions": all }))
+}
+
+pub(crate) async fn show(call: Call) -> Result<Answer, Fault> {
+    let alias = call.path("alias")?;
+    let found = HERE.iter().find(|(known, _)| *known == alias);
+    let found = found.ok_or_else(|| {
+        let alias = bounded(alias);
+        Fault::not_found(format!("The extension {alias} is not here."))
+    })?;
+    Answer::ok(&json!({"extension": shown(found)}))
 }

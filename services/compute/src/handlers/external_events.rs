@@ -29,6 +29,9 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
     let body: Value = call.typed()?;
     let events = asked(&call, &body)?;
     let heard = api.compute.tell(&events).await.map_err(fault)?;
+    if heard.iter().all(|one| *one == Heard::NoServer) {
+        return Err(Fault::not_found("No instances found for any event"));
+    }
     let whole = heard.iter().all(|one| *one == Heard::Taken);
     let shown: Vec<Value> = events
         .iter()

@@ -9,8 +9,8 @@ pub(super) fn aggregate_fault(error: AggregateError) -> Fault {
     match error {
         AggregateError::NotFound { .. } => Fault::not_found(error.to_string()),
         AggregateError::Table(error) => table_fault(&error),
-        AggregateError::Body(_) => Fault::bad_request(error.to_string()),
-        other => Fault::conflict(other.to_string()),
+        AggregateError::NameTaken { .. } => Fault::conflict(error.to_string()),
+        other => Fault::bad_request(other.to_string()),
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
         "id": id,
         "links": links(&call, "servers", &id),
         "OS-DCF:diskConfig": first.disk_config,
-        "security_groups": [],
+        // The group that every cloud has, as Nova tells it of whoever names none.
+        "security_groups": [{"name": "default"}],
     }});
     let answer = Answer::with_body(StatusCode::ACCEPTED, &body)?;
     Ok(answer.located(&call, &format!("/v2.1/servers/{id}")))

@@ -7,14 +7,16 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::server_actions::GRACE;
-use super::server_create::{disk_config, metadata_of};
+use super::server_create::{access_ip, disk_config, metadata_of};
 use super::server_query::last_part;
 use super::servers::{DESCRIPTION, fault};
 use crate::fields::{Fields, wrong};
-use crate::microversions::SERVER_DESCRIPTION;
+use crate::microversions::{CERTIFICATES, NO_PERSONALITY, REBUILD_KEY, SERVER_DESCRIPTION};
 use crate::policies;
 use crate::router::Api;
 use crate::servers::{Others, ServerUpdate};
+
+const CERTIFICATES_KEY: &str = "trusted_image_certificates";
 
 pub(super) async fn rescue(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
     let known = api.known_server(call, policies::RESCUE).await?;
@@ -30,7 +32,7 @@ pub(super) async fn rescue(api: &Api, call: &Call, value: &Value) -> Result<Answ
     let image = image.ok_or_else(|| Fault::bad_request("rescue_image_ref is missing"))?;
     let found = api.image_of(image, &known.server.project_id).await?;
     let ask = GuestAction::Rescue {
-        image: Some(found.body),
+        image: Some(found.body.of_machine()),
         kernel: None,
         grace_seconds: GRACE,
     };
@@ -49,6 +51,8 @@ pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Ans
     let mut update = ServerUpdate {
         name: fields.name("name")?.map(str::to_owned),
         disk_config: disk_config(&mut fields)?,
+        access_ip_v4: access_ip(&mut fields, "accessIPv4")?,
+        access_ip_v6: access_ip(&mut fields, "accessIPv6")?,
         ..ServerUpdate::default()
     };
     if call.version.has(SERVER_DESCRIPTION) {
@@ -59,16 +63,12 @@ pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Ans
     let metadata = fields.value("metadata");
     let metadata = metadata.map(|it| metadata_of("metadata", it)).transpose()?;
     no_password(&mut fields)?;
-    for key in ["user_data", "key_name", "personality"] {
-        if let Some(value) = fields.value(key) {
-            let reason = "a guest keeps the config drive that it was made with";
-            return Err(wrong(key, value, reason));
-        }
-    }
+    not_here(call, &mut fields, known.server.key_name.as_deref())?;
     fields.end()?;
     let found = api.image_of(image, &known.server.project_id).await?;
+    api.check_room(call, &known.server.flavor.body, &found)?;
     let ask = GuestAction::Rebuild {
-        image: found.body,
+        image: found.body.of_machine(),
         preserve_ephemeral,
     };
     api.begin(call, &known, &ask, Some(image)).await?;
@@ -83,6 +83,35 @@ pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Ans
     let shown = api.shown(call, uuid).await?;
     let answer = Answer::with_body(StatusCode::ACCEPTED, &shown)?;
     Ok(answer.located(call, &format!("/v2.1/servers/{uuid}")))
+}
+
+/// What Nova takes with a new root disk and there is nothing for here: a word that asks for nothing passes, as each version has it.
+fn not_here(call: &Call, fields: &mut Fields<'_>, key_name: Option<&str>) -> Result<(), Fault> {
+    let since = |version| call.version.has(version);
+    let drive = "a guest keeps the config drive that it was made with";
+    let signatures = "no signatures of images are looked at here";
+    for (key, reason, is_known) in [
+        ("key_name", drive, since(REBUILD_KEY)),
+        ("user_data", drive, since(NO_PERSONALITY)),
+        ("personality", drive, !since(NO_PERSONALITY)),
+        (CERTIFICATES_KEY, signatures, since(CERTIFICATES)),
+    ] {
+        if !is_known {
+            continue;
+        }
+        match fields.value(key) {
+            None => {}
+            // With a key, null takes it away.
+            Some(Value::Null) if key != "key_name" || key_name.is_none() => {}
+            Some(Value::Array(all)) if all.is_empty() && is_list(key) => {}
+            Some(value) => return Err(wrong(key, value, reason)),
+        }
+    }
+    Ok(())
+}
+
+fn is_list(key: &str) -> bool {
+    matches!(key, "personality" | CERTIFICATES_KEY)
 }
 
 fn no_password(fields: &mut Fields<'_>) -> Result<(), Fault> {

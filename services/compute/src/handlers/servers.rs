@@ -1,7 +1,7 @@
 //! /v2.1/servers: which there are, what each is, its name, and its end.
 
 use axum::extract::State;
-use berth_hosts::{ComputeHost, ServiceStatus};
+use berth_hosts::{ComputeHost, ServerGroupError, ServiceStatus};
 use berth_http::{Answer, Call, Fault};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::server_query::{asked, is_all_tenants};
 use crate::courses::{KnownServer, Look};
 use crate::fields::{Fields, bounded};
-use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR};
+use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR, SERVER_GROUPS_SHOWN};
 use crate::paging::{Page, next};
 use crate::policies;
 use crate::router::Api;
@@ -112,7 +112,18 @@ impl Api {
 
     /// A server by itself, as it is told.
     pub(super) async fn shown(&self, call: &Call, uuid: Uuid) -> Result<Value, Fault> {
-        let known = self.compute.known_server(uuid).await.map_err(fault)?;
+        let mut known = self.compute.known_server(uuid).await.map_err(fault)?;
+        if call.version.has(SERVER_GROUPS_SHOWN)
+            && let Some(group) = known.server.server_group
+        {
+            match self.compute.inner.hosts.group(group).await {
+                // A server outlives its group.
+                Err(ServerGroupError::NotFound { .. }) => known.server.server_group = None,
+                found => {
+                    found.map_err(super::hosts::group_fault)?;
+                }
+            }
+        }
         let sight = self.sight(call).await?;
         Ok(json!({"server": whole(call, &known, &sight, Within::Show)}))
     }

@@ -315,7 +315,7 @@ impl Cloud {
                 location: ImageLocation::Url("http://images/a".to_owned()),
                 checksum: Some(format!("sha256:{}", "a".repeat(64))),
                 format: "qcow2".to_owned(),
-                properties: BTreeMap::new(),
+                properties: BTreeMap::from([("os_distro".to_owned(), "debian".to_owned())]),
             },
             min_ram: 128,
             min_disk: 2,

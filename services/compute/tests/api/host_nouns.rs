@@ -191,7 +191,28 @@ async fn an_aggregate_makes_a_zone_of_its_hosts() {
         403
     );
     let full = service.ask("admin", "2.1", "DELETE", &one, None).await;
-    assert_eq!(full.status, 409);
+    assert!(full.message("badRequest").contains("has hosts"));
+    // A change that would put a host into two zones is a bad one; a host that would come into two is a conflict.
+    let other = json!({"aggregate": {"name": "other"}});
+    let other = post(&service, "admin", "2.1", path, other).await;
+    let other = format!("{path}/{}", other.body["aggregate"]["id"]);
+    let actions = format!("{other}/action");
+    let join = json!({"add_host": {"host": HOST}});
+    let joined = post(&service, "admin", "2.1", &actions, join.clone()).await;
+    assert_eq!(joined.status, 200);
+    let zone = json!({"aggregate": {"availability_zone": "az2"}});
+    let zoned = service.ask("admin", "2.1", "PUT", &other, Some(zone.clone()));
+    assert_eq!(zoned.await.status, 400);
+    let set = json!({"set_metadata": {"metadata": {"availability_zone": "az2"}}});
+    let set = post(&service, "admin", "2.1", &actions, set).await;
+    assert_eq!(set.status, 400);
+    let leave = json!({"remove_host": {"host": HOST}});
+    let left = post(&service, "admin", "2.1", &actions, leave).await;
+    assert_eq!(left.status, 200);
+    let zoned = service.ask("admin", "2.1", "PUT", &other, Some(zone));
+    assert_eq!(zoned.await.status, 200);
+    let joined = post(&service, "admin", "2.1", &actions, join).await;
+    assert_eq!(joined.status, 409, "{joined:?}");
     let put = json!({"aggregate": {"name": "right", "availability_zone": null}});
     let put = service.ask("admin", "2.1", "PUT", &one, Some(put)).await;
     assert_eq!(

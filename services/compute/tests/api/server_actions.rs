@@ -52,9 +52,14 @@ async fn each_action_is_asked_of_the_agent_and_shows_what_comes_of_it() {
     assert!(matches!(asked[0], GuestAction::Stop { grace_seconds: 60 }));
     assert!(matches!(asked[4], GuestAction::SoftReboot {}));
     assert!(matches!(asked[5], GuestAction::HardReboot {}));
+    // An agent refuses properties that it does not know.
     assert!(matches!(
         &asked[6],
-        GuestAction::Rescue { image: Some(_), .. }
+        GuestAction::Rescue { image: Some(image), .. } if image.properties.is_empty()
+    ));
+    assert!(matches!(
+        &asked[8],
+        GuestAction::Rebuild { image, .. } if image.properties.is_empty()
     ));
     assert_eq!(service.shown("alice", "2.82", uuid).await["name"], "t");
     let path = format!("/servers/{uuid}/os-instance-actions");
@@ -281,6 +286,67 @@ async fn the_console_is_read_and_what_is_not_offered_says_so() {
         let refused = act(&service, token, uuid, body.clone()).await;
         let message = refused.message(kind);
         assert!(message.contains(named), "{body}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let nothing = json!({"imageRef": IMAGE, "key_name": null, "user_data": null, "trusted_image_certificates": null,
+        "accessIPv4": "192.0.2.7", "accessIPv6": "2001:db8::7"});
+    let done = act(&service, "alice", uuid, json!({ "rebuild": nothing })).await;
+    assert_eq!(done.status, 202, "{done:?}");
+    let server = &done.body["server"];
+    assert_eq!(
+        (&server["accessIPv4"], &server["accessIPv6"]),
+        (&json!("192.0.2.7"), &json!("2001:db8::7"))
+    );
+    service.rest().await;
+    for (more, named) in [
+        (json!({"key_name": "k"}), "config drive"),
+        (
+            json!({"trusted_image_certificates": ["a"]}),
+            "no signatures",
+        ),
+        (json!({"personality": []}), "'personality' was unexpected"),
+        (json!({"adminPass": "hunter2"}), "no password"),
+    ] {
+        let mut body = json!({"rebuild": {"imageRef": IMAGE}});
+        let fields = more.as_object().unwrap().clone();
+        body["rebuild"].as_object_mut().unwrap().extend(fields);
+        let refused = act(&service, "alice", uuid, body).await;
+        let message = refused.message("badRequest");
+        assert!(message.contains(named), "{more}: {message}");
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+    let rescue = json!({"rescue": {"adminPass": "hunter2"}});
+    let refused = act(&service, "alice", uuid, rescue).await;
+    assert!(!refused.message("badRequest").contains("hunter2"));
+    // The image that is named now may need more than the one that the server was made of.
+    for (change, status, sentence) in [
+        (
+            "UPDATE compute_servers SET flavor = REPLACE(flavor, '\"ram_mb\":512', '\"ram_mb\":64')",
+            400,
+            "memory is too small",
+        ),
+        (
+            "UPDATE compute_servers SET flavor = REPLACE(REPLACE(flavor, '\"ram_mb\":64', '\"ram_mb\":512'),
+                '\"disk_gb\":10', '\"disk_gb\":1')",
+            400,
+            "disk is too small",
+        ),
+        (
+            "UPDATE compute_servers SET flavor = REPLACE(flavor, '\"disk_gb\":1', '\"disk_gb\":0')",
+            403,
+            "flavors with zero disk",
+        ),
+    ] {
+        service.change(change).await;
+        let body = json!({"rebuild": {"imageRef": IMAGE}});
+        let refused = act(&service, "alice", uuid, body).await;
+        assert_eq!(refused.status, status, "{refused:?}");
+        assert!(refused.body.to_string().contains(sentence), "{refused:?}");
     }
 }
 

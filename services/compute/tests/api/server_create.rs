@@ -45,6 +45,8 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
         .await;
     assert_eq!(made.status, 202, "{made:?}");
     let id: Uuid = made.body["server"]["id"].as_str().unwrap().parse().unwrap();
+    let groups = &made.body["server"]["security_groups"];
+    assert_eq!(*groups, json!([{"name": "default"}]));
     let location = format!("http://cloud.example/compute/v2.1/servers/{id}");
     assert_eq!(made.header("location"), location);
     let guest = handed(&service, id).await;
@@ -69,10 +71,17 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
     assert_eq!(guest.scheduler_hints["group"], [group.to_string()]);
     assert_eq!(guest.scheduler_hints["different_host"], others);
     assert_eq!(guest.scheduler_hints["query"], ["[\"=\",1]"]);
-    assert!(guest.image.is_some() && guest.networks.is_empty());
+    let image = guest.image.unwrap();
+    assert_eq!(image.properties["os_distro"], "debian");
+    assert!(guest.networks.is_empty());
     let shown = service.shown("alice", "2.71", id).await;
     assert_eq!(shown["server_groups"], json!([group.to_string()]));
     assert_eq!(shown["OS-EXT-AZ:availability_zone"], "nova");
+    let path = format!("/os-server-groups/{group}");
+    let gone = service.ask("alice", "2.82", "DELETE", &path, None).await;
+    assert_eq!(gone.status, 204);
+    let shown = service.shown("alice", "2.71", id).await;
+    assert_eq!(shown["server_groups"], json!([]));
     let rows = service.compute.server(id).await.unwrap();
     assert_eq!(rows.hostname, "web-1");
     let kept = format!("{rows:?}");
@@ -135,6 +144,41 @@ async fn an_operator_may_name_the_host_and_nobody_else() {
         early
             .message("badRequest")
             .contains("'host' was unexpected")
+    );
+}
+
+#[tokio::test]
+async fn only_an_operator_boots_a_root_disk_as_large_as_its_image() {
+    let service = service().await;
+    service.flavor("boundless", json!({"disk": 0})).await;
+    let more = json!({"flavorRef": "boundless"});
+    let refused = service.ask_for("alice", "2.82", more.clone()).await;
+    let sentence = "Only volume-backed servers are allowed for flavors with zero disk.";
+    assert_eq!(refused.message("forbidden"), sentence);
+    assert_eq!(service.ask_for("admin", "2.82", more).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_secret_in_a_refused_body_is_not_said_back() {
+    let service = service().await;
+    for more in [
+        json!({"adminPass": "hunter2"}),
+        json!({"adminPass": "hunter2", "name": null}),
+        json!({"adminPass": "hunter2", "networks": {"adminPass": "hunter2"}}),
+        json!({"user_data": format!("hunter2{}", "x".repeat(70_000))}),
+        json!({"personality": [{"path": "/a", "contents": "hunter2"}]}),
+    ] {
+        let refused = service.ask_for("alice", "2.56", more.clone()).await;
+        let message = refused.message("badRequest");
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+    let server = json!({"server": {"adminPass": "hunter2"}});
+    let post = |body| service.ask("alice", "2.82", "POST", "/servers", Some(body));
+    let message = post(server).await;
+    let message = message.message("badRequest");
+    assert!(
+        !message.contains("hunter2") && message.contains("'name'"),
+        "{message}"
     );
 }
 

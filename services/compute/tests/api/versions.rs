@@ -113,10 +113,58 @@ async fn each_refusal_is_named_as_nova_names_it() {
 }
 
 #[tokio::test]
-async fn there_are_no_extensions_to_look_for() {
+async fn old_clients_find_what_they_call_extensions() {
     let service = Service::start().await;
     let list = service.get("alice", "", "/extensions").await;
-    assert_eq!(list.body, json!({"extensions": []}));
+    let all = list.body["extensions"].as_array().unwrap();
+    for known in all {
+        let path = format!("/extensions/{}", known["alias"].as_str().unwrap());
+        let one = service.get("alice", "", &path).await;
+        assert_eq!(one.body, json!({ "extension": known }));
+    }
+    assert!(all.iter().any(|one| one["alias"] == "os-keypairs"));
     let one = service.get("alice", "", "/extensions/os-consoles").await;
     assert_eq!(one.status, 404);
+}
+
+#[tokio::test]
+async fn a_path_may_have_the_callers_project_in_it_and_no_other() {
+    let service = Service::start().await;
+    let own = "/project-of-alice";
+    service.flavor("f", json!({})).await;
+    for path in [
+        "/flavors",
+        "/flavors/f",
+        "/servers/detail?limit=1",
+        "/limits",
+    ] {
+        let plain = service.get("alice", "2.82", path).await;
+        let named = service.get("alice", "2.82", &format!("{own}{path}")).await;
+        assert_eq!(
+            (named.status, &named.body),
+            (plain.status, &plain.body),
+            "{path}"
+        );
+        assert_eq!(named.status, 200, "{path}");
+    }
+    let others = service
+        .get("alice", "2.82", "/project-of-bob/servers")
+        .await;
+    let sentence = "Malformed request URL: URL's project_id 'project-of-bob' doesn't match Context's project_id 'project-of-alice'";
+    assert_eq!(others.message("badRequest"), sentence);
+    for path in [
+        "/project-of-alice",
+        "/project-of-alice/nothing",
+        "//servers",
+    ] {
+        assert_eq!(
+            service.get("alice", "2.82", path).await.status,
+            404,
+            "{path}"
+        );
+    }
+    let stranger = service
+        .get("stranger", "2.82", "/project-of-bob/servers")
+        .await;
+    assert_eq!(stranger.status, 401);
 }

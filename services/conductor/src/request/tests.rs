@@ -230,6 +230,35 @@ fn a_profile_may_be_named_in_either_place_but_not_twice_differently() {
 }
 
 #[test]
+fn of_an_image_the_scheduler_sees_all_and_a_host_its_machine_and_its_place() {
+    let properties = serde_json::json!({"hw_firmware_type": "uefi", "hw_cpu_policy": "dedicated", "hw_mem_page_size": "2048",
+        "hw_numa_cpus.0": "0,1", "trait:CUSTOM_A": "required", "hw_disk_bus": "scsi", "os_distro": "debian"});
+    let image = serde_json::json!({"location": {"url": "http://images/a"}, "format": "raw", "properties": properties,
+        "checksum": format!("sha256:{}", "a".repeat(64))});
+    let specs = serde_json::json!({"hw:mem_page_size": "large", "hw:cpu_policy": "dedicated"});
+    let asked = body(&[("/image", image), ("/flavor/extra_specs", specs)]);
+    let request = BootRequest::new(asked, fresh()).unwrap();
+    let kept = &request.body().image.as_ref().unwrap().properties;
+    assert_eq!(kept.len(), 7);
+    let node = NodeName::new("node1").unwrap();
+    let build = request.build_on(&node, &LimitsBody::default());
+    let told = build.image.unwrap().properties;
+    assert_eq!(
+        Vec::from_iter(told),
+        [("hw_firmware_type".to_owned(), "uefi".to_owned())]
+    );
+    let specs = build.flavor.extra_specs;
+    for (spec, value) in [
+        ("hw:mem_page_size", "2048"),
+        ("hw:cpu_policy", "dedicated"),
+        ("hw:numa_cpus.0", "0,1"),
+    ] {
+        assert_eq!(specs[spec], value, "{spec}");
+    }
+    assert_eq!(specs.len(), 3, "{specs:?}");
+}
+
+#[test]
 fn the_journal_gives_back_what_it_got_and_keeps_secrets_apart() {
     let drive = serde_json::json!({"user_data": "c2VjcmV0"});
     let request = BootRequest::new(body(&[("/config_drive", drive)]), fresh()).unwrap();

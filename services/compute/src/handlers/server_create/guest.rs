@@ -48,8 +48,8 @@ impl Api {
         })?;
         let flavor = self.flavor_of(call, &asked.flavor).await?;
         let image = self.image_of(asked.image, project_id).await?;
-        fits(&flavor, &image)?;
         let flavor = of_flavor(&flavor)?;
+        self.check_room(call, &flavor.body, &image)?;
         let key = self.key_of(call, asked.key_name.as_deref()).await?;
         let server_group = self.group_of(call, &asked).await?;
         let Place {
@@ -157,6 +157,29 @@ impl Api {
         }
     }
 
+    /// Refuses an image that a server of this flavor has no room for, or for which nobody says how much room it may take: a root
+    /// disk of 0 GiB is as large as its image, and no `DISK_GB` is claimed for it.
+    pub(in crate::handlers) fn check_room(
+        &self,
+        call: &Call,
+        flavor: &FlavorBody,
+        image: &FoundImage,
+    ) -> Result<(), Fault> {
+        if flavor.ram_mb < image.min_ram {
+            let sentence = "Flavor's memory is too small for requested image.";
+            return Err(Fault::bad_request(sentence));
+        }
+        if flavor.disk_gb == 0 && self.allow(call, policies::SERVER_ZERO_DISK).is_err() {
+            let sentence = "Only volume-backed servers are allowed for flavors with zero disk.";
+            return Err(Fault::forbidden(sentence));
+        }
+        if flavor.disk_gb != 0 && flavor.disk_gb < image.min_disk {
+            let sentence = "Flavor's disk is too small for requested image.";
+            return Err(Fault::bad_request(sentence));
+        }
+        Ok(())
+    }
+
     async fn key_of(&self, call: &Call, name: Option<&str>) -> Result<Option<KeyPair>, Fault> {
         let Some(name) = name else {
             return Ok(None);
@@ -262,19 +285,6 @@ impl Api {
             )),
         }
     }
-}
-
-fn fits(flavor: &Flavor, image: &FoundImage) -> Result<(), Fault> {
-    let at_least = |amount: i64, least: u64| u64::try_from(amount).is_ok_and(|it| it >= least);
-    if !at_least(flavor.made.memory_mb, image.min_ram) {
-        let sentence = "Flavor's memory is too small for requested image.";
-        return Err(Fault::bad_request(sentence));
-    }
-    if flavor.made.root_gb != 0 && !at_least(flavor.made.root_gb, image.min_disk) {
-        let sentence = "Flavor's disk is too small for requested image.";
-        return Err(Fault::bad_request(sentence));
-    }
-    Ok(())
 }
 
 /// A flavor as a guest has it.

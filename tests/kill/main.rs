@@ -1,12 +1,14 @@
 //! SIGKILLs of the shipped binary at the requests of its start, against the real Placement: an upgrade with a reshape, a
 //! first start, a renamed host. After each, the next start must leave everything as a start that nobody killed.
 //!
-//! And SIGKILLs of `berth placement serve` under load (`service`), and of `berth up` while servers boot and go (`boots`).
+//! And SIGKILLs of `berth placement serve` under load (`service`), and of `berth up`, or of a controller and its agents, while servers boot and go (`boots`).
 //!
 //! `BERTH_KILLS` says how many seeds (50), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the table.
 
 #![cfg(test)]
 
+#[path = "../../core/serve/tests/tls/authority.rs"]
+mod authority;
 mod boots;
 mod case;
 mod contents;

@@ -19,14 +19,15 @@
 #   SOAK_CLAIMS=1000       how many contests for the last units of a provider, for each database, isolation level, number of
 #                          processes and of writers, in batches of SOAK_CLAIM_BATCH (20)
 #   SOAK_SERVICE_KILLS=200 how often `berth placement serve` is killed under load, on SQLite and on PostgreSQL, in batches of 20
-#   SOAK_BOOTS=500         how many servers boot and go on a `berth up` that is killed all the time, in batches of SOAK_BOOT_BATCH (60)
+#   SOAK_BOOTS=500         how many servers boot and go while they are killed, in batches of SOAK_BOOT_BATCH (60): half of them on a
+#                          `berth up`, half on a `berth controller` and two agents, of which one is killed each time
 #   SOAK_FUZZ=100000000    how many inputs the fuzzer of Placement makes up, in batches of SOAK_FUZZ_BATCH (5000000) over its five
 #                          targets; what leads somewhere new is kept for the next batch
 #   SOAK_FUZZ_COMPARES=1   0: the fuzzer is led by what its inputs reach alone, and not by what is compared with what; quicker
 #   SOAK_FUZZ_FROM=1       the first batch: each has a seed of its own, and another machine may go on where one was left
 #   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs; 0: it is left out
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
-#                          SOAK_ONLY=boots: only the servers on a `berth up` that is killed;
+#                          SOAK_ONLY=boots: only the servers on processes that are killed;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
 #                          input to it
 #   BERTH_PROGRAM=FILE     strike this program and build none: a trial, which keeps its own books and writes DATE-trial.md
@@ -78,7 +79,7 @@ CROSSINGS=$STATE/crossings.tsv  # date commit first-seed crossing kills violatio
 LIVES=$STATE/cycles.tsv         # date commit seed seconds cycles ran kills lives violations memory: first median last most
 CONTESTS=$STATE/contests.tsv    # date commit first database processes isolation writers trials done full conflicts unknown away searched violations
 SPOILT=$STATE/spoilt.tsv        # date commit seed what tried memory: before after violations
-BOOTED=$STATE/boots.tsv         # date commit first-seed servers kills: booting deleting seconds violations
+BOOTED=$STATE/boots.tsv         # date commit first-seed servers kills: booting deleting seconds violations processes
 STRUCK=$STATE/struck.tsv        # date commit first database processes kills acknowledged reshapes unknown violations
 
 say() { printf 'soak: %s\n' "$*"; }
@@ -166,14 +167,15 @@ struck_of_page() {
 
 boots_of_page() {
     awk -F'\t' -v d="$DATE" '$1==d {found=1} END {exit !found}' "$BOOTED" || return 0
-    printf '\n## Servers on a machine that is killed\n\nSIGKILL of a `berth up` of the fake driver at any moment while three servers at a time, each with a device, are asked of the\n'
-    printf 'compute API until they run, and again while they go. A violation is a server that does not run, a guest, an allocation, an\n'
-    printf 'accelerator request or a device that is missing, doubled or left over, or a finding of the reconciler.\n'
-    printf '\n| commit | seeds from | servers | kills while booting | while deleting | violations | time |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n'
+    printf '\n## Servers on machines that are killed\n\nSIGKILL of a `berth up` of the fake driver, or of one, drawn at random, of a `berth controller` and two `berth agent`s, at any\n'
+    printf 'moment while three servers at a time, each with a device, are asked of the compute API until they run, and again while they\n'
+    printf 'go. A violation is a server that does not run, a guest, an allocation, an accelerator request or a device that is missing,\n'
+    printf 'doubled or left over, or a finding of the reconciler.\n'
+    printf '\n| commit | processes | seeds from | servers | kills while booting | while deleting | violations | time |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n'
     awk -F'\t' -v d="$DATE" '$1==d {
-        printf "| %s | %d | %d | %d | %d | %d | %d s |\n", $2, $3, $4, $5, $6, $8, $7
+        printf "| %s | %s | %d | %d | %d | %d | %d | %d s |\n", $2, $9, $3, $4, $5, $6, $8, $7
         servers += $4; boots += $5; deletes += $6; seconds += $7; bad += $8
-    } END { printf "| **all** | | **%d** | %d | %d | **%d** | %d s |\n", servers, boots, deletes, bad, seconds }' "$BOOTED"
+    } END { printf "| **all** | | | **%d** | %d | %d | **%d** | %d s |\n", servers, boots, deletes, bad, seconds }' "$BOOTED"
 }
 
 spoilt_of_page() {
@@ -241,13 +243,20 @@ all_claims() {
     done
 }
 
+# Half of the servers on one process, half on several.
 all_boots() {
-    local made left
-    for ((made = 0; made < BOOTS; made += BOOT_BATCH)); do
-        left=$((BOOTS - made))
+    boots boots $((BOOTS - BOOTS / 2)) servers_of_a_machine
+    boots boots-apart $((BOOTS / 2)) servers_of_a_controller
+}
+
+# So many servers of one test, which is named last.
+boots() {
+    local name=$1 servers=$2 test=$3 made left
+    for ((made = 0; made < servers; made += BOOT_BATCH)); do
+        left=$((servers - made))
         # Three servers have one seed.
-        lines boots "$BOOTED" $((made / 3 + 1)) BERTH_BOOTS_REPORT env BERTH_BOOTS_FROM=$((made / 3 + 1)) \
-            BERTH_BOOTS=$((left < BOOT_BATCH ? left : BOOT_BATCH)) "$STATE/kill" -q servers_of_a_machine
+        lines "$name" "$BOOTED" $((made / 3 + 1)) BERTH_BOOTS_REPORT env BERTH_BOOTS_FROM=$((made / 3 + 1)) \
+            BERTH_BOOTS=$((left < BOOT_BATCH ? left : BOOT_BATCH)) "$STATE/kill" -q "$test"
     done
 }
 

@@ -1,0 +1,288 @@
+//! The processes that are killed: one `berth up` of a machine with two nodes; or a `berth controller` and the `berth agent` of each
+//! node, which log in at its one listener and are asked by it over TLS. In either case the services have addresses of their own for
+//! the client, who shows no token there.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use berth_seam::Seeded;
+use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::process::free_port;
+use serde_json::Value;
+
+use super::{DEVICES, IMAGE, NODES, PATIENCE, text, until};
+use crate::authority::Authority;
+
+/// The SHA-256 of 512 zeros.
+const CHECKSUM: &str = "076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560";
+
+/// One of them, with a home of its own.
+pub(super) struct Process {
+    home: BerthHome,
+    words: Vec<String>,
+    running: Option<RunningBerth>,
+    has_an_agent: bool,
+}
+
+impl Process {
+    fn of(home: BerthHome, words: &[&str]) -> Self {
+        Self {
+            home,
+            words: words.iter().map(|&word| word.to_owned()).collect(),
+            running: None,
+            has_an_agent: !words.contains(&"controller"),
+        }
+    }
+
+    fn begin(&mut self) {
+        let config = self.home.config_file().display().to_string();
+        let words = ["--config", &config]
+            .into_iter()
+            .chain(self.words.iter().map(String::as_str));
+        self.running = Some(self.home.start(words).expect("it starts"));
+    }
+
+    /// A command's answer as JSON; where a process that it needs is on its way back, it is asked again.
+    pub(super) fn listed(&mut self, words: &[&str]) -> Value {
+        /// What it needs is away.
+        const UNAVAILABLE: i32 = 69;
+        let config = self.home.config_file().display().to_string();
+        let words = [&["--config", &config], words, &["-f", "json"]].concat();
+        let outcome = until("a command is answered", || {
+            let outcome = self.home.run(&words).expect("it ends");
+            (outcome.code != UNAVAILABLE).then_some(outcome)
+        });
+        assert_eq!(outcome.code, 0, "{words:?}: {}", outcome.stderr);
+        serde_json::from_str(&outcome.stdout).expect("JSON")
+    }
+
+    /// The guests in the fake driver's book, each once.
+    fn guests(&self) -> Vec<String> {
+        let book = fs::read_to_string(self.home.state_dir().join("fake-guests"));
+        let book: Value = serde_json::from_str(&book.unwrap_or_default()).unwrap_or_default();
+        let guests = book["guests"].as_array().into_iter().flatten();
+        let guests = guests.map(|guest| match &guest["uuid"] {
+            Value::Null => text(&guest["spec"]["uuid"]),
+            uuid => text(uuid),
+        });
+        guests.collect()
+    }
+}
+
+/// All of them.
+pub(super) struct Stand {
+    /// What they are, for reports.
+    pub(super) what: &'static str,
+    pub(super) compute: String,
+    pub(super) placement: String,
+    pub(super) accelerators: String,
+    processes: Vec<Process>,
+}
+
+impl Stand {
+    /// One process.
+    pub(super) fn machine() -> Self {
+        let addresses = Addresses::new();
+        let mut home = BerthHome::new().expect("a home");
+        let images = images(&home);
+        let text = host("") + &format!("[image_cache]\nimage_directories = [\"{images}\"]\n");
+        addresses.configure(&mut home, &text);
+        write_machine(&home, 0..NODES);
+        addresses.stand("berth up", vec![Process::of(home, &["up"])])
+    }
+
+    /// One of the services, and one of each node.
+    pub(super) fn apart() -> Self {
+        let addresses = Addresses::new();
+        let mut home = BerthHome::new().expect("a home");
+        let images = images(&home);
+        let authority = Authority::new(&home.path("pki"), "ours");
+        let (server, client) = (authority.server(), authority.client());
+        let file = |path: &Path| path.display().to_string();
+        let ca = file(&authority.own.certificate);
+        let (api, conductor) = (address(), address());
+        let agents: Vec<String> = (0..NODES).map(|_| address()).collect();
+        let known = agents.iter().enumerate();
+        let known: Vec<String> = known
+            .map(|(node, agent)| format!("\"boots-{node}=https://{agent}\""))
+            .collect();
+        let text = format!(
+            "state_path = \"@HOME@/state\"\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n[conductor_service]\nagents = [{}]\n\
+             [agent_client]\ncafile = \"{ca}\"\ncertfile = \"{}\"\nkeyfile = \"{}\"\n",
+            known.join(", "),
+            file(&client.certificate),
+            file(&client.key),
+        );
+        addresses.configure(&mut home, &text);
+        home.set_env("BERTH__CONDUCTOR_SERVICE__LISTEN", &conductor);
+        let mut controller = Process::of(home, &["controller", "--listen", &api]);
+        controller.begin();
+        let running = controller.running.as_mut().expect("it was begun");
+        let served = running.wait_for_line(PATIENCE, "All of it at ");
+        let login = login(&served.expect("it serves"), &controller.home.state_dir());
+        let mut processes = vec![controller];
+        for (node, agent) in agents.iter().enumerate() {
+            let mut home = BerthHome::new().expect("a home");
+            let door = format!(
+                "listen = \"{agent}\"\ntls_cert = \"{}\"\ntls_key = \"{}\"\nclient_ca = \"{ca}\"\n",
+                file(&server.certificate),
+                file(&server.key),
+            );
+            let mut text = host(&door);
+            for section in ["placement", "cyborg", "conductor", "glance"] {
+                text += &format!("[{section}]\n{login}");
+            }
+            text += &format!("[image_cache]\nimage_directories = [\"{images}\"]\n");
+            prepare(&home, &text);
+            // For the commands that ask the conductor.
+            home.set_env("BERTH__CONDUCTOR_SERVICE__LISTEN", &conductor);
+            write_machine(&home, node..node + 1);
+            processes.push(Process::of(home, &["agent"]));
+        }
+        addresses.stand("controller, two agents", processes)
+    }
+
+    /// SIGKILL of one of them, drawn where there are several, and its next start at once.
+    pub(super) fn strike(&mut self, seeded: &mut Seeded) {
+        let drawn = match self.processes.len() {
+            1 => 0,
+            several => seeded.below(several),
+        };
+        for process in &mut self.processes {
+            let running = process.running.as_mut().expect("it was begun");
+            assert!(
+                !running.has_ended(),
+                "it ended by itself: {}",
+                running.stderr()
+            );
+        }
+        let process = &mut self.processes[drawn];
+        if let Some(mut running) = process.running.take() {
+            running.kill();
+        }
+        process.begin();
+    }
+
+    /// Those that have guests.
+    pub(super) fn with_an_agent(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.processes.iter_mut().filter(|it| it.has_an_agent)
+    }
+
+    /// The guests in the fake driver's books.
+    pub(super) fn guests(&self) -> Vec<String> {
+        self.processes.iter().flat_map(Process::guests).collect()
+    }
+
+    /// What they told so far.
+    pub(super) fn log(&self) -> String {
+        let running = self.processes.iter().filter_map(|it| it.running.as_ref());
+        let logs: Vec<String> = running.map(RunningBerth::stderr).collect();
+        logs.join("\n")
+    }
+}
+
+/// Where the services are for the client.
+struct Addresses {
+    compute: String,
+    placement: String,
+    accelerators: String,
+}
+
+impl Addresses {
+    fn new() -> Self {
+        Self {
+            compute: address(),
+            placement: address(),
+            accelerators: address(),
+        }
+    }
+
+    /// The home of the process that has the services.
+    fn configure(&self, home: &mut BerthHome, text: &str) {
+        let (placement, compute) = (&self.placement, &self.compute);
+        let services = format!(
+            "{text}[placement_service]\nlisten = \"{placement}\"\n[accelerator_service]\nunbound_request_grace = 10\n\
+             [compute_service]\nlisten = \"{compute}\"\nimages_file = \"@HOME@/images.toml\"\n"
+        );
+        prepare(home, &services);
+        // A home has these for any port.
+        home.set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", &self.accelerators);
+    }
+
+    /// All that does not run yet begins.
+    fn stand(self, what: &'static str, mut processes: Vec<Process>) -> Stand {
+        let rest = processes.iter_mut().filter(|it| it.running.is_none());
+        rest.for_each(Process::begin);
+        Stand {
+            what,
+            compute: format!("http://{}/v2.1", self.compute),
+            placement: format!("http://{}", self.placement),
+            accelerators: format!("http://{}/v2", self.accelerators),
+            processes,
+        }
+    }
+}
+
+fn address() -> String {
+    format!("127.0.0.1:{}", free_port().expect("a port"))
+}
+
+fn prepare(home: &BerthHome, text: &str) {
+    home.configure(text).expect("a configuration");
+    fs::create_dir(home.path("instances")).expect("a folder");
+}
+
+/// A host of the fake driver, and more of its section `agent`.
+fn host(agent: &str) -> String {
+    format!(
+        "compute_driver = \"fake\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
+         [fake]\nmachine = \"@HOME@/machine.toml\"\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n{agent}"
+    )
+}
+
+/// How the first user logs in.
+fn login(base: &str, state: &Path) -> String {
+    let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
+    let password = clouds
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("password: "))
+        .expect("a password")
+        .trim_matches('"');
+    format!(
+        "auth_type = \"password\"\nauth_url = \"{base}/identity/v3\"\nusername = \"admin\"\npassword = \"{password}\"\n\
+         project_name = \"service\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n"
+    )
+}
+
+/// One image, and the folder that guests may name images of.
+fn images(home: &BerthHome) -> String {
+    let folder = home.path("images");
+    fs::create_dir(&folder).expect("a folder");
+    let image = folder.join("zeros.raw");
+    fs::write(&image, [0; 512]).expect("a file");
+    let list = format!(
+        "[[image]]\nname = \"zeros\"\nid = \"{IMAGE}\"\npath = \"{}\"\nformat = \"raw\"\nchecksum = \"sha256:{CHECKSUM}\"\n",
+        image.display()
+    );
+    home.write("images.toml", &list).expect("a file");
+    folder.display().to_string()
+}
+
+fn write_machine(home: &BerthHome, nodes: Range<usize>) {
+    let mut machine = "[model]\nvgpu = \"per-gpu\"\nnuma = \"flat\"\npcpu = \"vcpu\"\n".to_owned();
+    for node in nodes {
+        let name = format!("boots-{node}");
+        let head =
+            format!("\n[[node]]\nname = \"{name}\"\nmemory_mib = 65536\ndisk = 500\ntraits = []\n");
+        // Writing to a String cannot fail.
+        let _ = writeln!(machine, "{head}cpus = {{ online = \"0-31\" }}");
+        for device in 0..DEVICES {
+            let address = format!("{node:04x}:{:02x}:00.0", 0x21 + device);
+            let of = "vendor = \"10de\"\nproduct = \"1eb8\"";
+            let _ = writeln!(machine, "\n[[node.device]]\naddress = \"{address}\"\n{of}");
+        }
+    }
+    home.write("machine.toml", &machine).expect("a file");
+}

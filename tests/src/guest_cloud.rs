@@ -5,31 +5,32 @@
 //! Everything that the agent and the conductor do to the world crosses a gate ([`Crossings`]): requests, calls of the driver,
 //! statements of their journals, transactions with the database of hosts. Only that the host tells its state does not: no guest waits
 //! for it. There a process can be killed (it is started again, as a unit would be) or told an error.
-//! [`GuestCloud::worlds`] is what is true in the six places, read beneath all of it, for the audit. Time is virtual: use it in
+//! [`GuestCloud::worlds`] is what is true in the seven places, read beneath all of it, for the audit. Time is virtual: use it in
 //! a `LocalSet` of a runtime whose clock is paused. Called by the fault tests.
 
 mod api;
 mod crossings;
+mod fresh;
 mod hardware;
 mod lives;
 mod node;
+mod server_rows;
 mod worlds;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_accelerator::{Options, prepare, router};
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestApiError, GuestClient, HttpService,
     PlacementClient, Secret,
 };
 use berth_conductor::journal::BootJournal as _;
 use berth_conductor::{BootRequest, Conductor};
-use berth_hosts::{GroupMember, GroupPolicy, Hosts};
+use berth_hosts::{GroupMember, Hosts};
 use berth_model::{ConsumerUuid, ProviderTree};
 use berth_store::SqlStore;
 use berth_wire::guest::{GuestAction, GuestBody};
@@ -45,9 +46,8 @@ pub use crossings::{Crossed, Crossings, Point, Process};
 pub use hardware::{Bug, Hardware, Host, Mishap, ON_CELL_0, card, name_of};
 pub use node::{Node, Reach};
 
-use crate::cloud::{Cloud, Snapshot};
+use crate::cloud::Cloud;
 use crate::fault::{HarnessClock, busy};
-use crate::host_states;
 use lives::{Controller, Present};
 
 /// The node of the first host.
@@ -90,115 +90,7 @@ pub struct GuestCloud {
     processes: Arc<std::sync::Mutex<JoinSet<()>>>,
 }
 
-/// The databases of a fresh cloud of one host at rest: all but the first begin with them.
-static FRESH: Mutex<Option<Fresh>> = Mutex::new(None);
-
-#[derive(Clone, Copy)]
-struct Fresh {
-    placement: Snapshot,
-    accelerators: Snapshot,
-}
-
 impl GuestCloud {
-    /// A fresh one, at rest.
-    ///
-    /// # Panics
-    /// It does not come to rest.
-    pub async fn new() -> Self {
-        let fresh = *FRESH.lock().expect("no panic");
-        let cloud = match fresh {
-            Some(fresh) => {
-                let accelerators = busy(fresh.accelerators.restore()).await;
-                let placement = Cloud::of(fresh.placement).await;
-                Self::over(placement, accelerators, &[Host::Flat]).await
-            }
-            None => Self::made(&[Host::Flat]).await,
-        };
-        cloud.begin_and_rest().await;
-        if fresh.is_none() {
-            let placement = cloud.cloud.store().expect("the built-in Placement");
-            let fresh = Fresh {
-                placement: busy(Snapshot::take(placement)).await,
-                accelerators: busy(Snapshot::take(&cloud.accelerator_db)).await,
-            };
-            FRESH.lock().expect("no panic").get_or_insert(fresh);
-        }
-        cloud
-    }
-
-    /// A fresh one of another host, at rest.
-    ///
-    /// # Panics
-    /// It does not come to rest.
-    pub async fn of(host: Host) -> Self {
-        let cloud = Self::made(&[host]).await;
-        cloud.begin_and_rest().await;
-        cloud
-    }
-
-    /// A fresh one of two hosts of one cell, at rest. The first has more memory, and is chosen first.
-    ///
-    /// # Panics
-    /// It does not come to rest.
-    pub async fn of_two() -> Self {
-        let cloud = Self::made(&[Host::Flat, Host::Flat]).await;
-        cloud.begin_and_rest().await;
-        cloud
-    }
-
-    async fn begin_and_rest(&self) {
-        self.begin();
-        // Both processes have looked at everything once.
-        sleep(LOOK).await;
-        let wrong = self.rests(None).await;
-        assert!(wrong.is_empty(), "a fresh cloud: {wrong:#?}");
-    }
-
-    /// One on empty databases, with its device profiles.
-    async fn made(hosts: &[Host]) -> Self {
-        let store = busy(SqlStore::in_memory()).await.expect("memory");
-        busy(prepare(&store)).await.expect("an empty database");
-        let cloud = Self::over(busy(Cloud::in_process()).await, store, hosts).await;
-        for (profile, groups) in [
-            ("gpu", json!([{"resources:PGPU": "1"}])),
-            (
-                "two",
-                json!([{"resources:PGPU": "1"}, {"resources:PGPU": "1"}]),
-            ),
-        ] {
-            let body = json!([{"name": profile, "groups": groups}]);
-            cloud.ask("POST", "/v2/device_profiles", body).await;
-        }
-        cloud
-    }
-
-    async fn over(placement: Cloud, accelerator_db: SqlStore, machines: &[Host]) -> Self {
-        let mut nodes = Vec::new();
-        for (place, host) in machines.iter().enumerate() {
-            nodes.push(Arc::new(Node::new(place, *host).await));
-        }
-        let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
-        let hosts = host_states::hosts_of(&busy(host_states::store()).await);
-        let group = async |name, policy| busy(host_states::group(&hosts, name, policy)).await;
-        Self {
-            clock: HarnessClock::begin(),
-            cloud: placement.decorated(leaving_the_process),
-            service: router(accelerator_db.clone(), Options::default()),
-            accelerator_db,
-            apart: group("apart", GroupPolicy::AntiAffinity).await,
-            together: group("together", GroupPolicy::Affinity).await,
-            hosts,
-            keeps_members: Arc::default(),
-            hardware: Arc::clone(&nodes[0].hardware),
-            nodes: nodes.into(),
-            crossings: Crossings::default(),
-            conductor_db: Arc::new(conductor_db.await.expect("memory")),
-            conductor: Arc::default(),
-            api: None,
-            processes: Arc::default(),
-        }
-    }
-
     fn spawn(&self, process: impl Future<Output = ()> + 'static) {
         let mut processes = self.processes.lock().expect("no panic");
         let _: AbortHandle = processes.spawn_local(process);
@@ -225,8 +117,7 @@ impl GuestCloud {
     /// Every host is switched off and on: guests are off, all processes begin anew.
     pub async fn boot_host(&self) {
         for node in self.nodes.iter() {
-            node.boots.fetch_add(1, Ordering::SeqCst);
-            node.hardware.boot().await;
+            node.boot().await;
         }
         self.kill();
     }
@@ -234,26 +125,6 @@ impl GuestCloud {
     /// Plants a bug, to see that it is caught: whoever leaves a server group does not.
     pub fn keep_members(&self) {
         self.keeps_members.store(true, Ordering::SeqCst);
-    }
-
-    /// The first host has these cards from now on, and says so.
-    pub fn plug(&self, cards: impl IntoIterator<Item = u8>) {
-        self.hardware.show(cards);
-        self.nodes[0].plugged.notify_one();
-    }
-
-    /// One more card there.
-    pub fn plug_in(&self, card: u8) {
-        let mut cards = self.hardware.cards();
-        cards.insert(card);
-        self.plug(cards);
-    }
-
-    /// A card less, whoever has it.
-    pub fn pull_out(&self, card: u8) {
-        let mut cards = self.hardware.cards();
-        cards.remove(&card);
-        self.plug(cards);
     }
 
     fn accelerators_through(
@@ -313,7 +184,7 @@ impl GuestCloud {
         life.expect("one that lives").process.conductor.clone()
     }
 
-    /// An operator asks the first host's agent; no gate is on the way.
+    /// An operator asks the agent of the guest's host, or the first where none knows it; no gate is on the way.
     ///
     /// # Errors
     /// As the agent says; also that it is away.
@@ -325,7 +196,13 @@ impl GuestCloud {
         guest: ConsumerUuid,
         action: &GuestAction,
     ) -> Result<GuestBody, GuestApiError> {
-        let mut present = self.nodes[0].agent.subscribe();
+        let mut node = &self.nodes[0];
+        for of_guest in self.nodes.iter() {
+            if of_guest.remembered().await.contains(&guest) {
+                node = of_guest;
+            }
+        }
+        let mut present = node.agent.subscribe();
         let life = present.wait_for(Option::is_some).await;
         let life = life.expect("an agent").clone().expect("one that lives");
         let auth = Auth::none("http://agent").expect("an endpoint");
@@ -398,6 +275,11 @@ fn unheard(http: HttpService) -> HttpService {
 #[must_use]
 pub fn guest(n: u32) -> ConsumerUuid {
     Uuid::from_u128(0x3000_0000_0000_4000_8000_0000_0000_0000 + u128::from(n)).into()
+}
+
+/// Whether it is one of those, asked of the conductor and not of the compute API.
+fn is_asked_at_conductor(uuid: ConsumerUuid) -> bool {
+    uuid.as_uuid().as_u128() >> 64 == guest(0).as_uuid().as_u128() >> 64
 }
 
 /// A request for the n-th guest, with the devices of a profile.

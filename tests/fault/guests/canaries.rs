@@ -12,7 +12,8 @@ use berth_tests::guest_cloud::{Bug, GuestCloud, NODE, Point, Process, guest};
 use berth_virt::VirtDriver as _;
 use serde_json::Value;
 
-use super::journeys::{Outcome, boot, boot_in, delete};
+use super::journeys::{Journey, Outcome, SERVER, boot, boot_in, delete};
+use super::servers;
 use super::sweep::virtually;
 
 /// What the audit finds a while after something went wrong.
@@ -124,6 +125,57 @@ fn a_guest_that_is_gone_and_keeps_its_place_in_its_group_is_caught() {
         // The next one would be rejected for it.
         assert_eq!(boot_in(apart, &cloud, 2, "gpu").await, Outcome::Undone);
         assert!(broken(&cloud).await.contains(&InvariantId::L9));
+    });
+}
+
+/// A row that goes before its guest: nobody could delete it.
+#[test]
+fn a_guest_whose_row_the_compute_api_forgot_is_caught() {
+    virtually(async {
+        let cloud = GuestCloud::with_api().await;
+        assert_eq!(servers::boot(&cloud, SERVER).await, Outcome::Done);
+        assert!(cloud.rests(None).await.is_empty());
+        cloud.forget_servers().await;
+        let patience = Duration::from_mins(3);
+        let wrong = cloud.rests_within(None, patience).await.join("\n");
+        assert!(
+            wrong.contains("the compute API does not tell it"),
+            "{wrong}"
+        );
+        assert!(wrong.contains("has no row of it"), "{wrong}");
+        // Its client sees that it is gone, and it is not.
+        assert_eq!(servers::delete(&cloud, SERVER).await, Outcome::Done);
+        let left = cloud.left_over().await.join("\n");
+        for what in [
+            "guest",
+            "allocation of",
+            "request",
+            "the conductor's record of",
+        ] {
+            assert!(left.contains(what), "{left}");
+        }
+        assert!(broken(&cloud).await.contains(&InvariantId::L8));
+    });
+}
+
+/// Ended past the API, which looks at nothing that is settled until somebody asks.
+#[test]
+fn a_row_whose_guest_is_gone_is_caught_until_somebody_asks_for_it() {
+    virtually(async {
+        let cloud = GuestCloud::with_api().await;
+        assert_eq!(servers::boot(&cloud, SERVER).await, Outcome::Done);
+        let there = cloud.worlds(None).await.guests;
+        let (uuid, _) = there.first_key_value().expect("a guest");
+        let deleted = cloud.conductor().await.delete(*uuid).await;
+        deleted.expect("the conductor knows it");
+        let patience = Duration::from_mins(3);
+        let wrong = cloud.rests_within(None, patience).await.join("\n");
+        assert!(wrong.contains("the compute API tells guest"), "{wrong}");
+        let left = cloud.left_over().await.join("\n");
+        assert!(left.contains("the compute API's row of"), "{left}");
+        cloud.servers_named(SERVER).await.expect("an answer");
+        assert!(Journey::ServerDelete.clear(&cloud).await.is_empty());
+        cloud.end();
     });
 }
 

@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_mins(20);
 /// The longest pause between two questions.
 const LONGEST: Duration = Duration::from_secs(16);
 
+/// The name of a server that is alone.
+pub(super) const SERVER: &str = "vm1";
 /// How long a card is out of the host, at least.
 const AWAY: Duration = Duration::from_secs(10);
 
@@ -42,6 +44,7 @@ pub(super) enum Journey {
     /// The first host takes no guests.
     ServerBootOnNext,
     ServerDelete,
+    ServerStopStart,
 }
 
 /// How it ended.
@@ -80,7 +83,7 @@ impl Pauses {
 }
 
 impl Journey {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Boot,
         Self::BootApart,
         Self::Delete,
@@ -94,6 +97,7 @@ impl Journey {
         Self::ServerBoot,
         Self::ServerBootOnNext,
         Self::ServerDelete,
+        Self::ServerStopStart,
     ];
 
     /// Those of a cloud of one host, at whose conductor guests are asked for: any of them may go on beside any other.
@@ -114,7 +118,7 @@ impl Journey {
     pub(super) const fn is_of_servers(self) -> bool {
         matches!(
             self,
-            Self::ServerBoot | Self::ServerBootOnNext | Self::ServerDelete
+            Self::ServerBoot | Self::ServerBootOnNext | Self::ServerDelete | Self::ServerStopStart
         )
     }
 
@@ -141,6 +145,7 @@ impl Journey {
             Self::ServerBoot => "server_boot",
             Self::ServerBootOnNext => "server_boot_on_next",
             Self::ServerDelete => "server_delete",
+            Self::ServerStopStart => "server_stop_start",
         }
     }
 
@@ -149,7 +154,9 @@ impl Journey {
         let group = (self == Self::Delete).then_some(cloud.apart);
         match self {
             Self::ServerBootOnNext => cloud.hardware.meets(Some(Mishap::NotDefined)),
-            Self::ServerDelete => assert_eq!(servers::boot(cloud).await, Outcome::Done),
+            Self::ServerDelete | Self::ServerStopStart => {
+                assert_eq!(servers::boot(cloud, SERVER).await, Outcome::Done);
+            }
             _ => {}
         }
         let begins_with_none = matches!(
@@ -188,8 +195,9 @@ impl Journey {
                 cloud.pull_out(CARDS - 1);
                 offered(cloud, CARDS - 1, false).await
             }
-            Self::ServerBoot | Self::ServerBootOnNext => servers::boot(cloud).await,
-            Self::ServerDelete => servers::delete(cloud).await,
+            Self::ServerBoot | Self::ServerBootOnNext => servers::boot(cloud, SERVER).await,
+            Self::ServerDelete => servers::delete(cloud, SERVER).await,
+            Self::ServerStopStart => servers::stop_and_start(cloud, SERVER).await,
         }
     }
 
@@ -246,19 +254,20 @@ impl Journey {
         }
     }
 
-    /// Everything back to where a fresh cloud is.
+    /// Everything back to where a fresh cloud is: no guest, request, allocation or row is left in any place.
     pub(super) async fn clear(self, cloud: &GuestCloud) -> Vec<String> {
-        if self.is_of_servers() {
-            cloud.hardware.meets(None);
-            let end = servers::delete(cloud).await;
-            assert_eq!(end, Outcome::Done, "servers are deleted");
-            return cloud.rests(None).await;
-        }
-        if cloud.hardware.cards() != (0..CARDS).collect() {
-            cloud.plug(0..CARDS);
-        }
-        delete(cloud, 1).await;
-        cloud.rests(None).await
+        cloud.as_at_first();
+        let end = match self.is_of_servers() {
+            true => {
+                cloud.hardware.meets(None);
+                servers::delete(cloud, SERVER).await
+            }
+            false => delete(cloud, 1).await,
+        };
+        assert_eq!(end, Outcome::Done, "what was asked for is deleted");
+        let mut wrong = cloud.rests(None).await;
+        wrong.extend(cloud.left_over().await);
+        wrong
     }
 }
 

@@ -23,8 +23,9 @@ and of the conductor is a crossing, and so is every transaction of the conductor
 aggregates, a guest's place in its server group, the record of the decision). The journeys of servers are asked of the compute\n\
 API, in the conductor's process, before two such hosts: the client's requests are crossings, too, and so is all that the second\n\
 host's agent does; the API's own database is none. What each journey may come to is written first, in\n\
-`tests/fault/guests.toml`; there the outcomes are explained. After every run the six truths (Placement, accelerator requests, server\n\
-groups, hypervisor, devices, journals) are audited, and the guest is deleted again, which must leave nothing.\n";
+`tests/fault/guests.toml`; there the outcomes are explained. After every run the seven truths (Placement, accelerator requests,\n\
+server groups, hypervisor, devices, journals, the compute API's servers) are audited, and the guest is deleted again, which must\n\
+leave nothing in any of them.\n";
 
 /// A journey that ran without a fault.
 pub(super) struct Swept {
@@ -41,6 +42,36 @@ pub(super) type Tally = BTreeMap<(Journey, Fault, &'static str), BTreeMap<Outcom
 /// Writes the part of the page.
 pub(super) fn write(swept: &[Swept], tally: &Tally) {
     replace(Section::Guests, &page(swept, tally));
+}
+
+/// Writes one journey's line and table anew, and leaves the others' as they are.
+pub(super) fn write_journey(swept: &Swept, tally: &Tally) {
+    let page = section(Section::Guests);
+    let (top, tables) = page.split_once("\n## ").expect("the page has tables");
+    let start = format!("| {} |", swept.journey.as_str());
+    let (head, lines) = top
+        .split_once("|---|---|---|---|\n")
+        .expect("a first table");
+    let of_journeys = lines.lines().filter(|it| !it.starts_with("| all |"));
+    let mut lines: Vec<String> = of_journeys.map(|it| format!("{it}\n")).collect();
+    match lines.iter().position(|it| it.starts_with(&start)) {
+        Some(at) => lines[at] = line(swept),
+        None => lines.push(line(swept)),
+    }
+    let cases = |line: &String| line.split('|').nth(4)?.trim().parse::<usize>().ok();
+    let all: usize = lines.iter().filter_map(cases).sum();
+    let mut own = String::new();
+    table(&mut own, swept, tally);
+    let name = format!("{}\n", title(swept.journey));
+    let mut tables: Vec<String> = tables.split("\n## ").map(str::to_owned).collect();
+    let own = own.trim_start_matches("\n## ").to_owned();
+    match tables.iter().position(|it| it.starts_with(&name)) {
+        Some(at) => tables[at] = own,
+        None => tables.push(own),
+    }
+    let (lines, tables) = (lines.concat(), tables.join("\n## "));
+    let text = format!("{head}|---|---|---|---|\n{lines}| all | | | {all} |\n\n## {tables}");
+    replace(Section::Guests, &text);
 }
 
 /// Compares the page with what was found: each outcome is one of the page's. Nothing is compared before it was written first.

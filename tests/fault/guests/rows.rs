@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_seam::{Crossing, Effect, Fault, Seam};
 use berth_tests::guest_cloud::Crossed;
+use serde::Deserialize;
 
 use super::journeys::{Journey, Outcome};
 
@@ -36,31 +37,46 @@ pub(super) fn kind(crossed: &Crossed) -> &'static str {
 /// By journey, fault and kind.
 pub(super) type Rows = BTreeMap<(Journey, Fault, String), BTreeSet<Outcome>>;
 
+/// A table: the outcomes of the journeys that it names, by fault and kind.
+#[derive(Deserialize)]
+struct Table {
+    journeys: Vec<String>,
+    #[serde(flatten)]
+    faults: BTreeMap<String, BTreeMap<String, String>>,
+}
+
 /// Reads `guests.toml`.
 pub(super) fn read() -> Rows {
     let text = include_str!("../guests.toml");
-    let table: BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>> =
-        toml::from_str(text).expect("guests.toml has journeys, faults and kinds");
+    let tables: BTreeMap<String, Table> =
+        toml::from_str(text).expect("guests.toml has tables of journeys, faults and kinds");
     let mut rows = Rows::new();
-    for (name, by_fault) in table {
-        let journey = Journey::ALL.into_iter().find(|it| it.as_str() == name);
-        let journey = journey.unwrap_or_else(|| panic!("guests.toml: no journey {name}"));
-        for (fault, by_kind) in by_fault {
-            let fault: Fault = fault.parse().unwrap();
-            for (kind, words) in by_kind {
-                let all = [
-                    Outcome::Done,
-                    Outcome::Undone,
-                    Outcome::Held,
-                    Outcome::Refused,
-                ];
-                let outcomes = words.split(" or ").map(|word| {
-                    let found = all.into_iter().find(|outcome| outcome.as_str() == word);
-                    found.unwrap_or_else(|| panic!("guests.toml: no outcome {word}"))
-                });
-                rows.insert((journey, fault, kind), outcomes.collect());
+    for table in tables.into_values() {
+        for name in &table.journeys {
+            let journey = Journey::ALL.into_iter().find(|it| it.as_str() == name);
+            let journey = journey.unwrap_or_else(|| panic!("guests.toml: no journey {name}"));
+            for (fault, by_kind) in &table.faults {
+                let fault: Fault = fault.parse().unwrap();
+                for (kind, words) in by_kind {
+                    let known = rows.insert((journey, fault, kind.clone()), outcomes(words));
+                    assert!(known.is_none(), "guests.toml: {name} is in two tables");
+                }
             }
         }
     }
     rows
+}
+
+fn outcomes(words: &str) -> BTreeSet<Outcome> {
+    let all = [
+        Outcome::Done,
+        Outcome::Undone,
+        Outcome::Held,
+        Outcome::Refused,
+    ];
+    let outcomes = words.split(" or ").map(|word| {
+        let found = all.into_iter().find(|outcome| outcome.as_str() == word);
+        found.unwrap_or_else(|| panic!("guests.toml: no outcome {word}"))
+    });
+    outcomes.collect()
 }

@@ -109,14 +109,14 @@ async fn run(seed: u64) -> Ran {
     let struck = cloud.crossings.struck();
     if wrong.is_empty() {
         cloud.crossings.heal();
-        let there = cloud.hardware.cards();
-        cloud.plug(there.into_iter().chain(0..CARDS));
+        cloud.plug_in_again();
         wrong = cloud.rests(None).await;
         for n in 1..=journeys {
             delete(&cloud, n).await;
         }
-        cloud.plug(0..CARDS);
-        let left = cloud.rests(None).await;
+        cloud.as_at_first();
+        let mut left = cloud.rests(None).await;
+        left.extend(cloud.left_over().await);
         wrong.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
     }
     cloud.end();

@@ -1,10 +1,12 @@
 //! One run per journey, crossing, side and fault; and per pair of faults, the second in the recovery from the first.
 //!
-//! `make test` runs one case of [`ONE_OF`], the whole of it and the pairs are `make soak`'s:
+//! `make test` runs one case of [`ONE_OF`], and after each kill of a server's journey among them another one somewhere in the
+//! recovery; the whole of it and all pairs are `make soak`'s:
 //!
 //! - `BERTH_GUEST_FAULTS=1`: every case; `N`: one of N, from the `BERTH_GUEST_FROM`th on.
 //! - `BERTH_GUEST_PAIRS=N`: after each of these, whatever struck first, a kill at one of N crossings of the recovery, each side;
 //!   with `BERTH_GUEST_PAIR_FAULTS=all` each further fault that can strike there, too.
+//! - `BLESS=1 BERTH_GUEST_FAULTS=1` writes the page, with `BERTH_GUEST_JOURNEY` that journey's part of it.
 //! - `BERTH_FAULT_PART=N/M`: the Nth of M parts of either.
 //! - `BERTH_GUEST_JOURNEY=boot`, `BERTH_GUEST_FAULT_AT='POINT'` or `'POINT + POINT'`: that journey, that case.
 
@@ -34,7 +36,7 @@ pub(super) const FAULTS: [Fault; 9] = [
 ];
 
 /// Of how many cases one is run where nothing is said.
-const ONE_OF: usize = 12;
+const ONE_OF: usize = 15;
 /// Of how many cases one may be without its fault.
 const MISSED_ONE_OF: usize = 4;
 /// How many cases share a cloud.
@@ -122,6 +124,8 @@ struct Asked {
     one_of: usize,
     from: usize,
     pairs: Option<usize>,
+    /// After each kill of a server's journey there is another one, somewhere in the recovery.
+    samples_pairs: bool,
     /// What strikes second.
     second: &'static [Fault],
     part: Part,
@@ -141,8 +145,10 @@ impl Asked {
     fn read() -> Self {
         let at = std::env::var("BERTH_GUEST_FAULT_AT").ok();
         let of = if at.is_some() { 1 } else { ONE_OF };
+        let one_of = number("BERTH_GUEST_FAULTS");
         Self {
-            one_of: number("BERTH_GUEST_FAULTS").unwrap_or(of).max(1),
+            one_of: one_of.unwrap_or(of).max(1),
+            samples_pairs: one_of.is_none() && at.is_none(),
             from: number("BERTH_GUEST_FROM").unwrap_or(0),
             pairs: number("BERTH_GUEST_PAIRS"),
             second: match std::env::var("BERTH_GUEST_PAIR_FAULTS").as_deref() {
@@ -156,8 +162,9 @@ impl Asked {
         }
     }
 
+    /// Whether each case is run once, of all journeys or of the one that is asked for.
     fn is_whole(&self) -> bool {
-        let all = self.journey.is_none() && self.at.is_none() && self.part == Part::WHOLE;
+        let all = self.at.is_none() && self.part == Part::WHOLE;
         all && self.one_of == 1 && self.pairs.is_none()
     }
 
@@ -180,7 +187,7 @@ impl Asked {
     }
 
     /// The second points after one, in the recovery from it.
-    fn seconds(&self, first: &Point, recovery: &[Crossed]) -> Vec<Point> {
+    fn seconds(&self, journey: Journey, first: &Point, recovery: &[Crossed]) -> Vec<Point> {
         let faults = match self.at {
             Some(_) => &FAULTS,
             None => self.second,
@@ -191,7 +198,13 @@ impl Asked {
             return later.filter(|it| it.to_string() == second).collect();
         }
         let Some(one_of) = self.pairs else {
-            return Vec::new();
+            let is_sampled =
+                self.samples_pairs && journey.is_of_servers() && first.fault == Fault::Kill;
+            let later: Vec<Point> = later.filter(|_| is_sampled).collect();
+            // Somewhere else after each first point, and at the same place in each run.
+            let n = first.nth * 31 + first.to_string().len() * 7;
+            let one = later.get(n % later.len().max(1));
+            return one.into_iter().cloned().collect();
         };
         // Which of them differs from one first point to the next.
         later
@@ -232,7 +245,8 @@ fn swept(
                 }
                 let failed = run;
                 if case.len() == 1 {
-                    let seconds = asked.seconds(first, &failed.recovery).into_iter();
+                    let seconds = asked.seconds(swept.journey, first, &failed.recovery);
+                    let seconds = seconds.into_iter();
                     points.extend(seconds.map(|second| vec![first.clone(), second]));
                 }
                 if !failed.wrong.is_empty() {
@@ -291,9 +305,9 @@ impl Findings {
     }
 }
 
-#[test]
-fn every_journey_of_a_guest_fails_well_at_its_crossings() {
-    let (asked, rows) = (Asked::read(), rows::read());
+/// Runs what is asked for; the journeys without a fault, and how often which outcome came of each fault.
+fn sweep(asked: &Asked) -> (Vec<Swept>, Tally) {
+    let rows = rows::read();
     let journeys: Vec<Journey> = Journey::ALL
         .into_iter()
         .filter(|it| {
@@ -303,8 +317,9 @@ fn every_journey_of_a_guest_fails_well_at_its_crossings() {
                 .is_none_or(|name| name == it.as_str())
         })
         .collect();
-    // The first cloud is made, all others begin with what it came to.
+    // The first clouds are made, all others begin with what they came to.
     virtually(async { GuestCloud::new().await.end() });
+    virtually(async { GuestCloud::with_api().await.end() });
     let cleans = Mutex::new(BTreeMap::new());
     on_all_processors(&journeys, |journey| {
         let swept = virtually(clean(*journey));
@@ -322,7 +337,7 @@ fn every_journey_of_a_guest_fails_well_at_its_crossings() {
         None => AT_A_TIME,
     };
     let parts: Vec<_> = firsts.chunks(at_a_time).collect();
-    on_all_processors(&parts, |cases| swept(cases, &asked, &rows, &findings));
+    on_all_processors(&parts, |cases| swept(cases, asked, &rows, &findings));
     let findings = findings.into_inner().unwrap();
     println!("{} cases", findings.cases);
     println!("{} of them did not come to their crossing", findings.missed);
@@ -338,8 +353,19 @@ fn every_journey_of_a_guest_fails_well_at_its_crossings() {
         findings.cases,
         first.join("\n")
     );
-    match asked.is_whole() && std::env::var_os("BLESS").is_some() {
-        true => report::write(&cleans, &findings.tally),
-        false => report::compare(&findings.tally),
+    (cleans, findings.tally)
+}
+
+#[test]
+fn every_journey_of_a_guest_fails_well_at_its_crossings() {
+    let asked = Asked::read();
+    let (cleans, tally) = sweep(&asked);
+    let is_blessed = asked.is_whole() && std::env::var_os("BLESS").is_some();
+    match (is_blessed, asked.journey.is_some()) {
+        (true, false) => report::write(&cleans, &tally),
+        (true, true) => cleans
+            .iter()
+            .for_each(|swept| report::write_journey(swept, &tally)),
+        (false, _) => report::compare(&tally),
     }
 }

@@ -15,12 +15,13 @@ use berth_wire::guest::{ImageBody, ImageLocation};
 use bytes::Bytes;
 use http::Request;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::GuestCloud;
 use super::crossings::{LifeGate, Process};
 use super::lives::{End, dying_with};
+use crate::cloud::Snapshot;
 use crate::fault::{GatedHttp, Stage, busy};
 
 /// The one image that there is.
@@ -28,10 +29,13 @@ const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
 /// How often the API looks what is left to be done.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long a client waits for an answer.
+const DEADLINE: Duration = Duration::from_mins(1);
+
 /// The compute API of a cloud that has one, and its client.
 #[derive(Clone)]
 pub(super) struct Api {
-    store: SqlStore,
+    pub(super) store: SqlStore,
     client: Arc<Mutex<Option<(LifeGate, Stage)>>>,
 }
 
@@ -43,13 +47,24 @@ pub(super) struct ComputeLife {
 }
 
 impl Api {
-    pub(super) async fn new() -> Self {
-        let store = busy(SqlStore::in_memory()).await.expect("memory");
-        busy(prepare(&store)).await.expect("an empty database");
+    /// On this database, or an empty one.
+    pub(super) async fn new(known: Option<Snapshot>) -> Self {
+        let store = match known {
+            Some(known) => busy(known.restore()).await,
+            None => {
+                let store = busy(SqlStore::in_memory()).await.expect("memory");
+                busy(prepare(&store)).await.expect("an empty database");
+                store
+            }
+        };
         Self {
             store,
             client: Arc::default(),
         }
+    }
+
+    pub(super) async fn snapshot(&self) -> Snapshot {
+        busy(Snapshot::take(&self.store)).await
     }
 
     /// As the program puts it together, beside this conductor.
@@ -130,28 +145,22 @@ pub struct Heard {
 }
 
 impl GuestCloud {
-    /// A fresh one of two hosts with the compute API before it and a flavor `1` with a device, at rest.
-    ///
-    /// # Panics
-    /// It does not come to rest.
-    pub async fn with_api() -> Self {
-        let mut cloud = Self::made(&[super::Host::Flat, super::Host::Flat]).await;
-        cloud.api = Some(Api::new().await);
-        cloud.begin_and_rest().await;
+    /// The flavor that servers are asked for with.
+    pub(super) async fn make_flavor(&self) {
         let flavor = json!({"id": "1", "name": "small", "ram": 64, "vcpus": 1, "disk": 0});
         let specs = json!({"extra_specs": {"accel:device_profile": "gpu"}});
         for (route, body) in [
             ("/flavors", json!({ "flavor": flavor })),
             ("/flavors/1/os-extra_specs", specs),
         ] {
-            let heard = cloud.asks("POST", route, route, Some(body)).await;
+            let heard = self.asks("POST", route, route, Some(body)).await;
             let heard = heard.expect("an answer");
             assert_eq!(heard.status, 200, "{route}: {heard:?}");
         }
-        cloud
     }
 
-    /// A client asks the compute API once; none where it hears nothing, or not what an API says. `route` is the path's template.
+    /// A client asks the compute API once; none where it hears nothing for as long as clients wait, or not what an API says.
+    /// `route` is the path's template.
     ///
     /// # Panics
     /// The cloud has no API.
@@ -183,7 +192,7 @@ impl GuestCloud {
                 }
                 return None;
             }
-            answer = http.send(request.expect("a request")) => answer.ok()?,
+            answer = timeout(DEADLINE, http.send(request.expect("a request"))) => answer.ok()?.ok()?,
         };
         Some(Heard {
             status: answer.status().as_u16(),

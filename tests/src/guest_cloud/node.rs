@@ -1,6 +1,7 @@
 //! A compute host: what of it outlives its agent.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -12,7 +13,7 @@ use tokio::sync::Notify;
 use super::crossings::Process;
 use super::hardware::{Hardware, Host};
 use super::lives::{Agent, Present};
-use super::{CARDS, NODE, SECOND};
+use super::{CARDS, GuestCloud, NODE, SECOND};
 use crate::fault::busy;
 use crate::node::{COMPUTE_ID, MemoryFiles};
 
@@ -25,6 +26,8 @@ pub struct Node {
     pub name: &'static str,
     /// What is beneath the agent.
     pub hardware: Arc<Hardware>,
+    /// The numbers of the cards that it has at first.
+    pub cards: Range<u8>,
     pub(super) process: Process,
     pub(super) guests_db: SqlJournal,
     pub(super) files: MemoryFiles,
@@ -55,7 +58,8 @@ impl Node {
         let cards = first..first + CARDS;
         Self {
             name,
-            hardware: Arc::new(Hardware::with(name, memory_mib, cards, host)),
+            hardware: Arc::new(Hardware::with(name, memory_mib, cards.clone(), host)),
+            cards,
             process: Process::Agent(place),
             guests_db: busy(SqlJournal::in_memory()).await.expect("memory"),
             files,
@@ -64,6 +68,18 @@ impl Node {
             agent: Present::default(),
             is_cut_off: Arc::default(),
         }
+    }
+
+    /// It has these cards from now on, and says so.
+    pub(super) fn plug(&self, cards: impl IntoIterator<Item = u8>) {
+        self.hardware.show(cards);
+        self.plugged.notify_one();
+    }
+
+    /// It is switched off and on.
+    pub(super) async fn boot(&self) {
+        self.boots.fetch_add(1, Ordering::SeqCst);
+        self.hardware.boot().await;
     }
 
     pub(super) fn boots(&self) -> u32 {
@@ -92,5 +108,48 @@ impl Node {
     pub async fn remembered(&self) -> BTreeSet<ConsumerUuid> {
         let records = busy(self.guests_db.guests()).await.expect("a journal");
         records.iter().map(|record| record.request.uuid()).collect()
+    }
+}
+
+/// The hosts' cards.
+impl GuestCloud {
+    /// One more card, in the host whose cards are numbered so.
+    pub fn plug_in(&self, card: u8) {
+        let node = self.node_of(card);
+        let mut cards = node.hardware.cards();
+        cards.insert(card);
+        node.plug(cards);
+    }
+
+    /// A card less, whoever has it.
+    pub fn pull_out(&self, card: u8) {
+        let node = self.node_of(card);
+        let mut cards = node.hardware.cards();
+        cards.remove(&card);
+        node.plug(cards);
+    }
+
+    /// Every host has the cards again that it had at first, and those it was given.
+    pub fn plug_in_again(&self) {
+        for node in self.nodes.iter() {
+            node.plug(node.cards.clone().chain(node.hardware.cards()));
+        }
+    }
+
+    /// Every host has the cards that it had at first.
+    pub fn as_at_first(&self) {
+        for node in self.nodes.iter() {
+            let cards: BTreeSet<u8> = node.cards.clone().collect();
+            if node.hardware.cards() != cards {
+                node.plug(cards);
+            }
+        }
+    }
+
+    /// The host that a card of this number is in.
+    fn node_of(&self, card: u8) -> &Node {
+        let mut nodes = self.nodes.iter().rev();
+        let node = nodes.find(|node| card >= node.cards.start);
+        node.unwrap_or(&self.nodes[0])
     }
 }

@@ -1,4 +1,4 @@
-//! What is true in the six places, each read beneath its API where there is a beneath, as the audit's worlds.
+//! What is true in the seven places, each read beneath its API where there is a beneath, as the audit's worlds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestOnHost, GuestState, VirtDriver as _};
 use berth_wire::accelerator::AttachHandleInfoBody;
 
-use super::{GuestCloud, NODE, Node, card, name_of};
+use super::{GuestCloud, NODE, Node, card, name_of, server_rows};
 use crate::fault::busy;
 use crate::worlds::tree_of;
 
@@ -79,6 +79,15 @@ impl GuestCloud {
             .filter(|record| record.course == Course::Active)
             .map(|record| record.request.uuid())
             .collect();
+        let mut told = BTreeMap::from([
+            ("the agents".to_owned(), of_agents),
+            ("the conductor".to_owned(), of_conductor),
+        ]);
+        if let Some(rows) = self.server_rows().await {
+            let servers = server_rows::told(&rows, &boots, guests.keys().copied());
+            told.insert("the compute API".to_owned(), servers);
+            journals.push(server_rows::journal(&rows));
+        }
         let desired = self.nodes.iter().filter_map(|node| {
             let expected = expected.filter(|_| node.name == NODE).cloned();
             let tree = expected.or_else(|| tree_of(&placement, node.name))?;
@@ -88,10 +97,7 @@ impl GuestCloud {
         Worlds {
             guests,
             accelerators: Some(self.accelerator_world().await),
-            told: BTreeMap::from([
-                ("the agents".to_owned(), of_agents),
-                ("the conductor".to_owned(), of_conductor),
-            ]),
+            told,
             groups: self.groups(&boots).await,
             used,
             journals,
@@ -197,7 +203,42 @@ impl GuestCloud {
             wrong.push(format!("Placement has {known:?}, {should:?} are there"));
         }
         wrong.extend(self.wrongly_owned(worlds).await);
+        if let Some(rows) = self.server_rows().await {
+            let boots = busy(self.conductor_db.guests()).await.expect("a journal");
+            wrong.extend(server_rows::unknown(&rows, &boots));
+        }
         wrong
+    }
+
+    /// What is there of any guest, in any of the places: nothing, after all were deleted.
+    ///
+    /// # Panics
+    /// One of the places cannot be read.
+    pub async fn left_over(&self) -> Vec<String> {
+        let worlds = self.worlds(None).await;
+        let mut left = Vec::new();
+        let mut is_left = |what: &str, of: &mut dyn Iterator<Item = String>| {
+            left.extend(of.map(|name| format!("{what} {name} is left")));
+        };
+        let names = |uuids: BTreeSet<ConsumerUuid>| uuids.into_iter().map(|it| it.to_string());
+        is_left("guest", &mut worlds.guests.keys().map(ToString::to_string));
+        let consumers = worlds.placement.consumers.keys();
+        is_left("allocation of", &mut consumers.map(ToString::to_string));
+        let requests = worlds.accelerators.iter().flat_map(|it| it.requests.keys());
+        is_left("request", &mut requests.map(ToString::to_string));
+        let members = worlds.groups.values().flat_map(|it| it.members.keys());
+        is_left("member", &mut members.map(ToString::to_string));
+        for node in self.nodes.iter() {
+            let what = format!("{}'s record of", node.name);
+            is_left(&what, &mut names(node.remembered().await));
+        }
+        let boots = busy(self.conductor_db.guests()).await.expect("a journal");
+        let boots = boots.iter().map(|record| record.request.uuid());
+        is_left("the conductor's record of", &mut names(boots.collect()));
+        let rows = self.server_rows().await.unwrap_or_default();
+        let rows = rows.iter().map(|row| row.uuid);
+        is_left("the compute API's row of", &mut names(rows.collect()));
+        left
     }
 
     /// Guests that are a conductor's and are not there, or the other way round.

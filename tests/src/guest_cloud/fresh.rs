@@ -1,0 +1,161 @@
+//! How a cloud begins: on empty databases, or on what the first of its kind came to.
+
+use std::sync::{Arc, Mutex};
+
+use berth_accelerator::{Options, prepare, router};
+use berth_hosts::GroupPolicy;
+use berth_store::SqlStore;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::api::Api;
+use super::{Crossings, GuestCloud, Host, LOOK, Node, leaving_the_process};
+use crate::cloud::{Cloud, Snapshot};
+use crate::fault::{HarnessClock, busy};
+use crate::host_states;
+
+/// The databases of a fresh cloud at rest, of one host and of two with the compute API: all but the first of each begin with them.
+static FRESH: Mutex<[Option<Fresh>; 2]> = Mutex::new([None, None]);
+
+#[derive(Clone, Copy)]
+struct Fresh {
+    placement: Snapshot,
+    accelerators: Snapshot,
+    compute: Option<Snapshot>,
+}
+
+/// Which of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    OneHost,
+    WithApi,
+}
+
+impl GuestCloud {
+    /// A fresh one, at rest.
+    ///
+    /// # Panics
+    /// It does not come to rest.
+    pub async fn new() -> Self {
+        Self::fresh(Kind::OneHost).await
+    }
+
+    /// A fresh one of two hosts with the compute API before it and a flavor `1` with a device, at rest.
+    ///
+    /// # Panics
+    /// It does not come to rest.
+    pub async fn with_api() -> Self {
+        Self::fresh(Kind::WithApi).await
+    }
+
+    async fn fresh(kind: Kind) -> Self {
+        let known = FRESH.lock().expect("no panic")[kind as usize];
+        let machines: &[Host] = match kind {
+            Kind::OneHost => &[Host::Flat],
+            Kind::WithApi => &[Host::Flat, Host::Flat],
+        };
+        let mut cloud = match known {
+            Some(fresh) => {
+                let accelerators = busy(fresh.accelerators.restore()).await;
+                let placement = Cloud::of(fresh.placement).await;
+                Self::over(placement, accelerators, machines).await
+            }
+            None => Self::made(machines).await,
+        };
+        if kind == Kind::WithApi {
+            let known = known.and_then(|fresh| fresh.compute);
+            cloud.api = Some(Api::new(known).await);
+        }
+        cloud.begin_and_rest().await;
+        if known.is_none() {
+            let compute = match &cloud.api {
+                Some(api) => {
+                    cloud.make_flavor().await;
+                    Some(api.snapshot().await)
+                }
+                None => None,
+            };
+            let placement = cloud.cloud.store().expect("the built-in Placement");
+            let fresh = Fresh {
+                placement: busy(Snapshot::take(placement)).await,
+                accelerators: busy(Snapshot::take(&cloud.accelerator_db)).await,
+                compute,
+            };
+            FRESH.lock().expect("no panic")[kind as usize].get_or_insert(fresh);
+        }
+        cloud
+    }
+
+    /// A fresh one of another host, at rest.
+    ///
+    /// # Panics
+    /// It does not come to rest.
+    pub async fn of(host: Host) -> Self {
+        let cloud = Self::made(&[host]).await;
+        cloud.begin_and_rest().await;
+        cloud
+    }
+
+    /// A fresh one of two hosts of one cell, at rest. The first has more memory, and is chosen first.
+    ///
+    /// # Panics
+    /// It does not come to rest.
+    pub async fn of_two() -> Self {
+        let cloud = Self::made(&[Host::Flat, Host::Flat]).await;
+        cloud.begin_and_rest().await;
+        cloud
+    }
+
+    async fn begin_and_rest(&self) {
+        self.begin();
+        // Both processes have looked at everything once.
+        sleep(LOOK).await;
+        let wrong = self.rests(None).await;
+        assert!(wrong.is_empty(), "a fresh cloud: {wrong:#?}");
+    }
+
+    /// One on empty databases, with its device profiles.
+    async fn made(hosts: &[Host]) -> Self {
+        let store = busy(SqlStore::in_memory()).await.expect("memory");
+        busy(prepare(&store)).await.expect("an empty database");
+        let cloud = Self::over(busy(Cloud::in_process()).await, store, hosts).await;
+        for (profile, groups) in [
+            ("gpu", json!([{"resources:PGPU": "1"}])),
+            (
+                "two",
+                json!([{"resources:PGPU": "1"}, {"resources:PGPU": "1"}]),
+            ),
+        ] {
+            let body = json!([{"name": profile, "groups": groups}]);
+            cloud.ask("POST", "/v2/device_profiles", body).await;
+        }
+        cloud
+    }
+
+    async fn over(placement: Cloud, accelerator_db: SqlStore, machines: &[Host]) -> Self {
+        let mut nodes = Vec::new();
+        for (place, host) in machines.iter().enumerate() {
+            nodes.push(Arc::new(Node::new(place, *host).await));
+        }
+        let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
+        let hosts = host_states::hosts_of(&busy(host_states::store()).await);
+        let group = async |name, policy| busy(host_states::group(&hosts, name, policy)).await;
+        Self {
+            clock: HarnessClock::begin(),
+            cloud: placement.decorated(leaving_the_process),
+            service: router(accelerator_db.clone(), Options::default()),
+            accelerator_db,
+            apart: group("apart", GroupPolicy::AntiAffinity).await,
+            together: group("together", GroupPolicy::Affinity).await,
+            hosts,
+            keeps_members: Arc::default(),
+            hardware: Arc::clone(&nodes[0].hardware),
+            nodes: nodes.into(),
+            crossings: Crossings::default(),
+            conductor_db: Arc::new(conductor_db.await.expect("memory")),
+            conductor: Arc::default(),
+            api: None,
+            processes: Arc::default(),
+        }
+    }
+}

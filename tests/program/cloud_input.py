@@ -1,7 +1,10 @@
 """Hooks for schemathesis: what it makes up for the compute and the Identity API is put where there is something. BERTH_KNOWN is
 a JSON object: under the name of a part of a path or of a field, the values that are there. One time in four what was made up stays.
+BERTH_ANSWERS is a file: at the end a JSON object is written to it, how many answers had which status.
 """
 
+import atexit
+import collections
 import itertools
 import json
 import os
@@ -11,6 +14,7 @@ import schemathesis
 
 LOGINS = itertools.count()
 KNOWN = json.loads(os.environ["BERTH_KNOWN"])
+ANSWERS = collections.Counter()
 
 
 def pick(name, made_up):
@@ -54,3 +58,14 @@ def before_call(context, case, kwargs):
             identity["methods"] = ["token"]
     except (AttributeError, KeyError, TypeError):
         pass
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    ANSWERS[response.status_code] += 1
+
+
+@atexit.register
+def tell():
+    with open(os.environ["BERTH_ANSWERS"], "w") as file:
+        json.dump(ANSWERS, file)

@@ -141,6 +141,23 @@ impl Cloud {
             _images: images,
         }
     }
+
+    /// The reason in a refused server's fault, and what `berth scheduler explain` says of it.
+    #[track_caller]
+    fn why_there_is_no_host(&mut self, shown: &Value) -> (String, String) {
+        const NONE: &str = "No valid host was found: ";
+        let told = shown["fault"]["message"].as_str().unwrap_or_default();
+        let reason = told.strip_prefix(NONE);
+        let reason = reason.unwrap_or_else(|| panic!("{shown}")).to_owned();
+        let id = shown["id"].as_str().expect("an id");
+        let explain = ["scheduler", "explain", "--request", id];
+        let explained = self.host.node.run(&explain);
+        // 1: there is no host.
+        assert_eq!(explained.code, 1, "{}", explained.stderr);
+        let text = explained.stdout;
+        assert!(text.contains(NONE), "{text}");
+        (reason, text)
+    }
 }
 
 #[test]
@@ -210,6 +227,9 @@ fn a_server_boots_through_a_kill_and_one_that_fits_nowhere_says_why() {
     cloud
         .operator
         .done("flavor create huge --ram 64 --vcpus 4000 --disk 0");
+    cloud.operator.done(
+        "flavor create odd --ram 64 --vcpus 1 --disk 0 --property capabilities:hypervisor_type=xen",
+    );
     let image = format!("--image {IMAGE} --no-network");
     cloud
         .operator
@@ -220,9 +240,19 @@ fn a_server_boots_through_a_kill_and_one_that_fits_nowhere_says_why() {
         .operator
         .done(&format!("server create big --flavor huge {image}"));
     let shown = cloud.operator.until("big", "ERROR");
-    let told = shown["fault"]["message"].as_str().unwrap_or_default();
-    assert!(told.starts_with("No valid host was found"), "{shown}");
-    cloud.operator.done("server delete one big");
+    let (reason, explained) = cloud.why_there_is_no_host(&shown);
+    assert!(reason.contains("4000 VCPU"), "{reason}");
+    assert!(explained.contains(&reason), "{reason}\n{explained}");
+    // Here Placement has a candidate, and a filter says no.
+    cloud
+        .operator
+        .done(&format!("server create odd --flavor odd {image}"));
+    let shown = cloud.operator.until("odd", "ERROR");
+    let (reason, explained) = cloud.why_there_is_no_host(&shown);
+    for told in [reason, explained] {
+        assert!(told.contains("ComputeCapabilitiesFilter"), "{told}");
+    }
+    cloud.operator.done("server delete one big odd");
     cloud.host.kill_and_start_again();
     let end = Instant::now() + PATIENCE;
     while cloud.operator.json("server list") != json!([]) {

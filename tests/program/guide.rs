@@ -1,14 +1,19 @@
-//! What the documentation tells people to type, typed: the guide's first steps, and the commands that `berth up` prints.
+//! What the documentation tells people to type, typed: the guide's first steps, the README's `openstack` commands, and the commands
+//! that `berth up` prints.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use berth_tests::berth::{BerthHome, RunningBerth, program};
 use berth_tests::peer::checkout;
 use berth_tests::process::free_port;
 use nix::sys::signal::Signal;
+use serde_json::json;
 
+use crate::cloud::{Cloud, operator, password, served};
 use crate::hypervisor::PATIENCE;
 
 /// A command of a page and the lines that it shows beneath.
@@ -157,6 +162,92 @@ fn each_command_that_up_prints_works_when_it_is_pasted() {
     assert!(worked >= 3, "{said}");
     assert_eq!(up.stop(PATIENCE).expect("it ends").code, 0);
     assert!(!state.join("placement.endpoint").exists(), "it is no more");
+}
+
+/// The commands of the README's walk: the lines of the block beneath its heading.
+fn walk() -> Vec<String> {
+    let page = fs::read_to_string(checkout().join("README.md")).expect("the page");
+    let (_, section) = page
+        .split_once("\n## Ask it by `openstack`\n")
+        .expect("its heading");
+    let (_, block) = section.split_once("```\n").expect("a block");
+    let (block, _) = block.split_once("```").expect("its end");
+    block.lines().map(str::to_owned).collect()
+}
+
+/// A file of images with the one that `make run` makes.
+fn images(home: &BerthHome) -> String {
+    let image = home.path("berth-guest.raw");
+    fs::write(&image, served()).expect("a file");
+    let text = format!(
+        "[[image]]\nname = \"berth-guest\"\nid = \"9a17439a-85d0-4c53-a3d3-0f68a2eac898\"\nfile = \"{}\"\ndisk_format = \"raw\"\n",
+        image.display()
+    );
+    let file = home.write("images.toml", &text).expect("a file");
+    file.display().to_string()
+}
+
+/// The node of `make run` is one with a fake machine here, on which guests' consoles are silent.
+#[test]
+fn the_readmes_openstack_commands_do_what_it_says_word_for_word() {
+    let home = BerthHome::new().expect("a home");
+    let images = images(&home);
+    let images = [("BERTH__COMPUTE_SERVICE__IMAGES_FILE", images.as_str())];
+    let mut cloud = Cloud::start("readme-up", &images);
+    let mut operator = operator(&cloud.state());
+    let commands = walk();
+    let [install, login, commands @ ..] = commands.as_slice() else {
+        panic!("{commands:?}");
+    };
+    // The peers are this client, and the operator here has logged in.
+    let pinned = fs::read_to_string(checkout().join("tests/peers/requirements.txt"));
+    let pinned = pinned.expect("what the peers are");
+    let (_, packages) = install.split_once("/bin/pip install ").expect("a pip");
+    for package in packages.split(' ') {
+        assert!(pinned.contains(&format!("\n{package}==")), "{package}");
+    }
+    assert_eq!(login, ". target/run/guest/openrc");
+    assert!(commands.len() > 12, "{commands:?}");
+    for command in commands {
+        let words = command.strip_prefix("openstack ").expect("the client");
+        if words.starts_with("console log show") {
+            let shown = operator.json("server show web");
+            let id = shown["id"].as_str().expect("an id");
+            let log = cloud.state().join(format!("instances/{id}/console.log"));
+            fs::write(log, "berth-guest: ready\n").expect("the guest's folder is there");
+        }
+        let said = operator.done(words);
+        let verb: Vec<&str> = words.split(' ').take(3).collect();
+        let (shows, becomes) = match verb.join(" ").as_str() {
+            "hypervisor list" | "resource provider list" => ("readme-up", None),
+            "compute service list" => ("nova-compute", None),
+            "accelerator device profile" => ("PGPU", None),
+            "flavor create tiny" => ("accel:device_profile='gpu'", None),
+            "server create web" => ("ACTIVE", None),
+            "server show web" => ("readme-up", None),
+            "accelerator arq list" => ("Bound", None),
+            "console log show" => ("berth-guest: ready", None),
+            "server stop web" => ("", Some("SHUTOFF")),
+            "server start web" | "server reboot web" => ("", Some("ACTIVE")),
+            "server delete web" => ("", None),
+            _ => panic!("what is {command} to show?"),
+        };
+        assert!(said.contains(shows), "{command}: {said}");
+        // Who types is not that quick.
+        if let Some(status) = becomes {
+            operator.until("web", status);
+        }
+    }
+    assert_eq!(operator.json("server list"), json!([]));
+    let end = Instant::now() + PATIENCE;
+    while operator.json("accelerator arq list") != json!([]) {
+        assert!(Instant::now() < end, "its requests do not go");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let password = password(&cloud.state());
+    let told = cloud.host.up.stdout() + &cloud.host.up.stderr();
+    assert!(!told.contains(&password), "nobody is told the password");
+    cloud.host.kill_and_start_again();
 }
 
 fn there_is(program: &str) -> bool {

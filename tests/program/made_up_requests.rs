@@ -4,8 +4,9 @@
 //!   BERTH_CLOUD_EXAMPLES=4          how many it makes up for each operation, beside those it always makes
 //!   BERTH_BAD_INPUT_REPORT=FILE     a line a run: what, requests, KiB resident before and after, violations
 
-use std::env;
+use std::collections::BTreeMap;
 use std::time::Instant;
+use std::{env, fs};
 
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{Schemathesis, report_bad_input};
@@ -18,35 +19,53 @@ use crate::hypervisor::PATIENCE;
 /// Every status and body as the document has it, and none of them an error of the service.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 
-/// Something of each kind, and what each is called.
-fn plant(cloud: &Cloud, token: &str) -> Value {
+/// So many servers, and so many of each other kind: requests that delete some leave others for those after them.
+const SERVERS: usize = 30;
+const OTHERS: usize = 8;
+
+const KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJW1Vx0qkq5oXk2rYQY2b8m1k9qJH6jJxYzV9o0cQ8aP me";
+
+/// Some of each kind for one run, and what each is called.
+fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
     let url = |path: &str| format!("{}/compute/v2.1/{path}", cloud.base);
     let made = |path: &str, body: Value| cloud.asked(token, Ask::post(url(path)).json(&body));
-    let flavor =
-        json!({"flavor": {"name": "tiny", "id": "tiny", "ram": 64, "vcpus": 1, "disk": 0}});
-    made("flavors", flavor);
-    let group = json!({"server_group": {"name": "apart", "policy": "soft-anti-affinity"}});
-    let group = made("os-server-groups", group);
-    let aggregate = made("os-aggregates", json!({"aggregate": {"name": "rack"}}));
-    let key = json!({"keypair": {"name": "key", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJW1Vx0qkq5oXk2rYQY2b8m1k9qJH6jJxYzV9o0cQ8aP me"}});
-    made("os-keypairs", key);
-    let servers: Vec<Value> = (0..6)
+    let (mut flavors, mut groups, mut aggregates, mut keys) = (vec![], vec![], vec![], vec![]);
+    for n in 0..OTHERS {
+        let name = format!("tiny-{run}-{n}");
+        let flavor = json!({"name": name, "id": name, "ram": 64, "vcpus": 1, "disk": 0});
+        made("flavors", json!({ "flavor": flavor }));
+        let specs = json!({"extra_specs": {"hw:cpu_policy": "shared"}});
+        made(&format!("flavors/{name}/os-extra_specs"), specs);
+        flavors.push(json!(name));
+        let group = json!({"name": format!("apart-{run}-{n}"), "policy": "soft-anti-affinity"});
+        let group = made("os-server-groups", json!({ "server_group": group }));
+        groups.push(group["server_group"]["id"].clone());
+        let aggregate = json!({"aggregate": {"name": format!("rack-{run}-{n}")}});
+        let aggregate = made("os-aggregates", aggregate);
+        aggregates.push(json!(aggregate["aggregate"]["id"].to_string()));
+        let key = json!({"name": format!("key-{run}-{n}"), "public_key": KEY});
+        keys.push(made("os-keypairs", json!({ "keypair": key }))["keypair"]["name"].clone());
+    }
+    let servers: Vec<Value> = (0..SERVERS)
         .map(|n| {
-            let server = json!({"server": {"name": format!("web{n}"), "flavorRef": "tiny", "imageRef": IMAGE, "networks": "none"}});
-            made("servers", server)["server"]["id"].clone()
+            let server = json!({"name": format!("web-{run}-{n}"), "flavorRef": flavors[n % OTHERS],
+                "imageRef": IMAGE, "networks": "none", "metadata": {"k": "v"}, "tags": ["t"]});
+            made("servers", json!({ "server": server }))["server"]["id"].clone()
         })
         .collect();
     let hypervisors = cloud.asked(token, Ask::get(url("os-hypervisors")));
     let services = cloud.asked(token, Ask::get(url("os-services")));
     let projects = format!("{}/identity/v3/projects", cloud.base);
     let project = cloud.asked(token, Ask::get(projects))["projects"][0]["id"].clone();
+    let names: Vec<Value> = keys.iter().cloned().chain([json!("admin")]).collect();
     json!({
-        "flavor": ["tiny"], "flavorRef": ["tiny"], "imageRef": [IMAGE], "rescue_image_ref": [IMAGE],
-        "server": servers, "server_uuid": servers, "group": [group["server_group"]["id"]],
-        "aggregate": [aggregate["aggregate"]["id"].to_string()],
+        "flavor": flavors, "flavorRef": flavors, "imageRef": [IMAGE], "rescue_image_ref": [IMAGE],
+        "server": servers, "server_uuid": servers, "group": groups, "aggregate": aggregates,
         "hypervisor": [hypervisors["hypervisors"][0]["id"]], "service": [services["services"][0]["id"]],
-        "host": [services["services"][0]["host"]], "key_name": ["key"], "availability_zone": ["nova"],
-        "project": [project], "tenant": [project], "user_id": ["admin"], "name": ["key", "admin"],
+        "host": [services["services"][0]["host"]], "key_name": keys, "availability_zone": ["nova"],
+        "project": [project], "tenant": [project], "user_id": ["admin"], "name": names,
+        "key": ["k", "hw:cpu_policy"], "tag": ["t"],
     })
 }
 
@@ -58,15 +77,17 @@ fn examples() -> u64 {
 fn whatever_is_asked_of_compute_and_identity_is_answered_as_their_documents_say() {
     let mut cloud = Cloud::start("made-up", &[]);
     let token = cloud.token();
-    let known = plant(&cloud, &token).to_string();
+    let answers = cloud.host.node.home.path("answers.json");
     let mut requests = 0;
     let before = cloud.host.up.resident_kib();
-    for (document, path, version) in [
+    let runs = [
         ("compute.json", "compute", Some("compute 2.82")),
         ("compute.json", "compute", None),
         ("identity.json", "identity", None),
-    ] {
+    ];
+    for (number, (document, path, version)) in runs.into_iter().enumerate() {
         let begun = Instant::now();
+        let known = plant(&cloud, &token, number).to_string();
         let mut headers = vec![format!("X-Auth-Token: {token}")];
         match version {
             Some(version) => headers.push(format!("OpenStack-API-Version: {version}")),
@@ -92,12 +113,23 @@ fn whatever_is_asked_of_compute_and_identity_is_answered_as_their_documents_say(
             examples: examples(),
             seed: 1,
             hooks: ("cloud_input", "program"),
-            environment: &[("BERTH_KNOWN", known.clone())],
+            environment: &[
+                ("BERTH_KNOWN", known),
+                ("BERTH_ANSWERS", answers.display().to_string()),
+            ],
         };
         let asked = run
             .run()
             .unwrap_or_else(|error| panic!("{error}\n{}", cloud.host.up.stderr()));
-        println!("{document}: {asked} requests in {:?}", begun.elapsed());
+        let answers = fs::read_to_string(&answers).expect("the hooks write it");
+        println!(
+            "{document}: {asked} requests in {:?}, {answers}",
+            begun.elapsed()
+        );
+        let answers: BTreeMap<String, u64> = serde_json::from_str(&answers).expect("JSON");
+        let nothing = answers.get("404").copied().unwrap_or_default();
+        let all: u64 = answers.values().sum();
+        assert!(2 * nothing < all, "most reach nothing: {answers:?}");
         requests += asked;
     }
     let after = cloud.host.up.resident_kib();

@@ -26,59 +26,6 @@ fn has_served(state: &Path) -> bool {
 }
 
 #[test]
-fn openstacks_client_goes_from_a_flavor_to_a_server_with_a_device_and_back() {
-    let mut cloud = Cloud::start("front-up", &[]);
-    let mut operator = operator(&cloud.state());
-    operator.done("accelerator device profile create gpu [{\"resources:PGPU\":\"1\"}]");
-    operator
-        .done("flavor create tiny --ram 64 --vcpus 1 --disk 0 --property accel:device_profile=gpu");
-    let create = format!("server create web --flavor tiny --image {IMAGE} --no-network --wait");
-    let made = operator.json(&create);
-    assert_eq!(made["status"], "ACTIVE", "{made}");
-    let shown = operator.json("server show web");
-    assert_eq!(shown["OS-EXT-SRV-ATTR:host"], "front-up", "{shown}");
-    let arqs = operator.json("accelerator arq list");
-    assert_eq!(arqs[0]["state"], "Bound", "{arqs}");
-    assert_eq!(arqs[0]["instance_uuid"], shown["id"], "{arqs}");
-    // What its kernel would have said: a fake machine's guests have none.
-    let uuid = shown["id"].as_str().expect("an id");
-    let log = cloud.state().join(format!("instances/{uuid}/console.log"));
-    fs::write(log, "hello\n").expect("the guest's folder is there");
-    assert_eq!(operator.done("console log show web").trim(), "hello");
-    for (command, status) in [
-        ("server stop web", "SHUTOFF"),
-        ("server start web", "ACTIVE"),
-        ("server reboot web", "ACTIVE"),
-    ] {
-        operator.done(command);
-        operator.until("web", status);
-    }
-    let hypervisors = operator.json("hypervisor list");
-    assert_eq!(hypervisors[0]["Hypervisor Hostname"], "front-up");
-    let services = operator.json("compute service list");
-    let binaries: Vec<&Value> = services
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|service| &service["Binary"])
-        .collect();
-    assert!(binaries.contains(&&json!("nova-compute")), "{services}");
-    let providers = operator.json("resource provider list");
-    assert_eq!(providers[0]["name"], "front-up", "{providers}");
-    operator.done("server delete web --wait");
-    assert_eq!(operator.json("server list"), json!([]));
-    let end = Instant::now() + PATIENCE;
-    while operator.json("accelerator arq list") != json!([]) {
-        assert!(Instant::now() < end, "its requests do not go");
-        thread::sleep(Duration::from_millis(100));
-    }
-    let password = password(&cloud.state());
-    let told = cloud.host.up.stdout() + &cloud.host.up.stderr();
-    assert!(!told.contains(&password), "nobody is told the password");
-    cloud.host.kill_and_start_again();
-}
-
-#[test]
 fn openstacks_client_lists_shows_and_saves_images_and_boots_from_the_bytes_of_one() {
     let cloud = Cloud::start("front-images", &[]);
     let mut operator = operator(&cloud.state());

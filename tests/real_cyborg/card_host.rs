@@ -347,7 +347,7 @@ pub(crate) fn authtoken(keystone: &RealKeystone) -> String {
 }
 
 /// The folder with a kernel and an initrd.
-fn images() -> std::path::PathBuf {
+pub(crate) fn images() -> std::path::PathBuf {
     let images = checkout().join("target/guest-image");
     let script = checkout().join("packaging/scripts/guest-image.sh");
     let made = Command::new(script).arg(&images).output();

@@ -45,6 +45,8 @@ struct Desk {
     told: HashMap<ConsumerUuid, Vec<Told>>,
     /// An agent that knows no guest.
     stranger: Option<Router>,
+    /// The URL of a compute API, without `/v2.1`, whose servers have no mailbox: who asks for one does not choose its UUID.
+    compute: Option<String>,
     sources: Option<EventSources>,
 }
 
@@ -111,6 +113,13 @@ impl Nova {
         self.desk().mailboxes.insert(guest, mailbox);
     }
 
+    /// Events of guests without a mailbox go to this compute API, until the value is dropped; what it has no server for goes on as
+    /// before.
+    pub(crate) fn deliver_to_compute(&self, url: &str) -> ToCompute {
+        self.desk().compute = Some(url.to_owned());
+        ToCompute(self.clone())
+    }
+
     /// What Cyborg told of a guest so far.
     pub(crate) fn told(&self, guest: ConsumerUuid) -> Vec<Told> {
         self.desk().told.get(&guest).cloned().unwrap_or_default()
@@ -118,6 +127,15 @@ impl Nova {
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A compute API is told.
+pub(crate) struct ToCompute(Nova);
+
+impl Drop for ToCompute {
+    fn drop(&mut self) {
+        self.0.desk().compute = None;
     }
 }
 
@@ -130,12 +148,17 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
     let microversion = head.headers.get("openstack-api-version");
     let microversion = microversion.and_then(|value| value.to_str().ok());
     let microversion = microversion.unwrap_or_default().to_owned();
-    let (mailbox, stranger) = {
+    let (mailbox, stranger, compute) = {
         let desk = nova.desk();
         let mailbox = guest.and_then(|guest| desk.mailboxes.get(&guest).cloned());
-        (mailbox, desk.stranger.clone())
+        (mailbox, desk.stranger.clone(), desk.compute.clone())
     };
     let request = Request::from_parts(head, Body::from(body));
+    let of_compute = match (&mailbox, compute) {
+        (None, Some(url)) => Some(forwarded(&url, &request, &events).await),
+        _ => None,
+    };
+    let of_compute = of_compute.filter(|(_, _, answer)| !is_no_server(answer));
     let (status, headers, answer) = match mailbox {
         Some(Mailbox::Refused(status)) => (status, Default::default(), Bytes::new()),
         Some(Mailbox::Lost) => {
@@ -143,10 +166,11 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
             (StatusCode::OK, Default::default(), answer)
         }
         Some(Mailbox::Agent(router)) => asked(router, request).await,
-        Some(Mailbox::At(url)) => forwarded(&url, request, &events).await,
-        None => match stranger {
-            Some(router) => asked(router, request).await,
-            None => (
+        Some(Mailbox::At(url)) => forwarded(&url, &request, &events).await,
+        None => match (of_compute, stranger) {
+            (Some(told), _) => told,
+            (None, Some(router)) => asked(router, request).await,
+            (None, None) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 Default::default(),
                 Bytes::new(),
@@ -165,21 +189,29 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
     (status, headers, answer).into_response()
 }
 
-async fn forwarded(
+/// Whether a compute API says that it has no server of the first event, or that it will not hear of it.
+fn is_no_server(answer: &[u8]) -> bool {
+    let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+    answer["events"][0]["code"] == 404 || answer["events"].is_null()
+}
+
+fn forwarded(
     url: &str,
-    request: Request,
+    request: &Request,
     events: &Value,
-) -> (StatusCode, http::HeaderMap, Bytes) {
+) -> impl Future<Output = (StatusCode, http::HeaderMap, Bytes)> + use<> {
     let mut ask = Ask::post(format!("{url}{}", request.uri().path())).json(events);
     for name in ["x-auth-token", "openstack-api-version"] {
         let value = request.headers().get(name);
         let value = value.and_then(|value| value.to_str().ok());
         ask = ask.header(name, value.unwrap_or_default());
     }
-    let sent = tokio::task::spawn_blocking(move || ask.send()).await;
-    let answer = sent.expect("no panic").expect("the agent answers");
-    let body = Bytes::from(answer.text());
-    (answer.status, http::HeaderMap::default(), body)
+    async move {
+        let sent = tokio::task::spawn_blocking(move || ask.send()).await;
+        let answer = sent.expect("no panic").expect("the agent answers");
+        let body = Bytes::from(answer.text());
+        (answer.status, http::HeaderMap::default(), body)
+    }
 }
 
 async fn asked(router: Router, request: Request) -> (StatusCode, http::HeaderMap, Bytes) {

@@ -2,11 +2,11 @@
 //! Placement the providers, Cyborg the accelerator requests; Berth is the compute API, the scheduler, the conductor and the agent
 //! of a host with libvirtd and QEMU.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use berth_model::ConsumerUuid;
 use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::exchange::{Answer, Ask};
 use berth_tests::peer::{
     AcceleratorPlugin, CyborgSettings, OpenStackShell, RealGlance, RealKeystone, Said,
 };
@@ -14,9 +14,10 @@ use berth_tests::process::free_port;
 use serde_json::{Value, json};
 
 use crate::authority::Authority;
-use crate::card_host::{CARDS, CardHost, PATIENCE, authtoken, login};
+use crate::card_host::{CARDS, CardHost, PATIENCE, authtoken, images, login};
 use crate::cloud::{Cloud, named, of_provider};
 use crate::conductor::assert_nothing_left;
+use crate::nova::ToCompute;
 
 const HOST: &str = "server-host";
 
@@ -24,7 +25,10 @@ const HOST: &str = "server-host";
 struct Compute {
     process: RunningBerth,
     operators: OpenStackShell,
-    home: BerthHome,
+    /// Cyborg's events come here.
+    _told: ToCompute,
+    url: String,
+    _home: BerthHome,
 }
 
 impl Compute {
@@ -86,9 +90,22 @@ impl Compute {
         host.restart_agent(&environment);
         Self {
             operators: operators(keystone, &url),
+            _told: cloud.nova.deliver_to_compute(&format!("http://{listen}")),
             process,
-            home,
+            url,
+            _home: home,
         }
+    }
+
+    /// Tells what became of a bind, as a service.
+    fn tell(&self, cloud: &Cloud, events: &Value) -> Answer {
+        let keystone = cloud.cyborg.keystone();
+        let token = keystone.token(&keystone.berth()).expect("a token");
+        let ask = Ask::post(format!("{}/os-server-external-events", self.url))
+            .header("x-auth-token", &token)
+            .header("openstack-api-version", "compute 2.82")
+            .json(&json!({ "events": events }));
+        ask.send().expect("an answer")
     }
 
     fn ask(&mut self, cloud: &str, words: &str) -> Said {
@@ -136,16 +153,60 @@ impl Compute {
         }
     }
 
-    /// An image of a disk that boots nothing.
-    fn upload(&mut self) -> String {
-        let file = self.home.path("zeros.raw");
-        fs::write(&file, vec![0; 1 << 20]).expect("a file");
+    /// The guest of `make run`, which says on its console that it is ready.
+    fn upload(&mut self) {
+        let file = images().join("disk.img");
         let file = file.display();
-        let made = self.json(
-            "admin",
-            &format!("image create --disk-format raw --file {file} --public zeros"),
-        );
-        made["id"].as_str().expect("an id").to_owned()
+        let create = format!("image create --disk-format raw --file {file} --public berth-guest");
+        self.done("admin", &create);
+    }
+
+    /// Asks until the console has told so many times that the guest is ready.
+    #[track_caller]
+    fn until_ready(&mut self, server: &str, times: usize) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let console = self.done("tenant", &format!("console log show {server}"));
+            if console.matches("berth-guest: ready").count() == times {
+                return;
+            }
+            assert!(Instant::now() < end, "{console}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+
+    /// What the lists of those who run the cloud have of the host.
+    fn is_listed(&mut self) {
+        let hypervisors = self.json("admin", "hypervisor list");
+        assert_eq!(hypervisors[0]["Hypervisor Hostname"], HOST, "{hypervisors}");
+        let services = self.json("admin", "compute service list --service nova-compute");
+        let service = (&services[0]["Host"], &services[0]["State"]);
+        assert_eq!(service, (&json!(HOST), &json!("up")), "{services}");
+        let providers = self.json("admin", "resource provider list");
+        let names: Vec<&str> = providers
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|provider| provider["name"].as_str())
+            .collect();
+        assert!(names.contains(&HOST), "{providers}");
+        for card in CARDS {
+            let name = format!("{HOST}_{}", card.address);
+            assert!(names.contains(&&*name), "{name}: {providers}");
+        }
+    }
+
+    /// The accelerator requests of each server, which are bound.
+    fn are_bound(&mut self, servers: &[ConsumerUuid]) {
+        let arqs = self.json("admin", "accelerator arq list");
+        for server in servers {
+            let of_server = arqs.as_array().into_iter().flatten();
+            let of_server: Vec<&Value> = of_server
+                .filter(|arq| arq["instance_uuid"] == server.to_string())
+                .collect();
+            assert_eq!(of_server.len(), 1, "{arqs}");
+            assert_eq!(of_server[0]["state"], "Bound", "{arqs}");
+        }
     }
 }
 
@@ -180,10 +241,15 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
     let (_glance, mut compute, servers) = tokio::task::block_in_place(|| {
         let glance = RealGlance::start(cloud.cyborg.keystone()).expect("Glance starts");
         let mut compute = Compute::start(cloud, &mut host);
-        let image = compute.upload();
+        compute.upload();
         compute.done(
             "admin",
-            "flavor create tiny --ram 192 --vcpus 1 --disk 0 --property accel:device_profile=card",
+            "accelerator device profile create server-card --group \
+             resources:CUSTOM_PCI=1,trait:CUSTOM_PCI_PRODUCT_ID_1111=required",
+        );
+        compute.done(
+            "admin",
+            "flavor create tiny --ram 192 --vcpus 1 --disk 1 --property accel:device_profile=server-card",
         );
         let is_known = |all: &Value| all.as_array().is_some_and(|all| !all.is_empty());
         let end = Instant::now() + PATIENCE;
@@ -191,21 +257,17 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
             assert!(Instant::now() < end, "{}", host.agent.stderr());
             std::thread::sleep(Duration::from_millis(200));
         }
-        let create =
-            |name: &str| format!("server create {name} --flavor tiny --image {image} --no-network");
+        compute.is_listed();
+        let create = |name: &str| {
+            format!("server create {name} --flavor tiny --image berth-guest --no-network")
+        };
         let mut servers = Vec::new();
         for name in ["web-1", "web-2"] {
-            compute.done("tenant", &create(name));
-            let ended = |shown: &Value| shown["status"] != "BUILD";
-            let shown = compute.until(&format!("server show {name}"), ended);
-            assert_eq!(
-                shown["status"],
-                "ACTIVE",
-                "{shown}\n{}",
-                host.agent.stderr()
-            );
-            servers.push(guest_of(&shown));
+            let made = compute.json("tenant", &format!("{} --wait", create(name)));
+            assert_eq!(made["status"], "ACTIVE", "{made}\n{}", host.agent.stderr());
+            servers.push(guest_of(&made));
         }
+        compute.are_bound(&servers);
         // There is no third card, and the answer says so.
         compute.done("tenant", &create("web-3"));
         let shown = compute.until("server show web-3", |shown| shown["status"] == "ERROR");
@@ -226,7 +288,20 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
             "{held}"
         );
         let arqs = cloud.accelerators().arqs_of_instance(*server).await;
-        assert_eq!(arqs.expect("Cyborg answers").len(), 1);
+        let arqs = arqs.expect("Cyborg answers");
+        assert_eq!(arqs.len(), 1);
+        let told = cloud.nova.told(*server);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].microversion, "compute 2.82");
+        assert_eq!(told[0].events[0]["tag"], arqs[0].uuid.to_string());
+        // A card is bound at once, before its host is asked for the server. Nova's answer is 422 then, too, and Cyborg takes that for
+        // no failure.
+        assert_eq!(told[0].status, 207, "{told:?}");
+        assert_eq!(told[0].answer["events"][0]["code"], 422, "{told:?}");
+        // The host has it by now, and the same event reaches its agent.
+        let again = tokio::task::block_in_place(|| compute.tell(cloud, &told[0].events));
+        assert_eq!(again.status, 200, "{}", again.text());
+        assert_eq!(again.json()["events"][0]["code"], 200);
     }
 
     tokio::task::block_in_place(|| {
@@ -236,6 +311,17 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
         assert_eq!(compute.json("admin", "server list"), json!([]));
         let all = compute.json("admin", "server list --all-projects");
         assert_eq!(all.as_array().map(Vec::len), Some(2), "{all}");
+        // Its system is asked to end and starts again, with the card.
+        let life = |host: &CardHost| host.virsh(&["domid", &servers[0].to_string()]);
+        compute.until_ready("web-1", 1);
+        let first = life(&host);
+        compute.done("tenant", "server reboot web-1 --wait");
+        compute.until_ready("web-1", 2);
+        assert_eq!(
+            life(&host),
+            first,
+            "its system started anew, and it was not switched off"
+        );
         for (command, status) in [
             ("server stop web-1", "SHUTOFF"),
             ("server start web-1", "ACTIVE"),
@@ -244,9 +330,9 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
             compute.done("tenant", command);
             compute.until("server show web-1", |shown| shown["status"] == status);
         }
-        compute.done("tenant", "console log show web-1");
         compute.done("tenant", "server delete web-1 web-2 --wait");
         assert_eq!(compute.json("tenant", "server list"), json!([]));
+        compute.done("admin", "accelerator device profile delete server-card");
     });
     for server in servers {
         assert_nothing_left(cloud, server).await;

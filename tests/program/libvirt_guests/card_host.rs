@@ -31,7 +31,7 @@ impl CardHost {
             "host = \"card-host\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
              reconcile_interval = 1\nperiodic_fuzzy_delay = 0\n\
              [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
-             [accelerators]\ndevice_spec = [{{ vendor_id = \"1234\", product_id = \"1111\" }}]\n\
+             [accelerator_service]\nunbound_request_grace = 10\n[accelerators]\ndevice_spec = [{{ vendor_id = \"1234\", product_id = \"1111\" }}]\n\
              [image_cache]\nimage_directories = [\"{images}\", \"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
              [placement_service]\nlisten = \"127.0.0.1:0\"\n"
         ))
@@ -190,8 +190,11 @@ impl CardHost {
         let held = self.allocations(&uuid).to_string();
         assert!(held.contains("PGPU"), "{held}");
         let requests = self.until(&["accelerator", "request", "list"], |all| !all.is_empty());
+        // A kill may have lost the answer to those that were made: they are nobody's, hold nothing, and go by themselves.
+        let is_lost = |it: &&Value| it["state"] == "Initial" && it["guest"].is_null();
+        let (lost, own): (Vec<_>, Vec<_>) = requests.iter().partition(is_lost);
         assert!(
-            requests.len() == 1 && requests[0]["state"] == "Bound",
+            own.len() == 1 && own[0]["state"] == "Bound" && lost.len() <= 1,
             "{requests:?}"
         );
         assert_eq!(self.libvirtd.driver(card).as_deref(), Some("vfio-pci"));

@@ -186,6 +186,11 @@ pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Fai
 /// # Errors
 /// As [`open`].
 pub async fn open_compute(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
+    // What a server is asked for has its config drive in it, until the conductor has it.
+    let options = |location: &Location| SqlOptions {
+        overwrite_deleted: true,
+        ..options(location)
+    };
     let (store, named) = opened(url, state_path, options).await?;
     let ready = berth_compute::prepare(&store).await;
     ready.map_err(|error| not_as_it_should_be(&named, "the compute API's", &error))?;

@@ -208,7 +208,7 @@ impl GuestCloud {
         let auth = Auth::none("http://agent").expect("an endpoint");
         let options = AdapterOptions::default();
         let client = GuestClient::new(life.process.routes.clone(), auth, &options);
-        client.action(guest, action).await
+        client.action(guest, action, None).await
     }
 
     /// Waits until nothing is wrong any more; what still is when patience ends.

@@ -228,6 +228,10 @@ fn operation(bodies: &mut Bodies, method: &str, path: &str, help: &str) -> Value
             json!({"name": "lines", "in": "query", "schema": {"type": "integer", "minimum": 0}}),
         );
     }
+    if path.ends_with("/action") {
+        let id = json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"});
+        parameters.push(json!({"name": "id", "in": "query", "schema": id}));
+    }
     let mut operation = json!({"description": help, "responses": {}});
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);

@@ -8,15 +8,16 @@ mod places;
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::{GuestError, Powered, VirtDriver};
-use berth_wire::guest::GuestAction;
+use berth_wire::guest::{ActionId, GuestAction, NoActionId};
+use serde::Deserialize;
 
 use super::build::{BuildError, BuildFault};
 use super::compute_api::{EventSources, compute_api};
@@ -60,7 +61,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot`, `hard_reboot`; `rescue` (and `image` or `kernel`, `grace_seconds`), `unrescue`; `rebuild` (and `image`, `preserve_ephemeral`); `suspend`; `live_migrate` (and `destination`). Waits until it is done. Rescue and rebuild keep the guest's devices and accelerator requests; their images are fetched before the guest is switched off. 409: the guest is on its way, or cannot do that as it is; `suspend` and `live_migrate` are refused to a guest with devices. 503 `held`: it was begun, stands still, and is tried again.",
+        "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot`, `hard_reboot`; `rescue` (and `image` or `kernel`, `grace_seconds`), `unrescue`; `rebuild` (and `image`, `preserve_ephemeral`); `suspend`; `live_migrate` (and `destination`). Waits until it is done. With `?id=ID` (1 to 64 letters of ASCII, digits, `.`, `_`, `-`) it may be asked for again where the answer did not come: the agent keeps the id of the last action of each guest, through kills, and what is done by it is not done again. Rescue and rebuild keep the guest's devices and accelerator requests; their images are fetched before the guest is switched off. 409: the guest is on its way, or cannot do that as it is; `suspend` and `live_migrate` are refused to a guest with devices. 503 `held`: it was begun, stands still, and is tried again.",
     ),
     (
         "GET",
@@ -166,14 +167,25 @@ async fn delete<D: VirtDriver, R: GuestResources>(
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Once {
+    id: Option<ActionId>,
+}
+
 async fn action<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
     Path(uuid): Path<String>,
+    once: Result<Query<Once>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let uuid = match known(&uuid) {
         Ok(uuid) => uuid,
         Err(refusal) => return *refusal,
+    };
+    let Ok(Query(Once { id })) = once else {
+        let message = format!("id is all that can be said in the query: {NoActionId}");
+        return refusal(StatusCode::BAD_REQUEST, "bad_query", message);
     };
     let asked = read::<GuestAction>(body).and_then(|action| {
         let options = guests.building.as_ref().map(|building| &building.options);
@@ -187,9 +199,12 @@ async fn action<D: VirtDriver, R: GuestResources>(
     let acting = guests.clone();
     let acted = tokio::spawn(async move {
         match asked {
-            Asked::Power(action) => Ok(acting.power(uuid, action).await?),
-            Asked::Change(change) => acting.change(uuid, &change).await.map(|()| Powered::Done),
-            Asked::Suspend => Ok(acting.suspend(uuid).await?),
+            Asked::Power(action) => Ok(acting.power_once(uuid, action, id.as_ref()).await?),
+            Asked::Change(change) => {
+                let changed = acting.change_once(uuid, &change, id.as_ref()).await;
+                changed.map(|()| Powered::Done)
+            }
+            Asked::Suspend => Ok(acting.suspend(uuid, id.as_ref()).await?),
             Asked::LiveMigrate(node) => {
                 acting.live_migrate(uuid, &node).await?;
                 Ok(Powered::Done)

@@ -16,6 +16,7 @@ use std::time::Duration;
 use berth_model::{ConsumerUuid, Disposition, NodeName};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_virt::{GuestError, Powered, VirtDriver};
+use berth_wire::guest::ActionId;
 
 use super::disks::ImageSource;
 use super::guests::{Guests, JourneyEnd};
@@ -62,13 +63,27 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// # Errors
     /// [`LifeError`]; unless it says that the guest is held, the guest is as it was.
     pub async fn change(&self, uuid: ConsumerUuid, change: &LifeChange) -> Result<(), LifeError> {
+        self.change_once(uuid, change, None).await
+    }
+
+    /// The same, once for each id: what is done by the id of the last action is not done again, and what is under way by it is
+    /// gone on with.
+    ///
+    /// # Errors
+    /// As [`Self::change`].
+    pub async fn change_once(
+        &self,
+        uuid: ConsumerUuid,
+        change: &LifeChange,
+        id: Option<&ActionId>,
+    ) -> Result<(), LifeError> {
         let way = &self.inner.way;
         // Before the look: a delete that is written after it is heard.
         let ear = self.listen(uuid);
         let record = way.journal.guest(uuid).await.map_err(PowerError::from)?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
         // An image may take long: it comes before anything of the guest is touched, and before its turn is taken.
-        if let Decided::Turn(life, _) = next(&record, change, way.resources.as_ref())? {
+        if let Decided::Turn(life, _) = next(&record, change, id, way.resources.as_ref())? {
             let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
             if let Some(form) = form.filter(|_| *change != LifeChange::Unrescue) {
                 let project = &record.request.spec().owner.project;
@@ -82,9 +97,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
         drop(ear);
         let (turn, record) = self.in_turn(uuid).await?;
-        match next(&record, change, way.resources.as_ref())? {
+        match next(&record, change, id, way.resources.as_ref())? {
             Decided::Already => return Ok(()),
-            Decided::GoesOn => {}
+            Decided::GoesOn if id.is_none() || record.life.has_acted(id) => {}
+            Decided::GoesOn => {
+                let life = record.life.clone().acted_by(id);
+                let written = way.journal.live(uuid, &life, &[]).await;
+                written.map_err(PowerError::from)?;
+            }
             Decided::Turn(life, power) => {
                 let life = *life;
                 self.fit_for(&record, &life).await?;
@@ -168,10 +188,17 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     ///
     /// # Errors
     /// It holds devices, whose state nobody can write down; it is on its way; the hypervisor refuses.
-    pub async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, PowerError> {
+    pub async fn suspend(
+        &self,
+        uuid: ConsumerUuid,
+        id: Option<&ActionId>,
+    ) -> Result<Powered, PowerError> {
         let way = &self.inner.way;
         let (_turn, record) = self.in_turn(uuid).await?;
         record.is_settled()?;
+        if record.life.has_acted(id) {
+            return Ok(Powered::AlreadySo);
+        }
         let suspending = |suspending| Life {
             suspending,
             ..record.life.clone()
@@ -188,7 +215,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             Ok(suspended) => Ok(suspended),
         };
-        way.journal.live(uuid, &suspending(false), &[]).await?;
+        let life = suspending(false).acted_by(id.filter(|_| suspended.is_ok()));
+        way.journal.live(uuid, &life, &[]).await?;
         Ok(suspended?)
     }
 

@@ -9,6 +9,7 @@ use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
     GuestError, GuestHardware, GuestState, PowerAction, Powered, Spawned, VirtDriver,
 };
+use berth_wire::guest::ActionId;
 use tokio::time::timeout;
 
 use super::binding_wait::BindRefused;
@@ -98,9 +99,25 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         uuid: ConsumerUuid,
         action: PowerAction,
     ) -> Result<Powered, PowerError> {
+        self.power_once(uuid, action, None).await
+    }
+
+    /// The same, once for each id: that of the last action is known for good, and asked for again it is only said to be so.
+    ///
+    /// # Errors
+    /// As [`Self::power`].
+    pub async fn power_once(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+        id: Option<&ActionId>,
+    ) -> Result<Powered, PowerError> {
         let way = &self.inner.way;
         let (_turn, record) = self.in_turn(uuid).await?;
         record.is_settled()?;
+        if record.life.has_acted(id) {
+            return Ok(Powered::AlreadySo);
+        }
         let fit = match action {
             PowerAction::Start | PowerAction::HardReboot => Some(self.fit_to_start(&record).await?),
             _ => None,
@@ -142,6 +159,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             // It was switched off for its reboot, and is brought back as after a boot of the host, once it can be.
             Err(error) if action == PowerAction::HardReboot && self.is_off(uuid).await => {
+                if id.is_some() {
+                    // That is the reboot: who asks again must not switch it off once more.
+                    way.journal.live(uuid, &life.acted_by(id), &[]).await?;
+                }
                 self.set_out(uuid);
                 return Err(error);
             }
@@ -161,7 +182,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 ended: false,
                 ..life
             };
-            way.journal.live(uuid, &life, &done).await?;
+            way.journal.live(uuid, &life.acted_by(id), &done).await?;
+        } else if id.is_some() {
+            way.journal.live(uuid, &life.acted_by(id), &[]).await?;
         }
         Ok(powered)
     }

@@ -4,6 +4,7 @@
 mod judge;
 mod life;
 pub(super) mod life_changes;
+mod once;
 pub(super) mod stage;
 mod sweep;
 

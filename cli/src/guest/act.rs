@@ -40,7 +40,7 @@ pub(super) async fn power(
     let shown = Boot::shown(std::io::stderr().is_terminal());
     let doing = format!("{} is being {done_word}", guest.name);
     let done = tokio::select! {
-        done = ways.agent.action(uuid, action) => done,
+        done = ways.agent.action(uuid, action, None) => done,
         never = watch(ways, uuid, doing, &shown) => match never {},
     };
     shown.end();

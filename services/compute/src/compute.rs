@@ -1,6 +1,7 @@
 //! What the API keeps, and whom it asks for all else, as its users in one process have it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use berth_conductor::Conductor;
@@ -12,6 +13,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::images::Images;
+use crate::pacing::Pacing;
 use crate::quota::QuotaHook;
 use crate::store::Tables;
 
@@ -77,8 +79,12 @@ pub(crate) struct Inner {
     pub(crate) journeys: Journeys<Uuid>,
     /// Each does with a server what was asked for.
     pub(crate) tasks: Journeys<Uuid>,
+    /// What of it was asked for in vain.
+    pub(crate) pacing: Pacing,
     /// Who brings Placement's aggregates into step does it alone.
     pub(crate) mirror: Mutex<()>,
+    /// Whether it was said that there are servers of another conductor's journal.
+    pub(crate) anothers_told: AtomicBool,
 }
 
 impl Compute {
@@ -93,7 +99,9 @@ impl Compute {
             options,
             journeys: Journeys::default(),
             tasks: Journeys::default(),
+            pacing: Pacing::default(),
             mirror: Mutex::default(),
+            anothers_told: AtomicBool::new(false),
         };
         Self {
             tables: Tables::of(parts.store),

@@ -9,7 +9,7 @@ use berth_wire::guest::GuestBody;
 use uuid::Uuid;
 
 use crate::compute::Compute;
-use crate::server_state::{Boot, Seen, ServerFacts, ServerState};
+use crate::server_state::{Boot, Seen, ServerFacts, ServerState, VmState};
 use crate::servers::{Handed, Server, ServerError};
 
 /// Whether agents are asked, too.
@@ -50,6 +50,13 @@ pub(crate) struct KnownServer {
     pub(crate) fault: Option<ServerFault>,
 }
 
+impl KnownServer {
+    /// Whether there is no guest that anything could be done with: its boot failed.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        self.state.vm_state == VmState::Error && self.place.is_none()
+    }
+}
+
 /// What the conductor says of a server.
 enum Told {
     /// Nobody knows the guest any more.
@@ -79,7 +86,10 @@ impl Compute {
         let told: Vec<(Server, Told)> = servers
             .into_iter()
             .map(|server| {
-                let told = told(&server, records.remove(&server.uuid));
+                let told = told(&server, records.remove(&server.uuid), self.owner());
+                if matches!(told, Told::Boot(_, None)) && server.handed == Handed::Over {
+                    self.tell_of_anothers(server.uuid);
+                }
                 (server, told)
             })
             .collect();
@@ -93,7 +103,14 @@ impl Compute {
                 Told::Gone => self.set_out(server.uuid),
                 Told::Boot(boot, record) => {
                     let guest = guests.get(&server.uuid);
-                    self.remember(&server, guest).await?;
+                    if let Err(error) = self.remember(&server, guest).await {
+                        // What is shown is right all the same.
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            server = %server.uuid,
+                            "what its agent says of a server is not kept"
+                        );
+                    }
                     known.push(of(server, boot, record.as_deref(), guest));
                 }
             }
@@ -143,15 +160,25 @@ impl Compute {
 }
 
 /// How far a server is by the conductor's record.
-fn told(server: &Server, record: Option<BootRecord>) -> Told {
+fn told(server: &Server, record: Option<BootRecord>, own: Uuid) -> Told {
     let boot = match (&server.handed, &record) {
-        (Handed::Over, None) => return Told::Gone,
+        (Handed::Over, None) if server.owner == Some(own) => return Told::Gone,
         _ if server.deleting => Boot::Deleting,
+        (Handed::Over, None) => seen_last(server),
         (Handed::NotYet { .. }, _) => Boot::Scheduling,
         (Handed::Refused { .. }, _) => Boot::Failed,
         (Handed::Over, Some(record)) => course(record),
     };
     Told::Boot(boot, record.map(Box::new))
+}
+
+/// How far a server is that another conductor's journal knows, by the last word.
+fn seen_last(server: &Server) -> Boot {
+    match (server.settled_at, server.last) {
+        (None, None) => Boot::Scheduling,
+        (_, Some(_)) => Boot::Active,
+        (Some(_), None) => Boot::Failed,
+    }
 }
 
 /// How far a record is.

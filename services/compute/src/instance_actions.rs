@@ -14,6 +14,9 @@ const KEPT: Duration = Duration::from_hours(7 * 24);
 
 const COLUMNS: &str = "id, project_id, user_id, request_id, action, event, body, host, outcome, details, started_at, finished_at";
 
+/// That an agent is still to be asked for it.
+const IS_OPEN: &str = "server_uuid = ? AND body IS NOT NULL AND outcome IS NULL";
+
 /// How something ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -70,6 +73,8 @@ pub(crate) struct NewAction<'a> {
     pub(crate) action: &'a str,
     pub(crate) event: &'a str,
     pub(crate) body: Option<&'a str>,
+    /// The image that the server's root disk is of once it is done.
+    pub(crate) image: Option<Uuid>,
 }
 
 impl Compute {
@@ -87,6 +92,29 @@ impl Compute {
         let all: Result<_, TableError> = rows.iter().map(of_row).collect();
         Ok(all?)
     }
+}
+
+impl Compute {
+    /// What an agent is still to be asked for, the oldest first.
+    pub(crate) async fn open_actions(
+        &self,
+        server: Uuid,
+    ) -> Result<Vec<InstanceAction>, ServerError> {
+        let mut tx = self.tables.read().await?;
+        let sql =
+            format!("SELECT {COLUMNS} FROM compute_server_actions WHERE {IS_OPEN} ORDER BY id");
+        let statement = Statement::recurring(sql).bind(server.to_string());
+        let rows = tx.rows(statement).await?;
+        let open: Result<_, TableError> = rows.iter().map(of_row).collect();
+        Ok(open?)
+    }
+}
+
+/// Whether an agent is still to be asked for anything.
+pub(crate) async fn is_any_open(tx: &mut Transaction, server: Uuid) -> Result<bool, SqlError> {
+    let sql = format!("SELECT 1 FROM compute_server_actions WHERE {IS_OPEN} LIMIT 1");
+    let any = Statement::recurring(sql).bind(server.to_string());
+    Ok(tx.row(any).await?.is_some())
 }
 
 fn of_row(row: &Row) -> Result<InstanceAction, TableError> {
@@ -113,8 +141,8 @@ fn of_row(row: &Row) -> Result<InstanceAction, TableError> {
 /// Its number.
 pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Result<i64, SqlError> {
     let sql = format!(
-        "INSERT INTO compute_server_actions (server_uuid, project_id, user_id, request_id, action, event, body, started_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, {})",
+        "INSERT INTO compute_server_actions (server_uuid, project_id, user_id, request_id, action, event, body, image, started_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, {})",
         tx.dialect().now()
     );
     let server = action.server.to_string();
@@ -125,11 +153,19 @@ pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Resu
         .bind(action.request_id)
         .bind(action.action)
         .bind(action.event)
-        .bind(action.body.map(str::to_owned));
+        .bind(action.body.map(str::to_owned))
+        .bind(action.image.map(|image| image.to_string()));
     tx.execute(insert).await?;
     let sql = "SELECT MAX(id) FROM compute_server_actions WHERE server_uuid = ?";
     let row = tx.row(Statement::new(sql).bind(server)).await?;
     row.map_or(Ok(0), |row| row.int(0))
+}
+
+/// The image that a server's root disk is of once this is done; none where that stays.
+pub(crate) async fn image_of(tx: &mut Transaction, id: i64) -> Result<Option<String>, SqlError> {
+    let sql = "SELECT image FROM compute_server_actions WHERE id = ?";
+    let row = tx.row(Statement::new(sql).bind(id)).await?;
+    row.map_or(Ok(None), |row| row.opt_text(0))
 }
 
 /// It ends.

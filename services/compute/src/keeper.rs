@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::time::Duration;
 
 use berth_conductor::journal::Course;
 use berth_conductor::{BootRequest, ConductorError};
@@ -14,6 +15,9 @@ use uuid::Uuid;
 use crate::compute::Compute;
 use crate::instance_actions::Outcome;
 use crate::servers::{Handed, Rows, Server, ServerError};
+
+/// How often what was done long ago is forgotten.
+const TIDIES: Duration = Duration::from_hours(1);
 
 /// When Placement's aggregates were looked at.
 #[derive(Default)]
@@ -53,10 +57,30 @@ impl Compute {
         let mut stop = pin!(stop);
         let mut failing = false;
         let mut mirror = Mirror::default();
+        let mut tidied: Option<Instant> = None;
+        let mut adopted = false;
         loop {
             mirror.look(self).await;
-            match self.look().await {
-                Ok(_) => failing = false,
+            if tidied.is_none_or(|at| at.elapsed() >= TIDIES) {
+                tidied = Some(Instant::now());
+                if let Err(error) = self.drop_old_actions().await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "what was done long ago is not forgotten yet"
+                    );
+                }
+            }
+            let looked = match adopted {
+                true => Ok(()),
+                false => self.adopt().await,
+            };
+            adopted = looked.is_ok();
+            let looked = match looked {
+                Ok(()) => self.look().await.map(drop),
+                Err(error) => Err(error),
+            };
+            match looked {
+                Ok(()) => failing = false,
                 Err(error) => {
                     // Told when it is news.
                     if !std::mem::replace(&mut failing, true) {
@@ -84,8 +108,10 @@ impl Compute {
         let mut tx = self.tables.read().await?;
         let open = crate::servers::read(&mut tx, Rows::Open).await?;
         drop(tx);
-        for server in &open {
-            if server.task.is_some() && !self.inner.tasks.is_under_way(&server.uuid) {
+        let own = |server: &&Server| !self.is_anothers(server);
+        for server in open.iter().filter(own) {
+            let is_due = self.inner.pacing.is_due(server.uuid, Instant::now());
+            if server.task.is_some() && is_due && !self.inner.tasks.is_under_way(&server.uuid) {
                 self.set_out_task(server.uuid);
             }
             if !self.inner.journeys.is_under_way(&server.uuid) {
@@ -125,6 +151,15 @@ impl Compute {
             Err(ServerError::NotFound { .. }) => return Ok(()),
             server => server?,
         };
+        if self.is_anothers(&server) {
+            return Ok(());
+        }
+        // No journal knows the guest of such a row yet, or ever did.
+        let is_ownerless = server.owner.is_none() && server.handed != Handed::Over;
+        let server = match is_ownerless {
+            true => self.owned(uuid).await?,
+            false => server,
+        };
         match &server.handed {
             _ if server.deleting => self.see_off(&server).await,
             Handed::NotYet { request } => self.hand_over(&server, request).await,
@@ -152,11 +187,11 @@ impl Compute {
     async fn see_off(&self, server: &Server) -> Result<(), ServerError> {
         let guest = ConsumerUuid::from(server.uuid);
         match self.inner.conductor.show(guest).await {
-            Err(ConductorError::NotFound { .. }) => self.forget_server(server.uuid).await,
+            Err(ConductorError::NotFound { .. }) => self.gone(server).await,
             Err(error) => Err(error.into()),
             Ok(record) if record.course == Course::Delete => Ok(()),
             Ok(_) => match self.inner.conductor.delete(guest).await {
-                Err(ConductorError::NotFound { .. }) => self.forget_server(server.uuid).await,
+                Err(ConductorError::NotFound { .. }) => self.gone(server).await,
                 other => Ok(other?),
             },
         }
@@ -166,7 +201,7 @@ impl Compute {
     async fn observe(&self, server: &Server) -> Result<(), ServerError> {
         let guest = ConsumerUuid::from(server.uuid);
         let record = match self.inner.conductor.show(guest).await {
-            Err(ConductorError::NotFound { .. }) => return self.forget_server(server.uuid).await,
+            Err(ConductorError::NotFound { .. }) => return self.gone(server).await,
             record => record?,
         };
         if server.settled_at.is_some() {

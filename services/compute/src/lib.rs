@@ -42,6 +42,8 @@ mod key_pairs;
 mod microversions;
 mod moments;
 mod openapi;
+mod owners;
+mod pacing;
 mod paging;
 mod policies;
 mod project_path;

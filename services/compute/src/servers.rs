@@ -4,6 +4,7 @@
 //! A server is a row from before its guest is asked for until nobody knows that guest any more; whoever asked is told of it in
 //! between, whatever is killed (`keeper`).
 
+mod actions;
 mod attributes;
 mod create;
 mod error;
@@ -22,6 +23,7 @@ use berth_wire::guest::FlavorBody;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub(crate) use actions::{Begin, Besides};
 pub(crate) use attributes::{Attribute, ROOT_DEVICE, Zones, launched_at, zone};
 pub use create::NewServers;
 pub use error::ServerError;
@@ -29,7 +31,6 @@ pub(crate) use listing::{Filters, ServerSortKey, Sorting, TagFilters};
 pub(crate) use metadata::{Others, check as check_metadata};
 pub(crate) use rows::{Part, Rows, read};
 pub(crate) use tags::{MOST_TAGS, Tagged, check as check_tag};
-pub(crate) use update::Begin;
 pub use update::ServerUpdate;
 pub(crate) use usage::ServerOnNode;
 
@@ -152,6 +153,9 @@ pub struct Server {
     pub access_ip_v6: Option<String>,
     /// Whether the conductor knows it.
     pub handed: Handed,
+    /// Whose journal knows its guest, or is to: the conductor's that it was asked for. None in a row of an earlier release, until
+    /// a conductor is seen to know the guest.
+    pub(crate) owner: Option<Uuid>,
     /// Whether it is to go.
     pub deleting: bool,
     /// What was asked for through the API and is under way.

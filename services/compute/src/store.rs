@@ -1,6 +1,7 @@
 //! The tables as all nouns see them: how they are read and written, and what a failure of the database is called.
 
 pub(crate) mod schema;
+mod upgrade;
 
 use std::str::FromStr;
 
@@ -20,6 +21,16 @@ impl Tables {
     /// Begins a reading transaction.
     pub(crate) async fn read(&self) -> Result<Transaction, SqlError> {
         self.0.read().await
+    }
+
+    /// Takes what was deleted out of SQLite's log, too. What is left there now goes with the next time.
+    pub(crate) async fn empty_log(&self) {
+        if let Err(error) = self.0.empty_log().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the log of the database still has what was deleted"
+            );
+        }
     }
 
     /// Runs `work` as one transaction.

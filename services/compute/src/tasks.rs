@@ -1,16 +1,20 @@
 //! What was asked for is done with a guest: its agent is asked through the conductor, and how that ended is written down. What was
-//! begun and not ended is asked for again after a kill, as its row says it.
+//! begun and not ended is asked for again, after a kill too, as its row says it and by its id: the agent does it once. So it goes
+//! on where nobody answered, and where the agent cannot do it now (`pacing`).
 
-use berth_client::GuestApiError;
+use berth_client::{Disposition, GuestApiError};
 use berth_conductor::ConductorError;
+use berth_journeys::Turn;
 use berth_model::ConsumerUuid;
-use berth_wire::guest::{GuestAction, GuestBody};
+use berth_wire::guest::{ActionId, GuestAction, GuestBody};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::compute::Compute;
 use crate::instance_actions::{InstanceAction, Outcome};
+use crate::pacing::Why;
 use crate::server_state::{Action, GuestStatus};
-use crate::servers::{Begin, ServerError};
+use crate::servers::{Begin, Besides, ServerError};
 
 /// What came of a question to an agent.
 enum Asked {
@@ -18,7 +22,12 @@ enum Asked {
     Ended(Outcome),
     /// It does not answer: it is asked again.
     NoAnswer,
+    /// It cannot be done now, for this reason: it is asked again, for a while.
+    NotNow(String),
 }
+
+/// The codes of refusals that pass: the guest is on its way, perhaps there; or it is brought back by the agent.
+const PASSING: [&str; 2] = ["busy", "not_there"];
 
 /// What an action of the agent is called in the API.
 pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
@@ -45,7 +54,7 @@ impl Compute {
         &self,
         server: Uuid,
         ask: &GuestAction,
-        image: Option<Uuid>,
+        besides: Besides,
         (user_id, request_id): (&str, &str),
     ) -> Result<(), ServerError> {
         let Some(action) = action_of(ask) else {
@@ -55,7 +64,7 @@ impl Compute {
         let begin = Begin {
             action,
             body: String::from_utf8_lossy(&berth_wire::encode(ask)).into_owned(),
-            image,
+            besides,
             user_id,
             request_id,
         };
@@ -68,9 +77,7 @@ impl Compute {
     pub(crate) fn set_out_task(&self, uuid: Uuid) {
         let compute = self.clone();
         self.inner.tasks.set_out(uuid, move |turn| async move {
-            // Held until this is done.
-            let _turn = turn;
-            if let Err(error) = compute.act(uuid).await {
+            if let Err(error) = compute.act(uuid, &turn).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     server = %uuid,
@@ -80,26 +87,59 @@ impl Compute {
         });
     }
 
-    /// Does what is open, the oldest first.
-    async fn act(&self, uuid: Uuid) -> Result<(), ServerError> {
-        let mut actions = self.instance_actions(uuid).await?;
-        actions.reverse();
-        actions.retain(|action| action.outcome.is_none());
-        for (action, ask) in actions.iter().filter_map(asked_for) {
-            let Some(task) = action_of(&ask).map(Action::task) else {
-                continue;
+    /// Does what is open, the oldest first, until all is done, something is not, or the API stops.
+    async fn act(&self, uuid: Uuid, turn: &Turn<Uuid>) -> Result<(), ServerError> {
+        let stop = turn.cut_short();
+        match self.server(uuid).await {
+            Ok(server) if self.is_anothers(&server) => return Ok(()),
+            // Of one that is gone the rest is given up.
+            Ok(_) | Err(ServerError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let pacing = &self.inner.pacing;
+        for action in self.open_actions(uuid).await? {
+            let asked = match pacing.outcome(uuid, action.id) {
+                Some(outcome) => Asked::Ended(outcome),
+                None => tokio::select! {
+                    biased;
+                    // Its row stays as it is, and the agent goes on with what it was asked for.
+                    () = stop.cancelled() => return Ok(()),
+                    asked = self.ask(uuid, &action) => asked?,
+                },
             };
-            match self.ask(uuid, &ask).await? {
-                Asked::NoAnswer => return Ok(()),
-                Asked::Ended(outcome) => self.end_action(uuid, action.id, task, outcome).await?,
+            let failed = |why| {
+                let pause = self.inner.options.pause;
+                pacing.failed((uuid, action.id), why, pause, Instant::now())
+            };
+            let outcome = match asked {
+                Asked::Ended(outcome) => outcome,
+                Asked::NoAnswer => {
+                    failed(Why::NoAnswer);
+                    return Ok(());
+                }
+                Asked::NotNow(reason) => {
+                    if !failed(Why::NotNow) {
+                        return Ok(());
+                    }
+                    let reason = format!("asked for again and again, and given up: {reason}");
+                    Outcome::Error(Some(reason))
+                }
+            };
+            if let Err(error) = self.end_action(uuid, action.id, outcome.clone()).await {
+                failed(Why::NotWritten(outcome));
+                return Err(error);
             }
+            pacing.ended(uuid);
         }
         Ok(())
     }
 
-    async fn ask(&self, uuid: Uuid, ask: &GuestAction) -> Result<Asked, ServerError> {
+    async fn ask(&self, uuid: Uuid, action: &InstanceAction) -> Result<Asked, ServerError> {
         let guest = ConsumerUuid::from(uuid);
         let failed = |reason: &str| Ok(Asked::Ended(Outcome::Error(Some(reason.to_owned()))));
+        let Some((ask, id)) = asked_for(action) else {
+            return failed("this release does not understand what was asked for");
+        };
         let record = match self.inner.conductor.show(guest).await {
             Err(ConductorError::NotFound { .. }) => return failed("the server is gone"),
             record => record?,
@@ -108,16 +148,19 @@ impl Compute {
             return failed("the server is on no host");
         };
         let Some(agent) = self.inner.conductor.agent(&chosen.node) else {
-            return failed("nobody knows the agent of its host");
+            // After a start they come by and by.
+            let reason = "nobody knows the agent of its host";
+            return Ok(Asked::NotNow(reason.to_owned()));
         };
-        match agent.action(guest, ask).await {
+        match agent.action(guest, &ask, Some(&id)).await {
             Ok(_) => Ok(Asked::Ended(Outcome::Success)),
             Err(GuestApiError::Call(_)) => Ok(Asked::NoAnswer),
             Err(error) => {
-                // It may have been done by a question whose answer was lost.
+                // It may have been done by a question whose answer was lost, by an agent that takes no notice of ids.
                 let now = agent.guest(guest).await.ok().flatten();
-                match now.is_some_and(|guest| is_done(ask, &guest)) {
+                match now.is_some_and(|guest| is_done(&ask, &guest)) {
                     true => Ok(Asked::Ended(Outcome::Success)),
+                    false if passes(&error) => Ok(Asked::NotNow(error.to_string())),
                     false => failed(&error.to_string()),
                 }
             }
@@ -125,9 +168,17 @@ impl Compute {
     }
 }
 
-fn asked_for(action: &InstanceAction) -> Option<(&InstanceAction, GuestAction)> {
-    let body = action.body.as_ref()?;
-    Some((action, berth_wire::decode(body.as_bytes()).ok()?))
+/// What an agent is asked for, and the id by which it does it once: callers name their requests, rows are numbered here.
+fn asked_for(action: &InstanceAction) -> Option<(GuestAction, ActionId)> {
+    let ask = berth_wire::decode(action.body.as_ref()?.as_bytes()).ok()?;
+    let id = format!("{}.{}", action.request_id, action.id);
+    Some((ask, id.parse().ok()?))
+}
+
+/// Whether what the agent refuses may be done by it later, or is being done.
+fn passes(error: &GuestApiError) -> bool {
+    let code = error.refusal().map(|refusal| refusal.code.as_str());
+    error.disposition() == Disposition::Retry || code.is_some_and(|code| PASSING.contains(&code))
 }
 
 /// Whether a guest is what an action makes of it. Of a reboot or a rebuild that cannot be seen.

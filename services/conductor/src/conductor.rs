@@ -20,6 +20,7 @@ use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
 pub use journeys::JourneyEnd;
 use journeys::Progress;
@@ -133,6 +134,8 @@ struct StandingStill {
     reason: String,
     /// How far its boot is; none where it is no boot that stands still.
     at: Option<Progress>,
+    /// Whether its rows cannot be read.
+    is_unreadable: bool,
     /// Since when it stands there.
     since: Instant,
     tries: u32,
@@ -224,6 +227,12 @@ impl Conductor {
         &self.inner.way.placement
     }
 
+    /// The name of its journal, which lasts as long as that does.
+    #[must_use]
+    pub fn owner(&self) -> Uuid {
+        self.inner.way.journal.owner()
+    }
+
     /// The agent of a node; none where nobody knows one.
     #[must_use]
     pub fn agent(&self, node: &NodeName) -> Option<GuestClient> {
@@ -308,6 +317,13 @@ impl Conductor {
         self.inner.way.image_of(uuid)
     }
 
+    /// What cannot be read of a guest that stands still for that; none where there is no such guest.
+    fn unreadable(&self) -> Option<String> {
+        let held = self.standing_still();
+        let mut unreadable = held.values().filter(|held| held.is_unreadable);
+        unreadable.next().map(|held| held.reason.clone())
+    }
+
     /// Goes on with every guest whose turn it is: at the start with all that are not where they should be, later with those
     /// whose pause is over. How many are not where they should be.
     ///
@@ -316,7 +332,9 @@ impl Conductor {
     pub async fn resume(&self) -> Result<usize, ConductorError> {
         let read = self.inner.way.journal.open_guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
-        self.inner.usable.read(failure);
+        self.inner
+            .usable
+            .read(failure.or_else(|| self.unreadable()));
         let open = read?;
         let now = Instant::now();
         for uuid in &open {

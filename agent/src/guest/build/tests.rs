@@ -525,16 +525,22 @@ async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down(
         &|spec| spec.topology = plain().floating_on("6-9".parse().unwrap()).unwrap(),
         "compute1",
     );
-    for (request, words) in [
-        (whole(&|_| {}, "compute2"), "compute2"),
+    for (request, fault, words) in [
+        // Another host may have it.
+        (whole(&|_| {}, "compute2"), BuildFault::NoRoom, "compute2"),
         (
             far,
+            BuildFault::Body,
             "spec.topology.cells: this host has no NUMA cell 99; it has 0, 1",
         ),
-        (offline, "spec.topology.cpu_set: this host has no CPU 8-9"),
+        (
+            offline,
+            BuildFault::Body,
+            "spec.topology.cpu_set: this host has no CPU 8-9",
+        ),
     ] {
         let refused = guests.whole(&request).await.unwrap_err();
-        assert_eq!(refused.fault(), BuildFault::Body, "{refused}");
+        assert_eq!(refused.fault(), fault, "{refused}");
         assert!(refused.to_string().contains(words), "{refused}");
     }
     let near = json!({"limits": {"host_cells": [99]}});

@@ -1,6 +1,7 @@
 //! What has become of a guest since it was asked for: another image, a rescue system for a while, and what is under way of it.
 
 use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath};
+use berth_wire::guest::ActionId;
 use serde::{Deserialize, Serialize};
 
 use crate::guest::disks::DiskPlan;
@@ -111,6 +112,9 @@ pub struct Life {
     /// Whether its memory is to be written to disk when it goes off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suspending: bool,
+    /// The last action that was asked for by an id and is done, or is gone on with until it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acted: Option<ActionId>,
 }
 
 impl Life {
@@ -118,6 +122,24 @@ impl Life {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The same with the action of this id done; without an id, as it is.
+    #[must_use]
+    pub fn acted_by(self, id: Option<&ActionId>) -> Self {
+        match id {
+            Some(id) => Self {
+                acted: Some(id.clone()),
+                ..self
+            },
+            None => self,
+        }
+    }
+
+    /// Whether this action is done, or gone on with.
+    #[must_use]
+    pub fn has_acted(&self, id: Option<&ActionId>) -> bool {
+        id.is_some() && self.acted.as_ref() == id
     }
 
     /// What may not be there of its disks, because it is made now.

@@ -5,11 +5,11 @@ use berth_store::{SqlError, Statement, Transaction, Work};
 use crate::device::register;
 
 /// The version that this release writes.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 const CREATE: &str = "
 CREATE TABLE guest_journal (version INTEGER NOT NULL);
-INSERT INTO guest_journal (version) VALUES (2);
+INSERT INTO guest_journal (version) VALUES (3);
 CREATE TABLE guest (
     uuid TEXT NOT NULL PRIMARY KEY,
     request TEXT NOT NULL,
@@ -35,8 +35,11 @@ CREATE INDEX device_guest ON device (guest);
 /// From the version before guests were rescued and rebuilt.
 const FROM_1: &str = "
 ALTER TABLE guest ADD COLUMN life TEXT;
-UPDATE guest_journal SET version = 2;
+UPDATE guest_journal SET version = 3;
 ";
+
+/// From the version before actions had ids, which stand in `life`: an earlier release could not read it.
+const FROM_2: &str = "UPDATE guest_journal SET version = 3;";
 
 /// What a file turned out to be.
 pub(super) enum Found {
@@ -82,8 +85,9 @@ impl Work for Opening {
                 tx.script(register::CREATE_GIVEN_BACK).await?;
                 Ok(Found::Ours)
             }
-            Some(1) => {
-                tx.script(FROM_1).await?;
+            Some(before @ (1 | 2)) => {
+                let brought = if before == 1 { FROM_1 } else { FROM_2 };
+                tx.script(brought).await?;
                 tx.script(register::CREATE).await?;
                 tx.script(register::CREATE_GIVEN_BACK).await?;
                 Ok(Found::Ours)

@@ -1,6 +1,7 @@
 //! From what a guest is and what is asked of it to what it becomes. Pure, but for where disks lie.
 
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
+use berth_wire::guest::ActionId;
 
 use super::error::LifeError;
 use super::{LifeChange, RescueSystem};
@@ -20,12 +21,20 @@ pub(super) enum Decided {
     Turn(Box<Life>, DesiredPower),
 }
 
-/// What a guest becomes.
+/// What a guest becomes by this change, which has this id.
 pub(super) fn next<R: GuestResources>(
     record: &GuestRecord,
     change: &LifeChange,
+    id: Option<&ActionId>,
     resources: &R,
 ) -> Result<Decided, LifeError> {
+    if record.life.has_acted(id) {
+        if record.life.turning.is_some() {
+            return Ok(Decided::GoesOn);
+        }
+        record.is_settled()?;
+        return Ok(Decided::Already);
+    }
     let wanted = wanted(record, change, resources)?;
     if let Some(turning) = &record.life.turning {
         let same = wanted.life.rescue == record.life.rescue
@@ -64,7 +73,7 @@ pub(super) fn next<R: GuestResources>(
     let life = Life {
         turning,
         ended: false,
-        ..wanted.life
+        ..wanted.life.acted_by(id)
     };
     let power = match wanted.turn {
         Turn::Rescue | Turn::Unrescue => DesiredPower::Running,

@@ -18,7 +18,7 @@ const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
 };
 
-fn image(letter: char) -> ImageSource {
+pub(super) fn image(letter: char) -> ImageSource {
     let location = HostPath::new(&format!("/images/{letter}.raw")).unwrap();
     let checksum: Checksum = format!("sha256:{}", letter.to_string().repeat(64))
         .parse()
@@ -47,12 +47,12 @@ pub(in crate::guest) fn with_disks() -> GuestRequest {
     request.with_disks(plan).unwrap()
 }
 
-fn file(name: &str) -> String {
+pub(super) fn file(name: &str) -> String {
     format!("/instances/{}/{name}", guest(1))
 }
 
 /// The guest runs, and its tenant wrote on its disks.
-async fn running() -> Stage {
+pub(super) async fn running() -> Stage {
     let stage = Stage::new().await;
     stage.bind(1, &[1, 2]);
     let guests = stage.guests();
@@ -172,7 +172,7 @@ impl Ask {
 }
 
 /// The guest is in one of its forms, wholly: document, files and journal say the same.
-async fn is_whole(stage: &Stage, guests: &Guests<Hypervisor, Devices>) {
+pub(super) async fn is_whole(stage: &Stage, guests: &Guests<Hypervisor, Devices>) {
     let record = guests.show(guest(1)).await.unwrap();
     assert_eq!(record.life.turning, None);
     let present = record.present().unwrap();
@@ -187,7 +187,7 @@ async fn is_whole(stage: &Stage, guests: &Guests<Hypervisor, Devices>) {
     }
 }
 
-fn kills(crossings: usize) -> impl Iterator<Item = Kill> {
+pub(super) fn kills(crossings: usize) -> impl Iterator<Item = Kill> {
     (1..=crossings).flat_map(|at| [false, true].map(|after| Kill { at, after }))
 }
 
@@ -492,7 +492,7 @@ async fn with_devices_nothing_is_suspended_or_moved_and_without_it_is_suspended(
     let guests = stage.guests();
     let node = NodeName::new("compute2").unwrap();
     for refused in [
-        guests.suspend(guest(1)).await.map(drop),
+        guests.suspend(guest(1), None).await.map(drop),
         guests.live_migrate(guest(1), &node).await,
     ] {
         assert!(
@@ -516,7 +516,7 @@ async fn with_devices_nothing_is_suspended_or_moved_and_without_it_is_suspended(
         moved,
         Err(PowerError::Driver(GuestError::Unsupported { .. }))
     ));
-    assert_eq!(guests.suspend(guest(2)).await.unwrap(), Powered::Done);
+    assert_eq!(guests.suspend(guest(2), None).await.unwrap(), Powered::Done);
     let record = guests.show(guest(2)).await.unwrap();
     assert_eq!(record.power, DesiredPower::ShutOff);
 }

@@ -276,7 +276,7 @@ impl Stage {
     }
 
     /// All crossings of all lives.
-    pub(super) fn history(&self) -> Vec<String> {
+    pub(in crate::guest) fn history(&self) -> Vec<String> {
         self.crossings.lock().unwrap().history.clone()
     }
 

@@ -4,7 +4,7 @@ use berth_model::ConsumerUuid;
 use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
 use berth_wire::encode;
 use berth_wire::guest::{
-    GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places, PlacesAsked,
+    ActionId, GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places, PlacesAsked,
 };
 use http::Method;
 
@@ -108,7 +108,8 @@ impl GuestClient {
         Ok(answer.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
     }
 
-    /// POST /v1/guests/{uuid}/action, and waits until it is done.
+    /// POST /v1/guests/{uuid}/action, and waits until it is done. By the same id it may be asked for again where an answer was
+    /// lost: it is done once. An agent of an older release takes no notice of ids.
     ///
     /// # Errors
     /// No answer, or a refusal: the guest is on its way, or cannot do that as it is.
@@ -116,10 +117,12 @@ impl GuestClient {
         &self,
         uuid: ConsumerUuid,
         action: &GuestAction,
+        id: Option<&ActionId>,
     ) -> Result<GuestBody, GuestApiError> {
-        let path = format!("{ALL}/{uuid}/action");
+        let query = id.map_or_else(String::new, |id| format!("?id={id}"));
+        let path = format!("{ALL}/{uuid}/action{query}");
         let call = Call {
-            // Whether a reboot was done cannot be seen.
+            // Whether a reboot was done cannot be seen, and not every agent knows ids.
             repeat: Repeat::Once,
             patience: PATIENCE,
             ..call(Method::POST, ACTION, path, Some(encode(action)))

@@ -85,6 +85,21 @@ fn an_answer_of_a_newer_agent_is_read() {
 }
 
 #[test]
+fn an_actions_id_is_short_and_plain() {
+    for good in [
+        "a",
+        "req-11111111-2222-4333-8444-000000000001.7",
+        &"x".repeat(64),
+    ] {
+        assert_eq!(good.parse::<ActionId>().unwrap().as_str(), good);
+    }
+    for bad in ["", "a b", "ä", "a&b", &"x".repeat(65)] {
+        assert!(bad.parse::<ActionId>().is_err(), "{bad}");
+        assert!(serde_json::from_value::<ActionId>(bad.into()).is_err());
+    }
+}
+
+#[test]
 fn an_action_is_a_word() {
     let stop: GuestAction = decode(br#"{"action": "stop"}"#).unwrap();
     assert_eq!(stop, GuestAction::Stop { grace_seconds: 0 });

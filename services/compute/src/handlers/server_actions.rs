@@ -6,7 +6,6 @@ use berth_model::ConsumerUuid;
 use berth_wire::guest::GuestAction;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::server_rebuild;
 use super::servers::fault;
@@ -15,7 +14,7 @@ use crate::fields::{Fields, bounded, wrong};
 use crate::microversions::LOCKED_REASON;
 use crate::policies;
 use crate::router::Api;
-use crate::servers::{Lock, Locker, Server};
+use crate::servers::{Besides, Lock, Locker, Server};
 use crate::tasks::action_of;
 
 /// How long a guest may take to end by itself, in seconds (Nova's `shutdown_timeout`).
@@ -106,7 +105,7 @@ async fn simple(
     ask: GuestAction,
 ) -> Result<Answer, Fault> {
     let known = api.known_server(call, rule).await?;
-    api.begin(call, &known, &ask, None).await?;
+    api.begin(call, &known, &ask, Besides::default()).await?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 
@@ -130,7 +129,7 @@ impl Api {
         call: &Call,
         known: &KnownServer,
         ask: &GuestAction,
-        image: Option<Uuid>,
+        besides: Besides,
     ) -> Result<(), Fault> {
         let server = &known.server;
         self.open_to(call, server)?;
@@ -139,8 +138,12 @@ impl Api {
                 .check(&server.uuid.to_string(), &known.state)
                 .map_err(|refused| Fault::conflict(refused.to_string()))?;
         }
+        if known.is_nowhere() {
+            let uuid = server.uuid;
+            return Err(Fault::conflict(format!("Instance {uuid} is not ready")));
+        }
         let by = (call.caller.user_id.as_str(), call.request_id.as_str());
-        let begun = self.compute.begin(server.uuid, ask, image, by).await;
+        let begun = self.compute.begin(server.uuid, ask, besides, by).await;
         begun.map_err(fault)
     }
 }

@@ -244,10 +244,13 @@ fn for_operators(call: &Call, filters: &mut Filters) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The keys of attributes of one kind, each with the attribute it asks for.
+type Keys<T, const N: usize> = [(&'static str, fn(T) -> Attribute); N];
+
 /// What is asked of a server besides, by the value that it has.
 fn attributes(call: &Call) -> Result<Vec<Attribute>, Fault> {
     let mut asked = Vec::new();
-    let patterns: [(&str, fn(Regex) -> Attribute); 7] = [
+    let patterns: Keys<Regex, 7> = [
         ("hostname", Attribute::Hostname),
         ("access_ip_v4", Attribute::AccessIpV4),
         ("access_ip_v6", Attribute::AccessIpV6),
@@ -259,7 +262,7 @@ fn attributes(call: &Call) -> Result<Vec<Attribute>, Fault> {
     for (key, of) in patterns {
         asked.extend(pattern(call, key)?.map(of));
     }
-    let moments: [(&str, fn(Moment) -> Attribute); 3] = [
+    let moments: Keys<Moment, 3> = [
         ("created_at", Attribute::CreatedAt),
         ("launched_at", Attribute::LaunchedAt),
         ("terminated_at", |_| Attribute::Nothing),
@@ -267,7 +270,7 @@ fn attributes(call: &Call) -> Result<Vec<Attribute>, Fault> {
     for (key, of) in moments {
         asked.extend(moment(call, key)?.map(of));
     }
-    let numbers: [(&str, fn(i64) -> Attribute); 2] = [
+    let numbers: Keys<i64, 2> = [
         ("launch_index", Attribute::LaunchIndex),
         ("progress", Attribute::Progress),
     ];
@@ -279,7 +282,7 @@ fn attributes(call: &Call) -> Result<Vec<Attribute>, Fault> {
             ));
         }
     }
-    let flags: [(&str, fn(bool) -> Attribute); 2] = [
+    let flags: Keys<bool, 2> = [
         ("config_drive", Attribute::ConfigDrive),
         ("auto_disk_config", Attribute::AutoDiskConfig),
     ];

@@ -9,12 +9,12 @@ use uuid::Uuid;
 use super::server_actions::GRACE;
 use super::server_create::{access_ip, disk_config, metadata_of};
 use super::server_query::last_part;
-use super::servers::{DESCRIPTION, fault};
+use super::servers::DESCRIPTION;
 use crate::fields::{Fields, wrong};
 use crate::microversions::{CERTIFICATES, NO_PERSONALITY, REBUILD_KEY, SERVER_DESCRIPTION};
 use crate::policies;
 use crate::router::Api;
-use crate::servers::{Others, ServerUpdate};
+use crate::servers::{Besides, ServerUpdate};
 
 const CERTIFICATES_KEY: &str = "trusted_image_certificates";
 
@@ -36,7 +36,7 @@ pub(super) async fn rescue(api: &Api, call: &Call, value: &Value) -> Result<Answ
         kernel: None,
         grace_seconds: GRACE,
     };
-    api.begin(call, &known, &ask, None).await?;
+    api.begin(call, &known, &ask, Besides::default()).await?;
     // Nova tells a password that it made; none is made here.
     Answer::ok(&json!({}))
 }
@@ -71,15 +71,12 @@ pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Ans
         image: found.body.of_machine(),
         preserve_ephemeral,
     };
-    api.begin(call, &known, &ask, Some(image)).await?;
-    api.compute
-        .update_server(uuid, update)
-        .await
-        .map_err(fault)?;
-    if let Some(metadata) = metadata {
-        let set = api.compute.set_metadata(uuid, metadata, Others::Go).await;
-        set.map_err(fault)?;
-    }
+    let besides = Besides {
+        image: Some(image),
+        update,
+        metadata,
+    };
+    api.begin(call, &known, &ask, besides).await?;
     let shown = api.shown(call, uuid).await?;
     let answer = Answer::with_body(StatusCode::ACCEPTED, &shown)?;
     Ok(answer.located(call, &format!("/v2.1/servers/{uuid}")))

@@ -119,6 +119,7 @@ impl Compute {
         }
         let create = Create {
             reservation_id: format!("r-{}", uuid.get(..8).unwrap_or_default()),
+            owner: self.owner(),
             asked,
             each,
         };
@@ -128,6 +129,7 @@ impl Compute {
 
 struct Create {
     reservation_id: String,
+    owner: Uuid,
     asked: NewServers,
     each: Vec<One>,
 }
@@ -147,6 +149,7 @@ impl Work for Create {
                 action: "create",
                 event: "conductor_schedule_and_build_instances",
                 body: None,
+                image: None,
             };
             instance_actions::insert(tx, &action).await?;
         }
@@ -166,8 +169,8 @@ impl Create {
         let flavor = berth_wire::encode(&asked.flavor);
         let sql = format!(
             "INSERT INTO compute_servers (uuid, project_id, user_id, name, hostname, description, reservation_id, launch_index, \
-             key_name, image, flavor, zone, server_group, disk_config, access_ip_v4, access_ip_v6, request, handed, deleting, \
-             created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, {})",
+             key_name, image, flavor, zone, server_group, disk_config, access_ip_v4, access_ip_v6, request, owner, handed, deleting, \
+             created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, {})",
             tx.dialect().now()
         );
         let insert = Statement::recurring(sql)
@@ -187,7 +190,8 @@ impl Create {
             .bind(&asked.disk_config)
             .bind(asked.access_ip_v4.clone())
             .bind(asked.access_ip_v6.clone())
-            .bind(&one.request);
+            .bind(&one.request)
+            .bind(self.owner.to_string());
         tx.execute(insert).await?;
         let id = rows::number(tx, one.uuid).await?;
         super::metadata::put(tx, id, &asked.metadata).await?;

@@ -81,9 +81,7 @@ impl Work for Set {
         if all.len() > MOST_METADATA {
             return Err(ServerError::ManyMetadata);
         }
-        let sql = "DELETE FROM compute_server_metadata WHERE server_id = ?";
-        tx.execute(Statement::new(sql).bind(server.id)).await?;
-        put(tx, server.id, &all).await?;
+        replace(tx, server.id, &all).await?;
         Ok(all)
     }
 }
@@ -106,6 +104,17 @@ impl Work for Delete {
             _ => Ok(()),
         }
     }
+}
+
+/// This is all of it from now on.
+pub(super) async fn replace(
+    tx: &mut Transaction,
+    server: i64,
+    metadata: &BTreeMap<String, String>,
+) -> Result<(), ServerError> {
+    let sql = "DELETE FROM compute_server_metadata WHERE server_id = ?";
+    tx.execute(Statement::new(sql).bind(server)).await?;
+    put(tx, server, metadata).await
 }
 
 pub(super) async fn put(

@@ -14,10 +14,11 @@ const TABLE: &str = "compute_servers";
 const COLUMNS: &str = "s.id, s.uuid, s.project_id, s.user_id, s.name, s.hostname, s.description, s.reservation_id, s.launch_index, \
                        s.key_name, s.image, s.flavor, s.zone, s.server_group, s.disk_config, s.access_ip_v4, s.access_ip_v6, \
                        s.request, s.handed, s.refusal, s.deleting, s.task, s.seen_status, s.seen_power, s.locked_by, \
-                       s.locked_reason, s.created_at, s.updated_at, s.settled_at";
+                       s.locked_reason, s.created_at, s.updated_at, s.settled_at, s.owner";
 
-/// The rows that somebody has still something to do with.
-const OPEN: &str = "s.handed = 0 OR s.deleting = 1 OR s.settled_at IS NULL OR s.task IS NOT NULL";
+/// The rows that somebody has still something to do with. Each has an index, and is asked so that it is used: no task is less than
+/// an empty one.
+const OPEN: &str = "s.handed = 0 OR s.deleting = 1 OR s.settled_at IS NULL OR s.task >= ''";
 
 /// Which servers are meant.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ pub(crate) enum Rows<'a> {
     One(&'a str),
     /// These.
     These(&'a [Uuid]),
+    /// Those of which nobody wrote down whose journal knows their guests: an earlier release made them.
+    Ownerless,
     /// Those that are not handed over, not settled, or on their way out.
     Open,
     /// A part of them in the order in which they were asked for, the last first.
@@ -62,6 +65,7 @@ impl<'a> Rows<'a> {
                 let uuids = uuids.iter().map(|uuid| Value::from(uuid.to_string()));
                 (format!("WHERE s.uuid IN ({marks})"), uuids.collect())
             }
+            Self::Ownerless => ("WHERE s.owner IS NULL".to_owned(), Vec::new()),
             Self::Open => (format!("WHERE {OPEN}"), Vec::new()),
             Self::Part(part) => part.condition(),
         }
@@ -215,6 +219,7 @@ fn of_row(row: &Row) -> Result<Server, TableError> {
         created_at: row.moment(26)?,
         updated_at: row.opt_moment(27)?,
         settled_at: row.opt_moment(28)?,
+        owner: optional(row, 29, "owner")?,
         metadata: BTreeMap::new(),
         tags: BTreeSet::new(),
     })
@@ -250,18 +255,20 @@ fn optional<T: std::str::FromStr>(
 
 #[cfg(test)]
 mod tests {
+    use berth_store::SqlStore;
+
     use super::*;
 
     #[tokio::test]
     async fn a_page_is_read_by_an_index_in_its_order() {
-        let store = berth_store::SqlStore::in_memory().await.unwrap();
+        let store = SqlStore::in_memory().await.unwrap();
         crate::prepare(&store).await.unwrap();
         let moment: Moment = "2026-11-23 07:56:44".parse().unwrap();
         for (project, behind, index) in [
             (None, None, "compute_servers_created"),
             (None, Some((moment, 7)), "compute_servers_created"),
-            (Some("p"), None, "compute_servers_project"),
-            (Some("p"), Some((moment, 7)), "compute_servers_project"),
+            (Some("p"), None, "compute_servers_of_project"),
+            (Some("p"), Some((moment, 7)), "compute_servers_of_project"),
         ] {
             let part = Part {
                 project,
@@ -278,5 +285,17 @@ mod tests {
             assert!(plan.iter().any(|line| line.contains(index)), "{plan:?}");
             assert!(!plan.iter().any(|line| line.contains("TEMP")), "{plan:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_keeper_reads_the_open_rows_by_their_indexes() {
+        let store = SqlStore::in_memory().await.unwrap();
+        crate::prepare(&store).await.unwrap();
+        let mut tx = store.read().await.unwrap();
+        let explain = format!("EXPLAIN QUERY PLAN SELECT {COLUMNS} FROM {TABLE} s WHERE {OPEN}");
+        let rows = tx.rows(Statement::new(explain)).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.text(3).unwrap()).collect();
+        assert!(plan[0].contains("MULTI-INDEX OR"), "{plan:?}");
+        assert!(plan.iter().all(|step| !step.contains("SCAN")), "{plan:?}");
     }
 }

@@ -3,10 +3,9 @@
 use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
 use uuid::Uuid;
 
-use super::{Lock, Server, ServerError, rows};
+use super::{Handed, Lock, Server, ServerError, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction, Outcome};
-use crate::server_state::{Action, TaskState};
 
 /// What its users change of a server. None stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,19 +20,6 @@ pub struct ServerUpdate {
     pub access_ip_v4: Option<Option<String>>,
     /// The same.
     pub access_ip_v6: Option<Option<String>>,
-}
-
-/// An action that begins.
-pub(crate) struct Begin<'a> {
-    /// Which.
-    pub(crate) action: Action,
-    /// As it is asked of the agent, as JSON.
-    pub(crate) body: String,
-    /// The image that its root disk is of from now on; none: that stays.
-    pub(crate) image: Option<Uuid>,
-    /// Who asks, and by which request.
-    pub(crate) user_id: &'a str,
-    pub(crate) request_id: &'a str,
 }
 
 impl Compute {
@@ -66,7 +52,21 @@ impl Compute {
 
     /// The conductor has it: what it was asked for is nobody else's business any more.
     pub(crate) async fn handed_over(&self, uuid: Uuid) -> Result<Server, ServerError> {
-        let columns = vec![("handed", Value::from(1)), ("request", Value::Null)];
+        let owner = self.owner().to_string();
+        let columns = vec![
+            ("handed", Value::from(1)),
+            ("request", Value::Null),
+            ("owner", Value::from(owner)),
+        ];
+        let server = self.tables.write(&Set { uuid, columns }).await?;
+        // It may have somebody's words in it that are to be on one config drive alone.
+        self.tables.empty_log().await;
+        Ok(server)
+    }
+
+    /// A row of an earlier release is that of this conductor's journal: that knows the guest.
+    pub(crate) async fn owned(&self, uuid: Uuid) -> Result<Server, ServerError> {
+        let columns = vec![("owner", Value::from(self.owner().to_string()))];
         self.tables.write(&Set { uuid, columns }).await
     }
 
@@ -78,7 +78,9 @@ impl Compute {
             outcome: Outcome::Error(Some(reason.to_owned())),
             host: None,
         };
-        self.tables.write(&work).await
+        self.tables.write(&work).await?;
+        self.tables.empty_log().await;
+        Ok(())
     }
 
     /// Its boot has come to its end.
@@ -127,43 +129,17 @@ impl Compute {
         self.tables.write(&work).await
     }
 
-    /// Something is done with it from now on, which was checked.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`]; [`ServerError::Busy`] where something else began in between.
-    pub(crate) async fn begin_action(
-        &self,
-        uuid: Uuid,
-        begin: Begin<'_>,
-    ) -> Result<i64, ServerError> {
-        self.tables.write(&BeginAction { uuid, begin }).await
-    }
-
-    /// It has been done, or not.
-    pub(crate) async fn end_action(
-        &self,
-        uuid: Uuid,
-        action: i64,
-        task: TaskState,
-        outcome: Outcome,
-    ) -> Result<(), ServerError> {
-        let work = EndAction {
-            uuid,
-            action,
-            task,
-            outcome,
-        };
-        self.tables.write(&work).await
-    }
-
-    /// What is under way is given up: nobody asks for it any more.
-    pub(crate) async fn give_up(&self, uuid: Uuid) -> Result<(), ServerError> {
-        self.tables.write(&GiveUp(uuid)).await
-    }
-
-    /// Nobody knows the guest any more: the row goes too.
+    /// This conductor's journal does not know the guest any more: the row goes too, where it is one of that journal's.
     pub(crate) async fn forget_server(&self, uuid: Uuid) -> Result<(), ServerError> {
-        self.tables.write(&Forget(uuid)).await
+        let owner = self.owner();
+        self.tables.write(&Forget { uuid, owner }).await?;
+        self.inner.pacing.ended(uuid);
+        Ok(())
+    }
+
+    /// What was done long ago with servers that are gone is forgotten.
+    pub(crate) async fn drop_old_actions(&self) -> Result<(), ServerError> {
+        self.tables.write(&DropOld).await
     }
 }
 
@@ -188,7 +164,7 @@ impl Work for Set {
     }
 }
 
-async fn set(
+pub(super) async fn set(
     tx: &mut Transaction,
     uuid: Uuid,
     columns: Vec<(&'static str, Value)>,
@@ -211,8 +187,15 @@ impl Work for Update {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Server, ServerError> {
-        let update = self.update.clone();
         rows::touch(tx, self.uuid).await?;
+        set(tx, self.uuid, self.update.columns()).await?;
+        rows::one(tx, self.uuid).await
+    }
+}
+
+impl ServerUpdate {
+    pub(super) fn columns(&self) -> Vec<(&'static str, Value)> {
+        let update = self.clone();
         let columns = [
             ("name", update.name.map(Some)),
             ("description", update.description),
@@ -223,8 +206,7 @@ impl Work for Update {
         let columns = columns
             .into_iter()
             .filter_map(|(column, value)| Some((column, Value::from(value?))));
-        set(tx, self.uuid, columns.collect()).await?;
-        rows::one(tx, self.uuid).await
+        columns.collect()
     }
 }
 
@@ -286,6 +268,7 @@ impl Work for BeginDelete<'_> {
             action: "delete",
             event: "compute_terminate_instance",
             body: None,
+            image: None,
         };
         instance_actions::insert(tx, &action).await?;
         Ok(())
@@ -311,93 +294,24 @@ impl Work for Seen {
     }
 }
 
-struct BeginAction<'a> {
+struct Forget {
     uuid: Uuid,
-    begin: Begin<'a>,
+    owner: Uuid,
 }
-
-impl Work for BeginAction<'_> {
-    type Output = i64;
-    type Error = ServerError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<i64, ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
-        let action = self.begin.action;
-        if let Some(task_state) = server.task.filter(|task| !action.comes_after(*task)) {
-            return Err(ServerError::Busy {
-                action: action.as_str(),
-                uuid: self.uuid,
-                task_state,
-            });
-        }
-        let mut columns = vec![("task", Value::from(action.task().as_str()))];
-        if let Some(image) = self.begin.image {
-            columns.push(("image", Value::from(image.to_string())));
-        }
-        set(tx, self.uuid, columns).await?;
-        let action = NewAction {
-            server: self.uuid,
-            project_id: &server.project_id,
-            user_id: self.begin.user_id,
-            request_id: self.begin.request_id,
-            action: action.as_str(),
-            event: action.event(),
-            body: Some(&self.begin.body),
-        };
-        Ok(instance_actions::insert(tx, &action).await?)
-    }
-}
-
-struct EndAction {
-    uuid: Uuid,
-    action: i64,
-    task: TaskState,
-    outcome: Outcome,
-}
-
-impl Work for EndAction {
-    type Output = ();
-    type Error = ServerError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        instance_actions::finish(tx, self.action, &self.outcome).await?;
-        let server = match rows::touch(tx, self.uuid).await {
-            Err(ServerError::NotFound { .. }) => return Ok(()),
-            other => other?,
-        };
-        // A hard reboot may have come after it.
-        if server.task == Some(self.task) {
-            set(tx, self.uuid, vec![("task", Value::Null)]).await?;
-        }
-        Ok(())
-    }
-}
-
-struct GiveUp(Uuid);
-
-impl Work for GiveUp {
-    type Output = ();
-    type Error = ServerError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        rows::touch(tx, self.0).await?;
-        set(tx, self.0, vec![("task", Value::Null)]).await?;
-        let reason = "an operator gave it up".to_owned();
-        Ok(instance_actions::give_up(tx, self.0, &Outcome::Error(Some(reason))).await?)
-    }
-}
-
-struct Forget(Uuid);
 
 impl Work for Forget {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        let server = match rows::touch(tx, self.0).await {
+        let server = match rows::touch(tx, self.uuid).await {
             Err(ServerError::NotFound { .. }) => return Ok(()),
             other => other?,
         };
+        let is_refused = matches!(server.handed, Handed::Refused { .. });
+        if server.owner != Some(self.owner) && !is_refused {
+            return Ok(());
+        }
         for sql in [
             "DELETE FROM compute_server_metadata WHERE server_id = ?",
             "DELETE FROM compute_server_tags WHERE server_id = ?",
@@ -405,8 +319,17 @@ impl Work for Forget {
         ] {
             tx.execute(Statement::new(sql).bind(server.id)).await?;
         }
-        instance_actions::finish_all(tx, self.0, "delete", &Outcome::Success, None).await?;
-        instance_actions::drop_old(tx, Moment::now()).await?;
-        Ok(())
+        Ok(instance_actions::finish_all(tx, self.uuid, "delete", &Outcome::Success, None).await?)
+    }
+}
+
+struct DropOld;
+
+impl Work for DropOld {
+    type Output = ();
+    type Error = ServerError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
+        Ok(instance_actions::drop_old(tx, Moment::now()).await?)
     }
 }

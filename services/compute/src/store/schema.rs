@@ -1,11 +1,14 @@
-//! The service's tables: made in a database that has none of them yet, or refused where a later release wrote them.
+//! The service's tables: made in a database that has none of them yet, brought to this version where an earlier release wrote them,
+//! or refused where a later one did.
 
 use berth_store::{Schema, SchemaError, SqlStore};
 
-/// The schema's version.
+use super::upgrade;
+
+/// The schema's version. 2: a server's row says whose journal knows its guest.
 pub const VERSION: i64 = 2;
 
-const SCHEMA: Schema = Schema {
+pub(super) const SCHEMA: Schema = Schema {
     of: "the compute API",
     mark: "compute_api_schema",
     version: VERSION,
@@ -17,5 +20,6 @@ const SCHEMA: Schema = Schema {
 /// # Errors
 /// [`SchemaError`] when they are of another version, are another program's, or the database fails.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
+    upgrade::upgrade(store).await?;
     SCHEMA.prepare(store).await
 }

@@ -58,6 +58,7 @@ CREATE TABLE IF NOT EXISTS compute_servers (
     access_ip_v6 VARCHAR(64),
     request TEXT,
     handed INTEGER NOT NULL,
+    owner VARCHAR(36),
     refusal TEXT,
     deleting INTEGER NOT NULL,
     task VARCHAR(32),
@@ -70,9 +71,13 @@ CREATE TABLE IF NOT EXISTS compute_servers (
     settled_at VARCHAR(26)
 );
 CREATE INDEX IF NOT EXISTS compute_servers_created ON compute_servers (created_at, id);
-CREATE INDEX IF NOT EXISTS compute_servers_project ON compute_servers (project_id, created_at, id);
+CREATE INDEX IF NOT EXISTS compute_servers_of_project ON compute_servers (project_id, created_at, id);
 CREATE INDEX IF NOT EXISTS compute_servers_reservation ON compute_servers (reservation_id);
 CREATE INDEX IF NOT EXISTS compute_servers_group ON compute_servers (server_group);
+CREATE INDEX IF NOT EXISTS compute_servers_handed ON compute_servers (handed);
+CREATE INDEX IF NOT EXISTS compute_servers_deleting ON compute_servers (deleting);
+CREATE INDEX IF NOT EXISTS compute_servers_settled_at ON compute_servers (settled_at);
+CREATE INDEX IF NOT EXISTS compute_servers_task ON compute_servers (task);
 CREATE TABLE IF NOT EXISTS compute_server_metadata (
     server_id INTEGER NOT NULL,
     item VARCHAR(255) NOT NULL,
@@ -95,6 +100,7 @@ CREATE TABLE IF NOT EXISTS compute_server_actions (
     action VARCHAR(64) NOT NULL,
     event VARCHAR(64) NOT NULL,
     body TEXT,
+    image VARCHAR(36),
     host VARCHAR(255),
     outcome VARCHAR(16),
     details TEXT,
@@ -102,3 +108,4 @@ CREATE TABLE IF NOT EXISTS compute_server_actions (
     finished_at VARCHAR(26)
 );
 CREATE INDEX IF NOT EXISTS compute_server_actions_server ON compute_server_actions (server_uuid);
+CREATE INDEX IF NOT EXISTS compute_server_actions_started_at ON compute_server_actions (started_at);

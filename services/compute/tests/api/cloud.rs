@@ -41,8 +41,16 @@ type Guests = BTreeMap<Uuid, (&'static str, Option<&'static str>)>;
 struct World {
     guests: Guests,
     away: bool,
-    refuses: bool,
+    /// With what it refuses actions.
+    refuses: Option<(u16, &'static str)>,
+    /// It does what it is asked for, and its answers are lost.
+    loses: bool,
+    /// It does not answer an action, and takes none.
+    hangs: bool,
+    /// It is away after so many actions more.
+    left: Option<u32>,
     asked: Vec<GuestAction>,
+    ids: Vec<String>,
     told: Vec<Value>,
 }
 
@@ -65,9 +73,29 @@ impl Agent {
         self.with(|world| world.away = away);
     }
 
-    /// It refuses every action.
-    pub(crate) fn refuses(&self) {
-        self.with(|world| world.refuses = true);
+    /// It refuses every action so, or none.
+    pub(crate) fn refuses(&self, how: Option<(u16, &'static str)>) {
+        self.with(|world| world.refuses = how);
+    }
+
+    /// Its answers to actions are lost, or arrive.
+    pub(crate) fn loses(&self, loses: bool) {
+        self.with(|world| world.loses = loses);
+    }
+
+    /// It says nothing to an action for ever, or answers.
+    pub(crate) fn hangs(&self, hangs: bool) {
+        self.with(|world| world.hangs = hangs);
+    }
+
+    /// It goes away after so many actions.
+    pub(crate) fn goes_after(&self, actions: u32) {
+        self.with(|world| world.left = Some(actions));
+    }
+
+    /// The ids of the actions that it was asked for.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.with(|world| world.ids.clone())
     }
 
     /// The actions that it was asked for.
@@ -119,7 +147,25 @@ impl Agent {
                 let log = "one\ntwo\nthree\n".into();
                 return Ok(Response::new(log));
             }
-            [guest, _] => self.act(guest.parse().unwrap(), request.body()),
+            [guest, _] => {
+                let query = request.uri().query().unwrap();
+                let id = query.strip_prefix("id=").unwrap().to_owned();
+                let left = self.with(|world| {
+                    world.ids.push(id);
+                    world.left.as_mut().map(|left| {
+                        *left = left.saturating_sub(1);
+                        *left
+                    })
+                });
+                let acted = self.act(guest.parse().unwrap(), request.body());
+                if left == Some(0) {
+                    self.with(|world| (world.left, world.away) = (None, true));
+                }
+                if self.with(|world| world.loses) {
+                    return Err(refused());
+                }
+                acted
+            }
             _ => (404, json!({})),
         };
         let mut response = Response::new(body.to_string().into());
@@ -138,8 +184,8 @@ impl Agent {
         let action: GuestAction = berth_wire::decode(body).unwrap();
         self.with(|world| {
             world.asked.push(action.clone());
-            if world.refuses {
-                return (409, refusal("conflict"));
+            if let Some((status, code)) = world.refuses {
+                return (status, refusal(code));
             }
             let now = match action {
                 GuestAction::Stop { .. } => ("stopped", "shut off"),
@@ -155,8 +201,14 @@ impl Agent {
     fn http(&self) -> HttpService {
         let agent = self.clone();
         HttpService::new(service_fn(move |request: Request<Bytes>| {
-            let answer = agent.answer(&request);
-            async move { answer }
+            let agent = agent.clone();
+            async move {
+                let is_action = request.uri().path().ends_with("/action");
+                if is_action && agent.with(|world| world.hangs) {
+                    std::future::pending::<()>().await;
+                }
+                agent.answer(&request)
+            }
         }))
     }
 }
@@ -329,7 +381,7 @@ impl Cloud {
         };
         let options = ComputeOptions {
             most_at_once: 5,
-            pause: Duration::from_millis(1),
+            pause: Duration::from_millis(5),
             ..ComputeOptions::default()
         };
         (parts, options)

@@ -20,6 +20,8 @@ mod server_create;
 mod server_filters;
 mod server_lists;
 mod server_metadata;
+mod server_owners;
+mod server_tasks;
 mod servers;
 mod service;
 mod versions;

@@ -131,7 +131,7 @@ async fn what_a_server_is_not_in_a_state_for_is_a_conflict() {
 async fn what_the_agent_refuses_is_told_in_the_list_of_actions() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
-    service.cloud.agent.refuses();
+    service.cloud.agent.refuses(Some((409, "devices")));
     assert_eq!(
         act(&service, "alice", uuid, json!({"pause": null}))
             .await
@@ -157,6 +157,64 @@ async fn what_the_agent_refuses_is_told_in_the_list_of_actions() {
         event["traceback"].as_str().unwrap().contains("on its way"),
         "{event}"
     );
+}
+
+#[tokio::test]
+async fn nothing_is_done_with_a_server_that_never_came_to_be() {
+    let service = service().await;
+    let uuid = service.server(json!({})).await;
+    let reason = "no host".to_owned();
+    let failed = Course::Failed { reason, told: None };
+    use berth_conductor::journal::BootJournal as _;
+    service.rest().await;
+    service
+        .cloud
+        .journal
+        .turn(uuid.into(), &failed)
+        .await
+        .unwrap();
+    service.rest().await;
+    assert_eq!(
+        service.shown("alice", "2.82", uuid).await["status"],
+        "ERROR"
+    );
+    for body in [
+        json!({"os-stop": null}),
+        json!({"reboot": {"type": "HARD"}}),
+        json!({"rescue": null}),
+        json!({"rebuild": {"imageRef": IMAGE, "name": "t"}}),
+    ] {
+        let refused = act(&service, "alice", uuid, body).await;
+        let sentence = format!("Instance {uuid} is not ready");
+        assert_eq!(refused.message("conflictingRequest"), sentence);
+    }
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["name"], "s");
+}
+
+#[tokio::test]
+async fn a_rebuild_that_is_refused_leaves_the_image_as_it_was() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    service
+        .change("UPDATE compute_servers SET image = NULL")
+        .await;
+    let rebuild = json!({"rebuild": {"imageRef": IMAGE, "name": "t", "metadata": {"a": "b"}}});
+    service.cloud.agent.refuses(Some((409, "resource")));
+    for image in [json!(""), json!(IMAGE)] {
+        let asked = act(&service, "alice", uuid, rebuild.clone()).await;
+        assert_eq!(asked.status, 202);
+        assert_eq!(asked.body["server"]["name"], "t");
+        assert_eq!(asked.body["server"]["metadata"], json!({"a": "b"}));
+        service.rest().await;
+        let shown = service.shown("alice", "2.82", uuid).await;
+        let shown = match &shown["image"] {
+            Value::Object(shown) => shown["id"].clone(),
+            other => other.clone(),
+        };
+        assert_eq!(shown, image);
+        service.cloud.agent.refuses(None);
+    }
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Service {
     pub(crate) store: SqlStore,
     /// What keeps the database, where that is more than the store.
-    _kept: Arc<dyn Any + Send + Sync>,
+    kept: Arc<dyn Any + Send + Sync>,
     router: Router,
     pub(crate) compute: Compute,
     pub(crate) cloud: Cloud,
@@ -87,6 +87,20 @@ impl Service {
     /// One that asks this program before it makes servers.
     pub(crate) async fn with_quota(quota: Option<QuotaHook>) -> Self {
         let (store, kept) = place::fresh().await;
+        Self::over(store, kept, quota).await
+    }
+
+    /// Another process with a conductor of its own, over the same tables.
+    pub(crate) async fn beside(&self) -> Self {
+        Self::over(self.store.clone(), Arc::clone(&self.kept), None).await
+    }
+
+    /// The same over these tables.
+    pub(crate) async fn over(
+        store: SqlStore,
+        kept: Arc<dyn Any + Send + Sync>,
+        quota: Option<QuotaHook>,
+    ) -> Self {
         prepare(&store).await.unwrap();
         let options = Options {
             tokens: Arc::new(Table),
@@ -100,7 +114,7 @@ impl Service {
             compute,
             cloud,
             store,
-            _kept: kept,
+            kept,
             router: under(routes, PREFIX.parse().unwrap()),
         }
     }
@@ -216,8 +230,20 @@ impl Service {
 
     /// Looks until nothing is left to be done with this server by itself.
     pub(crate) async fn rest(&self) {
+        self.rest_of(&self.compute).await;
+    }
+
+    /// The same by another process over the same tables, as after a kill.
+    pub(crate) async fn next_life(&self) -> Compute {
+        let (parts, how) = self.cloud.parts(self.store.clone());
+        let next = Compute::new(parts, how);
+        self.rest_of(&next).await;
+        next
+    }
+
+    async fn rest_of(&self, compute: &Compute) {
         for _ in 0..200 {
-            self.compute.look().await.unwrap();
+            compute.look().await.unwrap();
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }

@@ -84,11 +84,13 @@ impl Conductor {
 
     async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> JourneyEnd {
         let mut at = None;
+        let mut is_unreadable = false;
         let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
             Err(reason) => {
                 if let Held::Journal(error) | Held::Undo(UndoError::Journal(error)) = &reason {
                     self.inner.usable.not_written(error);
+                    is_unreadable = matches!(error, JournalError::Unreadable { .. });
                 }
                 if let Held::Boot(_, progress) = &reason {
                     at = Some(*progress);
@@ -98,12 +100,18 @@ impl Conductor {
                 }
             }
         };
-        self.ended(uuid, &end, at);
+        self.ended(uuid, &end, at, is_unreadable);
         end
     }
 
     /// What is kept of a journey's end in memory.
-    fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd, at: Option<Progress>) {
+    fn ended(
+        &self,
+        uuid: ConsumerUuid,
+        end: &JourneyEnd,
+        at: Option<Progress>,
+        is_unreadable: bool,
+    ) {
         self.inner.way.image_is(uuid, None);
         let mut held = self.standing_still();
         if let JourneyEnd::Held { reason } = end {
@@ -118,6 +126,7 @@ impl Conductor {
             let standing = StandingStill {
                 reason: reason.clone(),
                 at,
+                is_unreadable,
                 since,
                 tries: tries + 1,
                 next: now + pause.min(options.longest_pause),

@@ -356,3 +356,29 @@ async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
         "{end:?}"
     );
 }
+
+#[tokio::test]
+async fn an_action_by_an_id_is_done_once_and_an_id_that_is_none_is_refused() {
+    let bench = Bench::with(with_disks()).await;
+    let rebuild = json!({"action": "rebuild", "image": named('b')}).to_string();
+    let action = format!("/v1/guests/{}/action", guest(1));
+    let mut crossings = Vec::new();
+    for id in ["req-1.7", "req-1.7", "req-2.8"] {
+        let before = bench.stage.history().len();
+        let path = format!("{action}?id={id}");
+        let done = ask(&bench.router, "POST", &path, rebuild.clone()).await;
+        bench.accepted(done, "active");
+        let crossed = bench.stage.history().split_off(before);
+        let writes = crossed.iter().filter(|line| line.contains(" write "));
+        crossings.push(writes.count() > 0);
+    }
+    assert_eq!(crossings, [true, false, true]);
+    for query in ["id=", "id=a%20b", "other=1"] {
+        let path = format!("{action}?{query}");
+        let (status, refused) = ask(&bench.router, "POST", &path, rebuild.clone()).await;
+        assert_eq!(
+            (status, &refused["error"]["code"]),
+            (400, &json!("bad_query"))
+        );
+    }
+}

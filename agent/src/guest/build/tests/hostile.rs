@@ -52,7 +52,7 @@ async fn what_is_wrong_is_refused_by_its_field_and_nothing_is_left() {
         (json!({"name": "a\u{0}b"}), 400, "name"),
         (json!({"project_id": "a\nb"}), 400, "project_id"),
         (json!({"user_id": ""}), 400, "user_id"),
-        (json!({"node": "compute2"}), 400, "compute2"),
+        (json!({"node": "compute2"}), 409, "compute2"),
         (json!({"node": "a b\n"}), 400, "node"),
         (json!({"hypervisor": "x"}), 400, "hypervisor"),
         (flavor(json!({"vcpus": 0})), 400, "topology.vcpus"),

@@ -1,0 +1,102 @@
+//! Whose journal knows a server's guest: another one says nothing of it.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use berth_conductor::journal::{BootJournal as _, Course};
+use berth_store::{Location, SqlOptions, SqlStore};
+use serde_json::json;
+
+use super::service::Service;
+
+async fn service() -> Service {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    service
+}
+
+#[tokio::test]
+async fn servers_outlive_a_journal_that_was_lost_and_are_shown_as_they_were() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let building = service.server(json!({})).await;
+    service.rest().await;
+    assert_eq!(
+        service.shown("alice", "2.82", uuid).await["status"],
+        "ACTIVE"
+    );
+    // A conductor over an empty journal: that of another controller, or begun anew.
+    let other = service.beside().await;
+    other.rest().await;
+    for (server, status) in [(uuid, "ACTIVE"), (building, "BUILD")] {
+        let shown = other.shown("alice", "2.82", server).await;
+        assert_eq!(shown["status"], status);
+    }
+    let listed = other.get("alice", "2.82", "/servers").await;
+    assert_eq!(listed.body["servers"].as_array().unwrap().len(), 2);
+    other.rest().await;
+    // It takes a delete, which is done by whom the guest is known to.
+    let path = format!("/servers/{uuid}");
+    let deleted = other.ask("alice", "2.82", "DELETE", &path, None).await;
+    assert_eq!(deleted.status, 204);
+    other.rest().await;
+    service.compute.server(uuid).await.unwrap();
+    service.rest().await;
+    let record = service.cloud.journal.guest(uuid.into()).await.unwrap();
+    assert_eq!(record.unwrap().course, Course::Delete);
+    service.cloud.journal.forget(uuid.into()).await.unwrap();
+    service.rest().await;
+    assert_eq!(service.get("alice", "2.82", &path).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_server_of_an_earlier_release_is_its_whose_journal_knows_the_guest() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    service.rest().await;
+    service.shown("alice", "2.82", uuid).await;
+    for sql in [
+        "ALTER TABLE compute_servers DROP COLUMN owner",
+        "ALTER TABLE compute_server_actions DROP COLUMN image",
+        "UPDATE compute_api_schema SET version = 1",
+    ] {
+        service.change(sql).await;
+    }
+    let other = service.beside().await;
+    other.compute.keep(ready(())).await;
+    assert_eq!(other.shown("alice", "2.82", uuid).await["status"], "ACTIVE");
+    let path = format!("/servers/{uuid}");
+    // The next start knows the guest, and that it is gone when it is.
+    let (parts, how) = service.cloud.parts(service.store.clone());
+    let next = berth_compute::Compute::new(parts, how);
+    next.keep(ready(())).await;
+    service.cloud.journal.forget(uuid.into()).await.unwrap();
+    let shown = service.get("alice", "2.82", &path).await;
+    assert_eq!(shown.status, 404);
+}
+
+#[tokio::test]
+async fn user_data_is_nowhere_in_the_database_once_the_conductor_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqlOptions {
+        overwrite_deleted: true,
+        ..SqlOptions::default()
+    };
+    let file = Location::SqliteFile(folder.path().join("compute.sqlite"));
+    let store = SqlStore::open(&file, &options).await.unwrap();
+    let service = Service::over(store, Arc::new(()), None).await;
+    service.flavor("f", json!({})).await;
+    // "the password is hunter2", as it is brought and as it is meant.
+    let brought = "dGhlIHBhc3N3b3JkIGlzIGh1bnRlcjI=";
+    service.server(json!({"user_data": brought})).await;
+    service.rest().await;
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let path = file.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(
+            !text.contains(brought) && !text.contains("hunter2"),
+            "{path:?}"
+        );
+    }
+}

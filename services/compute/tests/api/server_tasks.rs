@@ -1,0 +1,173 @@
+//! What was asked for is done once, through lost answers, kills, refusals that pass and disks that are full.
+
+use std::future::ready;
+use std::time::Duration;
+
+use berth_store::Dialect;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::cloud::IMAGE;
+use super::service::Service;
+
+async fn running() -> (Service, Uuid) {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let uuid = service.running(json!({})).await;
+    (service, uuid)
+}
+
+async fn act(service: &Service, server: Uuid, body: Value) {
+    let path = format!("/servers/{server}/action");
+    let done = service
+        .ask("alice", "2.82", "POST", &path, Some(body))
+        .await;
+    assert_eq!(done.status, 202, "{done:?}");
+}
+
+async fn task(service: &Service, server: Uuid) -> Value {
+    service.shown("alice", "2.82", server).await["OS-EXT-STS:task_state"].clone()
+}
+
+/// How the last actions ended, the last first; nothing of one that has not.
+async fn results(service: &Service, server: Uuid, last: usize) -> Vec<Value> {
+    let path = format!("/servers/{server}/os-instance-actions");
+    let told = service.get("admin", "2.82", &path).await;
+    let mut results = Vec::new();
+    for action in &told.body["instanceActions"].as_array().unwrap()[..last] {
+        let request = action["request_id"].as_str().unwrap();
+        let one = service
+            .get("admin", "2.82", &format!("{path}/{request}"))
+            .await;
+        let event = &one.body["instanceAction"]["events"][0];
+        results.push(event["result"].clone());
+    }
+    results
+}
+
+#[tokio::test]
+async fn an_action_whose_answer_is_lost_is_asked_for_again_by_its_id_after_a_kill_too() {
+    let (service, uuid) = running().await;
+    let agent = &service.cloud.agent;
+    agent.loses(true);
+    act(&service, uuid, json!({"rebuild": {"imageRef": IMAGE}})).await;
+    service.rest().await;
+    assert_eq!(task(&service, uuid).await, "rebuilding");
+    service.next_life().await;
+    agent.loses(false);
+    service.next_life().await;
+    assert_eq!(task(&service, uuid).await, Value::Null);
+    assert_eq!(results(&service, uuid, 1).await, ["Success"]);
+    let ids = agent.ids();
+    assert!(
+        ids.len() > 2 && ids.iter().all(|id| *id == ids[0]),
+        "{ids:?}"
+    );
+    // With pauses that grow: the keeper looked hundreds of times.
+    assert!(ids.len() < 60, "{} times", ids.len());
+    act(&service, uuid, json!({"rebuild": {"imageRef": IMAGE}})).await;
+    service.rest().await;
+    assert_ne!(agent.ids().last(), ids.last(), "another rebuild");
+}
+
+#[tokio::test]
+async fn what_the_agent_cannot_do_now_is_asked_for_again_until_it_can() {
+    for refusal in [
+        (409, "busy"),
+        (503, "held"),
+        (503, "journal"),
+        (409, "not_there"),
+    ] {
+        let (service, uuid) = running().await;
+        service.cloud.agent.refuses(Some(refusal));
+        act(&service, uuid, json!({"pause": null})).await;
+        service.rest().await;
+        assert_eq!(task(&service, uuid).await, "pausing", "{refusal:?}");
+        service.cloud.agent.refuses(None);
+        service.rest().await;
+        let shown = service.shown("alice", "2.82", uuid).await;
+        assert_eq!(shown["status"], "PAUSED", "{refusal:?}");
+        assert_eq!(results(&service, uuid, 1).await, ["Success"]);
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_written_down_is_kept_and_the_agent_is_asked_once() {
+    let (service, uuid) = running().await;
+    if service.store.dialect() != Dialect::Sqlite {
+        // A server has other words for a trigger.
+        return;
+    }
+    service
+        .change(
+            "CREATE TRIGGER full BEFORE UPDATE OF outcome ON compute_server_actions \
+             BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
+        )
+        .await;
+    act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
+    service.rest().await;
+    assert_eq!(task(&service, uuid).await, "rebooting_hard");
+    service.change("DROP TRIGGER full").await;
+    service.rest().await;
+    assert_eq!(task(&service, uuid).await, Value::Null);
+    assert_eq!(results(&service, uuid, 1).await, ["Success"]);
+    assert_eq!(service.cloud.agent.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_hard_reboot_that_came_after_another_is_done_after_a_kill_too() {
+    let (service, uuid) = running().await;
+    service.shown("alice", "2.82", uuid).await;
+    let agent = &service.cloud.agent;
+    agent.is_away(true);
+    for _ in 0..2 {
+        act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
+    }
+    agent.is_away(false);
+    agent.goes_after(1);
+    service.next_life().await;
+    assert_eq!(task(&service, uuid).await, "rebooting_hard");
+    assert_eq!(
+        results(&service, uuid, 2).await,
+        [Value::Null, json!("Success")]
+    );
+    agent.is_away(false);
+    service.next_life().await;
+    assert_eq!(task(&service, uuid).await, Value::Null);
+    assert_eq!(results(&service, uuid, 2).await, ["Success", "Success"]);
+    assert_eq!(agent.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_no_agent_and_the_next_life_goes_on() {
+    let (service, uuid) = running().await;
+    service.shown("alice", "2.82", uuid).await;
+    service.cloud.agent.hangs(true);
+    act(&service, uuid, json!({"os-stop": null})).await;
+    service.rest().await;
+    let stop = service.compute.keep(ready(()));
+    let stopped = tokio::time::timeout(Duration::from_secs(20), stop).await;
+    stopped.expect("it stops");
+    service.cloud.agent.hangs(false);
+    service.next_life().await;
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["status"], "SHUTOFF");
+    assert_eq!(results(&service, uuid, 1).await, ["Success"]);
+}
+
+#[tokio::test]
+async fn a_server_is_shown_where_what_its_agent_says_cannot_be_kept() {
+    let (service, uuid) = running().await;
+    if service.store.dialect() != Dialect::Sqlite {
+        return;
+    }
+    service
+        .change(
+            "CREATE TRIGGER full BEFORE UPDATE OF seen_status ON compute_servers \
+             BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
+        )
+        .await;
+    service.cloud.agent.has(uuid, "paused", "paused");
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["status"], "PAUSED");
+}

@@ -40,12 +40,18 @@ fn parting(one: &Case, other: &Case) -> Option<String> {
     }
 }
 
-/// A new node draws its UUID from the system, in every run another.
+/// A new node draws its UUID from the system, and each answer of Placement its request id (`req-…`): in every run another.
 fn without_uuids(text: &str) -> String {
     let words = text.split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');
-    let masked = words.map(|word| match word.get(..36).map(str::parse::<Uuid>) {
-        Some(Ok(_)) => format!("UUID{}", &word[36..]),
-        _ => word.to_owned(),
+    let masked = words.map(|word| {
+        let (dash, word) = match word.strip_prefix('-') {
+            Some(id) => ("-", id),
+            None => ("", word),
+        };
+        match word.get(..36).map(str::parse::<Uuid>) {
+            Some(Ok(_)) => format!("{dash}UUID{}", &word[36..]),
+            _ => format!("{dash}{word}"),
+        }
     });
     masked.collect()
 }

@@ -37,6 +37,10 @@ mod accelerator_on_mariadb;
 #[path = "accelerator_api.rs"]
 mod accelerator_on_postgres;
 mod claims;
+#[path = "compute_api.rs"]
+mod compute_on_mariadb;
+#[path = "compute_api.rs"]
+mod compute_on_postgres;
 mod conflicts;
 mod hosts;
 #[path = "hosts_api.rs"]

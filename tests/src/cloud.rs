@@ -98,6 +98,12 @@ impl Cloud {
         }
     }
 
+    /// The way to it.
+    #[must_use]
+    pub fn http(&self) -> HttpService {
+        self.http.clone()
+    }
+
     /// The same Placement behind a decorated way to it.
     #[must_use]
     pub fn decorated(&self, decorate: impl FnOnce(HttpService) -> HttpService) -> Self {

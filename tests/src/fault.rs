@@ -3,8 +3,8 @@
 //! A [`Stage`] holds what all of one node's decorators share: the gate they ask, the clock that may jump, the names that
 //! stand for UUIDs in a trace, and the signal that the process was killed. [`GatedHttp`], [`GatedDriver`],
 //! [`GatedAttributes`], [`GatedFiles`], [`GatedGuestJournal`], [`GatedBootJournal`] and [`GatedHosts`] stand in front of the real
-//! thing, announce each effect to the gate and act out what the gate says; the table in the documentation of `berth_seam` is what they follow. Called by the sweep, the swarm and the
-//! scenarios with faults.
+//! thing, announce each effect to the gate and act out what the gate says; the table in the documentation of `berth_seam` is what
+//! they follow. Called by the sweep, the swarm and the scenarios with faults.
 //!
 //! Time is virtual: a run's runtime has its clock paused, and [`Stage`] keeps it still while an effect is under way, so a
 //! time limit passes only where a fault makes something hang.
@@ -19,6 +19,7 @@ mod http;
 mod journals;
 mod route;
 mod stage;
+mod still;
 mod switched;
 
 pub use attributes::GatedAttributes;
@@ -28,5 +29,6 @@ pub use files::GatedFiles;
 pub use hosts::GatedHosts;
 pub use http::GatedHttp;
 pub use journals::{GatedBootJournal, GatedGuestJournal};
-pub use stage::{Stage, busy};
+pub use stage::Stage;
+pub use still::{busy, busy_but_at_gates, turn};
 pub use switched::SwitchedGate;

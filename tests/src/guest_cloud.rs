@@ -1,6 +1,7 @@
 //! A cloud of one or two hosts, all of it in this process: Placement, the accelerator service, what the scheduler knows of hosts, a
 //! conductor that chooses by it, the compute API before it where that is wanted, and of each host an agent with its guests and
-//! devices on the fake driver's machine.
+//! devices on the fake driver's machine. Agents, the conductor (with the compute API, as in the program), Placement and the accelerator
+//! service are processes of their own.
 //!
 //! Everything that the agent and the conductor do to the world crosses a gate ([`Crossings`]): requests, calls of the driver,
 //! statements of their journals, transactions with the database of hosts. Only that the host tells its state does not: no guest waits
@@ -15,6 +16,7 @@ mod hardware;
 mod lives;
 mod node;
 mod server_rows;
+mod services;
 mod worlds;
 
 use std::future::Future;
@@ -49,6 +51,7 @@ pub use node::{Node, Reach};
 use crate::cloud::Cloud;
 use crate::fault::{HarnessClock, busy};
 use lives::{Controller, Present};
+use services::Service;
 
 /// The node of the first host.
 pub const NODE: &str = "gpu-01";
@@ -70,10 +73,12 @@ pub struct GuestCloud {
     clock: HarnessClock,
     cloud: Cloud,
     service: Router,
+    /// Placement's process and the accelerator service's.
+    services: [Arc<Service>; 2],
     accelerator_db: SqlStore,
     /// What the scheduler knows of the host, and the server groups.
     pub hosts: Hosts,
-    /// A server group whose guests are to be on different hosts: here it has one guest at a time.
+    /// A server group whose guests are to be on different hosts: one host has one guest of it at a time.
     pub apart: Uuid,
     /// One whose guests are to be on one host.
     pub together: Uuid,
@@ -131,12 +136,21 @@ impl GuestCloud {
         &self,
         decorate: impl FnOnce(HttpService) -> HttpService,
     ) -> AcceleratorClient {
-        let http = HttpService::in_process::<_, Body, _>(self.service.clone(), 8 << 20);
         let token = Secret::from("admin".to_owned());
         let auth = Auth::admin_token("http://accelerator", &token).expect("an endpoint");
         let options = AdapterOptions::default();
-        let http = unheard(decorate(leaving_the_process(http)));
+        let [_, accelerators] = &self.services;
+        let http = unheard(decorate(accelerators.reached()));
         AcceleratorClient::new(http, auth, &options)
+    }
+
+    fn placement_through(
+        &self,
+        decorate: impl FnOnce(HttpService) -> HttpService,
+    ) -> PlacementClient {
+        let [placement, _] = &self.services;
+        let cloud = self.cloud.decorated(|_| decorate(placement.reached()));
+        cloud.placement()
     }
 
     /// Placement, beside everything.

@@ -4,7 +4,7 @@
 //! claim finds the place gone and is given back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_client::PlacementError;
@@ -13,10 +13,8 @@ use berth_model::ConsumerUuid;
 use tokio::time::Instant;
 
 use crate::journal::JournalError;
+use crate::looks::Looks;
 use crate::way::Way;
-
-/// So many looks in the time for which a member is left alone.
-const LOOKS: u32 = 10;
 
 /// Those who are nowhere could not be looked for.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +35,7 @@ pub(crate) enum AbsentError {
 
 #[derive(Default)]
 struct Since {
-    looked: Option<Instant>,
+    looks: Looks,
     /// Since when each is nowhere.
     seen: BTreeMap<Entry, Instant>,
 }
@@ -90,7 +88,7 @@ impl Absent {
     /// Looks, where it is time to; how many were taken out.
     pub(crate) async fn look(&self, way: &Way) -> Result<usize, AbsentError> {
         let grace = way.options.stray_grace;
-        if !self.is_due(grace) {
+        if !self.since().looks.is_due(grace, Instant::now()) {
             return Ok(0);
         }
         let hosts = &way.scheduler.hosts;
@@ -119,22 +117,14 @@ impl Absent {
         Ok(taken)
     }
 
-    fn is_due(&self, grace: Duration) -> bool {
-        let now = Instant::now();
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = since
-            .looked
-            .is_none_or(|looked| now.duration_since(looked) >= grace / LOOKS);
-        if is_due {
-            since.looked = Some(now);
-        }
-        is_due
+    fn since(&self) -> MutexGuard<'_, Since> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those who have been nowhere for long enough.
     fn judge(&self, absent: &BTreeSet<Entry>, grace: Duration) -> Vec<Entry> {
         let now = Instant::now();
-        let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.since();
         since.seen.retain(|entry, _| absent.contains(entry));
         let doomed = absent.iter().filter(|entry| {
             let first = *since.seen.entry((*entry).clone()).or_insert(now);

@@ -134,12 +134,19 @@ struct StandingStill {
     reason: String,
     /// How far its boot is; none where it is no boot that stands still.
     at: Option<Progress>,
-    /// Whether its rows cannot be read.
-    is_unreadable: bool,
+    rows: Rows,
     /// Since when it stands there.
     since: Instant,
     tries: u32,
     next: Instant,
+}
+
+/// The rows of a guest that stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    Readable,
+    /// What they say is no record of a guest.
+    Unreadable,
 }
 
 struct Inner {
@@ -320,7 +327,7 @@ impl Conductor {
     /// What cannot be read of a guest that stands still for that; none where there is no such guest.
     fn unreadable(&self) -> Option<String> {
         let held = self.standing_still();
-        let mut unreadable = held.values().filter(|held| held.is_unreadable);
+        let mut unreadable = held.values().filter(|held| held.rows == Rows::Unreadable);
         unreadable.next().map(|held| held.reason.clone())
     }
 

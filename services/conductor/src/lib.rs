@@ -34,6 +34,7 @@ mod destinations;
 mod diagnosis;
 mod headroom;
 pub mod journal;
+mod looks;
 mod metrics;
 mod plugins;
 mod request;

@@ -11,10 +11,8 @@ use berth_model::{ArqState, ArqUuid, DeviceProfileName};
 use tokio::time::Instant;
 
 use crate::journal::JournalError;
+use crate::looks::Looks;
 use crate::way::Way;
-
-/// So many looks in the time for which a request is left alone.
-const LOOKS: u32 = 10;
 
 /// Strays that could not be looked for.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +32,7 @@ struct Since {
     seen: BTreeMap<ArqUuid, Instant>,
     /// It is known that there may be some of this profile.
     noted: BTreeMap<String, Instant>,
-    looked: Option<Instant>,
+    looks: Looks,
 }
 
 /// What was seen so far. A restart begins anew.
@@ -44,7 +42,11 @@ pub(crate) struct Strays(Mutex<Since>);
 impl Strays {
     /// Looks, where it is time to; how many were deleted.
     pub(crate) async fn look(&self, way: &Way) -> Result<usize, StraysError> {
-        if !self.is_due(way.options.stray_grace, Instant::now()) {
+        if !self
+            .since()
+            .looks
+            .is_due(way.options.stray_grace, Instant::now())
+        {
             return Ok(0);
         }
         let profiles = way.journal.strays().await?;
@@ -82,17 +84,6 @@ impl Strays {
 
     fn since(&self) -> MutexGuard<'_, Since> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_due(&self, grace: Duration, now: Instant) -> bool {
-        let mut since = self.since();
-        let is_due = since
-            .looked
-            .is_none_or(|looked| now.duration_since(looked) >= grace / LOOKS);
-        if is_due {
-            since.looked = Some(now);
-        }
-        is_due
     }
 
     /// What has been unknown for long enough; and the profiles of which nothing is left that was there within so long after the loss
@@ -175,16 +166,5 @@ mod tests {
         // It is gone, and what was lost last may still come.
         assert_eq!(judge(&[], 1), (0, 0));
         assert_eq!(judge(&[], 2), (0, 1));
-    }
-
-    #[test]
-    fn it_is_looked_ten_times_while_a_request_is_left_alone() {
-        let (strays, begun) = (Strays::default(), Instant::now());
-        let seconds = 0..600;
-        let looks = seconds.filter(|second| {
-            let now = begun + Duration::from_secs(*second);
-            strays.is_due(GRACE, now)
-        });
-        assert_eq!(looks.count(), 10);
     }
 }

@@ -21,6 +21,11 @@ const LONGEST: Duration = Duration::from_secs(16);
 
 /// The name of a server that is alone.
 pub(super) const SERVER: &str = "vm1";
+/// The name of the n-th server among others.
+pub(super) fn server(n: u32) -> String {
+    format!("vm{n}")
+}
+
 /// How long a card is out of the host, at least.
 const AWAY: Duration = Duration::from_secs(10);
 
@@ -98,20 +103,6 @@ impl Journey {
         Self::ServerBootOnNext,
         Self::ServerDelete,
         Self::ServerStopStart,
-    ];
-
-    /// Those of a cloud of one host, at whose conductor guests are asked for: any of them may go on beside any other.
-    pub(super) const OF_GUESTS: [Self; 10] = [
-        Self::Boot,
-        Self::BootApart,
-        Self::Delete,
-        Self::StopStart,
-        Self::Reboot,
-        Self::SoftReboot,
-        Self::HostBoot,
-        Self::HotPlug,
-        Self::HotUnplug,
-        Self::HeldFreed,
     ];
 
     /// Whether it is asked of the compute API.
@@ -201,8 +192,8 @@ impl Journey {
         }
     }
 
-    /// The same among others, from the beginning of its scene on: the n-th guest, with the devices of a profile, of a server group
-    /// perhaps, and a card.
+    /// The same among others before two hosts, from the beginning of its scene on: the n-th guest, with the devices of a profile, of
+    /// a server group perhaps, or the n-th server; and a card.
     pub(super) async fn beside_others(
         self,
         cloud: &GuestCloud,
@@ -223,6 +214,21 @@ impl Journey {
                 sleep(AWAY).await;
                 cloud.plug_in(card);
                 return end;
+            }
+            _ if self.is_of_servers() => {
+                let server = server(n);
+                if self == Self::ServerBootOnNext {
+                    cloud.hardware.meets(Some(Mishap::NotDefined));
+                }
+                let booted = servers::boot(cloud, &server).await;
+                cloud.hardware.meets(None);
+                return match self {
+                    Self::ServerDelete => servers::delete(cloud, &server).await,
+                    Self::ServerStopStart if booted == Outcome::Done => {
+                        servers::stop_and_start(cloud, &server).await
+                    }
+                    _ => booted,
+                };
             }
             _ => {}
         }

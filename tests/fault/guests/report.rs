@@ -22,7 +22,8 @@ weighers, an agent, guests and cards of the fake driver. Every request, call of 
 and of the conductor is a crossing, and so is every transaction of the conductor with the database of hosts (their states,\n\
 aggregates, a guest's place in its server group, the record of the decision). The journeys of servers are asked of the compute\n\
 API, in the conductor's process, before two such hosts: the client's requests are crossings, too, and so is all that the second\n\
-host's agent does; the API's own database is none. What each journey may come to is written first, in\n\
+host's agent does; the API's own database is none. Placement and the accelerator service are processes that die of a request and\n\
+are away for a second, before and after its effect (served). What each journey may come to is written first, in\n\
 `tests/fault/guests.toml`; there the outcomes are explained. After every run the seven truths (Placement, accelerator requests,\n\
 server groups, hypervisor, devices, journals, the compute API's servers) are audited, and the guest is deleted again, which must\n\
 leave nothing in any of them.\n";

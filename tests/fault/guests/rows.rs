@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_seam::{Crossing, Effect, Fault, Seam};
-use berth_tests::guest_cloud::Crossed;
+use berth_tests::guest_cloud::{Crossed, Process};
 use serde::Deserialize;
 
 use super::journeys::{Journey, Outcome};
@@ -22,7 +22,10 @@ impl Outcome {
 /// What a crossing does, as far as outcomes differ.
 pub(super) fn kind(crossed: &Crossed) -> &'static str {
     let Crossing { seam, effect, .. } = crossed.crossing;
+    let is_served = matches!(crossed.process, Process::Placement | Process::Accelerators);
     match (seam, effect) {
+        (_, Effect::Read) if is_served => "served_read",
+        (_, Effect::Write) if is_served => "served_write",
         (Seam::Http, Effect::Read) => "read",
         (Seam::Http, Effect::Write) => "write",
         (Seam::Driver, Effect::Read) => "look",

@@ -1,6 +1,6 @@
-//! Two to eight journeys at once, their crossings in an order that a seed decides, a handful of them struck. The promises of
-//! safety are judged all along; then everything is healed and must come to rest, and everything is deleted and must leave
-//! nothing.
+//! Two to eight journeys at once on a cloud of two hosts with the compute API before it, their crossings in an order that a seed
+//! decides, a handful of them struck. The promises of safety are judged all along; then everything is healed and must come to rest,
+//! and everything is deleted and must leave nothing.
 //!
 //! `BERTH_GUEST_SEEDS=FROM..TO` runs those seeds; `make soak` runs a hundred thousand.
 
@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use berth_model::audit::audit;
 use berth_seam::{Fault, Seeded};
-use berth_tests::guest_cloud::{CARDS, GuestCloud, Point};
+use berth_tests::guest_cloud::{GuestCloud, Point};
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::journeys::{Journey, Outcome, delete};
+use super::journeys::{Journey, Outcome, delete, server};
+use super::servers;
 use super::sweep::{FAULTS, virtually};
 use crate::sweep::on_all_processors;
 
 /// The seeds that run where nothing is said.
-const SEEDS: std::ops::Range<u64> = 0..500;
+const SEEDS: std::ops::Range<u64> = 0..120;
 /// From so many seeds on every journey must have come to a good end, and more faults struck than there are seeds.
 const MANY: usize = 100;
 /// How long a client has any patience with its journey.
@@ -50,12 +51,14 @@ struct Story {
 impl Story {
     fn drawn(n: u32, cloud: &GuestCloud, seeded: &mut Seeded) -> Self {
         let groups = [None, None, Some(cloud.together), Some(cloud.apart)];
+        let cards = cloud.nodes.iter().flat_map(|node| node.cards.clone());
+        let cards: Vec<u8> = cards.collect();
         Self {
             n,
-            journey: Journey::OF_GUESTS[seeded.below(Journey::OF_GUESTS.len())],
+            journey: Journey::ALL[seeded.below(Journey::ALL.len())],
             profile: ["gpu", "two"][seeded.below(2)],
             group: groups[seeded.below(groups.len())],
-            card: u8::try_from(seeded.below(CARDS.into())).unwrap(),
+            card: cards[seeded.below(cards.len())],
             pause: Duration::from_millis(seeded.below(20_000) as u64),
         }
     }
@@ -91,7 +94,7 @@ async fn broken(cloud: &GuestCloud) -> Vec<String> {
 }
 
 async fn run(seed: u64) -> Ran {
-    let cloud = GuestCloud::new().await;
+    let cloud = GuestCloud::with_api().await;
     let mut seeded = Seeded::new(seed);
     let journeys = 2 + u32::try_from(seeded.below(7)).unwrap();
     let faults: &'static [Fault] = &FAULTS;
@@ -109,10 +112,12 @@ async fn run(seed: u64) -> Ran {
     let struck = cloud.crossings.struck();
     if wrong.is_empty() {
         cloud.crossings.heal();
+        cloud.hardware.meets(None);
         cloud.plug_in_again();
         wrong = cloud.rests(None).await;
         for n in 1..=journeys {
             delete(&cloud, n).await;
+            servers::delete(&cloud, &server(n)).await;
         }
         cloud.as_at_first();
         let mut left = cloud.rests(None).await;
@@ -191,7 +196,7 @@ fn journeys_at_once_leave_nothing_whatever_strikes_them() {
     assert!(count == 0, "{count} of {of} seeds: {}", first.join("\n"));
     if of >= MANY {
         assert!(struck > of, "too few faults to show anything");
-        for journey in Journey::OF_GUESTS {
+        for journey in Journey::ALL {
             let done = findings
                 .ends
                 .get(&journey)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_seam::{Crossing, EffectEnd, Fault, Gate, Release, Seam};
 use tokio::sync::Notify;
@@ -65,7 +65,7 @@ impl Stage {
         Self::of(gate, clock, true)
     }
 
-    /// The same, whose effects cross other stages in their turn: only those that leave the process (see [`busy`]) keep the
+    /// The same, whose effects cross other stages in their turn: only those that leave the process (see [`super::busy`]) keep the
     /// clock still.
     #[must_use]
     pub fn of_nested_effects(gate: Arc<dyn Gate>, clock: HarnessClock) -> Self {
@@ -185,14 +185,4 @@ impl std::fmt::Debug for Stage {
             .field("kills", &self.kills())
             .finish_non_exhaustive()
     }
-}
-
-/// Keeps the paused clock still while the effect is under way: the runtime moves its clock by itself when it has nothing
-/// to do, but not while a blocking task runs. An answer from another thread is otherwise taken for one that never comes.
-pub async fn busy<T>(effect: impl Future<Output = T>) -> T {
-    let (done, ends) = mpsc::channel::<()>();
-    let _still = tokio::task::spawn_blocking(move || ends.recv());
-    let value = effect.await;
-    drop(done);
-    value
 }

@@ -22,7 +22,7 @@ use super::GuestCloud;
 use super::crossings::{LifeGate, Process};
 use super::lives::{End, dying_with};
 use crate::cloud::Snapshot;
-use crate::fault::{GatedHttp, Stage, busy};
+use crate::fault::{GatedHttp, Stage, busy, busy_but_at_gates};
 
 /// The one image that there is.
 const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
@@ -92,7 +92,7 @@ impl Api {
             compute,
             routes: HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
                 let routes = routes.clone();
-                async move { busy(routes.send(request)).await }
+                async move { busy_but_at_gates(routes.send(request)).await }
             })),
         }
     }
@@ -110,7 +110,7 @@ impl ComputeLife {
                     _ = self.compute.look() => {}
                 }
             };
-            busy(looked).await;
+            busy_but_at_gates(looked).await;
             sleep(LOOK).await;
         }
     }

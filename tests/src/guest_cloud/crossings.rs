@@ -13,6 +13,8 @@ use std::time::Duration;
 use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released, Seeded};
 use uuid::Uuid;
 
+use crate::fault::turn;
+
 /// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Process {
@@ -22,6 +24,20 @@ pub enum Process {
     Conductor,
     /// Who asks the compute API.
     Client,
+    /// Placement's.
+    Placement,
+    /// The accelerator service's.
+    Accelerators,
+}
+
+impl Process {
+    /// Whether a fault strikes it: a service is killed, and all else that befalls a request is a fault at its asker's crossing.
+    fn suffers(self, fault: Fault) -> bool {
+        match self {
+            Self::Agent(_) | Self::Conductor | Self::Client => true,
+            Self::Placement | Self::Accelerators => fault == Fault::Kill,
+        }
+    }
 }
 
 impl fmt::Display for Process {
@@ -31,6 +47,8 @@ impl fmt::Display for Process {
             Self::Agent(host) => write!(f, "agent {}", host + 1),
             Self::Conductor => f.pad("conductor"),
             Self::Client => f.pad("client"),
+            Self::Placement => f.pad("placement"),
+            Self::Accelerators => f.pad("accelerators"),
         }
     }
 }
@@ -52,8 +70,9 @@ impl Crossed {
         [Moment::Before, Moment::After]
             .into_iter()
             .flat_map(move |moment| {
+                let applying = Fault::applying(&self.crossing, moment);
                 let applying =
-                    Fault::applying(&self.crossing, moment).filter(|fault| faults.contains(fault));
+                    applying.filter(|fault| faults.contains(fault) && self.process.suffers(*fault));
                 applying.map(move |fault| Point {
                     process: self.process,
                     crossing: self.crossing.to_string(),
@@ -266,7 +285,8 @@ fn judge(
         let fault = drawn.faults[drawn.seeded.below(drawn.faults.len())];
         let strikes = drawn.left > 0
             && drawn.seeded.below(drawn.one_in) == 0
-            && fault.applies(crossing, moment);
+            && fault.applies(crossing, moment)
+            && process.suffers(fault);
         if !strikes {
             return (Release::Proceed, pause);
         }
@@ -309,7 +329,7 @@ impl LifeGate {
         }
         let (release, pause) = decide();
         if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
+            turn(pause).await;
             if self.over.load(Ordering::SeqCst) {
                 pending::<()>().await;
             }

@@ -2,13 +2,17 @@
 
 use std::sync::{Arc, Mutex};
 
+use axum::body::Body;
 use berth_accelerator::{Options, prepare, router};
+use berth_client::HttpService;
 use berth_hosts::GroupPolicy;
 use berth_store::SqlStore;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::api::Api;
+use super::crossings::Process;
+use super::services::Service;
 use super::{Crossings, GuestCloud, Host, LOOK, Node, leaving_the_process};
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
@@ -140,10 +144,18 @@ impl GuestCloud {
         let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
         let hosts = host_states::hosts_of(&busy(host_states::store()).await);
         let group = async |name, policy| busy(host_states::group(&hosts, name, policy)).await;
+        let service = router(accelerator_db.clone(), Options::default());
+        let accelerators = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
+        let cloud = placement.decorated(leaving_the_process);
+        let services = [
+            Service::new(Process::Placement, cloud.http()),
+            Service::new(Process::Accelerators, leaving_the_process(accelerators)),
+        ];
         Self {
             clock: HarnessClock::begin(),
-            cloud: placement.decorated(leaving_the_process),
-            service: router(accelerator_db.clone(), Options::default()),
+            cloud,
+            service,
+            services,
             accelerator_db,
             apart: group("apart", GroupPolicy::AntiAffinity).await,
             together: group("together", GroupPolicy::Affinity).await,

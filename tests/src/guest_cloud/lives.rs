@@ -47,7 +47,7 @@ use crate::host_states;
 use crate::node::COMPUTE_ID;
 
 /// How long a process is away after a kill.
-const RESTART: Duration = Duration::from_secs(1);
+pub(super) const RESTART: Duration = Duration::from_secs(1);
 /// How often the agent looks at its host and compares its guests.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long the accelerator service keeps a request that holds nothing: longer than a boot stands still, and shorter than
@@ -98,12 +98,16 @@ impl End {
 
 /// A life of a process.
 pub(super) struct Life<T> {
-    pub(super) gate: LifeGate,
+    gate: LifeGate,
     pub(super) process: T,
     end: End,
 }
 
 impl<T> Life<T> {
+    pub(super) fn new(gate: LifeGate, process: T, end: End) -> Self {
+        Self { gate, process, end }
+    }
+
     pub(super) fn end(&self) {
         self.gate.end();
         self.end.cancel();
@@ -127,6 +131,9 @@ pub(super) struct Agent {
 impl GuestCloud {
     /// Lets a process live, again and again, until the cloud is dropped.
     pub(super) fn begin(&self) {
+        for service in &self.services {
+            self.begin_service(service);
+        }
         for node in self.nodes.iter() {
             let (cloud, node) = (self.clone(), Arc::clone(node));
             self.spawn(async move {
@@ -157,14 +164,11 @@ impl GuestCloud {
                 let conductor = cloud.a_conductor(&stage);
                 let api = cloud.api.as_ref();
                 let compute = api.map(|api| api.begin(&conductor, &cloud.hosts, &end));
-                let life = Life {
-                    gate: gate.clone(),
-                    process: Controller {
-                        conductor: conductor.clone(),
-                        compute: compute.clone(),
-                    },
-                    end: end.clone(),
+                let process = Controller {
+                    conductor: conductor.clone(),
+                    compute: compute.clone(),
                 };
+                let life = Life::new(gate.clone(), process, end.clone());
                 cloud.conductor.send_replace(Some(Arc::new(life)));
                 let serving = async {
                     match &compute {
@@ -213,8 +217,7 @@ impl GuestCloud {
     async fn agent_lives(&self, node: &Node, stage: &Stage, gate: &LifeGate, end: &End) {
         let hardware = Arc::clone(&node.hardware);
         let driver = Arc::new(GatedDriver::around(hardware, stage, None));
-        let placement = self.cloud.decorated(|http| GatedHttp::around(http, stage));
-        let placement = placement.placement();
+        let placement = self.placement_through(|http| GatedHttp::around(http, stage));
         let service = self.accelerators_through(|http| GatedHttp::around(http, stage));
         let journal = Arc::new(GatedGuestJournal::around(
             Arc::new(node.guests_db.clone()),
@@ -265,13 +268,10 @@ impl GuestCloud {
             Some(devices.clone()),
             Some(placement.clone()),
         );
-        let life = Life {
-            gate: gate.clone(),
-            process: Agent {
-                routes: dying_with(reconciler.routes(), end),
-            },
-            end: end.clone(),
+        let process = Agent {
+            routes: dying_with(reconciler.routes(), end),
         };
+        let life = Life::new(gate.clone(), process, end.clone());
         node.agent.send_replace(Some(Arc::new(life)));
         let telling = devices.keep(Some(guests.ends()), Default::default());
         let keeping = reconciler.keep(INTERVAL, Default::default());
@@ -371,7 +371,7 @@ impl GuestCloud {
                 Arc::clone(&self.conductor_db) as _,
                 stage,
             )),
-            placement: self.cloud.decorated(gated).placement(),
+            placement: self.placement_through(gated),
             accelerators: self.accelerators_through(gated),
             agents: Arc::new(agents),
             scheduler: host_states::scheduler(GatedHosts::around(
@@ -410,6 +410,11 @@ fn whoever_lives(node: &Node) -> HttpService {
 /// The routes of a process: once it has ended, connections to it are closed.
 pub(super) fn dying_with(routes: Router, end: &End) -> HttpService {
     let http = HttpService::in_process::<_, Body, _>(routes, 8 << 20);
+    ending_with(http, end)
+}
+
+/// The same of what answers for a process.
+pub(super) fn ending_with(http: HttpService, end: &End) -> HttpService {
     let end = end.clone();
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
         let (http, end) = (http.clone(), end.clone());

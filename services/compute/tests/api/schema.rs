@@ -1,6 +1,7 @@
 //! A database is made, found, or refused.
 
 use berth_compute::{SCHEMA_VERSION, prepare};
+use berth_store::Dialect;
 use serde_json::json;
 
 use super::service::Service;
@@ -17,8 +18,12 @@ async fn a_database_is_prepared_again_and_keeps_what_it_has() {
 async fn a_database_of_a_former_schema_gets_what_it_lacks_and_keeps_what_it_has() {
     let service = Service::start().await;
     assert_eq!(service.flavor("a", json!({})).await.status, 200);
+    let drop_index = match service.store.dialect() {
+        Dialect::Sqlite | Dialect::Postgres => "DROP INDEX compute_servers_created",
+        Dialect::MySql => "DROP INDEX compute_servers_created ON compute_servers",
+    };
     for sql in [
-        "DROP INDEX compute_servers_created",
+        drop_index,
         "ALTER TABLE compute_servers DROP COLUMN owner",
         "UPDATE compute_api_schema SET version = 1",
     ] {
@@ -31,7 +36,7 @@ async fn a_database_of_a_former_schema_gets_what_it_lacks_and_keeps_what_it_has(
     service
         .change("UPDATE compute_servers SET owner = NULL")
         .await;
-    service.change("DROP INDEX compute_servers_created").await;
+    service.change(drop_index).await;
     assert_eq!(service.get("admin", "2.1", "/flavors/a").await.status, 200);
 }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::verdict::{Patience, Verdict, verdict};
-use super::{Conductor, StandingStill};
+use super::{Conductor, Rows, StandingStill};
 use crate::boot::{BootError, Requested};
 use crate::journal::{
     BootRecord, BootStep, Course, FailedAttempt, JournalError, StepState, Then, told_of,
@@ -84,13 +84,15 @@ impl Conductor {
 
     async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> JourneyEnd {
         let mut at = None;
-        let mut is_unreadable = false;
+        let mut rows = Rows::Readable;
         let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
             Err(reason) => {
                 if let Held::Journal(error) | Held::Undo(UndoError::Journal(error)) = &reason {
                     self.inner.usable.not_written(error);
-                    is_unreadable = matches!(error, JournalError::Unreadable { .. });
+                    if matches!(error, JournalError::Unreadable { .. }) {
+                        rows = Rows::Unreadable;
+                    }
                 }
                 if let Held::Boot(_, progress) = &reason {
                     at = Some(*progress);
@@ -100,18 +102,12 @@ impl Conductor {
                 }
             }
         };
-        self.ended(uuid, &end, at, is_unreadable);
+        self.ended(uuid, &end, at, rows);
         end
     }
 
     /// What is kept of a journey's end in memory.
-    fn ended(
-        &self,
-        uuid: ConsumerUuid,
-        end: &JourneyEnd,
-        at: Option<Progress>,
-        is_unreadable: bool,
-    ) {
+    fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd, at: Option<Progress>, rows: Rows) {
         self.inner.way.image_is(uuid, None);
         let mut held = self.standing_still();
         if let JourneyEnd::Held { reason } = end {
@@ -126,7 +122,7 @@ impl Conductor {
             let standing = StandingStill {
                 reason: reason.clone(),
                 at,
-                is_unreadable,
+                rows,
                 since,
                 tries: tries + 1,
                 next: now + pause.min(options.longest_pause),

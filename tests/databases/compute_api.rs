@@ -1,0 +1,53 @@
+//! The compute API's own tests, over a server: what holds on SQLite holds there. This file is a module twice, once for each server,
+//! and knows by its name which. What is left out is about a SQLite file, or asks no database.
+
+#![allow(
+    dead_code,
+    reason = "what only the tests that are left out use of the others' tools"
+)]
+
+#[path = "../../services/compute/tests/api/cloud.rs"]
+mod cloud;
+#[path = "../../services/compute/tests/api/flavors.rs"]
+mod flavors;
+#[path = "../../services/compute/tests/api/key_pairs.rs"]
+mod key_pairs;
+#[path = "../../services/compute/tests/api/schema.rs"]
+mod schema;
+#[path = "../../services/compute/tests/api/server_create.rs"]
+mod server_create;
+#[path = "../../services/compute/tests/api/server_filters.rs"]
+mod server_filters;
+#[path = "../../services/compute/tests/api/server_lists.rs"]
+mod server_lists;
+#[path = "../../services/compute/tests/api/server_metadata.rs"]
+mod server_metadata;
+#[path = "../../services/compute/tests/api/server_owners.rs"]
+mod server_owners;
+#[path = "../../services/compute/tests/api/server_tasks.rs"]
+mod server_tasks;
+#[path = "../../services/compute/tests/api/service.rs"]
+mod service;
+
+/// A database of its own for each test.
+mod place {
+    use std::any::Any;
+    use std::sync::Arc;
+
+    use berth_store::{Isolation, SqlOptions, SqlStore};
+
+    use crate::place::Place;
+
+    pub(super) async fn fresh() -> (SqlStore, Arc<dyn Any + Send + Sync>) {
+        // As the program opens it.
+        let options = SqlOptions {
+            isolation: Isolation::ReadCommitted,
+            ..SqlOptions::default()
+        };
+        let place = match module_path!().contains("postgres") {
+            true => Place::postgres(),
+            false => Place::mariadb(),
+        };
+        (place.open(&options).await, Arc::new(place))
+    }
+}

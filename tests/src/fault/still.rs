@@ -1,0 +1,82 @@
+//! What keeps a paused clock still. The runtime moves its clock by itself when it has nothing to do, but not while a blocking task
+//! runs: an answer from another thread is otherwise taken for one that never comes.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Keeps the paused clock still while the effect is under way.
+pub async fn busy<T>(effect: impl Future<Output = T>) -> T {
+    let _still = hold();
+    effect.await
+}
+
+/// The same around an effect that comes to gates in its turn: while one of those takes its turn ([`turn`]), time passes.
+pub async fn busy_but_at_gates<T>(effect: impl Future<Output = T>) -> T {
+    let _under_way = Counted::begin(Count::UnderWay);
+    effect.await
+}
+
+/// A gate holds whoever comes to it for so long: that is what decides who is next, so time must pass for it.
+pub async fn turn(pause: Duration) {
+    let _at_gate = Counted::begin(Count::AtGate);
+    tokio::time::sleep(pause).await;
+}
+
+/// The clock stands still until what this returns is dropped.
+fn hold() -> mpsc::Sender<()> {
+    let (ends, end) = mpsc::channel::<()>();
+    drop(tokio::task::spawn_blocking(move || end.recv()));
+    ends
+}
+
+/// What is under way on this thread's runtime.
+#[derive(Default)]
+struct UnderWay {
+    effects: usize,
+    at_gates: usize,
+    still: Option<mpsc::Sender<()>>,
+}
+
+thread_local! {
+    static UNDER_WAY: RefCell<UnderWay> = RefCell::default();
+}
+
+#[derive(Clone, Copy)]
+enum Count {
+    UnderWay,
+    AtGate,
+}
+
+/// One more of a count, until it is dropped. It stays on the thread that began it: a runtime with a paused clock has one.
+struct Counted(Count);
+
+impl Counted {
+    fn begin(count: Count) -> Self {
+        Self::change(count, |n| n + 1);
+        Self(count)
+    }
+
+    fn change(count: Count, by: impl FnOnce(usize) -> usize) {
+        UNDER_WAY.with_borrow_mut(|under_way| {
+            let n = match count {
+                Count::UnderWay => &mut under_way.effects,
+                Count::AtGate => &mut under_way.at_gates,
+            };
+            *n = by(*n);
+            match under_way.effects > 0 && under_way.at_gates == 0 {
+                true => {
+                    under_way.still.get_or_insert_with(hold);
+                }
+                false => under_way.still = None,
+            }
+        });
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        Self::change(self.0, |n| n - 1);
+    }
+}

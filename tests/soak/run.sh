@@ -10,6 +10,8 @@
 #   SOAK_PARTS=8           into how many batches the sweep is cut; after each the page is written
 #   SOAK_CYCLES=1000       how many guests are made and unmade on libvirtd and QEMU, in batches of SOAK_CYCLE_BATCH (200); the
 #                          first batch without a kill, so that one process does it, all others with
+#   SOAK_GUEST_FAULTS=1    one of so many faults in guests' journeys, each alone, before the pairs; 0: none
+#   SOAK_GUEST_OPT_LEVEL=2 how the program of guests' journeys is optimised; 0 needs no build of its own and runs a third as fast
 #   SOAK_GUEST_PAIRS=8     after each fault in a guest's journey a kill at one of so many crossings of the recovery
 #   SOAK_GUEST_PAIR_FAULTS=kill  what strikes second; `all` is every fault
 #   SOAK_GUEST_SEEDS=100000  how many seeds of the swarm of guests' journeys
@@ -26,6 +28,7 @@
 #   SOAK_FUZZ_COMPARES=1   0: the fuzzer is led by what its inputs reach alone, and not by what is compared with what; quicker
 #   SOAK_FUZZ_FROM=1       the first batch: each has a seed of its own, and another machine may go on where one was left
 #   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs; 0: it is left out
+#   SOAK_CLOUD_EXAMPLES    the same for compute and identity; SOAK_EXAMPLES where nothing is said
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
 #                          SOAK_ONLY=boots: only the servers on processes that are killed;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
@@ -46,6 +49,8 @@ FROM=${SOAK_SEED_FROM:-1}
 BATCH=${SOAK_BATCH:-50}
 PAIRS=${SOAK_PAIRS:-kill}
 PARTS=${SOAK_PARTS:-8}
+GUEST_FAULTS=${SOAK_GUEST_FAULTS:-1}
+GUEST_OPT_LEVEL=${SOAK_GUEST_OPT_LEVEL:-2}
 GUEST_PAIRS=${SOAK_GUEST_PAIRS:-8}
 GUEST_PAIR_FAULTS=${SOAK_GUEST_PAIR_FAULTS:-kill}
 GUEST_SEEDS=${SOAK_GUEST_SEEDS:-100000}
@@ -61,6 +66,7 @@ FUZZ_BATCH=${SOAK_FUZZ_BATCH:-5000000}
 FUZZ_FROM=${SOAK_FUZZ_FROM:-1}
 COMPARES=${SOAK_FUZZ_COMPARES:-1}
 EXAMPLES=${SOAK_EXAMPLES:-60}
+CLOUD_EXAMPLES=${SOAK_CLOUD_EXAMPLES:-$EXAMPLES}
 BOOTS=${SOAK_BOOTS:-500}
 BOOT_BATCH=${SOAK_BOOT_BATCH:-60}
 [ "$ONLY" = '' ] || [ "$ONLY" = boots ] || BOOTS=0
@@ -274,8 +280,9 @@ all_bad_input() {
     local lane lanes program build
     ((EXAMPLES == 0)) || lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
         "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
-    ((EXAMPLES == 0)) || lines cloud "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$EXAMPLES" \
+    ((CLOUD_EXAMPLES == 0)) || lines cloud "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$CLOUD_EXAMPLES" \
         "$STATE/program" -q --test-threads=1 whatever_is_asked_of_compute
+    ((FUZZ > 0)) || return 0
     say "the fuzzer, built for speed"
     # cargo does not see that its compiler is told otherwise: each way has a folder of its own.
     [ "$COMPARES" = 1 ] && build=soak-build || build=soak-build-led-by-reach
@@ -452,7 +459,7 @@ keep() {
 
 if [ "$ONLY" != guests ]; then
     # What is made up for the fuzzer meets no program.
-    if [ -z "$GIVEN" ] && { [ "$ONLY" != fuzz ] || ((EXAMPLES > 0)); }; then
+    if [ -z "$GIVEN" ] && { [ "$ONLY" != fuzz ] || ((EXAMPLES + CLOUD_EXAMPLES > 0)); }; then
         cargo build --release -p berth-cli
         export BERTH_PROGRAM=$TARGET/release/berth
     fi
@@ -485,8 +492,15 @@ if [ "$ONLY" = boots ] || [ "$ONLY" = cycles ] || [ "$ONLY" = claims ] || [ "$ON
 fi
 
 # A hundred thousand seeds are worth a build of their own.
-CARGO_PROFILE_DEV_OPT_LEVEL=2 keep -guests fault --target-dir "$TARGET/soak-build" --test fault
-BERTH_GUEST_FAULTS=1 batch "guests' sweep" 0 1 "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
+if [ "$GUEST_OPT_LEVEL" = 0 ]; then
+    keep -guests fault --test fault
+else
+    CARGO_PROFILE_DEV_OPT_LEVEL=$GUEST_OPT_LEVEL keep -guests fault --target-dir "$TARGET/soak-build" --test fault
+fi
+if ((GUEST_FAULTS > 0)); then
+    what="guests' sweep$( ((GUEST_FAULTS == 1)) || echo ", one of $GUEST_FAULTS")"
+    BERTH_GUEST_FAULTS=$GUEST_FAULTS batch "$what" 0 1 "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
+fi
 for ((part = 1; part <= PARTS; part++)); do
     BERTH_GUEST_FAULTS=1 BERTH_GUEST_PAIRS=$GUEST_PAIRS BERTH_GUEST_PAIR_FAULTS=$GUEST_PAIR_FAULTS BERTH_FAULT_PART=$part/$PARTS \
         batch "guests' pairs, second $GUEST_PAIR_FAULTS, one of $GUEST_PAIRS, part $part of $PARTS" 0 "$part" \

@@ -22,21 +22,27 @@ use super::report::{self, Swept, Tally};
 use super::rows::{self, Rows, kind};
 use crate::sweep::{Part, on_all_processors};
 
-/// The faults of the sweep: an answer lost before and after its effect, refusals, a time limit, a full disk, a kill.
-pub(super) const FAULTS: [Fault; 9] = [
+/// The faults of the sweep: an answer lost before and after its effect, an older or a spoilt one, refusals, a time limit, a full disk,
+/// a kill.
+pub(super) const FAULTS: [Fault; 14] = [
     Fault::ConnectionRefused,
     Fault::AnswerLost,
     Fault::InternalError,
     Fault::Conflict,
+    Fault::Unauthorized,
+    Fault::Forbidden,
     Fault::Twice,
     Fault::Late,
+    Fault::Stale,
+    Fault::Truncated,
+    Fault::WrongBody,
     Fault::InputOutput,
     Fault::DiskFull,
     Fault::Kill,
 ];
 
 /// Of how many cases one is run where nothing is said.
-const ONE_OF: usize = 15;
+const ONE_OF: usize = 20;
 /// Of how many cases one may be without its fault.
 const MISSED_ONE_OF: usize = 4;
 /// How many cases share a cloud.

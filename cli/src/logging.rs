@@ -1,5 +1,7 @@
 //! Where log lines go: the journal under systemd, otherwise standard error, as text or JSON.
 
+mod causes;
+
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd;
 
@@ -16,6 +18,7 @@ pub use tracing_subscriber::filter::LevelFilter;
 
 use crate::failure::{ErrorCode, Failure};
 use crate::output::Plain;
+use causes::WithCauses;
 
 /// The log options every subcommand takes.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -57,7 +60,7 @@ pub fn start(log: &Log, default: LevelFilter) -> Result<(), Failure> {
     let filter = filter(log, default, std::env::var("RUST_LOG").ok().as_deref())?;
     // Fails only when a subscriber is already in place.
     let _ = Registry::default()
-        .with(layer(log.log_format)?.with_filter(filter))
+        .with(WithCauses(layer(log.log_format)?).with_filter(filter))
         .try_init();
     Ok(())
 }
@@ -207,6 +210,45 @@ mod tests {
             );
             assert!(!line.contains("\u{1b}[2J"), "{text:?}");
             assert!(line.contains("no host\\n2026 ERROR forged"), "{text:?}");
+        }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the database of tokens failed")]
+    struct Failed(#[source] io::Error);
+
+    #[test]
+    fn an_error_is_logged_with_all_that_lies_beneath_it() {
+        let failed = Failed(io::Error::other("the disk is full"));
+        for is_json in [false, true] {
+            let kept = Kept::default();
+            let out = kept.clone();
+            let writer = move || out.clone();
+            let layer = WithCauses(match is_json {
+                true => json(writer),
+                false => lines(writer, false),
+            });
+            tracing::subscriber::with_default(Registry::default().with(layer), || {
+                let error = &failed as &dyn std::error::Error;
+                tracing::error!(error, mend = "make room", tries = 3, "no token made");
+                tracing::warn!(error = "plain", "another");
+            });
+            let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+            let lines: Vec<&str> = text.lines().collect();
+            let wanted = match is_json {
+                false => [
+                    "no token made error=the database of tokens failed: the disk is full mend=\"make room\" tries=3",
+                    "another error=\"plain\"",
+                ],
+                true => [
+                    "{\"message\":\"no token made\",\"error\":\"the database of tokens failed: the disk is full\",\"mend\":\"make room\",\"tries\":3}",
+                    "{\"message\":\"another\",\"error\":\"plain\"}",
+                ],
+            };
+            for (line, wanted) in lines.iter().zip(wanted) {
+                assert!(line.contains(wanted), "{line}");
+            }
+            assert_eq!(lines.len(), 2);
         }
     }
 

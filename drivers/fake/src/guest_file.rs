@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_virt::GuestError;
 
@@ -17,35 +17,49 @@ const LIMIT: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) enum GuestFile {
     /// In memory, with how often it was changed.
-    Memory(Mutex<(GuestBook, u64)>),
+    Memory(Mutex<(Arc<GuestBook>, u64)>),
     /// In a file. The lock orders this process's changes.
     File {
         /// The file.
         path: PathBuf,
         /// Held from the reading to the writing.
         changing: Mutex<()>,
+        /// What the file held last, so that it is not read again for each look.
+        known: Mutex<Option<(Stamp, Arc<GuestBook>)>>,
     },
 }
 
 impl GuestFile {
     /// A book in memory, empty.
     pub(crate) fn in_memory() -> Self {
-        Self::Memory(Mutex::new((GuestBook::default(), 0)))
+        Self::Memory(Mutex::default())
     }
 
     /// A book in a file, which need not be there yet.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self::File {
             path,
-            changing: Mutex::new(()),
+            changing: Mutex::default(),
+            known: Mutex::default(),
         }
     }
 
     /// The book as it is.
-    pub(crate) fn book(&self) -> Result<GuestBook, GuestError> {
+    pub(crate) fn book(&self) -> Result<Arc<GuestBook>, GuestError> {
         match self {
-            Self::Memory(book) => Ok(lock(book).0.clone()),
-            Self::File { path, .. } => read(path),
+            Self::Memory(book) => Ok(Arc::clone(&lock(book).0)),
+            Self::File { path, known, .. } => {
+                // Before the reading: what is written in between is another state at the next look.
+                let stamp = Stamp::of_file(path);
+                if let Some((of, book)) = &*lock(known)
+                    && *of == stamp
+                {
+                    return Ok(Arc::clone(book));
+                }
+                let book = Arc::new(read(path)?);
+                *lock(known) = Some((stamp, Arc::clone(&book)));
+                Ok(book)
+            }
         }
     }
 
@@ -57,20 +71,25 @@ impl GuestFile {
         match self {
             Self::Memory(kept) => {
                 let mut kept = lock(kept);
-                let mut book = kept.0.clone();
+                let mut book = GuestBook::clone(&kept.0);
                 let outcome = change(&mut book)?;
-                if book != kept.0 {
-                    *kept = (book, kept.1 + 1);
+                if book != *kept.0 {
+                    *kept = (Arc::new(book), kept.1 + 1);
                 }
                 Ok(outcome)
             }
-            Self::File { path, changing } => {
+            Self::File {
+                path,
+                changing,
+                known,
+            } => {
                 let _held = lock(changing);
-                let before = read(path)?;
-                let mut book = before.clone();
+                let before = self.book()?;
+                let mut book = GuestBook::clone(&before);
                 let outcome = change(&mut book)?;
-                if book != before {
-                    write(path, &book).map_err(|source| state(path, source))?;
+                if book != *before {
+                    let stamp = write(path, &book).map_err(|source| state(path, source))?;
+                    *lock(known) = Some((stamp, Arc::new(book)));
                 }
                 Ok(outcome)
             }
@@ -117,16 +136,17 @@ fn read(path: &Path) -> Result<GuestBook, GuestError> {
     serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))
 }
 
-/// Whole, or not at all, also when the power goes.
-fn write(path: &Path, book: &GuestBook) -> io::Result<()> {
+/// Whole, or not at all, also when the power goes. What the file can be known by then.
+fn write(path: &Path, book: &GuestBook) -> io::Result<Stamp> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
     let mut file = File::create(&new)?;
-    serde_json::to_writer(&mut file, book)?;
-    file.flush()?;
+    file.write_all(&serde_json::to_vec(book)?)?;
     file.sync_all()?;
+    let stamp = Stamp::of(&file.metadata()?);
     fs::rename(&new, path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(stamp)
 }

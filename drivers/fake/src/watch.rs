@@ -1,5 +1,7 @@
 //! "The machine changed", by looking every now and then at when its file did.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -23,9 +25,14 @@ pub(crate) enum Stamp {
 
 impl Stamp {
     pub(crate) fn of_file(path: &Path) -> Stamp {
-        use std::os::unix::fs::MetadataExt;
         let metadata = std::fs::metadata(path).ok();
-        Stamp::File(metadata.and_then(|file| Some((file.modified().ok()?, file.len(), file.ino()))))
+        metadata.map_or(Stamp::File(None), |file| Stamp::of(&file))
+    }
+
+    /// The state of the file that this was told of.
+    pub(crate) fn of(file: &Metadata) -> Stamp {
+        let written = file.modified().ok();
+        Stamp::File(written.map(|written| (written, file.len(), file.ino())))
     }
 
     /// Whether a later change could not be told from this state: the file was written so short a time ago that the next

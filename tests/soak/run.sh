@@ -11,7 +11,7 @@
 #   SOAK_CYCLES=1000       how many guests are made and unmade on libvirtd and QEMU, in batches of SOAK_CYCLE_BATCH (200); the
 #                          first batch without a kill, so that one process does it, all others with
 #   SOAK_GUEST_FAULTS=1    one of so many faults in guests' journeys, each alone, before the pairs; 0: none
-#   SOAK_GUEST_OPT_LEVEL=2 how the program of guests' journeys is optimised; 0 needs no build of its own and runs a third as fast
+#   SOAK_GUEST_OPT_LEVEL=2 how the program of guests' journeys is optimised; 0 needs no build of its own and runs slower
 #   SOAK_GUEST_PAIRS=8     after each fault in a guest's journey a kill at one of so many crossings of the recovery
 #   SOAK_GUEST_PAIR_FAULTS=kill  what strikes second; `all` is every fault
 #   SOAK_GUEST_SEEDS=100000  how many seeds of the swarm of guests' journeys

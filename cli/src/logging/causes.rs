@@ -21,10 +21,13 @@ pub(super) struct WithCauses<L>(pub(super) L);
 
 impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, Registry>) {
-        let mut told = Told::of(event);
-        if !told.has_causes {
+        let mut beneath = Beneath(false);
+        event.record(&mut beneath);
+        if !beneath.0 {
             return self.0.on_event(event, context);
         }
+        let mut told = Told::default();
+        event.record(&mut told);
         let metadata = event.metadata();
         told.values.resize_with(metadata.fields().len(), || None);
         let values: Vec<_> = told.values.iter().map(Option::as_deref).collect();
@@ -70,20 +73,24 @@ impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
     }
 }
 
+/// Whether anything lies beneath an error of the event. Nearly never: no other event is copied.
+struct Beneath(bool);
+
+impl Visit for Beneath {
+    fn record_error(&mut self, _: &Field, error: &(dyn Error + 'static)) {
+        self.0 |= error.source().is_some();
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
+}
+
 /// The values of an event, by the places of their fields.
 #[derive(Default)]
 struct Told {
     values: Vec<Option<Box<dyn Value>>>,
-    has_causes: bool,
 }
 
 impl Told {
-    fn of(event: &Event<'_>) -> Self {
-        let mut told = Self::default();
-        event.record(&mut told);
-        told
-    }
-
     fn put(&mut self, field: &Field, value: impl Value + 'static) {
         let at = field.index();
         if self.values.len() <= at {
@@ -95,7 +102,6 @@ impl Told {
 
 impl Visit for Told {
     fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
-        self.has_causes |= error.source().is_some();
         self.put(field, display(sentence(error)));
     }
 

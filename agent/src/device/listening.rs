@@ -4,13 +4,14 @@
 //! A wait only says that a report would be answered otherwise: what is wanted comes with that answer. Where the service lets
 //! nobody wait, because it is another's or an older one, the reports come now and then all the same.
 
-use std::pin::Pin;
+use std::collections::BTreeMap;
+use std::future::pending;
 use std::time::Duration;
 
 use berth_client::{AcceleratorClient, AcceleratorError};
 use berth_model::NodeName;
 use berth_virt::VirtDriver;
-use futures_util::future::select_all;
+use futures_util::future::{BoxFuture, FutureExt as _, select_all};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -38,12 +39,14 @@ impl<D: VirtDriver> Devices<D> {
             return;
         };
         let mut backoff = Backoff::seeded(self.inner.options.seed);
+        let mut waits = Waits::default();
         loop {
+            waits.are_for(service, self.marks());
             let heard = tokio::select! {
                 () = shutdown.cancelled() => return,
                 // What was told now is waited for from now on.
                 () = self.inner.told.notified() => continue,
-                heard = heard(service, self.marks()) => heard,
+                heard = waits.heard() => heard,
             };
             let pause = match heard {
                 Ok(Heard::Change) => {
@@ -64,6 +67,7 @@ impl<D: VirtDriver> Devices<D> {
                     backoff.failed().max(PAUSE)
                 }
             };
+            waits = Waits::default();
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = sleep(pause) => {}
@@ -72,7 +76,7 @@ impl<D: VirtDriver> Devices<D> {
     }
 
     /// By what to wait, for each node whose report the service lets wait.
-    fn marks(&self) -> Vec<(NodeName, String)> {
+    fn marks(&self) -> BTreeMap<NodeName, String> {
         let known = self.known();
         let told = known.told.iter();
         let marks = told.filter_map(|(node, told)| Some((node.clone(), told.changes.clone()?)));
@@ -80,26 +84,45 @@ impl<D: VirtDriver> Devices<D> {
     }
 }
 
-/// The first answer to waits for these nodes; never, for none.
-async fn heard(
-    service: &AcceleratorClient,
-    marks: Vec<(NodeName, String)>,
-) -> Result<Heard, Box<AcceleratorError>> {
-    let waits: Vec<Pin<Box<_>>> = marks
-        .iter()
-        .map(|(node, after)| {
-            Box::pin(async move {
-                let told = service.host_changes(node.as_str(), after, WAIT).await;
-                let told = told.map_err(Box::new)?;
-                Ok(match told.changes == *after {
-                    true => Heard::Nothing,
-                    false => Heard::Change,
-                })
-            })
-        })
-        .collect();
-    if waits.is_empty() {
-        std::future::pending::<()>().await;
+/// Waits that are under way, each with what it is for and by what. A host of many nodes tells one of them at a time, and the waits
+/// for all others go on.
+#[derive(Default)]
+struct Waits<'a> {
+    under_way: BTreeMap<(NodeName, String), BoxFuture<'a, Answer>>,
+}
+
+type Answer = Result<Heard, Box<AcceleratorError>>;
+
+impl<'a> Waits<'a> {
+    /// Begins those that are missing, and gives up those for another mark.
+    fn are_for(&mut self, service: &'a AcceleratorClient, marks: BTreeMap<NodeName, String>) {
+        self.under_way
+            .retain(|(node, after), _| marks.get(node) == Some(after));
+        for mark in marks {
+            self.under_way.entry(mark).or_insert_with_key(|mark| {
+                let (node, after) = mark.clone();
+                async move {
+                    let told = service.host_changes(node.as_str(), &after, WAIT).await;
+                    let told = told.map_err(Box::new)?;
+                    Ok(match told.changes == after {
+                        true => Heard::Nothing,
+                        false => Heard::Change,
+                    })
+                }
+                .boxed()
+            });
+        }
     }
-    select_all(waits).await.0
+
+    /// The first answer; never, where nothing is waited for.
+    async fn heard(&mut self) -> Answer {
+        if self.under_way.is_empty() {
+            return pending().await;
+        }
+        let waits = self.under_way.iter_mut();
+        let waits = waits.map(|(mark, wait)| wait.map(|heard| (mark.clone(), heard)));
+        let ((mark, heard), ..) = select_all(waits).await;
+        self.under_way.remove(&mark);
+        heard
+    }
 }

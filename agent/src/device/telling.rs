@@ -1,6 +1,6 @@
 //! The report, told to the accelerator service when it changed and now and then, and what its answer asks for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::time::Duration;
 
@@ -241,6 +241,11 @@ impl<D: VirtDriver> Devices<D> {
     /// The report of each node that has devices for the service, or had some when it was told last.
     async fn bodies(&self) -> Result<Vec<(NodeName, HostDevices)>, TellError> {
         let records = self.inner.journal.guests().await?;
+        let mut building: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for record in &records {
+            let own = building.entry(record.request.node()).or_default();
+            own.push(record.request.uuid());
+        }
         let mut known = self.known();
         let known = &mut *known;
         let mut bodies = Vec::new();
@@ -258,11 +263,8 @@ impl<D: VirtDriver> Devices<D> {
             if report::told(&seen.devices).next().is_none() && !known.told.contains_key(node) {
                 continue;
             }
-            let building = records
-                .iter()
-                .filter(|record| record.request.node() == node);
-            let building = building.map(|record| record.request.uuid());
-            let guests = seen.guests.iter().copied().chain(building).collect();
+            let building = building.get(node).into_iter().flatten();
+            let guests = seen.guests.iter().chain(building).copied().collect();
             let (register, scrub) = (&known.register, self.inner.options.scrub);
             let mut body =
                 report::host_devices(node, tree, &seen.devices, &guests, register, scrub);

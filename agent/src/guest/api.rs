@@ -123,8 +123,8 @@ async fn show<D: VirtDriver, R: GuestResources>(
     match guests.show(uuid).await {
         Ok(record) => {
             let mut shown = body::one(&record, guests.held().get(&uuid));
-            let states = guests.states().await;
-            shown.state = states.get(&uuid).map(ToString::to_string);
+            let state = guests.state(uuid).await;
+            shown.state = state.map(|state| state.to_string());
             shown.image = guests.coming(&record).map(body::coming);
             Json(shown).into_response()
         }

@@ -161,7 +161,7 @@ fn named(uuid: ConsumerUuid) -> Result<(), BuildError> {
     }
 }
 
-/// What guests hold of the host: those of the journal, and those on the hypervisor that are not in it.
+/// What guests hold of a node: those of the journal that are meant for it, and those on it that are not among them.
 pub(crate) fn held<'a>(
     records: impl IntoIterator<Item = &'a GuestRecord>,
     seen: &NodeView,
@@ -213,16 +213,18 @@ fn placed(
     digest: BuildDigest,
     seen: &NodeView,
     tree: Option<&ProviderTree>,
-    records: &[GuestRecord],
+    records: &[Arc<GuestRecord>],
 ) -> Result<GuestRequest, BuildError> {
-    let picks = devices::pick(&asked, seen, tree, &taken(records, seen))?;
+    let records = || records.iter().map(Arc::as_ref);
+    let own = records().filter(|record| record.request.node() == &asked.node);
+    let picks = devices::pick(&asked, seen, tree, &taken(records(), seen))?;
     picks.are_asked_for(&asked)?;
     let mut limits = asked.limits.clone();
     limits.host_cells = limits.host_cells.or(picks.host_cells);
     let place = fit(
         &asked.placement,
         seen,
-        &held(records, seen),
+        &held(own, seen),
         &picks.near,
         &limits,
     )?;
@@ -246,12 +248,14 @@ impl GuestRecord {
 /// Whether a guest whose place was not picked here is pinned to CPUs that are kept for another.
 pub(super) fn pinned_elsewhere(
     request: &GuestRequest,
-    records: &[GuestRecord],
+    records: &[Arc<GuestRecord>],
 ) -> Option<(berth_virt::CpuSet, ConsumerUuid)> {
     let own = request.reserved_cpus();
-    let others = records
-        .iter()
-        .filter(|record| record.may_hold() && record.request.uuid() != request.uuid());
+    let others = records.iter().filter(|record| {
+        record.may_hold()
+            && record.request.uuid() != request.uuid()
+            && record.request.node() == request.node()
+    });
     let shared = others.map(|record| {
         let shared = record.request.reserved_cpus().intersection(&own);
         (shared, record.request.uuid())

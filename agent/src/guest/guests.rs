@@ -263,7 +263,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub async fn list(&self) -> Result<Vec<GuestRecord>, GuestsError> {
+    pub async fn list(&self) -> Result<Vec<Arc<GuestRecord>>, GuestsError> {
         let read = self.inner.way.journal.guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
         self.inner.usable.read(failure);
@@ -278,11 +278,18 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         states.collect()
     }
 
+    /// What the hypervisor has of one guest now; nothing where it does not answer soon.
+    pub(super) async fn state(&self, uuid: ConsumerUuid) -> Option<GuestState> {
+        let guest = timeout(STATES_PATIENCE, self.inner.way.driver.guest(uuid)).await;
+        let guest = guest.ok().and_then(Result::ok).flatten();
+        guest.map(|found| found.state)
+    }
+
     /// One guest.
     ///
     /// # Errors
     /// There is none, or the journal cannot be read.
-    pub async fn show(&self, uuid: ConsumerUuid) -> Result<GuestRecord, GuestsError> {
+    pub async fn show(&self, uuid: ConsumerUuid) -> Result<Arc<GuestRecord>, GuestsError> {
         let record = self.inner.way.journal.guest(uuid).await?;
         record.ok_or(GuestsError::NotFound { uuid })
     }

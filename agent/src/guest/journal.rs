@@ -5,6 +5,7 @@
 //! device as its key, so that no history of guests can give one device to two of them.
 
 mod error;
+mod known;
 mod life;
 mod record;
 mod rows;
@@ -14,6 +15,7 @@ mod sql;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
@@ -69,10 +71,10 @@ pub trait GuestJournal: Send + Sync {
     fn path(&self) -> String;
 
     /// All guests, by UUID.
-    fn guests(&self) -> Answer<'_, Vec<GuestRecord>>;
+    fn guests(&self) -> Answer<'_, Vec<Arc<GuestRecord>>>;
 
     /// One guest; none where it is not known.
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<GuestRecord>>;
+    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<Arc<GuestRecord>>>;
 
     /// Writes a request down, on the course of a spawn.
     fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted>;

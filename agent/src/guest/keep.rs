@@ -6,7 +6,7 @@
 //! power sync). One that does something and should be at rest is brought to rest. One that cannot be brought back is held and
 //! tried again, never undone.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::time::Duration;
 
 use berth_journeys::Turn;
@@ -26,6 +26,9 @@ const GRACE: Duration = Duration::from_mins(1);
 
 /// How long changes of guests are gathered before the hypervisor is looked at: one guest's start is several.
 const GATHERED: Duration = Duration::from_millis(200);
+/// And at least so many times as long as it took to look last: on a host of many guests that start one after another it is done
+/// for a tenth of the time, and not all the time.
+const REST: u32 = 9;
 
 /// Guests could not be compared with the hypervisor's.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +46,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn keep(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
             let compared = self.reconcile().await;
+            self.tidy().await;
             self.try_write().await;
             if let Err(error) = compared {
                 tracing::warn!(
@@ -62,12 +66,16 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// them was said to have changed there ([`Guests::stir`]).
     pub(super) async fn between(&self, interval: Duration) {
         let due = Instant::now() + interval;
+        let mut gathered = GATHERED;
         loop {
             tokio::select! {
                 () = sleep_until(due) => return,
-                () = self.inner.stirred.notified() => sleep(GATHERED).await,
+                () = self.inner.stirred.notified() => sleep(gathered.min(interval)).await,
             }
-            if let Err(error) = self.reconcile().await {
+            let began = Instant::now();
+            let compared = self.reconcile().await;
+            gathered = GATHERED.max(began.elapsed().saturating_mul(REST));
+            if let Err(error) = compared {
                 // The clock's comparison says it, if it lasts.
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
@@ -84,13 +92,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn reconcile(&self) -> Result<(), KeepError> {
         self.resume().await?;
         let records = self.list().await?;
-        let forms = records.iter().flat_map(|record| {
-            let forms = [Ok(record.request.clone()), record.own(), record.present()];
-            forms.into_iter().flatten()
-        });
-        let forms: Vec<_> = forms.collect();
-        let forms: Vec<_> = forms.iter().collect();
-        self.inner.way.resources.tidy(&forms).await;
         if records.is_empty() {
             return Ok(());
         }
@@ -115,6 +116,20 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(())
     }
 
+    /// Removes what no guest of the journal uses any more: old images first of all. Every guest's folder is looked at, so this is for
+    /// the clock, and not for each change.
+    pub(super) async fn tidy(&self) {
+        // Whoever cannot read the journal said so.
+        let Ok(records) = self.list().await else {
+            return;
+        };
+        let own = records.iter().map(|record| Cow::Borrowed(&record.request));
+        let others = records.iter().flat_map(|record| record.other_forms());
+        let forms: Vec<_> = own.chain(others.map(Cow::Owned)).collect();
+        let forms: Vec<_> = forms.iter().map(Cow::as_ref).collect();
+        self.inner.way.resources.tidy(&forms).await;
+    }
+
     /// Looks again, in its turn, and mends one guest.
     pub(super) async fn mend(&self, uuid: ConsumerUuid) -> JourneyEnd {
         let turn = self.turn(uuid).await;
@@ -135,8 +150,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let Some(record) = way.journal.guest(uuid).await? else {
             return Ok(JourneyEnd::Gone);
         };
-        let found: BTreeMap<_, _> = way.driver.guests().await.map_err(Held::Hypervisor)?;
-        match look(&record, found.get(&uuid), &way.boot_id) {
+        let found = way.driver.guest(uuid).await.map_err(Held::Hypervisor)?;
+        match look(&record, found.as_ref(), &way.boot_id) {
             Look::AsItShouldBe | Look::PausedElsewise => {}
             Look::Stop => {
                 let stop = PowerAction::Stop { grace: GRACE };
@@ -162,7 +177,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
                 let life = Life {
                     suspending: false,
-                    ..record.life
+                    ..record.life.clone()
                 };
                 way.journal.live(uuid, &life, &[]).await?;
             }
@@ -179,7 +194,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 // First why: what is wanted then agrees with the hypervisor, and is looked at no more.
                 let life = Life {
                     ended: true,
-                    ..record.life
+                    ..record.life.clone()
                 };
                 way.journal.live(uuid, &life, &[]).await?;
                 way.journal.want(uuid, DesiredPower::ShutOff).await?;

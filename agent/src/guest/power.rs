@@ -1,6 +1,7 @@
 //! A guest's power: what is asked for is written down first, then done. A guest that is switched on again is checked as if
 //! it were spawned: its requests must still be bound to its devices, and each device must still be fit for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_journeys::Turn;
@@ -248,7 +249,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         };
         let record = way.journal.guest(uuid).await?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
-        Ok((turn, record))
+        Ok((turn, Arc::unwrap_or_clone(record)))
     }
 
     /// The guest's devices, where its requests are still bound to them.

@@ -260,7 +260,10 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         let mut facts = Facts {
             boot_id: way.boot_id.clone(),
             prepared,
-            journal: self.inner.guests.list().await?,
+            journal: {
+                let records = self.inner.guests.list().await?;
+                records.into_iter().map(Arc::unwrap_or_clone).collect()
+            },
             ..Facts::default()
         };
         match way.driver.guests().await {

@@ -65,7 +65,7 @@ impl<D: VirtDriver, R: GuestResources> Way<D, R> {
         &self,
         guest: ConsumerUuid,
     ) -> Result<Option<GuestOnHost>, GuestError> {
-        let found = self.driver.guests().await?.remove(&guest);
+        let found = self.driver.guest(guest).await?;
         if let Some(found) = &found {
             found.is_readable(guest)?;
         }

@@ -24,7 +24,7 @@ pub struct NodeFacts<'a> {
     /// Its tree as Placement has it: ratios, and what is reserved.
     pub tree: &'a ProviderTree,
     /// The guests of the journal, those of other nodes too.
-    pub records: &'a [GuestRecord],
+    pub records: &'a [&'a GuestRecord],
     /// `my_ip`.
     pub host_ip: Option<IpAddr>,
     /// Builds that failed since the last one that did not.
@@ -37,7 +37,7 @@ impl<'a> NodeFacts<'a> {
     /// The guests of the journal that have, or will have, something of this node.
     pub(super) fn own_records(&self) -> impl Iterator<Item = &'a GuestRecord> + Clone {
         let node = self.node;
-        let records = self.records.iter();
+        let records = self.records.iter().copied();
         records.filter(move |record| record.request.node() == node && record.may_hold())
     }
 }

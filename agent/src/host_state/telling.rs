@@ -289,6 +289,11 @@ impl<D: VirtDriver> Telling<D> {
             return Ok(());
         }
         let records = self.service.journal.guests().await?;
+        let mut by_node: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for record in &records {
+            let own = by_node.entry(record.request.node()).or_default();
+            own.push(record.as_ref());
+        }
         let options = &self.service.options;
         let metrics = self.measured.as_ref().map(|it| &it.metrics);
         let nodes = basis.trees.iter().filter_map(|(node, tree)| {
@@ -297,7 +302,7 @@ impl<D: VirtDriver> Telling<D> {
                 hypervisor: &basis.view.hypervisor,
                 seen: basis.view.nodes.get(node)?,
                 tree,
-                records: &records,
+                records: by_node.get(node).map_or(&[], Vec::as_slice),
                 host_ip: options.host_ip,
                 failed_builds: basis.changes.failed_builds,
                 metrics,

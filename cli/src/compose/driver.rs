@@ -142,6 +142,15 @@ impl VirtDriver for Driver {
         }
     }
 
+    async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
+        match self {
+            Driver::Fake(driver) => driver.guest(uuid).await,
+            Driver::Exec(driver) => driver.guest(uuid).await,
+            #[cfg(feature = "libvirt")]
+            Driver::Libvirt(driver) => driver.guest(uuid).await,
+        }
+    }
+
     async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
         match self {
             Driver::Fake(driver) => driver.power(uuid, action).await,

@@ -33,6 +33,16 @@ pub(crate) struct Handled {
     source: Option<MdevSource>,
 }
 
+#[cfg(test)]
+impl Handled {
+    pub(crate) fn that_is_ready(ready: bool) -> Self {
+        Self {
+            ready,
+            ..Self::default()
+        }
+    }
+}
+
 /// The devices that something was done with, by their names.
 pub(crate) type DeviceBook = BTreeMap<String, Handled>;
 

@@ -116,11 +116,11 @@ impl FakeDriver {
         }
     }
 
-    fn read(&self) -> Result<Look, MachineError> {
+    fn read(&self) -> Result<Arc<Look>, MachineError> {
         let stamp = self.source.look()();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = last.as_ref().and_then(|last| last.at(&stamp)) {
-            return Ok(look.clone());
+            return Ok(Arc::clone(look));
         }
         let (name, text) = self.source.read()?;
         let keep = match stamp.is_fresh(SystemTime::now()) {
@@ -130,18 +130,17 @@ impl FakeDriver {
         let seen = Seen::of(last.take(), stamp, text, keep, |text| {
             Machine::from_text(&name, text).map(|machine| Look::from(&machine))
         })?;
-        Ok(last.insert(seen).look().clone())
+        Ok(Arc::clone(last.insert(seen).look()))
     }
 }
 
 impl FakeDriver {
     /// The machine, for what is done with its guests.
-    fn machine(&self) -> Result<HostView, GuestError> {
-        let look = self.read().map_err(|error| GuestError::Malformed {
+    fn machine(&self) -> Result<Arc<Look>, GuestError> {
+        self.read().map_err(|error| GuestError::Malformed {
             origin: "the machine".to_owned(),
             reason: error.to_string(),
-        })?;
-        Ok(look.view)
+        })
     }
 
     /// Does something with a device in the book.
@@ -225,7 +224,7 @@ impl VirtDriver for FakeDriver {
     }
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
-        let mut view = self.read().map_err(refused)?.view;
+        let mut view = self.read().map_err(refused)?.view.clone();
         self.guests.book().map_err(unseen)?.add_to(&mut view);
         Ok(view)
     }
@@ -237,32 +236,37 @@ impl VirtDriver for FakeDriver {
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
         let machine = self.machine()?;
-        self.guests.change(|book| book.spawn(spec, &machine))
+        self.guests.change(|book| book.spawn(spec, &machine.view))
     }
 
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
         let machine = self.machine()?;
-        self.guests.change(|book| book.destroy(uuid, &machine))
+        self.guests.change(|book| book.destroy(uuid, &machine.view))
     }
 
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
-        Ok(self.guests.book()?.all(&self.machine()?))
+        Ok(self.guests.book()?.all(&self.machine()?.view))
+    }
+
+    async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
+        Ok(self.guests.book()?.one(uuid, &self.machine()?.view))
     }
 
     async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
         let machine = self.machine()?;
         self.guests
-            .change(|book| book.power(uuid, action, &machine))
+            .change(|book| book.power(uuid, action, &machine.view))
     }
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
         let machine = self.machine()?;
-        self.guests.change(|book| book.redefine(spec, &machine))
+        self.guests
+            .change(|book| book.redefine(spec, &machine.view))
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
         let machine = self.machine()?;
-        self.guests.change(|book| book.suspend(uuid, &machine))
+        self.guests.change(|book| book.suspend(uuid, &machine.view))
     }
 
     async fn live_migrate(
@@ -270,7 +274,7 @@ impl VirtDriver for FakeDriver {
         uuid: ConsumerUuid,
         _destination: &NodeName,
     ) -> Result<(), GuestError> {
-        if let Some(guest) = self.guests().await?.get(&uuid) {
+        if let Some(guest) = self.guest(uuid).await? {
             guest.holds_nothing_for(
                 uuid,
                 "be moved while it runs",

@@ -1,17 +1,24 @@
-//! Where a fake machine's book of guests is kept: in a file, replaced as a whole, or in memory.
+//! Where a fake machine's book of guests is kept: in a file, or in memory.
+//!
+//! A change is a line at the end of the file ([`crate::book_lines`]); now and then the file is replaced by one with a single line,
+//! in one step. So a change costs what it changes, and a kill leaves the book as it was before or after it.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use berth_virt::GuestError;
 
+use crate::book_lines;
 use crate::guests::GuestBook;
 use crate::watch::Stamp;
 
 /// The largest book taken, in bytes.
-const LIMIT: u64 = 64 << 20;
+const LIMIT: u64 = 256 << 20;
+
+/// So many changes may follow a book's first line, or half as many as it has guests: then it is written anew.
+const CHANGES: usize = 100;
 
 /// The place of a book.
 #[derive(Debug)]
@@ -25,8 +32,20 @@ pub(crate) enum GuestFile {
         /// Held from the reading to the writing.
         changing: Mutex<()>,
         /// What the file held last, so that it is not read again for each look.
-        known: Mutex<Option<(Stamp, Arc<GuestBook>)>>,
+        known: Mutex<Option<Known>>,
     },
+}
+
+/// A file as it was read or written last.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    stamp: Stamp,
+    book: Arc<GuestBook>,
+    /// How many changes follow its first line.
+    changes: usize,
+    /// The file, where a change may be written at its end. While it is open, no other file has its inode, by which a stamp tells
+    /// one from another.
+    file: Option<Arc<File>>,
 }
 
 impl GuestFile {
@@ -48,17 +67,19 @@ impl GuestFile {
     pub(crate) fn book(&self) -> Result<Arc<GuestBook>, GuestError> {
         match self {
             Self::Memory(book) => Ok(Arc::clone(&lock(book).0)),
-            Self::File { path, known, .. } => {
-                // Before the reading: what is written in between is another state at the next look.
-                let stamp = Stamp::of_file(path);
-                if let Some((of, book)) = &*lock(known)
-                    && *of == stamp
+            Self::File {
+                path,
+                changing,
+                known,
+            } => {
+                if let Some(known) = &*lock(known)
+                    // While this process changes it, the file is between two books, of which this is the one that was answered.
+                    && (known.stamp == Stamp::of_file(path) || is_held(changing))
                 {
-                    return Ok(Arc::clone(book));
+                    return Ok(Arc::clone(&known.book));
                 }
-                let book = Arc::new(read(path)?);
-                *lock(known) = Some((stamp, Arc::clone(&book)));
-                Ok(book)
+                let _held = lock(changing);
+                Ok(as_it_is(path, known)?.book)
             }
         }
     }
@@ -84,12 +105,14 @@ impl GuestFile {
                 known,
             } => {
                 let _held = lock(changing);
-                let before = self.book()?;
-                let mut book = GuestBook::clone(&before);
+                let before = as_it_is(path, known)?;
+                let mut book = GuestBook::clone(&before.book);
                 let outcome = change(&mut book)?;
-                if book != *before {
-                    let stamp = write(path, &book).map_err(|source| state(path, source))?;
-                    *lock(known) = Some((stamp, Arc::new(book)));
+                if book != *before.book {
+                    let written = write(path, &before, book);
+                    // Where it failed, it may be done all the same.
+                    *lock(known) = written.as_ref().ok().cloned();
+                    written.map_err(|source| state(path, source))?;
                 }
                 Ok(outcome)
             }
@@ -105,6 +128,10 @@ impl GuestFile {
     }
 }
 
+fn is_held(mutex: &Mutex<()>) -> bool {
+    matches!(mutex.try_lock(), Err(TryLockError::WouldBlock))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -116,37 +143,102 @@ fn state(path: &Path, source: io::Error) -> GuestError {
     }
 }
 
-fn read(path: &Path) -> Result<GuestBook, GuestError> {
+/// The file's book, read where it is another one than is known.
+fn as_it_is(path: &Path, known: &Mutex<Option<Known>>) -> Result<Known, GuestError> {
+    let stamp = Stamp::of_file(path);
+    if let Some(known) = &*lock(known)
+        && known.stamp == stamp
+    {
+        return Ok(known.clone());
+    }
+    let read = read(path)?;
+    *lock(known) = Some(read.clone());
+    Ok(read)
+}
+
+fn read(path: &Path) -> Result<Known, GuestError> {
     let malformed = |reason: String| GuestError::Malformed {
         origin: path.display().to_string(),
         reason,
     };
-    let size = match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => metadata.len(),
+    let unread = |error| state(path, error);
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Err(malformed("it is not a regular file".to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(GuestBook::default()),
-        Err(error) => return Err(state(path, error)),
-    };
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Known {
+                stamp: Stamp::File(None),
+                book: Arc::default(),
+                changes: 0,
+                file: None,
+            });
+        }
+        Err(error) => return Err(unread(error)),
+    }
+    let to_append = OpenOptions::new().read(true).append(true).open(path);
+    // Who only looks may not be able to write.
+    let appends = to_append.is_ok();
+    let mut file = to_append.or_else(|_| File::open(path)).map_err(unread)?;
+    // Before the reading: what is written in between is another state at the next look.
+    let metadata = file.metadata().map_err(unread)?;
+    let size = metadata.len();
     if size > LIMIT {
         return Err(malformed(format!(
             "it has {size} bytes; up to {LIMIT} are taken"
         )));
     }
-    let text = fs::read(path).map_err(|error| state(path, error))?;
-    serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(unread)?;
+    let lines = book_lines::read(&text).map_err(malformed)?;
+    Ok(Known {
+        stamp: Stamp::of(&metadata),
+        book: Arc::new(lines.book),
+        changes: lines.changes,
+        file: (appends && lines.is_whole).then(|| Arc::new(file)),
+    })
 }
 
-/// Whole, or not at all, also when the power goes. What the file can be known by then.
-fn write(path: &Path, book: &GuestBook) -> io::Result<Stamp> {
+/// The book in the file, on the disk when this returns, also when the power goes; else the book as it was before.
+fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Known> {
+    let (lines, count) = book_lines::between(&before.book, &book)?;
+    let changes = before.changes + count;
+    let most = CHANGES.max(book.guests.len() / 2);
+    if let Some(file) = before.file.as_ref().filter(|_| changes <= most) {
+        // Of what was known and no other one: where the file was replaced since, the next look finds it so.
+        (&**file).write_all(&lines)?;
+        file.sync_data()?;
+        return Ok(Known {
+            stamp: Stamp::of(&file.metadata()?),
+            book: Arc::new(book),
+            changes,
+            file: Some(Arc::clone(file)),
+        });
+    }
+    let file = replace(path, &book_lines::whole(&book)?)?;
+    Ok(Known {
+        stamp: Stamp::of(&file.metadata()?),
+        book: Arc::new(book),
+        changes: 0,
+        file: Some(file),
+    })
+}
+
+/// Whole, or not at all, also when the power goes.
+fn replace(path: &Path, text: &[u8]) -> io::Result<Arc<File>> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    let mut file = File::create(&new)?;
-    file.write_all(&serde_json::to_vec(book)?)?;
+    // What a kill left of one.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let options = OpenOptions::new().append(true).create_new(true).open(&new);
+    let mut file = options?;
+    file.write_all(text)?;
     file.sync_all()?;
-    let stamp = Stamp::of(&file.metadata()?);
     fs::rename(&new, path)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-    Ok(stamp)
+    Ok(Arc::new(file))
 }

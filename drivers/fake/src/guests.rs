@@ -1,10 +1,10 @@
-//! The guests that were made on a fake machine: a book beside the machine file, read and written whole.
+//! The guests that were made on a fake machine: a book beside the machine file.
 //!
 //! The machine file is its author's and is never written here; the guests in it are listed, hold what they hold, and are
-//! changed by editing it. What the driver makes stands in the book, which is replaced in one step, so that a kill leaves
-//! either the old one or the new one.
+//! changed by editing it. What the driver makes stands in the book, whose file is [`crate::guest_file`]'s.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
@@ -26,12 +26,10 @@ pub(crate) struct Made {
     state: DesiredPower,
 }
 
-/// The guests that were made.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The guests that were made. A copy shares them: a change makes only its own guest anew.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GuestBook {
-    guests: Vec<Made>,
-    #[serde(default, skip_serializing_if = "DeviceBook::is_empty")]
+    pub(crate) guests: BTreeMap<ConsumerUuid, Arc<Made>>,
     pub(crate) devices: DeviceBook,
 }
 
@@ -41,14 +39,23 @@ impl GuestBook {
         let nodes = machine.nodes.values();
         let written = nodes.flat_map(|node| &node.guests);
         let written = written.map(|(uuid, guest)| (*uuid, of_file(guest)));
-        let made = self.guests.iter().map(|made| (made.spec.uuid, made.seen()));
+        let made = self.guests.iter().map(|(uuid, made)| (*uuid, made.seen()));
         written.chain(made).collect()
+    }
+
+    /// The guest of this UUID, as it is among all.
+    pub(crate) fn one(&self, uuid: ConsumerUuid, machine: &HostView) -> Option<GuestOnHost> {
+        let made = self.guests.get(&uuid).map(|made| made.seen());
+        made.or_else(|| {
+            let mut nodes = machine.nodes.values();
+            nodes.find_map(|node| node.guests.get(&uuid)).map(of_file)
+        })
     }
 
     /// Adds the made guests to what is seen of the machine, each to its node. One whose node is not there any more, or that was made
     /// before specs named one, is on the first.
     pub(crate) fn add_to(&self, machine: &mut HostView) {
-        for made in &self.guests {
+        for made in self.guests.values() {
             let named = made.spec.node.as_ref();
             let named = named.filter(|node| machine.nodes.contains_key(*node));
             let Some(node) = named.or(machine.nodes.keys().next()).cloned() else {
@@ -66,20 +73,24 @@ impl GuestBook {
         machine: &HostView,
     ) -> Result<Spawned, GuestError> {
         let uuid = spec.uuid;
-        let all = self.all(machine);
-        if let Some(there) = all.get(&uuid) {
+        if let Some(there) = self.one(uuid, machine) {
             return match there.difference(spec) {
                 Some(difference) => Err(GuestError::Another { uuid, difference }),
                 None => self.bring_to(spec),
             };
         }
-        if let Some((holder, other)) = all.iter().find(|(_, it)| it.name == spec.name.as_str()) {
+        if let Some(holder) = self.named(spec.name.as_str(), machine) {
             return Err(GuestError::NameTaken {
-                name: other.name.clone(),
-                holder: *holder,
+                name: spec.name.to_string(),
+                holder,
             });
         }
-        for wanted in spec.held_devices() {
+        let wanted = spec.held_devices();
+        let all = match wanted.is_empty() {
+            true => BTreeMap::new(),
+            false => self.all(machine),
+        };
+        for wanted in wanted {
             is_there(machine, uuid, wanted.device)?;
             let holds = |guest: &GuestOnHost| {
                 guest
@@ -92,11 +103,25 @@ impl GuestBook {
                 return Err(GuestError::DeviceBusy { uuid, reason });
             }
         }
-        self.guests.push(Made {
+        let made = Made {
             spec: spec.clone(),
             state: spec.power,
-        });
+        };
+        self.guests.insert(uuid, Arc::new(made));
         Ok(Spawned::Spawned)
+    }
+
+    /// The guest of this name.
+    fn named(&self, name: &str, machine: &HostView) -> Option<ConsumerUuid> {
+        let made = self.guests.iter();
+        let mut made = made.filter(|(_, made)| made.spec.name.as_str() == name);
+        let nodes = machine.nodes.values();
+        let mut written = nodes
+            .flat_map(|node| &node.guests)
+            .filter(|(_, guest)| guest.name == name)
+            .map(|(uuid, _)| *uuid);
+        let made = made.next().map(|(uuid, _)| *uuid);
+        made.or_else(|| written.next())
     }
 
     /// Brings a guest that is there to the power that is wanted.
@@ -125,9 +150,7 @@ impl GuestBook {
         uuid: ConsumerUuid,
         machine: &HostView,
     ) -> Result<Destroyed, GuestError> {
-        let before = self.guests.len();
-        self.guests.retain(|made| made.spec.uuid != uuid);
-        if self.guests.len() < before {
+        if self.guests.remove(&uuid).is_some() {
             return Ok(Destroyed::Destroyed);
         }
         is_not_of_file(machine, uuid, "destroy").map(|()| Destroyed::NotThere)
@@ -213,7 +236,7 @@ impl GuestBook {
     }
 
     fn of(&mut self, uuid: ConsumerUuid) -> Option<&mut Made> {
-        self.guests.iter_mut().find(|made| made.spec.uuid == uuid)
+        self.guests.get_mut(&uuid).map(Arc::make_mut)
     }
 }
 
@@ -289,6 +312,10 @@ fn of_file(guest: &GuestView) -> GuestOnHost {
 }
 
 impl Made {
+    pub(crate) fn uuid(&self) -> ConsumerUuid {
+        self.spec.uuid
+    }
+
     fn seen(&self) -> GuestOnHost {
         let devices = self.spec.held_devices();
         GuestOnHost {
@@ -356,5 +383,44 @@ impl Made {
                 dedicated: some as u64,
             },
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use berth_virt::guest_spec::{
+        CpuModel, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces, GuestName, GuestOwner,
+        GuestTopology, HostPath, ProjectId,
+    };
+
+    use super::*;
+
+    /// A guest of this number, that runs or is off.
+    pub(crate) fn made(number: u8, runs: bool) -> Made {
+        let uuid: ConsumerUuid = format!("11111111-2222-4333-8444-{number:012x}")
+            .parse()
+            .unwrap();
+        let spec = GuestSpec {
+            uuid,
+            node: None,
+            name: GuestName::new(&format!("gäst-{number}")).unwrap(),
+            owner: GuestOwner {
+                project: ProjectId::new("project").unwrap(),
+                consumer: uuid,
+            },
+            topology: GuestTopology::plain(1, 128).unwrap(),
+            cpu_model: CpuModel::HostPassthrough,
+            boot: GuestBoot::Disk,
+            disks: GuestDisks::default(),
+            interfaces: GuestInterfaces::default(),
+            console_log: HostPath::new("/instances/console.log").unwrap(),
+            devices: GuestDevices::default(),
+            power: DesiredPower::Running,
+        };
+        let state = match runs {
+            true => DesiredPower::Running,
+            false => DesiredPower::ShutOff,
+        };
+        Made { spec, state }
     }
 }

@@ -25,6 +25,7 @@
 //! | `[[node.fault]]` | `device`* (the address of a function or of the card it is a part of), `is`* = "hosts-own", "prepare-fails", "config-space-dead", "reset-fails" or "reset-hangs" |
 //! | `[[node.guest]]` | `uuid`*, `name`, `power` = "running" or "shut off", `vcpus`*, `memory_mib`*, `disk_gib`, `cpu_policy` = "shared", "dedicated" or "mixed" with `dedicated_vcpus`, `cells` = [{ `id`*, `vcpus`*, `memory_mib`* }], `mdevs` = [{ `uuid`*, `gpu` }], `functions` (addresses), `customs` = { class = amount }, `migration` = { `consumer`*, `known` } |
 
+mod book_lines;
 mod device_life;
 mod driver;
 mod guest_file;

@@ -1,6 +1,8 @@
 //! What was read last of a machine, so that a text that did not change is not read again: a machine of a thousand guests takes
 //! as long to read as all the rest of a start.
 
+use std::sync::Arc;
+
 use berth_virt::HostView;
 
 use crate::machine::{Faults, Machine};
@@ -39,12 +41,12 @@ pub(crate) struct Seen {
     stamp: Stamp,
     /// What was read, where the state does not tell whether that is still so.
     text: Option<String>,
-    look: Look,
+    look: Arc<Look>,
 }
 
 impl Seen {
     /// What was seen, if it is for certain that of this state.
-    pub(crate) fn at(&self, stamp: &Stamp) -> Option<&Look> {
+    pub(crate) fn at(&self, stamp: &Stamp) -> Option<&Arc<Look>> {
         (self.text.is_none() && self.stamp == *stamp).then_some(&self.look)
     }
 
@@ -58,7 +60,7 @@ impl Seen {
     ) -> Result<Self, E> {
         let look = match before {
             Some(before) if before.text.as_ref() == Some(&text) => before.look,
-            _ => parse(&text)?,
+            _ => Arc::new(parse(&text)?),
         };
         Ok(Self {
             stamp,
@@ -68,7 +70,7 @@ impl Seen {
     }
 
     /// What was seen.
-    pub(crate) fn look(&self) -> &Look {
+    pub(crate) fn look(&self) -> &Arc<Look> {
         &self.look
     }
 }
@@ -101,7 +103,7 @@ mod tests {
         let edited = text.replace("disk = 7000", "disk = 60");
         let third = look(Some(second), &edited, Keep::Text);
         assert_eq!(read.get(), 2);
-        let seen = third.look().clone();
+        let seen = Arc::clone(third.look());
         assert_ne!(*look(Some(third), text, Keep::Text).look(), seen);
         assert_eq!(read.get(), 3);
     }

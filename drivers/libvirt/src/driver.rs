@@ -318,6 +318,16 @@ impl VirtDriver for LibvirtDriver {
             .await?
     }
 
+    async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
+        let starts = self.starts.clone();
+        self.connection
+            .call("looking for a guest", move |session| {
+                let found = guests::one(session.connect(), &starts, uuid);
+                found.map_err(|error| guests::seen_from(session, error))
+            })
+            .await?
+    }
+
     async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
         let sysfs = self.sysfs();
         let first =

@@ -64,6 +64,22 @@ pub(crate) fn guests(
     Ok(guests)
 }
 
+/// The guest of this UUID.
+pub(crate) fn one(
+    connect: &Connect,
+    starts: &Starts,
+    uuid: ConsumerUuid,
+) -> Result<Option<GuestOnHost>, GuestError> {
+    let Some(domain) = find(connect, uuid)? else {
+        return Ok(None);
+    };
+    let found = readable(connect, &domain, uuid)?;
+    Ok(found.map(|mut guest| {
+        guest.stuck = starts.stuck(&domain, uuid);
+        guest
+    }))
+}
+
 /// All guests that libvirt has, each with its handle.
 fn listed(connect: &Connect) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>, GuestError> {
     let nobody = ConsumerUuid::from(uuid::Uuid::nil());
@@ -74,17 +90,24 @@ fn listed(connect: &Connect) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>,
     for domain in domains {
         let uuid = domain.uuid().map_err(refused(nobody, "virDomainGetUUID"))?;
         let uuid = ConsumerUuid::from(uuid);
-        match guest(&domain, uuid) {
-            Ok(guest) => guests.extend(guest.map(|guest| (uuid, domain, guest))),
-            // One that cannot be read hides no other.
-            Err(error) if connect.is_alive().unwrap_or(false) => {
-                let guest = unreadable(&domain, uuid, &error);
-                guests.push((uuid, domain, guest));
-            }
-            Err(error) => return Err(error),
-        }
+        let found = readable(connect, &domain, uuid)?;
+        guests.extend(found.map(|guest| (uuid, domain, guest)));
     }
     Ok(guests)
+}
+
+/// One guest; one that cannot be read hides no other.
+fn readable(
+    connect: &Connect,
+    domain: &Domain,
+    uuid: ConsumerUuid,
+) -> Result<Option<GuestOnHost>, GuestError> {
+    match guest(domain, uuid) {
+        Err(error) if connect.is_alive().unwrap_or(false) => {
+            Ok(Some(unreadable(domain, uuid, &error)))
+        }
+        found => found,
+    }
 }
 
 /// What is known of a guest that cannot be read. It holds what it holds, so it counts as running where it does not say.

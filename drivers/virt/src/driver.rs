@@ -85,6 +85,17 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.makes_no_guests()))
     }
 
+    /// The guest of this UUID, as [`VirtDriver::guests`] has it; none where it has none. Asked far more often than for all.
+    ///
+    /// # Errors
+    /// [`GuestError`].
+    fn guest(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> impl Future<Output = Result<Option<GuestOnHost>, GuestError>> + Send {
+        async move { Ok(self.guests().await?.remove(&uuid)) }
+    }
+
     /// Does this with a guest's power.
     ///
     /// # Errors

@@ -113,11 +113,14 @@ impl agent::GuestJournal for GatedGuestJournal {
         self.inner.path()
     }
 
-    fn guests(&self) -> agent::journal::Answer<'_, Vec<agent::GuestRecord>> {
+    fn guests(&self) -> agent::journal::Answer<'_, Vec<Arc<agent::GuestRecord>>> {
         self.cross(read("guests.db guests", ""), || self.inner.guests())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> agent::journal::Answer<'_, Option<agent::GuestRecord>> {
+    fn guest(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> agent::journal::Answer<'_, Option<Arc<agent::GuestRecord>>> {
         self.cross(read("guests.db guest", uuid), move || {
             self.inner.guest(uuid)
         })

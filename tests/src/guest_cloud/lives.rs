@@ -344,7 +344,7 @@ impl GuestCloud {
             hypervisor: &view.hypervisor,
             seen: view.nodes.get(&node).expect("the driver shows it"),
             tree,
-            records: &records,
+            records: &records.iter().map(AsRef::as_ref).collect::<Vec<_>>(),
             host_ip: None,
             failed_builds: 0,
             metrics: None,

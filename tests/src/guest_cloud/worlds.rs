@@ -378,7 +378,7 @@ impl Node {
                 wrong.push(format!("guest {uuid} should run on {}", self.name));
             }
             if state.is_none() {
-                let course = record.course;
+                let course = &record.course;
                 wrong.push(format!("{} remembers guest {uuid}: {course:?}", self.name));
             }
         }

@@ -1,6 +1,7 @@
 //! Guests as they travel over the admin API: from records to bodies, from bodies to what is done.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_model::{ConsumerUuid, NodeName};
@@ -25,7 +26,7 @@ const LONGEST_GRACE: u16 = 600;
 
 /// All guests, with why they stand still.
 pub(super) fn list(
-    records: &[GuestRecord],
+    records: &[Arc<GuestRecord>],
     held: &BTreeMap<ConsumerUuid, String>,
     states: &BTreeMap<ConsumerUuid, GuestState>,
 ) -> GuestList {

@@ -3,6 +3,8 @@
 //! It is the same fit and the same pick as a build's, without the lock and without a trace: what it says may not hold a moment
 //! later, and the build itself decides.
 
+use std::sync::Arc;
+
 use berth_virt::VirtDriver;
 use berth_wire::guest::{GuestBuild, PlaceBody, PlacesAsked};
 
@@ -42,7 +44,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let tree = (building.trees)(&first.node);
         let journal = &self.inner.way.journal;
         let records = journal.guests().await.map_err(GuestsError::from)?;
-        let (taken, held) = (taken(&records, &seen), held(&records, &seen));
+        let records = || records.iter().map(Arc::as_ref);
+        let own = records().filter(|record| record.request.node() == &first.node);
+        let (taken, held) = (taken(records(), &seen), held(own, &seen));
         let place = |asked: &Asked| {
             let picks = devices::pick(asked, &seen, tree.as_deref(), &taken)?;
             let mut limits = asked.limits.clone();

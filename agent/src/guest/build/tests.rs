@@ -2,6 +2,7 @@
 
 mod bench;
 mod hostile;
+mod pinning;
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ use super::*;
 use crate::guest::JourneyEnd;
 use crate::guest::journal::GuestJournal as _;
 use bench::{Bench, build, uuid};
+use pinning::pinned;
 
 const GPU: &str = "compute1_pci_0000_81_00_0";
 const CARD: &str = "compute1_0000:41:00.0";
@@ -164,106 +166,6 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
     );
 }
 
-fn pinned(number: u32, vcpus: u32) -> GuestBuild {
-    build(
-        number,
-        json!({"flavor": {"name": "f", "vcpus": vcpus, "ram_mb": 16, "extra_specs": {"hw:cpu_policy": "dedicated"}}}),
-    )
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_64_builds_at_once_no_two_are_pinned_to_one_cpu_and_the_host_is_filled() {
-    let bench = Bench::new(4, 24, "");
-    let guests = bench.guests().await;
-    let builds = (0..64).map(|number| {
-        let guests = guests.clone();
-        tokio::spawn(async move { guests.build(&pinned(number, 2)).await })
-    });
-    let (mut made, mut refused) = (0, 0);
-    for build in futures_util::future::join_all(builds).await {
-        match build.unwrap() {
-            Ok(_) => made += 1,
-            Err(error) => {
-                assert!(
-                    error
-                        .to_string()
-                        .contains("host cell 3: 2 dedicated CPUs are needed, 0 "),
-                    "{error}"
-                );
-                assert_eq!(error.fault(), BuildFault::NoRoom);
-                refused += 1;
-            }
-        }
-    }
-    assert_eq!((made, refused), (48, 16));
-    let mut cpus = BTreeSet::new();
-    for record in guests.list().await.unwrap() {
-        for cpu in record.request.reserved_cpus().iter() {
-            assert!(cpus.insert(cpu), "CPU {cpu} is two guests'");
-        }
-    }
-    assert_eq!(cpus.len(), 96);
-}
-
-#[tokio::test]
-async fn what_a_guest_held_is_free_again_when_it_is_gone_or_has_failed() {
-    let bench = Bench::new(1, 4, "");
-    let guests = bench.guests().await;
-    guests.build(&pinned(1, 4)).await.unwrap();
-    guests.journey(uuid(1)).await;
-    let refused = guests.build(&pinned(2, 1)).await.unwrap_err();
-    assert_eq!(refused.disposition(), berth_model::Disposition::Refresh);
-    guests.delete(uuid(1)).await.unwrap();
-    guests.journey(uuid(1)).await;
-    bench.refuse_guests();
-    guests.build(&pinned(2, 4)).await.unwrap();
-    assert!(matches!(
-        guests.journey(uuid(2)).await,
-        JourneyEnd::Undone { .. }
-    ));
-    bench.take_guests();
-    guests.build(&pinned(3, 4)).await.unwrap();
-    assert!(matches!(guests.journey(uuid(3)).await, JourneyEnd::Settled));
-}
-
-#[tokio::test]
-async fn builds_that_fail_in_a_row_are_counted_until_one_does_not() {
-    let bench = Bench::new(1, 8, "");
-    let guests = bench.guests().await;
-    let failed = || guests.changes().borrow().failed_builds;
-    let before = guests.changes().borrow().count;
-    bench.refuse_guests();
-    for number in 1..3 {
-        guests.build(&pinned(number, 1)).await.unwrap();
-        // Whoever looks again at one that failed sees no further failure.
-        guests.journey(uuid(number)).await;
-        guests.journey(uuid(number)).await;
-        assert_eq!(failed(), number);
-    }
-    bench.take_guests();
-    guests.build(&pinned(3, 1)).await.unwrap();
-    assert!(matches!(guests.journey(uuid(3)).await, JourneyEnd::Settled));
-    assert_eq!(failed(), 0);
-    assert!(guests.changes().borrow().count >= before + 6);
-}
-
-#[tokio::test]
-async fn a_whole_spec_is_not_pinned_to_anothers_cpus() {
-    let bench = Bench::new(1, 4, "");
-    let guests = bench.guests().await;
-    guests.build(&pinned(1, 2)).await.unwrap();
-    let made = guests.show(uuid(1)).await.unwrap().request;
-    let mut spec = made.spec().clone();
-    spec.uuid = uuid(2);
-    let other = GuestRequest::new(made.node().clone(), vec![], spec).unwrap();
-    let refused = guests.create(&other).await.unwrap_err();
-    assert!(
-        matches!(refused, GuestsError::CpusTaken { holder, .. } if holder == uuid(1)),
-        "{refused}"
-    );
-    assert_eq!(guests.list().await.unwrap().len(), 1);
-}
-
 fn with_vgpus(bench: &Bench, number: u32, amount: u64) -> GuestBuild {
     let amount_text = amount.to_string();
     build(
@@ -352,7 +254,7 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
     assert!(guests.show(uuid(2)).await.is_err());
     drawn.accelerator_requests = vec![Uuid::from_u128(77)];
     guests.build(&drawn).await.unwrap();
-    let request = guests.show(uuid(2)).await.unwrap().request;
+    let request = guests.show(uuid(2)).await.unwrap().request.clone();
     assert!(request.spec().devices.as_slice().is_empty());
     assert_eq!(request.spec().topology.cells()[0].host_cell, 1);
     for (specs, allocations, said) in [
@@ -439,7 +341,7 @@ async fn a_guest_stays_on_the_cell_whose_provider_it_holds() {
         let mut body = pinned(number, 2);
         body.allocations = serde_json::from_value(allocated(provider, "PCPU", 2)).unwrap();
         guests.build(&body).await.unwrap();
-        let request = guests.show(uuid(number)).await.unwrap().request;
+        let request = guests.show(uuid(number)).await.unwrap().request.clone();
         assert_eq!(request.spec().topology.cells()[0].host_cell, cell);
     }
 }

@@ -18,6 +18,8 @@ const ADDRESS_SPACE: u64 = 4 << 30;
 const CPU_SECONDS: u64 = 1800;
 /// An empty qcow2 file is at most this large, in bytes: it has one table.
 const EMPTY: u64 = 1 << 30;
+/// Where programs are looked for.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// The longest message of it that is repeated, in characters.
 const MESSAGE: usize = 300;
 
@@ -63,7 +65,7 @@ impl QemuImg {
         words: impl Iterator<Item = &'a OsStr>,
         largest_file: u64,
     ) -> Result<(), DiskError> {
-        let mut command = Command::new("prlimit");
+        let mut command = Command::new(prlimit());
         command
             .arg(format!("--as={ADDRESS_SPACE}"))
             .arg(format!("--cpu={CPU_SECONDS}"))
@@ -74,7 +76,7 @@ impl QemuImg {
             .arg(verb)
             .args(words)
             .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", PATH)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -102,4 +104,14 @@ impl QemuImg {
             said: said.collect(),
         })
     }
+}
+
+/// `prlimit` by its whole path. To look for a program in a PATH other than its own, a process must copy itself first (`fork`), and
+/// this one may be large.
+fn prlimit() -> PathBuf {
+    let mut places = PATH
+        .split(':')
+        .map(|folder| Path::new(folder).join("prlimit"));
+    let found = places.find(|program| program.is_file());
+    found.unwrap_or_else(|| PathBuf::from("prlimit"))
 }

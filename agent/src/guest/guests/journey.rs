@@ -1,6 +1,7 @@
 //! One guest's journey from where it is to where it is meant to be, and how that ended: settled, undone, gone, or standing still.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use berth_journeys::{Ear, Turn};
 use berth_model::ConsumerUuid;
@@ -156,7 +157,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 Course::Spawn if record.is_leaving() => leave(way, &record).await?,
                 Course::Spawn => {
                     let ran = !record.ran_in().is_empty();
-                    let spawned = match Requested::of(record) {
+                    let spawned = match Requested::of(Arc::unwrap_or_clone(record)) {
                         Ok(requested) => requested.spawn(way, &cancel).await,
                         Err(error) => Err(error.into()),
                     };

@@ -191,6 +191,12 @@ impl GuestRecord {
         }
     }
 
+    /// The requests as the guest is to be when it is rebuilt or rescued, where it is; what does not fit together is left out.
+    pub(in crate::guest) fn other_forms(&self) -> impl Iterator<Item = GuestRequest> {
+        let forms = self.life.rebuilt.iter().chain(&self.life.rescue);
+        forms.filter_map(|form| form.given_to(&self.request).ok())
+    }
+
     /// Whether it is to go off before anything else: a turn of its life has just begun.
     #[must_use]
     pub fn is_leaving(&self) -> bool {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
 use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
 use berth_virt::guest_spec::DesiredPower;
 use serde::Serialize;
 
+use super::known::{self, Known};
 use super::rows::{power_word, records};
 use super::schema::{Found, Opening, VERSION};
 use super::{
@@ -24,6 +26,7 @@ const FILE: &str = "guests.db";
 #[derive(Debug, Clone)]
 pub struct SqlJournal {
     file: JournalFile,
+    known: Known,
 }
 
 impl SqlJournal {
@@ -69,7 +72,7 @@ impl SqlJournal {
         let Some(file) = JournalFile::look(&state_path.join(FILE)).await? else {
             return Ok(Vec::new());
         };
-        let journal = Self { file };
+        let journal = Self::with(file);
         let read = journal.select(None).await;
         journal.close().await;
         read
@@ -90,7 +93,7 @@ impl SqlJournal {
         match file.write(&Opening).await? {
             Found::Ours => {
                 file.cut_log().await;
-                Ok(Self { file })
+                Ok(Self::with(file))
             }
             Found::Newer(found) => Err(JournalError::Newer {
                 path: file.path().to_owned(),
@@ -101,14 +104,73 @@ impl SqlJournal {
         }
     }
 
+    fn with(file: JournalFile) -> Self {
+        let known = Known::default();
+        Self { file, known }
+    }
+
+    /// The only way by which a guest's rows are written.
+    async fn write<W: Work<Error = SqlError>>(
+        &self,
+        guest: ConsumerUuid,
+        work: &W,
+    ) -> Result<W::Output, JournalError> {
+        let write = self.known.doubt(guest);
+        let done = self.file.write(work).await?;
+        write.through();
+        Ok(done)
+    }
+
     /// A change of one guest's rows that must be there.
-    async fn change(&self, guest: ConsumerUuid, steps: Vec<Statement>) -> Result<(), JournalError> {
-        match self.file.write(&Change { steps }).await? {
+    async fn change<W: Work<Output = Changed, Error = SqlError>>(
+        &self,
+        guest: ConsumerUuid,
+        work: &W,
+    ) -> Result<(), JournalError> {
+        match self.write(guest, work).await? {
             Changed::Yes => Ok(()),
-            Changed::NoSuchGuest => Err(JournalError::Unknown {
-                path: self.file.path().to_owned(),
-                guest,
-            }),
+            Changed::NoSuchGuest => Err(self.unknown(guest)),
+        }
+    }
+
+    fn unknown(&self, guest: ConsumerUuid) -> JournalError {
+        JournalError::Unknown {
+            path: self.file.path().to_owned(),
+            guest,
+        }
+    }
+
+    fn changed(&self, guest: ConsumerUuid, steps: Vec<Statement>) -> Answer<'_, ()> {
+        Box::pin(async move { self.change(guest, &Change { steps }).await })
+    }
+
+    async fn all(&self) -> Result<Vec<Arc<GuestRecord>>, JournalError> {
+        let (mut records, doubted) = match self.known.all() {
+            known::Found::So(known) => known,
+            known::Found::ToRead(began) => {
+                let records = self.select(None).await?;
+                let records: Vec<_> = records.into_iter().map(Arc::new).collect();
+                self.known.read_all(began, &records);
+                return Ok(records);
+            }
+        };
+        if !doubted.is_empty() {
+            for guest in doubted {
+                records.extend(self.one(guest).await?);
+            }
+            records.sort_by_key(|record| record.request.uuid());
+        }
+        Ok(records)
+    }
+
+    async fn one(&self, guest: ConsumerUuid) -> Result<Option<Arc<GuestRecord>>, JournalError> {
+        match self.known.guest(guest) {
+            known::Found::So(record) => Ok(record),
+            known::Found::ToRead(began) => {
+                let record = self.select(Some(guest)).await?.pop().map(Arc::new);
+                self.known.read(guest, began, record.as_ref());
+                Ok(record)
+            }
         }
     }
 
@@ -330,16 +392,16 @@ impl GuestJournal for SqlJournal {
         self.file.path().to_owned()
     }
 
-    fn guests(&self) -> Answer<'_, Vec<GuestRecord>> {
-        Box::pin(self.select(None))
+    fn guests(&self) -> Answer<'_, Vec<Arc<GuestRecord>>> {
+        Box::pin(self.all())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<GuestRecord>> {
-        Box::pin(async move { Ok(self.select(Some(uuid)).await?.pop()) })
+    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<Arc<GuestRecord>>> {
+        Box::pin(self.one(uuid))
     }
 
     fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted> {
-        Box::pin(async move { Ok(self.file.write(&Accept(request)).await?) })
+        Box::pin(async move { self.write(request.uuid(), &Accept(request)).await })
     }
 
     fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
@@ -349,14 +411,14 @@ impl GuestJournal for SqlJournal {
             .bind(json(&Course::Destroy))
             .bind(json(course))
             .bind(uuid.to_string());
-        Box::pin(self.change(uuid, vec![turn]))
+        self.changed(uuid, vec![turn])
     }
 
     fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> Answer<'_, ()> {
         let want = Statement::new("UPDATE guest SET power = ? WHERE uuid = ?")
             .bind(power_word(power))
             .bind(uuid.to_string());
-        Box::pin(self.change(uuid, vec![want]))
+        self.changed(uuid, vec![want])
     }
 
     fn note<'a>(
@@ -365,7 +427,7 @@ impl GuestJournal for SqlJournal {
         step: SpawnStep,
         record: &'a StepRecord,
     ) -> Answer<'a, ()> {
-        Box::pin(self.change(uuid, vec![step_row(uuid, step, record)]))
+        self.changed(uuid, vec![step_row(uuid, step, record)])
     }
 
     fn live<'a>(
@@ -381,7 +443,7 @@ impl GuestJournal for SqlJournal {
         let rows = steps
             .iter()
             .map(|(step, record)| step_row(uuid, *step, record));
-        Box::pin(self.change(uuid, std::iter::once(live).chain(rows).collect()))
+        self.changed(uuid, std::iter::once(live).chain(rows).collect())
     }
 
     fn claim<'a>(
@@ -396,48 +458,29 @@ impl GuestJournal for SqlJournal {
                 names,
                 devices,
             };
-            match self.file.write(&claim).await? {
+            match self.write(uuid, &claim).await? {
                 ClaimEnd::Ours => Ok(Claimed::Ours),
                 ClaimEnd::Taken { device, guest } => match guest.parse() {
                     Ok(guest) => Ok(Claimed::Taken { device, guest }),
                     Err(error) => Err(self.file.damaged(error).into()),
                 },
                 ClaimEnd::Withheld { device, why } => Ok(Claimed::Withheld { device, why }),
-                ClaimEnd::NoSuchGuest => Err(JournalError::Unknown {
-                    path: self.file.path().to_owned(),
-                    guest: uuid,
-                }),
+                ClaimEnd::NoSuchGuest => Err(self.unknown(uuid)),
             }
         })
     }
 
     fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()> {
-        Box::pin(async move {
-            match self.file.write(&GiveBack { uuid, released }).await? {
-                Changed::Yes => Ok(()),
-                Changed::NoSuchGuest => Err(JournalError::Unknown {
-                    path: self.file.path().to_owned(),
-                    guest: uuid,
-                }),
-            }
-        })
+        Box::pin(async move { self.change(uuid, &GiveBack { uuid, released }).await })
     }
 
     fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
-        Box::pin(async move {
-            match self.file.write(&Disclaim(uuid)).await? {
-                Changed::Yes => Ok(()),
-                Changed::NoSuchGuest => Err(JournalError::Unknown {
-                    path: self.file.path().to_owned(),
-                    guest: uuid,
-                }),
-            }
-        })
+        Box::pin(async move { self.change(uuid, &Disclaim(uuid)).await })
     }
 
     fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
         Box::pin(async move {
-            self.file.write(&Forget(uuid)).await?;
+            self.write(uuid, &Forget(uuid)).await?;
             self.file.cut_log().await;
             Ok(())
         })

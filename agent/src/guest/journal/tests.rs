@@ -236,7 +236,8 @@ async fn play(folder: &Path, ops: &[Op]) {
         }
         apply(&journal, &mut model, op).await;
         let found = journal.guests().await.unwrap();
-        assert_eq!(found, model.0.values().cloned().collect::<Vec<_>>());
+        let found: Vec<_> = found.iter().map(AsRef::as_ref).collect();
+        assert_eq!(found, model.0.values().collect::<Vec<_>>());
     }
 }
 

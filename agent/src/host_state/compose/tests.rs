@@ -83,7 +83,7 @@ impl World {
             hypervisor: &self.hypervisor,
             seen: &self.seen,
             tree: &self.tree,
-            records: &self.records,
+            records: &self.records.iter().collect::<Vec<_>>(),
             host_ip: Some("192.0.2.7".parse().unwrap()),
             failed_builds: 2,
             metrics: None,

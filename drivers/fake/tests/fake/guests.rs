@@ -202,6 +202,47 @@ async fn a_spoilt_book_hides_no_device_but_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_change_that_a_kill_cut_off_is_not_there_and_the_next_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = in_a_file(folder.path());
+    for number in 1..=3 {
+        let _ = driver.spawn(&spec(number, vec![])).await.unwrap();
+    }
+    let book = folder.path().join("machine.toml.guests");
+    let text = std::fs::read_to_string(&book).unwrap();
+    assert_eq!(text.lines().count(), 3, "one more line for one more guest");
+    std::fs::write(&book, &text[..text.len() - 10]).unwrap();
+    let guests = driver.guests().await.unwrap();
+    assert!(guests.contains_key(&spec(2, vec![]).uuid));
+    assert!(!guests.contains_key(&spec(3, vec![]).uuid));
+    for number in 3..=4 {
+        let spawned = driver.spawn(&spec(number, vec![])).await.unwrap();
+        assert_eq!(spawned, Spawned::Spawned);
+    }
+    let again = in_a_file(folder.path());
+    let guests = again.guests().await.unwrap();
+    assert_eq!(guests, driver.guests().await.unwrap());
+    for number in 1..=4 {
+        assert!(guests.contains_key(&spec(number, vec![]).uuid));
+    }
+}
+
+#[tokio::test]
+async fn a_book_does_not_grow_with_what_was_done_but_with_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = in_a_file(folder.path());
+    for _ in 0..130 {
+        let _ = driver.spawn(&spec(1, vec![])).await.unwrap();
+        assert_eq!(
+            driver.destroy(spec(1, vec![]).uuid).await.unwrap(),
+            Destroyed::Destroyed
+        );
+    }
+    let book = std::fs::read_to_string(folder.path().join("machine.toml.guests")).unwrap();
+    assert!(book.lines().count() <= 101, "{}", book.lines().count());
+}
+
+#[tokio::test]
 async fn what_the_machine_does_not_have_is_not_given() {
     let (name, text) = shipped()[0];
     let driver = FakeDriver::from_text(name, text).unwrap();

@@ -66,13 +66,22 @@ impl<D: VirtDriver> Suite<'_, D> {
     }
 
     async fn guest(&mut self, uuid: ConsumerUuid) -> Option<GuestOnHost> {
-        match self.driver.guests().await {
+        let listed = match self.driver.guests().await {
             Ok(mut guests) => guests.remove(&uuid),
             Err(error) => {
                 self.breach(Promise::ListsGuests, error);
-                None
+                return None;
             }
+        };
+        match self.driver.guest(uuid).await {
+            Ok(alone) if alone == listed => {}
+            Ok(alone) => {
+                let detail = format!("asked for alone it is {alone:?} instead of {listed:?}");
+                self.breach(Promise::ListsGuests, detail);
+            }
+            Err(error) => self.breach(Promise::ListsGuests, error),
         }
+        listed
     }
 
     async fn state_is(&mut self, uuid: ConsumerUuid, wanted: GuestState, after: &str) {

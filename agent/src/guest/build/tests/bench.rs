@@ -50,6 +50,7 @@ pub(super) struct Bench {
     cells: u32,
     each: u32,
     shared: String,
+    nodes: Vec<NodeName>,
     pub(super) gpus: Vec<PhysicalGpu>,
     pub(super) devices: Vec<OfferedDevice>,
     world: Arc<Mutex<World>>,
@@ -76,6 +77,7 @@ impl Bench {
             cells,
             each,
             shared: shared.to_owned(),
+            nodes: vec![NodeName::new("compute1").unwrap()],
             gpus: Vec::new(),
             devices: Vec::new(),
             world: Arc::new(Mutex::new(world)),
@@ -83,8 +85,17 @@ impl Bench {
         }
     }
 
+    /// The same with several nodes, each with all of it.
+    pub(super) fn with_nodes(self, names: &[&str]) -> Self {
+        let nodes = names.iter().map(|name| NodeName::new(name).unwrap());
+        Self {
+            nodes: nodes.collect(),
+            ..self
+        }
+    }
+
     fn node(&self) -> NodeName {
-        NodeName::new("compute1").unwrap()
+        self.nodes[0].clone()
     }
 
     fn view(&self) -> HostView {
@@ -131,7 +142,10 @@ impl Bench {
                 version: "1".to_owned(),
                 hostname: "compute1".to_owned(),
             },
-            nodes: [(self.node(), node)].into(),
+            nodes: {
+                let nodes = self.nodes.iter();
+                nodes.map(|name| (name.clone(), node.clone())).collect()
+            },
         }
     }
 

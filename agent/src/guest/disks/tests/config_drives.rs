@@ -186,7 +186,8 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
         .await
         .unwrap()
         .unwrap()
-        .request;
+        .request
+        .clone();
     assert_eq!(read, request);
     let again = Guest::new(1, &disks, read.disks().clone());
     disks.prepare(&again.provision()).await.unwrap();

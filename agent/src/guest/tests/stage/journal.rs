@@ -1,6 +1,7 @@
 //! The journal behind the count of crossings.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
@@ -40,14 +41,14 @@ impl GuestJournal for Seam {
         self.0.journal.path()
     }
 
-    fn guests(&self) -> Answer<'_, Vec<GuestRecord>> {
+    fn guests(&self) -> Answer<'_, Vec<Arc<GuestRecord>>> {
         Box::pin(
             self.0
                 .cross("store read guests".to_owned(), self.0.journal.guests()),
         )
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<GuestRecord>> {
+    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<Arc<GuestRecord>>> {
         Box::pin(
             self.0
                 .cross("store read guest".to_owned(), self.0.journal.guest(uuid)),

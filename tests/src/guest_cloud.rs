@@ -5,7 +5,8 @@
 //!
 //! Everything that the agent and the conductor do to the world crosses a gate ([`Crossings`]): requests, calls of the driver,
 //! statements of their journals, transactions with the database of hosts. Only that the host tells its state does not: no guest waits
-//! for it. There a process can be killed (it is started again, as a unit would be) or told an error.
+//! for it. There a process can be killed (it is started again, as a unit would be) or told an error. Placement and the accelerator
+//! service have a gate at the requests that reach them, where they can be killed too.
 //! [`GuestCloud::worlds`] is what is true in the seven places, read beneath all of it, for the audit. Time is virtual: use it in
 //! a `LocalSet` of a runtime whose clock is paused. Called by the fault tests.
 

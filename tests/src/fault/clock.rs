@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use super::still::hold;
+
 /// 2026-11-20T17:00:00Z, when every run begins.
 const BEGIN: u64 = 1_795_194_000;
 
@@ -80,11 +82,7 @@ impl HarnessClock {
         {
             let held = self.stillness.held.lock();
             let mut held = held.unwrap_or_else(PoisonError::into_inner);
-            held.get_or_insert_with(|| {
-                let (ends, end) = mpsc::channel::<()>();
-                drop(tokio::task::spawn_blocking(move || end.recv()));
-                ends
-            });
+            held.get_or_insert_with(hold);
         }
         let under_way = &self.stillness.under_way;
         under_way.fetch_add(1, Ordering::SeqCst);

@@ -25,7 +25,7 @@ pub async fn turn(pause: Duration) {
 }
 
 /// The clock stands still until what this returns is dropped.
-fn hold() -> mpsc::Sender<()> {
+pub(super) fn hold() -> mpsc::Sender<()> {
     let (ends, end) = mpsc::channel::<()>();
     drop(tokio::task::spawn_blocking(move || end.recv()));
     ends

@@ -1,4 +1,4 @@
-//! Every crossing of the agent and of the conductor, by name: what a clean run crossed, and where a run is struck.
+//! Every crossing of the agents, of the conductor and of the services, by name: what a clean run crossed, and where a run is struck.
 //!
 //! A point is named by what crosses there and for the how-manieth time, not by a number: several processes cross at once, and
 //! what one of them asks again and again must not move the others' points.

@@ -324,6 +324,7 @@ async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
         said.contains("guests.db") && said.contains("damaged"),
         "{said}"
     );
+    assert!(!said.contains('\n'), "{said}");
     assert_eq!(reason, ExitReason::Disk);
 }
 

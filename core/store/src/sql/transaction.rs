@@ -215,6 +215,23 @@ impl Transaction {
         rows.iter().map(|row| row.text(0)).collect()
     }
 
+    /// What SQLite finds damaged in the file, as one line: it says where in several. None where the file is whole; a server looks
+    /// after its own.
+    ///
+    /// # Errors
+    /// [`SqlError`] when the database fails.
+    pub async fn damage(&mut self) -> Result<Option<String>, SqlError> {
+        if self.dialect() != Dialect::Sqlite {
+            return Ok(None);
+        }
+        let found = self.row(Statement::new("PRAGMA quick_check(1)")).await?;
+        let found = found.map(|row| row.text(0)).transpose()?;
+        Ok(found.filter(|text| text != "ok").map(|text| {
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            lines.join("; ")
+        }))
+    }
+
     /// All rows of `head (KEY, KEY, ...) tail` for any number of `keys`, of one type. `head` ends with `IN`, and may have bound
     /// values of its own; `tail` has none. No statement without keys.
     ///

@@ -64,11 +64,8 @@ impl Work for Opening {
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Found, SqlError> {
-        if let Some(row) = tx.row(Statement::new("PRAGMA quick_check(1)")).await? {
-            let found = row.text(0)?;
-            if found != "ok" {
-                return Ok(Found::Other(found));
-            }
+        if let Some(damage) = tx.damage().await? {
+            return Ok(Found::Other(damage));
         }
         let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
         let tables = tx.rows(Statement::new(names)).await?;

@@ -7,7 +7,7 @@ use std::path::{Path, absolute};
 use std::time::Duration;
 
 use berth_placement::{SchemaError, prepare};
-use berth_store::sql::{Isolation, Location, OpenError, SqlOptions, SqlStore};
+use berth_store::sql::{Isolation, Location, OpenError, SqlError, SqlOptions, SqlStore};
 
 use crate::config::{Config, Secret};
 use crate::failure::{ErrorCode, Failure};
@@ -154,7 +154,14 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
             _ => ErrorCode::State,
         };
         let what = format!("{named} is not the accelerator service's as it should be");
-        Failure::caused(code, what, &error)
+        let failure = Failure::caused(code, what, &error);
+        match error {
+            berth_accelerator::SchemaError::Damaged { .. }
+            | berth_accelerator::SchemaError::Sql(SqlError::Corrupt(_)) => {
+                failure.mend("restore it from a backup: nobody else has profiles and bindings")
+            }
+            _ => failure,
+        }
     })?;
     Ok(store)
 }
@@ -166,7 +173,8 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
 pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     let ready = berth_identity::prepare(&store).await;
-    ready.map_err(|error| not_as_it_should_be(&named, "the identity service's", &error))?;
+    let lost = "everybody logs in again";
+    ready.map_err(|error| not_as_it_should_be(&named, "the identity service's", &error, lost))?;
     Ok(store)
 }
 
@@ -177,7 +185,8 @@ pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, 
 pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     let ready = berth_hosts::prepare(&store).await;
-    ready.map_err(|error| not_as_it_should_be(&named, "the scheduler's", &error))?;
+    let lost = "agents tell their hosts again; host aggregates, server groups and what was disabled in the cloud are lost";
+    ready.map_err(|error| not_as_it_should_be(&named, "the scheduler's", &error, lost))?;
     Ok(store)
 }
 
@@ -193,7 +202,8 @@ pub async fn open_compute(url: &Secret, state_path: &Path) -> Result<SqlStore, F
     };
     let (store, named) = opened(url, state_path, options).await?;
     let ready = berth_compute::prepare(&store).await;
-    ready.map_err(|error| not_as_it_should_be(&named, "the compute API's", &error))?;
+    let lost = "flavors, key pairs and the servers' names and owners are lost; their guests run on, as berth guest list says";
+    ready.map_err(|error| not_as_it_should_be(&named, "the compute API's", &error, lost))?;
     Ok(store)
 }
 
@@ -210,13 +220,26 @@ async fn opened(
     Ok((store, named))
 }
 
-fn not_as_it_should_be(named: &str, whose: &str, error: &berth_store::SchemaError) -> Failure {
+/// `lost`: what comes of it where a damaged one is moved away.
+fn not_as_it_should_be(
+    named: &str,
+    whose: &str,
+    error: &berth_store::SchemaError,
+    lost: &str,
+) -> Failure {
     let code = match error {
         berth_store::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
         _ => ErrorCode::State,
     };
     let what = format!("{named} is not {whose} as it should be");
-    Failure::caused(code, what, error)
+    let failure = Failure::caused(code, what, error);
+    match error {
+        berth_store::SchemaError::Damaged { .. }
+        | berth_store::SchemaError::Sql(SqlError::Corrupt(_)) => failure.mend(format!(
+            "restore it from a backup; or move it away (a file with the -wal and -shm beside it): {lost}"
+        )),
+        _ => failure,
+    }
 }
 
 /// Of services whose writers take turns on a server, or change a row only where it is as they read it. So nobody has to run again
@@ -305,7 +328,40 @@ fn make_folder(location: &Location, state_path: &Path) -> Result<(), Failure> {
 mod tests {
     use std::fs;
 
+    use berth_store::sql::{Transaction, Work};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_database_without_its_version_is_damaged_and_says_what_its_loss_would_be() {
+        struct Forget;
+        impl Work for Forget {
+            type Output = ();
+            type Error = SqlError;
+            async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+                tx.script("DELETE FROM compute_hosts_schema").await
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hosts.sqlite");
+        let url = Secret::from(format!("sqlite:{}", file.display()));
+        let store = open_hosts(&url, folder.path()).await.unwrap();
+        store.write(&Forget).await.unwrap();
+        store.close().await;
+        drop(store);
+        let refused = open_hosts(&url, folder.path()).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::State);
+        let text = refused.explain();
+        for words in [
+            "hosts.sqlite is not the scheduler's as it should be",
+            "damaged",
+            "move it away",
+            "agents tell their hosts again",
+        ] {
+            assert!(text.contains(words), "{text}");
+        }
+        assert!(!text.contains("version 0"), "{text}");
+    }
 
     #[test]
     fn a_url_may_stand_in_a_file() {

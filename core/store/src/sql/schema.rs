@@ -76,10 +76,18 @@ pub enum SchemaError {
     OtherVersion {
         /// Whose schema.
         of: &'static str,
-        /// What the mark says; 0 when it has no row.
+        /// What the mark says.
         found: i64,
         /// What this release knows.
         known: i64,
+    },
+    /// The tables are there, and no release left them so.
+    #[error("the tables of {of} are damaged, or not as Berth makes them: {reason}")]
+    Damaged {
+        /// Whose tables.
+        of: &'static str,
+        /// What was found, on one line.
+        reason: String,
     },
     /// A table of another program has the name of one of these.
     #[error(
@@ -160,11 +168,6 @@ impl Work for Prepare {
         let Schema {
             of, mark, version, ..
         } = self.0;
-        let other = |found| SchemaError::OtherVersion {
-            of,
-            found,
-            known: version,
-        };
         let tables = tx.table_names().await?;
         if !tables.contains(mark) {
             return match self.0.names().find(|name| tables.contains(*name)) {
@@ -173,12 +176,27 @@ impl Work for Prepare {
             };
         }
         let sql = Statement::new(format!("SELECT version FROM {mark}"));
-        match tx.row(sql).await?.map(|row| row.int(0)).transpose()? {
-            Some(found) if found == version => Ok(()),
-            Some(found) => Err(other(found)),
+        let found = tx.row(sql).await?.map(|row| row.int(0)).transpose()?;
+        match found {
+            Some(found) if found == version => return Ok(()),
             // Somebody was killed while it made the tables: MySQL keeps each as it is made.
-            None if tx.dialect() == Dialect::MySql => Ok(self.0.make(tx).await?),
-            None => Err(other(0)),
+            None if tx.dialect() == Dialect::MySql => return Ok(self.0.make(tx).await?),
+            _ => {}
+        }
+        // A number that comes out of a damaged page is no word of another release.
+        if let Some(reason) = tx.damage().await? {
+            return Err(SchemaError::Damaged { of, reason });
+        }
+        match found {
+            Some(found) if found > 0 => Err(SchemaError::OtherVersion {
+                of,
+                found,
+                known: version,
+            }),
+            _ => Err(SchemaError::Damaged {
+                of,
+                reason: format!("{mark} does not say at which version they are"),
+            }),
         }
     }
 }
@@ -186,6 +204,7 @@ impl Work for Prepare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql::{Location, SqlOptions};
 
     const TEXT: &str = "CREATE TABLE IF NOT EXISTS pier_schema (\n    version INTEGER NOT NULL PRIMARY KEY\n);\n\
         CREATE TABLE IF NOT EXISTS pier_ships (\n    id INTEGER NOT NULL PRIMARY KEY,\n    name TEXT,\n    came VARCHAR(26)\n);\n\
@@ -214,18 +233,64 @@ mod tests {
         );
     }
 
+    struct Script(&'static str);
+
+    impl Work for Script {
+        type Output = ();
+        type Error = SqlError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+            tx.script(self.0).await
+        }
+    }
+
+    #[tokio::test]
+    async fn tables_that_do_not_say_their_version_are_no_other_releases() {
+        let store = SqlStore::in_memory().await.unwrap();
+        pier(1).prepare(&store).await.unwrap();
+        for lost in [
+            "UPDATE pier_schema SET version = 0",
+            "DELETE FROM pier_schema",
+        ] {
+            store.write(&Script(lost)).await.unwrap();
+            let refused = pier(1).prepare(&store).await.unwrap_err().to_string();
+            assert_eq!(
+                refused,
+                "the tables of the pier are damaged, or not as Berth makes them: pier_schema does not say at which version they are"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_that_comes_out_of_a_damaged_file_is_no_other_releases() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pier.sqlite");
+        let file = Location::SqliteFile(path.clone());
+        let options = SqlOptions::default();
+        let store = SqlStore::open(&file, &options).await.unwrap();
+        pier(7).prepare(&store).await.unwrap();
+        // Many pages behind that of the mark.
+        let ships = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200) \
+             INSERT INTO pier_ships (name) SELECT printf('%.1000c', 'x') FROM n";
+        store.write(&Script(ships)).await.unwrap();
+        store.close().await;
+        drop(store);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let pages = bytes.len() / 4096;
+        bytes[4096 * (pages / 2)..4096 * (pages - 2)].fill(0x5a);
+        std::fs::write(&path, bytes).unwrap();
+        let store = SqlStore::open(&file, &options).await.unwrap();
+        let refused = pier(1).prepare(&store).await.unwrap_err();
+        assert!(matches!(refused, SchemaError::Damaged { .. }), "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains("; ") && !said.contains('\n'), "{said}");
+    }
+
     #[tokio::test]
     async fn a_table_of_the_same_name_without_the_mark_is_anothers() {
         let store = SqlStore::in_memory().await.unwrap();
-        struct Foreign;
-        impl Work for Foreign {
-            type Output = ();
-            type Error = SqlError;
-            async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-                tx.script("CREATE TABLE pier_ships (boat TEXT);").await
-            }
-        }
-        store.write(&Foreign).await.unwrap();
+        let foreign = Script("CREATE TABLE pier_ships (boat TEXT);");
+        store.write(&foreign).await.unwrap();
         let refused = pier(1).prepare(&store).await.unwrap_err();
         assert!(
             matches!(

@@ -111,8 +111,14 @@ pub enum SchemaError {
          start the release that wrote it, or name another database"
     )]
     OtherVersion {
-        /// What `accelerator_schema` says; 0 when it has no row.
+        /// What `accelerator_schema` says.
         found: i64,
+    },
+    /// The tables are there, and no release left them so.
+    #[error("the tables are damaged, or not as Berth makes them: {reason}")]
+    Damaged {
+        /// What was found, on one line.
+        reason: String,
     },
     /// There is a table with the name of one of this service's, and it is another's.
     #[error("the database has a table {table} of something else; name another one")]
@@ -169,7 +175,14 @@ impl Work for Prepare {
             (VERSION, Dialect::Sqlite) => Ok(tx.script(INDEXES).await?),
             (VERSION, _) => Ok(()),
             (found, Dialect::Sqlite) if BEFORE.contains(&found) => Ok(upgrade(tx).await?),
-            (found, _) => Err(SchemaError::OtherVersion { found }),
+            (found, _) => Err(match tx.damage().await? {
+                // A number that comes out of a damaged page is no word of another release.
+                Some(reason) => SchemaError::Damaged { reason },
+                None if found > 0 => SchemaError::OtherVersion { found },
+                None => SchemaError::Damaged {
+                    reason: "accelerator_schema does not say at which version they are".to_owned(),
+                },
+            }),
         }
     }
 }
@@ -310,6 +323,13 @@ mod tests {
             let name = tx.row(sql).await.unwrap().unwrap().text(0).unwrap();
             assert_eq!(name, "gpu");
         }
+    }
+
+    #[tokio::test]
+    async fn tables_that_do_not_say_their_version_are_no_other_releases() {
+        let store = of_version(0, SCHEMA).await;
+        let refused = prepare(&store).await.unwrap_err();
+        assert!(matches!(refused, SchemaError::Damaged { .. }), "{refused}");
     }
 
     struct Statements(&'static str);

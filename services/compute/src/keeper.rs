@@ -59,6 +59,7 @@ impl Compute {
         let mut mirror = Mirror::default();
         let mut tidied: Option<Instant> = None;
         let mut adopted = false;
+        self.tell_of_lost_servers().await;
         loop {
             mirror.look(self).await;
             if tidied.is_none_or(|at| at.elapsed() >= TIDIES) {

@@ -8,6 +8,7 @@
 //! | `flavors` | how large guests may be, what else they ask of their hosts, and whose flavors are |
 //! | `key_pairs` | public keys that guests let in |
 //! | `servers` | of each server what the API alone keeps |
+//! | `owners`, `lost_servers` | whose journal knows a server's guest, and guests whose server has no row |
 //! | `external_events` | what services tell of servers, to whoever waits for it |
 //! | `courses`, `agents` | how far the conductor is with servers, and what their agents say |
 //! | `aggregate_mirror` | host aggregates as Placement has them |
@@ -39,6 +40,7 @@ mod images;
 mod instance_actions;
 mod keeper;
 mod key_pairs;
+mod lost_servers;
 mod microversions;
 mod moments;
 mod openapi;

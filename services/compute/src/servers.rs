@@ -189,6 +189,13 @@ fn instance_name(id: i64) -> String {
     format!("instance-{id:08x}")
 }
 
+/// Whether a guest has the name of some server's.
+pub(crate) fn is_instance_name(name: &str) -> bool {
+    let number = name.strip_prefix("instance-");
+    let number = number.and_then(|digits| i64::from_str_radix(digits, 16).ok());
+    number.is_some_and(|number| instance_name(number) == name)
+}
+
 impl Compute {
     /// The servers of a project, or all; those that were asked for last come first.
     ///

@@ -1,11 +1,13 @@
-//! Whose journal knows a server's guest: another one says nothing of it.
+//! Whose journal knows a server's guest: another one says nothing of it. And guests whose servers nobody knows.
 
 use std::future::ready;
 use std::sync::Arc;
 
+use berth_conductor::BootRequest;
 use berth_conductor::journal::{BootJournal as _, Course};
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::service::Service;
 
@@ -47,6 +49,38 @@ async fn servers_outlive_a_journal_that_was_lost_and_are_shown_as_they_were() {
     service.cloud.journal.forget(uuid.into()).await.unwrap();
     service.rest().await;
     assert_eq!(service.get("alice", "2.82", &path).await.status, 404);
+}
+
+#[tokio::test]
+async fn guests_whose_servers_the_database_lost_are_known_as_that() {
+    let service = service().await;
+    let running = service.running(json!({})).await;
+    let failed = service.server(json!({})).await;
+    service.rest().await;
+    // One of `berth guest create`, which the API never knew.
+    let mut others = service.cloud.journal.guests().await.unwrap();
+    let mut body = others.remove(0).request.body().clone();
+    (body.uuid, body.name) = (None, "web".to_owned());
+    let other = BootRequest::new(body, Uuid::from_u128(7)).unwrap();
+    service.cloud.journal.accept(&other).await.unwrap();
+    assert_eq!(
+        service.compute.lost_servers().await.unwrap(),
+        [Uuid::nil(); 0]
+    );
+    // The next start finds an empty database, or one from before.
+    service.change("DELETE FROM compute_servers").await;
+    let (parts, how) = service.cloud.parts(service.store.clone());
+    let next = berth_compute::Compute::new(parts, how);
+    let mut both = [running, failed];
+    both.sort();
+    assert_eq!(next.lost_servers().await.unwrap(), both);
+    next.keep(ready(())).await;
+    // Nothing is done to them; one that is being deleted is no loss.
+    let journal = &service.cloud.journal;
+    let record = journal.guest(running.into()).await.unwrap();
+    assert_eq!(record.unwrap().course, Course::Active);
+    journal.turn(running.into(), &Course::Delete).await.unwrap();
+    assert_eq!(next.lost_servers().await.unwrap(), [failed]);
 }
 
 #[tokio::test]

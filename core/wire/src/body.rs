@@ -8,11 +8,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
+use crate::bounded;
+
 /// A word that is none of any enum's.
 const NO_WORD: &str = "\u{0}";
 
 /// Longest piece of a foreign text that an error repeats, in characters.
 const EXCERPT: usize = 120;
+
+/// Most of a field's path, and of what is wrong with it, that an error says, in characters: both may repeat what a body has.
+const MOST: usize = 400;
 
 /// A body that is not what its route promises.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +31,7 @@ pub enum BodyError {
         excerpt: String,
     },
     /// A field is missing, has a wrong type, or a value out of range.
-    #[error("{field}: {reason}")]
+    #[error("{}: {}", bounded(field, MOST), bounded(reason, MOST))]
     Field {
         /// The path of the field, for example `inventories.VGPU.total`; `body` for the document itself.
         field: String,
@@ -61,8 +66,11 @@ impl BodyError {
             Self::NotJson { reason, .. } => format!("not a JSON document: {reason}"),
             // What was found stands before what was expected, and may have these words in it.
             Self::Field { field, reason } => match reason.rsplit_once(", expected ") {
-                Some((_, expected)) => format!("{field}: expected {expected}"),
-                None => format!("{field}: {reason}"),
+                Some((_, expected)) => {
+                    let expected = bounded(expected, MOST);
+                    format!("{}: expected {expected}", bounded(field, MOST))
+                }
+                None => self.to_string(),
             },
         }
     }
@@ -203,6 +211,15 @@ mod tests {
         assert_eq!(
             error.to_string(),
             r#"usages.VGPU: invalid type: string "two", expected u32 at line 1 column 25"#
+        );
+        let long = format!(r#"{{"usages": {{"VGPU": "{}"}}}}"#, "a".repeat(70_000));
+        let said = decode::<Numbers>(long.as_bytes()).unwrap_err().to_string();
+        assert!(said.len() < 500, "{said}");
+        assert!(
+            said.starts_with("usages.VGPU: invalid type: string \"aaa")
+                && said.contains("… (70060 bytes) …")
+                && said.ends_with("a\", expected u32 at line 1 column 70022"),
+            "{said}"
         );
         let error = decode::<Numbers>(b"[]").unwrap_err().to_string();
         assert_eq!(

@@ -8,6 +8,7 @@
 
 pub mod accelerator;
 mod body;
+mod bounded;
 pub mod compute;
 pub mod conductor;
 pub mod guest;
@@ -18,3 +19,4 @@ pub mod metrics;
 pub mod placement;
 
 pub use body::{BodyError, decode, encode};
+pub use bounded::bounded;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// The largest number of Nova's columns.
 pub(crate) const MOST: i64 = 0x7FFF_FFFF;
 
-/// So much of what was given is repeated to its giver.
+/// So much of what was given is repeated to its giver, in characters.
 const REPEATED: usize = 200;
 
 /// An object of a body: its fields are taken one by one, and what is left in the end is refused.
@@ -223,7 +223,7 @@ fn without_secrets(value: &Value) -> Value {
     }
 }
 
-/// The beginning of a text that somebody else chose.
+/// A text that somebody else chose, or its two ends where it is long.
 pub(crate) fn bounded(text: &str) -> String {
-    text.chars().take(REPEATED).collect()
+    berth_wire::bounded(text, REPEATED).into_owned()
 }

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use berth_model::ConsumerUuid;
+use berth_wire::bounded;
 use berth_wire::conductor::{
     API, BootStepShown, CreateGuest, GuestShown, GuestsShown, Refused, RefusedDetail,
     SchedulingShown,
@@ -20,6 +21,9 @@ use crate::{BootRequest, Conductor, ConductorError};
 
 /// The largest body of a request for a guest, in bytes.
 const BODY_LIMIT: usize = 256 << 10;
+
+/// The longest message of a refusal in characters: it may repeat what was asked.
+const LONGEST: usize = 4_000;
 
 /// Method, path and what it does of each route, for the documentation.
 pub const ROUTES: &[(&str, &str, &str)] = &[
@@ -259,7 +263,7 @@ fn refusal(status: StatusCode, code: &str, message: String) -> Response {
         api: API.to_owned(),
         error: RefusedDetail {
             code: code.to_owned(),
-            message,
+            message: bounded(&message, LONGEST).into_owned(),
         },
     };
     (status, Json(body)).into_response()

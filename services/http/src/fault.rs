@@ -6,7 +6,10 @@
 mod compute;
 mod image;
 
+use std::borrow::Cow;
+
 use axum::response::{IntoResponse, Response};
+use berth_wire::bounded;
 use berth_wire::keystone::{IdentityError, IdentityErrorDocument};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::Serialize;
@@ -20,6 +23,10 @@ pub const UNDEFINED_CODE: &str = "placement.undefined_code";
 /// What a caller without credentials that hold is told, by Keystone's words.
 const UNAUTHENTICATED: &str = "The request you have made requires authentication.";
 
+/// The longest message in characters: whatever a request has, no more of it is said back. Longer than what the schemas say of a
+/// body, which repeat a part of it twice.
+const LONGEST: usize = 4_000;
+
 /// A refused or failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -31,12 +38,16 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault with the undefined code.
+    /// A fault with the undefined code. A message that repeats a long value is told by its two ends.
     #[must_use]
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if let Cow::Owned(ends) = bounded(&message, LONGEST) {
+            message = ends;
+        }
         Self {
             status,
-            message: message.into(),
+            message,
             code: UNDEFINED_CODE,
             allow: None,
             range: None,

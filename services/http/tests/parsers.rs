@@ -4,7 +4,7 @@ use berth_http::schema::{
     CUSTOM_NAME, Format, ListOf, MapOf, NAME, Object, OtherKeys, Schema, Text, UUID_KEY, Unique,
     is_uuid_like, normal_uuid,
 };
-use berth_http::{Microversion, MicroversionRange, Query, Timestamp};
+use berth_http::{Fault, Microversion, MicroversionRange, Query, Timestamp};
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -276,4 +276,16 @@ proptest! {
             prop_assert_eq!(normal_uuid(&normal), Some(normal.clone()));
         }
     }
+}
+
+#[test]
+fn a_fault_says_no_more_of_a_long_value_than_its_ends() {
+    let body = json!({"total": 1, "n".repeat(70_000): 1});
+    let violation = BODY.check(&body).unwrap_err().to_string();
+    assert!(violation.len() > 70_000);
+    let fault = Fault::bad_request(format!("JSON does not validate: {violation}"));
+    let message = fault.message();
+    assert!(message.chars().count() < 4_100, "{message}");
+    assert!(message.starts_with("JSON does not validate: "), "{message}");
+    assert!(message.contains(" bytes) …"), "{message}");
 }

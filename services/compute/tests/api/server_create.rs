@@ -183,6 +183,19 @@ async fn a_secret_in_a_refused_body_is_not_said_back() {
 }
 
 #[tokio::test]
+async fn a_long_value_is_said_back_by_its_ends_and_its_length() {
+    let service = service().await;
+    let refused = service.ask_for("alice", "2.82", json!({"name": "n".repeat(70_000)}));
+    let refused = refused.await;
+    let message = refused.message("badRequest");
+    assert!(message.len() < 400, "{message}");
+    assert!(
+        message.contains("… (70002 bytes) …") && message.ends_with("it is too long"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
     let service = service().await;
     service.flavor("small", json!({"ram": 64})).await;

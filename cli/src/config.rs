@@ -10,6 +10,7 @@ mod file;
 mod kind;
 mod load;
 mod login;
+mod named_files;
 mod option;
 mod pattern;
 mod problem;
@@ -151,6 +152,7 @@ fn check(
         let mut missing = rules::on_this_host(&loaded);
         missing.extend(provider_files(&loaded));
         missing.extend(policy_files(&loaded));
+        missing.extend(named_files::judge(&loaded));
         missing.extend(rules::refused_devices(&loaded, &Sysfs::at("/sys")));
         let scheduling = context.block_on(scheduling::judge(&loaded))?;
         missing.extend(scheduling.errors);

@@ -280,7 +280,6 @@ pub(super) fn on_this_host(loaded: &super::Loaded) -> Vec<Problem> {
         "accelerators.program_hook",
         "accelerators.health_hook",
         "libvirt.emulator",
-        "fake.machine",
         "compute_driver",
     ];
     let mut problems = Vec::new();

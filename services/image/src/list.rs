@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use berth_http::Timestamp;
 use uuid::Uuid;
 
-use crate::image::{Image, Place};
+use crate::image::{Data, Image, Place};
 use entry::{Entry, EntryPlace};
 use sums::Summed;
 
@@ -27,18 +27,26 @@ pub enum ImageListError {
         source: io::Error,
     },
     /// It is no list of images.
-    #[error("the images {}: {reason}", path.display())]
+    #[error("the images {}:{line}:{column}: {reason}", path.display())]
     Malformed {
         /// The file of images.
         path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The column in characters, from 1.
+        column: usize,
         /// What is wrong, with the image's name where it is about one.
         reason: String,
     },
     /// The data of an image cannot be read.
-    #[error("the images {}: image {image:?}: the data {} cannot be read", path.display(), data.display())]
+    #[error("the images {}:{line}:{column}: image {image:?}: the data {} cannot be read", path.display(), data.display())]
     Data {
         /// The file of images.
         path: PathBuf,
+        /// The line where the image's entry begins, from 1.
+        line: usize,
+        /// Its column in characters, from 1.
+        column: usize,
         /// The image's name.
         image: String,
         /// The file with its data.
@@ -65,15 +73,11 @@ impl ImageList {
             path: path.to_owned(),
             source,
         };
-        let malformed = |reason| ImageListError::Malformed {
-            path: path.to_owned(),
-            reason,
-        };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let entries = entries_of(path)?;
         let modified = std::fs::metadata(path).and_then(|it| it.modified());
         let modified = modified.map_err(unreadable)?;
         let mut images = BTreeMap::new();
-        for entry in entry::entries(&text).map_err(malformed)? {
+        for entry in entries {
             let image = image(path, entry, modified)?;
             images.insert(image.id, image);
         }
@@ -81,6 +85,22 @@ impl ImageList {
             file: Some(path.to_owned()),
             images,
         })
+    }
+
+    /// Whether the file is one that [`ImageList::read`] takes: of the data that are here only whether they are, and how long.
+    ///
+    /// # Errors
+    /// As there, but for data that fail while they are read.
+    pub fn check(path: &Path) -> Result<(), ImageListError> {
+        for entry in entries_of(path)? {
+            let EntryPlace::Here(data) = &entry.place else {
+                continue;
+            };
+            let found = Data::open_file(data).and_then(|file| file.metadata());
+            let found = found.map_err(|source| no_data(path, &entry, data, source))?;
+            is_as_long(path, &entry, data, found.len())?;
+        }
+        Ok(())
     }
 
     /// The file that is edited to change them; none where no file is named.
@@ -101,33 +121,62 @@ impl ImageList {
     }
 }
 
+/// What the text of the file says.
+fn entries_of(path: &Path) -> Result<Vec<Entry>, ImageListError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ImageListError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })?;
+    entry::entries(&text).map_err(|wrong| ImageListError::Malformed {
+        path: path.to_owned(),
+        line: wrong.at.line,
+        column: wrong.at.column,
+        reason: wrong.reason,
+    })
+}
+
+/// The data of an entry's image cannot be read.
+fn no_data(list: &Path, entry: &Entry, data: &Path, source: io::Error) -> ImageListError {
+    ImageListError::Data {
+        path: list.to_owned(),
+        line: entry.at.line,
+        column: entry.at.column,
+        image: entry.name.clone(),
+        data: data.to_owned(),
+        source,
+    }
+}
+
+/// Refuses data of another length than the entry says.
+fn is_as_long(list: &Path, entry: &Entry, data: &Path, length: u64) -> Result<(), ImageListError> {
+    match entry.size.filter(|said| *said != length) {
+        None => Ok(()),
+        Some(said) => Err(ImageListError::Malformed {
+            path: list.to_owned(),
+            line: entry.at.line,
+            column: entry.at.column,
+            reason: format!(
+                "image {:?}: size says {said} bytes, and {} has {length}",
+                entry.name,
+                data.display()
+            ),
+        }),
+    }
+}
+
 /// The image of an entry of the list that was changed last at `modified`.
 fn image(list: &Path, entry: Entry, modified: SystemTime) -> Result<Image, ImageListError> {
-    let said = entry.checksum;
-    let (place, checksum, md5, size, changed) = match entry.place {
+    let said = &entry.checksum;
+    let (place, checksum, md5, size, changed) = match entry.place.clone() {
         EntryPlace::Hosts(path, checksum) => {
             (Place::Hosts(path), checksum, None, entry.size, modified)
         }
         EntryPlace::Url(url, checksum) => (Place::Url(url), checksum, None, entry.size, modified),
         EntryPlace::Here(path) => {
-            let summed = Summed::of(&path, said);
-            let summed = summed.map_err(|source| ImageListError::Data {
-                path: list.to_owned(),
-                image: entry.name.clone(),
-                data: path,
-                source,
-            })?;
+            let summed = Summed::of(&path, said.clone());
+            let summed = summed.map_err(|source| no_data(list, &entry, &path, source))?;
             let length = summed.data.length;
-            if let Some(said) = entry.size.filter(|said| *said != length) {
-                return Err(ImageListError::Malformed {
-                    path: list.to_owned(),
-                    reason: format!(
-                        "image {:?}: size says {said} bytes, and {} has {length}",
-                        entry.name,
-                        summed.data.path.display()
-                    ),
-                });
-            }
+            is_as_long(list, &entry, &path, length)?;
             let changed = summed.data.modified;
             let here = Place::Here(summed.data);
             (here, summed.checksum, summed.md5, Some(length), changed)

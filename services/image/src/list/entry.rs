@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use toml::Spanned;
 use uuid::Uuid;
 
 use crate::image::{Checksum, DiskFormat};
@@ -19,7 +20,7 @@ const MOST: u64 = 2_147_483_647;
 #[serde(deny_unknown_fields)]
 struct ImagesFile {
     #[serde(default)]
-    image: Vec<ImageEntry>,
+    image: Vec<Spanned<ImageEntry>>,
 }
 
 /// One image of it, as it is written. `format`, `min_ram_mb` and `min_disk_gb` are older names.
@@ -49,9 +50,37 @@ struct ImageEntry {
     os_hidden: bool,
 }
 
+/// A place in the text: line and column in characters, both from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+impl Spot {
+    /// That of a byte.
+    fn of(text: &str, byte: usize) -> Self {
+        let before = text.get(..byte).unwrap_or(text);
+        let begun = before.rsplit('\n').next().unwrap_or_default();
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: begun.chars().count() + 1,
+        }
+    }
+}
+
+/// What is wrong in the text, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) at: Spot,
+    pub(super) reason: String,
+}
+
 /// One image, checked as far as its entry goes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
+    /// Where it begins.
+    pub(super) at: Spot,
     pub(super) id: Uuid,
     pub(super) name: String,
     pub(super) place: EntryPlace,
@@ -68,7 +97,7 @@ pub(super) struct Entry {
 }
 
 /// Where its bytes are. What comes from elsewhere has a checksum, or anybody on the way could change it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EntryPlace {
     Here(PathBuf),
     Hosts(String, Checksum),
@@ -76,14 +105,25 @@ pub(super) enum EntryPlace {
 }
 
 /// The entries of a file's text: each with a name and an id of its own.
-pub(super) fn entries(text: &str) -> Result<Vec<Entry>, String> {
-    let file: ImagesFile = toml::from_str(text).map_err(|error| error.to_string())?;
+pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
+    let file: ImagesFile = toml::from_str(text).map_err(|error| {
+        let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
+        Wrong {
+            at: Spot::of(text, error.span().map_or(0, |span| span.start)),
+            reason: lines.join("; "),
+        }
+    })?;
     let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
     let mut entries = Vec::new();
     for entry in file.image {
+        let at = Spot::of(text, entry.span().start);
+        let entry = entry.into_inner();
         let name = entry.name.clone();
-        let wrong = |wrong: &str| format!("image {name:?}: {wrong}");
-        let entry = checked(entry).map_err(|reason| wrong(&reason))?;
+        let wrong = |wrong: &str| Wrong {
+            at,
+            reason: format!("image {name:?}: {wrong}"),
+        };
+        let entry = checked(entry, at).map_err(|reason| wrong(&reason))?;
         if !names.insert(entry.name.clone()) {
             return Err(wrong("each image has a name of its own"));
         }
@@ -95,7 +135,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-fn checked(entry: ImageEntry) -> Result<Entry, String> {
+fn checked(entry: ImageEntry, at: Spot) -> Result<Entry, String> {
     if !is_word(&entry.name) {
         return Err("a name has 1 to 255 bytes and no control characters".to_owned());
     }
@@ -140,6 +180,7 @@ fn checked(entry: ImageEntry) -> Result<Entry, String> {
         }
     }
     Ok(Entry {
+        at,
         id: entry.id.unwrap_or_else(|| id_of(&entry.name)),
         place: place(entry.file, entry.path, entry.url, checksum.as_ref())?,
         name: entry.name,
@@ -227,7 +268,7 @@ mod tests {
             entries(text).unwrap()[0].place,
             EntryPlace::Here("/c".into())
         );
-        let elsewhere = entries(&text.replace("file", "path")).unwrap_err();
+        let elsewhere = entries(&text.replace("file", "path")).unwrap_err().reason;
         assert!(elsewhere.contains("checksum"), "{elsewhere}");
     }
 
@@ -268,8 +309,27 @@ mod tests {
                 "another image has its id",
             ),
         ] {
-            let wrong = entries(&text).unwrap_err();
-            assert!(wrong.contains(named), "{wrong}");
+            let wrong = entries(&text).unwrap_err().reason;
+            assert!(wrong.contains(named) && !wrong.contains('\n'), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let good = entry("path = \"/c\"\ndisk_format = \"raw\"");
+        let lines = good.lines().count();
+        let second = good.replace("cirros", "b");
+        for (text, line, column) in [
+            (
+                good.clone() + &second.replace("\"raw\"", "\"iso\""),
+                lines + 1,
+                1,
+            ),
+            (good.clone() + &second + "colour = 1\n", 2 * lines + 1, 1),
+            (good + "colour = \"é\" 7\n", lines + 1, 14),
+        ] {
+            let at = entries(&text).unwrap_err().at;
+            assert_eq!(at, Spot { line, column }, "{text}");
         }
     }
 }

@@ -7,6 +7,7 @@
 //! tried again, never undone.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_journeys::Turn;
@@ -17,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::guests::{Guests, GuestsError, Held, JourneyEnd, told};
-use super::journal::{Life, SpawnStep, StepRecord, StepState};
+use super::journal::{GuestRecord, Life, SpawnStep, StepRecord, StepState};
 use super::look::{Look, look};
 use super::resources::GuestResources;
 
@@ -46,7 +47,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn keep(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
             let compared = self.reconcile().await;
-            self.tidy().await;
             self.try_write().await;
             if let Err(error) = compared {
                 tracing::warn!(
@@ -73,7 +73,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 () = self.inner.stirred.notified() => sleep(gathered.min(interval)).await,
             }
             let began = Instant::now();
-            let compared = self.reconcile().await;
+            let compared = self.compared().await;
             gathered = GATHERED.max(began.elapsed().saturating_mul(REST));
             if let Err(error) = compared {
                 // The clock's comparison says it, if it lasts.
@@ -85,15 +85,23 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
     }
 
-    /// One comparison of all guests with the hypervisor's. Their journeys go on by themselves afterwards.
+    /// One comparison of all guests with the hypervisor's, and what no guest uses any more is removed: every guest's folder is
+    /// looked at, so this is for the clock, and not for each change. Their journeys go on by themselves afterwards.
     ///
     /// # Errors
     /// The journal or the hypervisor does not answer.
     pub async fn reconcile(&self) -> Result<(), KeepError> {
+        let records = self.compared().await?;
+        self.tidy(&records).await;
+        Ok(())
+    }
+
+    /// All guests, compared with the hypervisor's.
+    async fn compared(&self) -> Result<Vec<Arc<GuestRecord>>, KeepError> {
         self.resume().await?;
         let records = self.list().await?;
         if records.is_empty() {
-            return Ok(());
+            return Ok(records);
         }
         let found = self.inner.way.driver.guests().await?;
         for record in &records {
@@ -113,16 +121,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
             }
         }
-        Ok(())
+        Ok(records)
     }
 
-    /// Removes what no guest of the journal uses any more: old images first of all. Every guest's folder is looked at, so this is for
-    /// the clock, and not for each change.
-    pub(super) async fn tidy(&self) {
-        // Whoever cannot read the journal said so.
-        let Ok(records) = self.list().await else {
-            return;
-        };
+    /// Removes what none of these guests uses any more: old images first of all.
+    async fn tidy(&self, records: &[Arc<GuestRecord>]) {
         let own = records.iter().map(|record| Cow::Borrowed(&record.request));
         let others = records.iter().flat_map(|record| record.other_forms());
         let forms: Vec<_> = own.chain(others.map(Cow::Owned)).collect();

@@ -7,8 +7,10 @@ use berth_virt::{GuestState, PowerAction, Powered};
 
 use super::judge;
 use super::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
+use crate::guest::reconcile::Reconciler;
 use crate::guest::samples::{bound, guest, request};
 use crate::guest::{Guests, JourneyEnd, PowerError};
+use crate::service::KeptGuests as _;
 
 const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
@@ -378,6 +380,27 @@ async fn a_guest_that_ends_by_itself_is_known_as_off_before_the_clock_says_so() 
         guests.stir();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    end.cancel();
+    keeping.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_no_guest_uses_is_removed_by_the_clock_and_not_at_each_change() {
+    let (stage, guests) = running().await;
+    let reconciler = Reconciler::new(guests.clone(), None, None);
+    let end = tokio_util::sync::CancellationToken::new();
+    let keeping = tokio::spawn(reconciler.keep(Duration::from_hours(24), end.clone()));
+    while stage.world().tidied == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stage.guest_ends(1);
+    while wanted(&guests).await != DesiredPower::ShutOff {
+        guests.stir();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(stage.world().tidied, 1);
+    reconciler.repair().await.unwrap();
+    assert_eq!(stage.world().tidied, 2);
     end.cancel();
     keeping.await.unwrap();
 }

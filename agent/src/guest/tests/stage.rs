@@ -84,6 +84,8 @@ pub(super) struct World {
     pub(super) devices: BTreeMap<String, Device>,
     pub(super) mishaps: BTreeSet<Mishap>,
     pub(super) questions: usize,
+    /// How often what no guest uses was removed.
+    pub(super) tidied: usize,
     /// How often the host was booted.
     pub(super) boots: u32,
     /// A planted bug.

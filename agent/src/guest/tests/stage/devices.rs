@@ -7,7 +7,9 @@ use berth_virt::{GuestState, HostDevice};
 use super::{Bug, Device, Mishap, Stage, World, names};
 use crate::guest::disks::{DiskPlan, ImageComing, ImageStage, InstancesPath};
 use crate::guest::way::host_device;
-use crate::guest::{Anew, GuestFiles, GuestResources, Provision, Released, ResourceError};
+use crate::guest::{
+    Anew, GuestFiles, GuestRequest, GuestResources, Provision, Released, ResourceError,
+};
 
 /// Devices as the kernel has them.
 pub(in crate::guest) struct Devices(pub(super) Stage);
@@ -139,6 +141,10 @@ impl GuestResources for Devices {
             }
         };
         self.0.cross("images write fetch".to_owned(), effect).await
+    }
+
+    async fn tidy(&self, _: &[&GuestRequest]) {
+        self.0.world().tidied += 1;
     }
 
     fn coming(&self, _: &DiskPlan) -> Option<ImageComing> {

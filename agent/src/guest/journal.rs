@@ -1,8 +1,9 @@
 //! The journal: what each guest is meant to be, and how far it has come, on the disk before anything acts on it.
 //!
-//! [`GuestJournal`] is the seam (tests put faults in front of it); [`SqlJournal`] is the file. A change that was answered
-//! is on the disk; one that was not is there wholly or not at all. Who holds which device is a row of its own with the
-//! device as its key, so that no history of guests can give one device to two of them.
+//! [`GuestJournal`] is the seam (tests put faults in front of it); [`SqlJournal`] is the file, of which each guest is read again only
+//! after it was written (`known`). A change that was answered is on the disk; one that was not is there wholly or not at all. Who
+//! holds which device is a row of its own with the device as its key, so that no history of guests can give one device to two of
+//! them.
 
 mod error;
 mod known;

@@ -1,12 +1,14 @@
 //! The `berth` program as a child process, configured in a directory of its own: what a black-box test starts, kills and
 //! reads.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs, io};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::process::{Process, ProcessError, Program, exit_code};
 use crate::scratch::Scratch;
@@ -94,6 +96,29 @@ impl BerthHome {
     #[must_use]
     pub fn state_dir(&self) -> PathBuf {
         self.path("state")
+    }
+
+    /// The guests that were made on the fake driver's machine, as its file has them: its first line has all, each other one a change.
+    ///
+    /// # Panics
+    /// A whole line of it is no JSON.
+    #[must_use]
+    pub fn fake_guests(&self) -> Vec<Value> {
+        let file = self.state_dir().join("fake-guests");
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let whole_lines = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'));
+        let mut guests = BTreeMap::new();
+        for line in whole_lines {
+            let line: Value = serde_json::from_str(line).expect("JSON");
+            let all = line["guests"].as_array().into_iter().flatten();
+            for guest in all.chain(line.get("guest")) {
+                guests.insert(guest["spec"]["uuid"].to_string(), guest.clone());
+            }
+            guests.remove(&line["gone"].to_string());
+        }
+        guests.into_values().collect()
     }
 
     /// The configuration file, for `--config`.

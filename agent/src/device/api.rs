@@ -66,7 +66,8 @@ async fn list<D: VirtDriver>(State(devices): State<Devices<D>>) -> Response {
     if let Err(error) = devices.refresh().await {
         return refused(&error.into());
     }
-    let devices = bodies(&devices.known(), None);
+    let awaits = devices.awaits_word();
+    let devices = bodies(&devices.known(), awaits, None);
     let api = API.to_owned();
     Json(DeviceList { api, devices }).into_response()
 }
@@ -78,7 +79,8 @@ async fn show<D: VirtDriver>(
     if let Err(error) = devices.refresh().await {
         return refused(&error.into());
     }
-    let devices = bodies(&devices.known(), Some(&name));
+    let awaits = devices.awaits_word();
+    let devices = bodies(&devices.known(), awaits, Some(&name));
     if devices.is_empty() {
         return refused(&ActError::NotFound { name });
     }

@@ -27,6 +27,11 @@ impl<D: VirtDriver> Devices<D> {
         self.inner.service.is_some() && has_some && known.told.is_empty() && is_unsaid
     }
 
+    /// Whether there is an accelerator service that takes reports: what it has not answered of a node yet, it will.
+    pub(super) fn awaits_word(&self) -> bool {
+        self.inner.service.is_some() && self.known().no_route.is_none()
+    }
+
     /// What the comparison of guests is to know.
     pub(crate) fn facts(&self) -> DeviceFacts {
         let unclean = self.unclean().into_iter().map(|unclean| unclean.name);

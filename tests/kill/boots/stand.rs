@@ -58,16 +58,10 @@ impl Process {
         serde_json::from_str(&outcome.stdout).expect("JSON")
     }
 
-    /// The guests in the fake driver's book, each once.
+    /// The guests in the fake driver's book.
     fn guests(&self) -> Vec<String> {
-        let book = fs::read_to_string(self.home.state_dir().join("fake-guests"));
-        let book: Value = serde_json::from_str(&book.unwrap_or_default()).unwrap_or_default();
-        let guests = book["guests"].as_array().into_iter().flatten();
-        let guests = guests.map(|guest| match &guest["uuid"] {
-            Value::Null => text(&guest["spec"]["uuid"]),
-            uuid => text(uuid),
-        });
-        guests.collect()
+        let guests = self.home.fake_guests().into_iter();
+        guests.map(|guest| text(&guest["spec"]["uuid"])).collect()
     }
 }
 

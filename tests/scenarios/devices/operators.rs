@@ -40,6 +40,25 @@ async fn an_operator_sets_a_device_aside_and_takes_it_back() {
 }
 
 #[tokio::test]
+async fn a_device_is_not_free_before_the_accelerator_service_said_so() {
+    let mut stage = Stage::with(vec![card(0)]).await;
+    stage.restart().await;
+    stage.pass().await;
+    let (_, list) = stage.admin("GET", "/v1/devices", Value::Null).await;
+    let device = &list["devices"][0];
+    assert_eq!(device["state"], "unclean", "{list}");
+    let reason = device["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("has not said yet"), "{list}");
+    stage.round().await;
+    let (_, list) = stage.admin("GET", "/v1/devices", Value::Null).await;
+    let device = &list["devices"][0];
+    assert_eq!(
+        (&device["state"], &device["reason"]),
+        (&json!("free"), &Value::Null)
+    );
+}
+
+#[tokio::test]
 async fn of_a_card_a_part_can_be_set_aside() {
     let mut stage = Stage::with(vec![parted(0)]).await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 0");

@@ -116,8 +116,11 @@ impl From<Acted> for DeviceActed {
     }
 }
 
-/// All of them; of a name: those it means.
-pub(super) fn bodies(known: &Known, name: Option<&str>) -> Vec<DeviceBody> {
+/// Why a device of the accelerator service is not free before that said so.
+const NO_WORD: &str = "the accelerator service has not said yet whether it is clean";
+
+/// All of them; of a name: those it means. `awaits`: whether the accelerator service will say of each node what it has to say.
+pub(super) fn bodies(known: &Known, awaits: bool, name: Option<&str>) -> Vec<DeviceBody> {
     let name = name.map(|name| name.trim().to_ascii_lowercase());
     let mut bodies = Vec::new();
     for (node, seen) in &known.seen {
@@ -128,7 +131,7 @@ pub(super) fn bodies(known: &Known, name: Option<&str>) -> Vec<DeviceBody> {
                     .as_ref()
                     .is_none_or(|name| *name == own || *name == device.address.to_string());
                 if meant {
-                    bodies.push(body(known, node, seen, device, handle));
+                    bodies.push(body(known, awaits, node, seen, device, handle));
                 }
             }
         }
@@ -138,6 +141,7 @@ pub(super) fn bodies(known: &Known, name: Option<&str>) -> Vec<DeviceBody> {
 
 fn body(
     known: &Known,
+    awaits: bool,
     node: &NodeName,
     seen: &Seen,
     device: &OfferedDevice,
@@ -153,6 +157,7 @@ fn body(
         let mut unclean = advice.unclean.iter();
         unclean.any(|it| it.name == name && register.cleaned.get(&name) != Some(&it.releases))
     });
+    let is_unsaid = awaits && advice.is_none() && device.owner == DeviceOwner::Accelerator;
     let mut laid_over = device.clone();
     condition::overlay(node, &mut laid_over, register);
     let unfit = condition::reason(&laid_over, register);
@@ -163,6 +168,7 @@ fn body(
         (None, None, Some(reason), _) => ("unfit", Some(reason.clone())),
         (None, None, None, Some(_)) => ("bound", None),
         (None, None, None, None) if unclean => ("unclean", None),
+        (None, None, None, None) if is_unsaid => ("unclean", Some(NO_WORD.to_owned())),
         (None, None, None, None) => ("free", None),
     };
     let (attach_type, mdev_type) = match handle {

@@ -101,7 +101,8 @@ impl Known {
             return;
         };
         let doubt = inner.doubts.get(&guest);
-        if doubt.is_some_and(|doubt| !doubt.is_over(began)) {
+        // Where there is none any more, another reading was quicker, and this one may be older.
+        if doubt.is_none_or(|doubt| !doubt.is_over(began)) {
             return;
         }
         inner.doubts.remove(&guest);
@@ -252,6 +253,18 @@ mod tests {
         is_read(&known, 1, after);
         assert_eq!(reading(&known, 1), None);
         assert_eq!(reading(&known, 2), None, "nobody wrote this one");
+    }
+
+    #[test]
+    fn a_reading_of_one_that_comes_late_takes_nothing_newer_away() {
+        let known = known(&[1]);
+        let write = known.doubt(uuid(1));
+        let late = reading(&known, 1).unwrap();
+        write.through();
+        let quick = reading(&known, 1).unwrap();
+        known.read(uuid(1), quick, None);
+        is_read(&known, 1, late);
+        assert!(matches!(known.guest(uuid(1)), Found::So(None)));
     }
 
     #[test]

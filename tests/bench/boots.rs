@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use berth_agent::admin::client::AdminClient;
 use berth_tests::berth::BerthHome;
 use berth_tests::exchange::{Answer, Ask};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::{Answer, Ask};
 use berth_tests::peer::{PlacementSettings, RealPlacement};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use http::Method;
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportOpti
 use berth_model::ConsumerUuid;
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::{Answer, Ask};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use berth_wire::guest::GuestBuild;
 use http::Method;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_model::ProviderUuid;
 use berth_tests::berth::BerthHome;
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use berth_virt::VgpuModel;
 use serde_json::Value;
 

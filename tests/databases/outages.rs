@@ -225,7 +225,7 @@ async fn work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled(plac
 }
 
 async fn nobody_at_the_port_is_told(scheme: &str) {
-    let port = berth_tests::process::free_port().unwrap();
+    let port = berth_tests::port::free_port().unwrap();
     let url = format!("{scheme}://placement:very-secret@127.0.0.1:{port}/placement");
     let location: Location = url.parse().unwrap();
     let error = SqlStore::open(&location, &quick()).await.unwrap_err();

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::authority::{Authority, Pair};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use nix::sys::signal::Signal;
 
 use crate::hypervisor::{Hypervisor, PATIENCE};

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::authority::{Authority, Pair};
 use berth_tests::berth::BerthHome;
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::Value;
 
 use crate::accelerator_service::{bound, report, serve};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use berth_tests::berth::BerthHome;
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
 use crate::compute::{Operator, images_file};

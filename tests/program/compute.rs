@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use berth_tests::berth::BerthHome;
 use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
 use crate::authority::Authority;

@@ -7,7 +7,7 @@ use std::{fs, thread};
 use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
 use berth_tests::exchange::Ask;
 use berth_tests::peer::checkout;
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

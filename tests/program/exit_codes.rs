@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use berth_store::{Location, SqlError, SqlOptions, SqlStore, Transaction, Work};
 use berth_tests::berth::Outcome;
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 
 use crate::hypervisor::{Hypervisor, PATIENCE};
 use crate::placement_api::{Api, way};

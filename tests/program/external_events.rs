@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use berth_tests::berth::RunningBerth;
 use berth_tests::exchange::{Answer, Ask};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
 use crate::hypervisor::{Hypervisor, PATIENCE};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use berth_tests::berth::{BerthHome, RunningBerth, program};
 use berth_tests::peer::checkout;
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use nix::sys::signal::Signal;
 use serde_json::json;
 

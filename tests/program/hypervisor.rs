@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
 use berth_tests::exchange::{Answer, Ask};
 use berth_tests::peer::checkout;
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 
 use crate::service_manager::ServiceManager;
 

@@ -12,7 +12,7 @@ use berth_tests::exchange::Ask;
 use berth_tests::peer::{
     AcceleratorPlugin, Auth, OpenStackShell, PlacementSettings, PolicyDefaults, RealPlacement,
 };
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
 use crate::hypervisor::{Hypervisor, PATIENCE};

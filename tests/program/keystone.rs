@@ -8,7 +8,7 @@ use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
 use berth_tests::peer::{
     Credentials, KeystoneSettings, PlacementSettings, RealKeystone, RealPlacement,
 };
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use http::Method;
 use serde_json::{Value, json};
 

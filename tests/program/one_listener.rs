@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use berth_tests::berth::BerthHome;
 use berth_tests::exchange::Ask;
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
 use crate::agents_elsewhere;

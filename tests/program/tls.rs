@@ -4,7 +4,8 @@ use std::net::TcpStream;
 
 use berth_tests::exchange::address_of;
 use berth_tests::peer::{checkout, installed};
-use berth_tests::process::{Process, Program, free_port};
+use berth_tests::port::free_port;
+use berth_tests::process::{Process, Program};
 
 use crate::hypervisor::{Hypervisor, PATIENCE};
 use crate::placement_api::{Api, way};

@@ -13,7 +13,7 @@ use berth_tests::boot::asked;
 use berth_tests::peer::{
     Credentials, CyborgAgent, CyborgSettings, Libvirtd, PciFunction, RealKeystone, checkout,
 };
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::json;
 
 use crate::cloud::{Cloud, named, new_guest, of_provider};

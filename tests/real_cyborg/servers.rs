@@ -10,7 +10,7 @@ use berth_tests::exchange::{Answer, Ask};
 use berth_tests::peer::{
     AcceleratorPlugin, CyborgSettings, OpenStackShell, RealGlance, RealKeystone, Said,
 };
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
 use crate::authority::Authority;

@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn nothing_listening_is_an_error_that_names_the_address() {
-        let port = crate::process::free_port().expect("a port");
+        let port = crate::port::free_port().expect("a port");
         let error = Ask::get(format!("http://127.0.0.1:{port}/"))
             .send()
             .expect_err("refused");

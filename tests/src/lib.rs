@@ -1,7 +1,7 @@
 //! The test harness: real peers, the `berth` program as a child process, and a proxy that spoils the traffic between
 //! them. Called by the tests of this folder alone; nothing imports this crate.
 //!
-//! Everything listens on loopback, on a port the kernel picks, keeps its files in a [`scratch::Scratch`] directory, and
+//! Everything listens on loopback, on a port of its own, keeps its files in a [`scratch::Scratch`] directory, and
 //! ends with the value that stands for it (or, at the latest, with the test process).
 
 pub mod berth;
@@ -18,6 +18,7 @@ pub mod host;
 pub mod host_states;
 pub mod node;
 pub mod peer;
+pub mod port;
 pub mod process;
 pub mod scratch;
 pub mod unit;

@@ -312,16 +312,6 @@ pub fn exit_code(status: ExitStatus) -> i32 {
         .unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// A port on loopback that was free a moment ago.
-///
-/// # Errors
-/// When loopback has no free port.
-pub fn free_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?
-        .local_addr()?
-        .port())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

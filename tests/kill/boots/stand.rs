@@ -9,7 +9,7 @@ use std::path::Path;
 
 use berth_seam::Seeded;
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::process::free_port;
+use berth_tests::port::free_port;
 use serde_json::Value;
 
 use super::{DEVICES, IMAGE, NODES, PATIENCE, text, until};

@@ -14,7 +14,7 @@ const PATH: &str = "/resource_providers/u";
 const TEMPLATE: &str = "/resource_providers/{uuid}";
 
 fn service() -> FaultProxy {
-    let unused = crate::process::free_port().expect("a port");
+    let unused = crate::port::free_port().expect("a port");
     let service = FaultProxy::start(&format!("http://127.0.0.1:{unused}")).expect("listens");
     service.spoil(Rule::new(Fault::Answer(Spoilt::REFUSED)));
     service
@@ -177,7 +177,7 @@ fn the_first_rule_acts_and_healing_takes_all_away() {
 
 #[test]
 fn a_service_that_is_away_is_away_behind_the_proxy_too() {
-    let unused = crate::process::free_port().expect("a port");
+    let unused = crate::port::free_port().expect("a port");
     let proxy = FaultProxy::start(&format!("http://127.0.0.1:{unused}")).expect("listens");
     ask(&proxy).expect_err("no answer");
     assert_eq!(proxy.trace()[0].status, None);

@@ -20,7 +20,8 @@ use super::{
     RealKeystone, RealPlacement, Storage, installed, write,
 };
 use crate::exchange::{Answer, Ask};
-use crate::process::{Process, Program, free_port};
+use crate::port::free_port;
+use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
 /// The first report takes ten seconds on two busy cores; this is for a machine much slower.

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use nix::unistd::Uid;
 
 use super::{PeerError, installed, output, rows, tls};
-use crate::process::{Process, ProcessError, Program, free_port};
+use crate::port::free_port;
+use crate::process::{Process, ProcessError, Program};
 use crate::scratch::{Scratch, copy_tree};
 
 /// The account of the tests; it guards nothing.

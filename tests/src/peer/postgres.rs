@@ -13,7 +13,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Uid, User, chown};
 
 use super::{PeerError, output, rows, tls};
-use crate::process::{Process, ProcessError, Program, free_port};
+use crate::port::free_port;
+use crate::process::{Process, ProcessError, Program};
 use crate::scratch::Scratch;
 
 /// The account of the tests; it guards nothing.

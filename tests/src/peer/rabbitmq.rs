@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{PeerError, installed, write};
-use crate::process::{Process, Program, free_port};
+use crate::port::free_port;
+use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
 /// It takes eight seconds on two busy cores; this is for a machine much slower.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{PeerError, installed};
 use crate::exchange::Ask;
-use crate::process::{Process, Program, free_port};
+use crate::port::free_port;
+use crate::process::{Process, Program};
 
 /// Two services that start together on two busy cores take ten seconds; this is for a machine much slower.
 const READY_LIMIT: Duration = Duration::from_secs(120);

@@ -152,7 +152,7 @@ fn check(
         let mut missing = rules::on_this_host(&loaded);
         missing.extend(provider_files(&loaded));
         missing.extend(policy_files(&loaded));
-        missing.extend(named_files::judge(&loaded));
+        missing.extend(named_files::refused(&loaded));
         missing.extend(rules::refused_devices(&loaded, &Sysfs::at("/sys")));
         let scheduling = context.block_on(scheduling::judge(&loaded))?;
         missing.extend(scheduling.errors);
@@ -161,6 +161,7 @@ fn check(
         }
         let kvm = rules::without_kvm(&loaded, Path::new("/dev/kvm"));
         loaded.warnings.extend(kvm);
+        loaded.warnings.extend(named_files::doubtful(&loaded));
         loaded.warnings.extend(scheduling.warnings);
     }
     loaded.warnings.sort();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use berth_store::{Dialect, OpenError, SqlError, SqlOptions, SqlStore, Statement};
+use berth_store::{
+    Dialect, OpenError, Schema, SchemaError, SqlError, SqlOptions, SqlStore, Statement,
+};
 
 use crate::place::{Place, things};
 use crate::work::{Script, count, named};
@@ -21,6 +23,7 @@ on_servers! {
     other_sessions_are_seen
     sessions_of_offline_work_are_told_from_a_services
     a_script_changes_the_schema
+    tables_that_lost_their_version_keep_their_rows
 }
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -174,4 +177,31 @@ async fn a_script_changes_the_schema(place: Place) {
         .is_ok();
     // MariaDB commits a CREATE by itself.
     assert_eq!(is_there, store.dialect() == Dialect::MySql);
+}
+
+async fn tables_that_lost_their_version_keep_their_rows(place: Place) {
+    let pier = Schema {
+        of: "the pier",
+        mark: "pier_schema",
+        version: 1,
+        text: "CREATE TABLE IF NOT EXISTS pier_schema (\n    version INTEGER NOT NULL PRIMARY KEY\n);\n\
+            CREATE TABLE IF NOT EXISTS pier_ships (\n    id INTEGER NOT NULL PRIMARY KEY,\n    name VARCHAR(9)\n);\n\
+            CREATE INDEX IF NOT EXISTS pier_ships_name ON pier_ships (name);\n",
+    };
+    let store = place.store().await;
+    pier.prepare(&store).await.unwrap();
+    let lost = "DELETE FROM pier_schema";
+    // As one leaves them that was killed between the last table and the version.
+    store.write(&Script(lost)).await.unwrap();
+    let made = pier.prepare(&store).await;
+    assert_eq!(made.is_ok(), matches!(place, Place::MariaDb(_)), "{made:?}");
+    let ship = "INSERT INTO pier_ships (id, name) VALUES (1, 'Santa')";
+    for script in [lost, ship] {
+        store.write(&Script(script)).await.unwrap();
+    }
+    let refused = pier.prepare(&store).await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Damaged { .. }), "{refused}");
+    let ships = Statement::new("SELECT name FROM pier_ships");
+    let mut tx = store.read().await.unwrap();
+    assert_eq!(tx.rows(ships).await.unwrap().len(), 1);
 }

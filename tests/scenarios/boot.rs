@@ -1,6 +1,7 @@
 //! Boots: from a request to a guest with its devices and back, through a Placement, an accelerator service and an agent, each
 //! of which may refuse, fail or be away.
 
+mod claims;
 mod journeys;
 mod sweep;
 

@@ -9,7 +9,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::net::TcpListener;
 use std::ops::Range;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{env, io, process};
@@ -22,7 +22,8 @@ const PORTS: Range<u16> = 20_000..32_000;
 /// Files that are locked for as long as this process lives.
 static TAKEN: Mutex<Vec<Flock<File>>> = Mutex::new(Vec::new());
 
-/// A port on loopback that nothing listens on, which no other call gives for as long as this process lives.
+/// A port on loopback that nothing listens on, which no other call gives for as long as this process lives, nor another process
+/// with this one's folder for temporary files.
 ///
 /// # Errors
 /// When none is left, or the locks cannot be written.
@@ -62,13 +63,13 @@ fn folder() -> io::Result<PathBuf> {
 
 /// None where another call has the port.
 fn lock(folder: &Path, port: u16) -> io::Result<Option<Flock<File>>> {
+    let path = folder.join(port.to_string());
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o666);
-    let file = match options.open(folder.join(port.to_string())) {
-        Ok(file) => file,
-        // Another user's.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
-        Err(error) => return Err(error),
+    options.write(true).create(true).truncate(false);
+    let file = match options.open(&path) {
+        // Another user made it. To lock it, reading is enough.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => File::open(&path)?,
+        opened => opened?,
     };
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(Some(lock)),

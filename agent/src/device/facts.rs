@@ -27,7 +27,8 @@ impl<D: VirtDriver> Devices<D> {
         self.inner.service.is_some() && has_some && known.told.is_empty() && is_unsaid
     }
 
-    /// Whether there is an accelerator service that takes reports: what it has not answered of a node yet, it will.
+    /// Whether there is an accelerator service that takes reports: what it has not answered of a node yet, it may have to say that
+    /// devices are not clean.
     pub(super) fn awaits_word(&self) -> bool {
         self.inner.service.is_some() && self.known().no_route.is_none()
     }

@@ -84,8 +84,8 @@ impl<D: VirtDriver> Devices<D> {
     }
 }
 
-/// Waits that are under way, each with what it is for and by what. A host of many nodes tells one of them at a time, and the waits
-/// for all others go on.
+/// Waits that are under way, each with what it is for and by what. A host of many nodes tells one of them at a time, and then the
+/// waits for all others go on; once one ends by itself all begin anew.
 #[derive(Default)]
 struct Waits<'a> {
     under_way: BTreeMap<(NodeName, String), BoxFuture<'a, Answer>>,

@@ -14,7 +14,7 @@ use berth_journeys::Turn;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestError, PowerAction, VirtDriver};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::guests::{Guests, GuestsError, Held, JourneyEnd, told};
@@ -66,15 +66,21 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// them was said to have changed there ([`Guests::stir`]).
     pub(super) async fn between(&self, interval: Duration) {
         let due = Instant::now() + interval;
-        let mut gathered = GATHERED;
+        let mut rested = Instant::now();
         loop {
             tokio::select! {
+                biased;
                 () = sleep_until(due) => return,
-                () = self.inner.stirred.notified() => sleep(gathered.min(interval)).await,
+                () = self.inner.stirred.notified() => {}
+            }
+            let gathered = rested.max(Instant::now() + GATHERED);
+            sleep_until(gathered.min(due)).await;
+            if gathered >= due {
+                return;
             }
             let began = Instant::now();
-            let compared = self.compared().await;
-            gathered = GATHERED.max(began.elapsed().saturating_mul(REST));
+            let compared = self.compared_now().await;
+            rested = Instant::now() + began.elapsed().saturating_mul(REST);
             if let Err(error) = compared {
                 // The clock's comparison says it, if it lasts.
                 tracing::debug!(
@@ -91,20 +97,25 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// # Errors
     /// The journal or the hypervisor does not answer.
     pub async fn reconcile(&self) -> Result<(), KeepError> {
-        let records = self.compared().await?;
-        self.tidy(&records).await;
-        Ok(())
-    }
-
-    /// All guests, compared with the hypervisor's.
-    async fn compared(&self) -> Result<Vec<Arc<GuestRecord>>, KeepError> {
         self.resume().await?;
         let records = self.list().await?;
+        self.tidy(&records).await;
+        self.compare(&records).await
+    }
+
+    /// The same without what is for the clock.
+    async fn compared_now(&self) -> Result<(), KeepError> {
+        self.resume().await?;
+        self.compare(&self.list().await?).await
+    }
+
+    /// Compares guests with the hypervisor's, and has those mended that are not as they should be.
+    async fn compare(&self, records: &[Arc<GuestRecord>]) -> Result<(), KeepError> {
         if records.is_empty() {
-            return Ok(records);
+            return Ok(());
         }
         let found = self.inner.way.driver.guests().await?;
-        for record in &records {
+        for record in records {
             let uuid = record.request.uuid();
             match look(record, found.get(&uuid), &self.inner.way.boot_id) {
                 Look::AsItShouldBe | Look::PausedElsewise => {}
@@ -121,7 +132,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
             }
         }
-        Ok(records)
+        Ok(())
     }
 
     /// Removes what none of these guests uses any more: old images first of all.

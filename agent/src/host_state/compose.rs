@@ -23,7 +23,7 @@ pub struct NodeFacts<'a> {
     pub seen: &'a NodeView,
     /// Its tree as Placement has it: ratios, and what is reserved.
     pub tree: &'a ProviderTree,
-    /// The guests of the journal, those of other nodes too.
+    /// The guests of the journal; those of other nodes count for nothing.
     pub records: &'a [&'a GuestRecord],
     /// `my_ip`.
     pub host_ip: Option<IpAddr>,

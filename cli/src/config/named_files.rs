@@ -1,5 +1,5 @@
-//! What is wrong in the files that options name and a start reads: the list of images, the fake driver's machine. Each mistake is told
-//! by its place in that file, as those of the configuration are by theirs.
+//! What is wrong in the files that options name and a start reads: the fake driver's machine, the list of images. A mistake is told by
+//! its place in that file, as those of the configuration are by theirs.
 
 use std::path::Path;
 
@@ -11,14 +11,8 @@ use super::sections::ComputeDriver;
 use super::{Loaded, origin_of};
 use crate::failure::ErrorCode;
 
-/// What a start would refuse in the files that it would read. Blocks.
-pub(super) fn judge(loaded: &Loaded) -> Vec<Problem> {
-    let mut problems = machine(loaded);
-    problems.extend(images(loaded));
-    problems
-}
-
-fn machine(loaded: &Loaded) -> Vec<Problem> {
+/// What each start with this driver would refuse. Blocks.
+pub(super) fn refused(loaded: &Loaded) -> Vec<Problem> {
     let config = &loaded.config;
     let (ComputeDriver::Fake, Some(path)) = (&config.compute_driver, &config.fake.machine) else {
         return Vec::new();
@@ -45,7 +39,9 @@ fn machine(loaded: &Loaded) -> Vec<Problem> {
     }
 }
 
-fn images(loaded: &Loaded) -> Option<Problem> {
+/// The first thing that a start of the compute API or the image service would refuse in the list of images. No more than a warning:
+/// a hypervisor's agent, which is reloaded by this check too, may have the same options, and reads no list. Blocks.
+pub(super) fn doubtful(loaded: &Loaded) -> Option<Problem> {
     let config = &loaded.config;
     // Where an image service is asked, nobody reads the list.
     if config.glance.auth_type.is_some() {
@@ -59,7 +55,7 @@ fn images(loaded: &Loaded) -> Option<Problem> {
         right: String::new(),
         code,
     };
-    Some(match ImageList::check(path).err()? {
+    let problem = match ImageList::check(path).err()? {
         ImageListError::Unreadable { source, .. } => {
             let key = "compute_service.images_file";
             at_option(loaded, key, unreadable(path, &source), ErrorCode::Missing)
@@ -81,7 +77,9 @@ fn images(loaded: &Loaded) -> Option<Problem> {
             let wrong = format!("image {image:?}: the data {}", unreadable(&data, &source));
             in_list(line, column, wrong, ErrorCode::Missing)
         }
-    })
+    };
+    let right = "the compute API and the image service do not start with it".to_owned();
+    Some(Problem { right, ..problem })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> String {
@@ -120,7 +118,8 @@ mod tests {
             text,
         };
         let loaded = resolve(&[document], &[]).unwrap();
-        let problems = judge(&loaded);
+        let mut problems = refused(&loaded);
+        problems.extend(doubtful(&loaded));
         problems.iter().map(ToString::to_string).collect()
     }
 

@@ -6,6 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use berth_virt::GuestError;
@@ -33,6 +34,8 @@ pub(crate) enum GuestFile {
         changing: Mutex<()>,
         /// What the file held last, so that it is not read again for each look.
         known: Mutex<Option<Known>>,
+        /// Whether the last change failed: then nobody knows what of it the disk has, and the next one writes the file anew.
+        is_doubtful: AtomicBool,
     },
 }
 
@@ -44,7 +47,7 @@ pub(crate) struct Known {
     /// How many changes follow its first line.
     changes: usize,
     /// The file, where a change may be written at its end. While it is open, no other file has its inode, by which a stamp tells
-    /// one from another.
+    /// one from another; who may not write knows it by the rest of its stamp.
     file: Option<Arc<File>>,
 }
 
@@ -60,6 +63,7 @@ impl GuestFile {
             path,
             changing: Mutex::default(),
             known: Mutex::default(),
+            is_doubtful: AtomicBool::new(false),
         }
     }
 
@@ -71,6 +75,7 @@ impl GuestFile {
                 path,
                 changing,
                 known,
+                ..
             } => {
                 if let Some(known) = &*lock(known)
                     // While this process changes it, the file is between two books, of which this is the one that was answered.
@@ -103,15 +108,18 @@ impl GuestFile {
                 path,
                 changing,
                 known,
+                is_doubtful,
             } => {
                 let _held = lock(changing);
-                let before = as_it_is(path, known)?;
+                let mut before = as_it_is(path, known)?;
+                before.file.take_if(|_| is_doubtful.load(Ordering::Relaxed));
                 let mut book = GuestBook::clone(&before.book);
                 let outcome = change(&mut book)?;
                 if book != *before.book {
                     let written = write(path, &before, book);
                     // Where it failed, it may be done all the same.
-                    *lock(known) = written.as_ref().ok().cloned();
+                    is_doubtful.store(written.is_err(), Ordering::Relaxed);
+                    *lock(known) = written.as_ref().ok().cloned().flatten();
                     written.map_err(|source| state(path, source))?;
                 }
                 Ok(outcome)
@@ -198,29 +206,33 @@ fn read(path: &Path) -> Result<Known, GuestError> {
     })
 }
 
-/// The book in the file, on the disk when this returns, also when the power goes; else the book as it was before.
-fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Known> {
+/// The book in the file, on the disk when this returns, also when the power goes; the file may hold either where it fails. None where
+/// the file has to be read again to be known: another process wrote it, too.
+fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Option<Known>> {
     let (lines, count) = book_lines::between(&before.book, &book)?;
     let changes = before.changes + count;
     let most = CHANGES.max(book.guests.len() / 2);
     if let Some(file) = before.file.as_ref().filter(|_| changes <= most) {
         // Of what was known and no other one: where the file was replaced since, the next look finds it so.
+        let size = file.metadata()?.len();
         (&**file).write_all(&lines)?;
         file.sync_data()?;
-        return Ok(Known {
-            stamp: Stamp::of(&file.metadata()?),
+        let metadata = file.metadata()?;
+        let is_ours = metadata.len() == size + lines.len() as u64;
+        return Ok(is_ours.then(|| Known {
+            stamp: Stamp::of(&metadata),
             book: Arc::new(book),
             changes,
             file: Some(Arc::clone(file)),
-        });
+        }));
     }
     let file = replace(path, &book_lines::whole(&book)?)?;
-    Ok(Known {
+    Ok(Some(Known {
         stamp: Stamp::of(&file.metadata()?),
         book: Arc::new(book),
         changes: 0,
         file: Some(file),
-    })
+    }))
 }
 
 /// Whole, or not at all, also when the power goes.

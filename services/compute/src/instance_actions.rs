@@ -117,6 +117,22 @@ pub(crate) async fn is_any_open(tx: &mut Transaction, server: Uuid) -> Result<bo
     Ok(tx.row(any).await?.is_some())
 }
 
+/// Whether an agent is still to be asked for this, behind something else.
+pub(crate) async fn waits(
+    tx: &mut Transaction,
+    server: Uuid,
+    body: &str,
+) -> Result<bool, SqlError> {
+    let sql = format!("SELECT body FROM compute_server_actions WHERE {IS_OPEN} ORDER BY id");
+    let open = tx.rows(Statement::recurring(sql).bind(server.to_string()));
+    for waiting in open.await?.iter().skip(1) {
+        if waiting.text(0)? == body {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn of_row(row: &Row) -> Result<InstanceAction, TableError> {
     let outcome = row.opt_text(8)?;
     let details = row.opt_text(9)?;
@@ -138,8 +154,7 @@ fn of_row(row: &Row) -> Result<InstanceAction, TableError> {
     })
 }
 
-/// Its number.
-pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Result<i64, SqlError> {
+pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Result<(), SqlError> {
     let sql = format!(
         "INSERT INTO compute_server_actions (server_uuid, project_id, user_id, request_id, action, event, body, image, started_at) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, {})",
@@ -147,7 +162,7 @@ pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Resu
     );
     let server = action.server.to_string();
     let insert = Statement::recurring(sql)
-        .bind(&server)
+        .bind(server)
         .bind(action.project_id)
         .bind(action.user_id)
         .bind(action.request_id)
@@ -155,10 +170,7 @@ pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Resu
         .bind(action.event)
         .bind(action.body.map(str::to_owned))
         .bind(action.image.map(|image| image.to_string()));
-    tx.execute(insert).await?;
-    let sql = "SELECT MAX(id) FROM compute_server_actions WHERE server_uuid = ?";
-    let row = tx.row(Statement::new(sql).bind(server)).await?;
-    row.map_or(Ok(0), |row| row.int(0))
+    tx.execute(insert).await.map(drop)
 }
 
 /// The image that a server's root disk is of once this is done; none where that stays.

@@ -57,7 +57,7 @@ impl Compute {
                     guests = lost.len(),
                     %one,
                     "the conductor has guests of servers that the compute API's database does not know: it was lost, or put back \
-                     from before them. They run on, and the API does not show them. Stop the service and put back the database \
+                     from before them. Those that run go on, and the API does not show them. Stop the service and put back the database \
                      that [compute_service] connection names; without a backup, berth guest list shows them and berth guest \
                      delete ends them"
                 );

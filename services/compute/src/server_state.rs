@@ -95,9 +95,7 @@ impl ServerState {
         match (self.vm_state, self.task_state) {
             (Vm::Active | Vm::Stopped | Vm::Error, Some(Task::Rebuilding)) => "REBUILD",
             (Vm::Active, Some(Task::Rebooting)) => "REBOOT",
-            (Vm::Active | Vm::Paused | Vm::Stopped | Vm::Error, Some(Task::RebootingHard)) => {
-                "HARD_REBOOT"
-            }
+            (Vm::Active, Some(Task::RebootingHard)) => "HARD_REBOOT",
             (Vm::Active, _) => "ACTIVE",
             (Vm::Building, _) => "BUILD",
             (Vm::Stopped, _) => "SHUTOFF",

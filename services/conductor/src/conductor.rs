@@ -18,7 +18,7 @@ use berth_scheduler::request::PciAliasError;
 use berth_store::Usable;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -251,6 +251,20 @@ impl Conductor {
     /// # Errors
     /// There is no such guest, or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
+        // Who asks may go away before it is written: it is done, and told the boot, all the same.
+        let (tell, told) = oneshot::channel();
+        let conductor = self.clone();
+        self.inner.journeys.beside(async move {
+            let _ = tell.send(conductor.turn_to_delete(uuid).await);
+        });
+        match told.await {
+            Ok(turned) => turned,
+            // They stop: nothing is under way that would have to be told.
+            Err(_) => self.turn_to_delete(uuid).await,
+        }
+    }
+
+    async fn turn_to_delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
         let turned = self.inner.way.journal.turn(uuid, &Course::Delete).await;
         match self.inner.usable.wrote(turned) {
             Err(JournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use berth_client::placement::{Claimed, Deleted};
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
 use berth_hosts::{ServerGroupError, TableError};
-use berth_model::{ArqState, ConsumerUuid, NodeName};
+use berth_model::{ArqState, NodeName};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -193,7 +193,8 @@ async fn release(
         return Ok(());
     };
     let guest = record.request.uuid();
-    if was == StepState::Begun && !is_made(way, guest, record, attempt).await? {
+    // A claim is begun where the guest's UUID held nothing: whatever it holds since was asked for by the boot that is undone.
+    if was == StepState::Begun && way.placement.allocations(guest).await?.is_none() {
         return Ok(());
     }
     let claimed = Claimed::noted_before(guest, chosen.candidate.clone());
@@ -201,16 +202,4 @@ async fn release(
         Ok(Deleted::Deleted | Deleted::AlreadyGone) => Ok(()),
         Err(not_released) => Err(not_released.reason.into()),
     }
-}
-
-/// Whether a claim that was only begun was made: what else the guest's UUID may hold is not ours to release.
-async fn is_made(
-    way: &Way,
-    guest: ConsumerUuid,
-    record: &BootRecord,
-    attempt: u32,
-) -> Result<bool, UndoError> {
-    let held = way.placement.allocations(guest).await?;
-    let ours = record.chosen(attempt).map(|it| it.candidate.resources());
-    Ok(held.is_some_and(|held| Some(&held.resources) == ours))
 }

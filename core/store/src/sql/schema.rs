@@ -8,6 +8,7 @@
 //! Callers: `prepare` of `services/hosts`, `services/compute` and `services/identity`; `services/accelerator`, whose databases were
 //! there before and are brought to its version, takes the words of the servers ([`in_words_of`]).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Dialect, Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
@@ -134,10 +135,27 @@ impl Schema {
         })
     }
 
+    /// The first of these tables that has a row, beside the mark.
+    async fn first_with_rows(
+        self,
+        tx: &mut Transaction,
+        tables: &BTreeSet<String>,
+    ) -> Result<Option<&'static str>, SqlError> {
+        let names = self.names().filter(|name| *name != self.mark);
+        for name in names.filter(|name| tables.contains(*name)) {
+            let one = Statement::new(format!("SELECT 1 FROM {name} LIMIT 1"));
+            if tx.row(one).await?.is_some() {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes all tables; of those that are there none has a row.
     async fn make(self, tx: &mut Transaction) -> Result<(), SqlError> {
         let dialect = tx.dialect();
         if dialect == Dialect::MySql {
-            // A start that was killed may have left some, all empty; an index that is there cannot be made again.
+            // A start that was killed left some, which are empty (`first_with_rows`); an index that is there cannot be made again.
             for name in self.names().rev().filter(|name| *name != self.mark) {
                 tx.execute(Statement::new(format!("DROP TABLE IF EXISTS {name}")))
                     .await?;
@@ -179,8 +197,12 @@ impl Work for Prepare {
         let found = tx.row(sql).await?.map(|row| row.int(0)).transpose()?;
         match found {
             Some(found) if found == version => return Ok(()),
-            // Somebody was killed while it made the tables: MySQL keeps each as it is made.
-            None if tx.dialect() == Dialect::MySql => return Ok(self.0.make(tx).await?),
+            // Somebody was killed while it made the tables: MySQL keeps each as it is made. None has a row before the mark has one.
+            None if tx.dialect() == Dialect::MySql
+                && self.0.first_with_rows(tx, &tables).await?.is_none() =>
+            {
+                return Ok(self.0.make(tx).await?);
+            }
             _ => {}
         }
         // A number that comes out of a damaged page is no word of another release.

@@ -36,7 +36,7 @@ impl Api {
             let nodes = host.nodes.clone();
             nodes.into_iter().map(move |node| (host.clone(), node))
         });
-        let mut all: Vec<Hypervisor> = nodes
+        let all = nodes
             .map(|(host, node)| Hypervisor {
                 id: match call.version.has(SERVICE_UUIDS) {
                     true => node.uuid.to_string(),
@@ -46,16 +46,22 @@ impl Api {
                 node,
             })
             .collect();
-        if let Some(part) = call.query.last("hypervisor_hostname_pattern") {
-            all.retain(|it| it.node.hypervisor_hostname.contains(part));
-            if all.is_empty() {
+        Ok(all)
+    }
+
+    /// Those with this in their names.
+    async fn matching(&self, call: &Call, part: &str) -> Result<Vec<Hypervisor>, Fault> {
+        let mut all = self.hypervisors(call).await?;
+        all.retain(|one| one.node.hypervisor_hostname.contains(part));
+        match all.is_empty() {
+            false => Ok(all),
+            true => {
                 let part = bounded(part);
-                return Err(Fault::not_found(format!(
+                Err(Fault::not_found(format!(
                     "No hypervisor matching '{part}' could be found."
-                )));
+                )))
             }
         }
-        Ok(all)
     }
 
     async fn servers_on(&self, call: &Call) -> Result<Option<OnNodes>, Fault> {
@@ -158,6 +164,18 @@ async fn page(
     call: &Call,
     path: &str,
 ) -> Result<(Vec<Hypervisor>, Option<Value>), Fault> {
+    let pattern = call.query.last("hypervisor_hostname_pattern");
+    if let Some(part) = pattern.filter(|_| call.version.has(SERVICE_UUIDS)) {
+        if ["limit", "marker"]
+            .iter()
+            .any(|key| call.query.last(key).is_some())
+        {
+            return Err(Fault::bad_request(
+                "Paging over hypervisors with the hypervisor_hostname_pattern query parameter is not supported.",
+            ));
+        }
+        return Ok((api.matching(call, part).await?, None));
+    }
     let all = api.hypervisors(call).await?;
     if !call.version.has(HYPERVISOR_PAGES) {
         return Ok((all, None));
@@ -226,18 +244,7 @@ async fn matching(api: &Api, call: &Call) -> Result<Vec<Hypervisor>, Fault> {
     if call.version.has(SERVICE_UUIDS) {
         return Err(Fault::no_such_route());
     }
-    let part = call.path("hypervisor")?;
-    let mut all = api.hypervisors(call).await?;
-    all.retain(|one| one.node.hypervisor_hostname.contains(part));
-    match all.is_empty() {
-        false => Ok(all),
-        true => {
-            let part = bounded(part);
-            Err(Fault::not_found(format!(
-                "No hypervisor matching '{part}' could be found."
-            )))
-        }
-    }
+    api.matching(call, call.path("hypervisor")?).await
 }
 
 pub(crate) async fn search(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {

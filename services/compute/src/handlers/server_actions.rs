@@ -14,7 +14,7 @@ use crate::fields::{Fields, bounded, wrong};
 use crate::microversions::LOCKED_REASON;
 use crate::policies;
 use crate::router::Api;
-use crate::servers::{Besides, Lock, Locker, Server};
+use crate::servers::{Besides, Lock, Locker};
 use crate::tasks::action_of;
 
 /// How long a guest may take to end by itself, in seconds (Nova's `shutdown_timeout`).
@@ -161,8 +161,9 @@ async fn lock(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
         true => Locker::Owner,
         false => Locker::Admin,
     };
-    let lock = Some(Lock { by, reason });
-    set_lock(api, &server, lock).await
+    let locked = api.compute.lock(server.uuid, Lock { by, reason }).await;
+    locked.map_err(fault)?;
+    Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 
 async fn unlock(api: &Api, call: &Call) -> Result<Answer, Fault> {
@@ -171,15 +172,15 @@ async fn unlock(api: &Api, call: &Call) -> Result<Answer, Fault> {
         .lock
         .as_ref()
         .is_some_and(|it| it.by == Locker::Admin);
-    if by_admin {
-        api.allow_in(call, policies::UNLOCK_OVERRIDE, &server.project_id)?;
-    }
-    set_lock(api, &server, None).await
-}
-
-async fn set_lock(api: &Api, server: &Server, lock: Option<Lock>) -> Result<Answer, Fault> {
-    let set = api.compute.set_lock(server.uuid, lock).await;
-    set.map_err(fault)?;
+    let opens = match by_admin {
+        true => {
+            api.allow_in(call, policies::UNLOCK_OVERRIDE, &server.project_id)?;
+            Locker::Admin
+        }
+        false => Locker::Owner,
+    };
+    let opened = api.compute.unlock(server.uuid, opens).await;
+    opened.map_err(fault)?;
     Ok(Answer::empty(StatusCode::ACCEPTED))
 }
 
@@ -198,7 +199,8 @@ async fn console(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault>
     let agent = conductor.agent(&place.node).ok_or_else(not_ready)?;
     let output = agent.console(ConsumerUuid::from(uuid), lines).await;
     let output = output.map_err(|error| {
-        Fault::unavailable(format!("The console's log cannot be read: {error}."))
+        tracing::warn!(error = &error as &dyn std::error::Error, server = %uuid, "console");
+        Fault::unavailable("The console's log cannot be read now; try again.")
     })?;
     Answer::ok(&json!({"output": String::from_utf8_lossy(&output)}))
 }

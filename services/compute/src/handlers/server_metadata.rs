@@ -40,14 +40,18 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
 }
 
 pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = api.server(&call, policies::METADATA_CREATE).await?;
+    let server = api
+        .settled(&call, policies::METADATA_CREATE, "update metadata")
+        .await?;
     api.open_to(&call, &server)?;
     let all = set(&api, server.uuid, asked(&call)?, Others::Stay).await?;
     Answer::ok(&json!({ "metadata": all }))
 }
 
 pub(crate) async fn replace(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = api.server(&call, policies::METADATA_UPDATE_ALL).await?;
+    let server = api
+        .settled(&call, policies::METADATA_UPDATE_ALL, "update metadata")
+        .await?;
     api.open_to(&call, &server)?;
     let all = set(&api, server.uuid, asked(&call)?, Others::Go).await?;
     Answer::ok(&json!({ "metadata": all }))
@@ -63,7 +67,9 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
 }
 
 pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = api.server(&call, policies::METADATA_UPDATE).await?;
+    let server = api
+        .settled(&call, policies::METADATA_UPDATE, "update metadata")
+        .await?;
     api.open_to(&call, &server)?;
     let body: Value = call.typed()?;
     let mut fields = Fields::of("body", &body)?;
@@ -82,7 +88,9 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
 }
 
 pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = api.server(&call, policies::METADATA_DELETE).await?;
+    let server = api
+        .settled(&call, policies::METADATA_DELETE, "delete metadata")
+        .await?;
     api.open_to(&call, &server)?;
     let deleted = api
         .compute

@@ -216,7 +216,10 @@ fn for_operators(call: &Call, filters: &mut Filters) -> Result<(), Fault> {
     filters.attributes = attributes(call)?;
     filters.host = text("host");
     filters.node = text("node").or(text("hypervisor_hostname"));
-    filters.project_id = text("project_id").or(text("tenant_id"));
+    // Of the caller's own project there is no other to choose.
+    if is_all_tenants(call)? {
+        filters.project_id = text("project_id").or(text("tenant_id"));
+    }
     filters.user_id = text("user_id");
     filters.vm_state = text("vm_state");
     filters.task_state = text("task_state");

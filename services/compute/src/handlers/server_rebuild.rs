@@ -15,6 +15,7 @@ use crate::microversions::{CERTIFICATES, NO_PERSONALITY, REBUILD_KEY, SERVER_DES
 use crate::policies;
 use crate::router::Api;
 use crate::servers::{Besides, ServerUpdate};
+use crate::views::server::Within;
 
 const CERTIFICATES_KEY: &str = "trusted_image_certificates";
 
@@ -77,7 +78,7 @@ pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Ans
         metadata,
     };
     api.begin(call, &known, &ask, besides).await?;
-    let shown = api.shown(call, uuid).await?;
+    let shown = api.shown(call, uuid, Within::Rebuild).await?;
     let answer = Answer::with_body(StatusCode::ACCEPTED, &shown)?;
     Ok(answer.located(call, &format!("/v2.1/servers/{uuid}")))
 }

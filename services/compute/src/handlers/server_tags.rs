@@ -22,13 +22,24 @@ async fn server(api: &Api, call: &Call, rule: &'static str) -> Result<Server, Fa
     api.server(call, rule).await
 }
 
+/// The server, where its tags may be changed.
+async fn settled(
+    api: &Api,
+    call: &Call,
+    rule: &'static str,
+    does: &'static str,
+) -> Result<Server, Fault> {
+    server(api, call, rule).await?;
+    api.settled(call, rule, does).await
+}
+
 pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     let server = server(&api, &call, policies::TAGS_INDEX).await?;
     Answer::ok(&json!({"tags": server.tags}))
 }
 
 pub(crate) async fn replace(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = server(&api, &call, policies::TAGS_UPDATE_ALL).await?;
+    let server = settled(&api, &call, policies::TAGS_UPDATE_ALL, "update tags").await?;
     let body: Value = call.typed()?;
     let mut fields = Fields::of("body", &body)?;
     let tags = fields.value("tags");
@@ -40,7 +51,7 @@ pub(crate) async fn replace(State(api): State<Api>, call: Call) -> Result<Answer
 }
 
 pub(crate) async fn clear(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = server(&api, &call, policies::TAGS_DELETE_ALL).await?;
+    let server = settled(&api, &call, policies::TAGS_DELETE_ALL, "delete tags").await?;
     let cleared = api.compute.replace_tags(server.uuid, BTreeSet::new()).await;
     cleared.map_err(fault)?;
     Ok(Answer::no_content())
@@ -59,7 +70,7 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
 }
 
 pub(crate) async fn put(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = server(&api, &call, policies::TAGS_UPDATE).await?;
+    let server = settled(&api, &call, policies::TAGS_UPDATE, "update tag").await?;
     let tag = call.path("tag")?;
     if let Some(reason) = check_tag(tag) {
         return Err(wrong("tag", &json!(tag), reason));
@@ -74,7 +85,7 @@ pub(crate) async fn put(State(api): State<Api>, call: Call) -> Result<Answer, Fa
 }
 
 pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let server = server(&api, &call, policies::TAGS_DELETE).await?;
+    let server = settled(&api, &call, policies::TAGS_DELETE, "delete tag").await?;
     let deleted = api.compute.remove_tag(server.uuid, call.path("tag")?).await;
     deleted.map_err(fault)?;
     Ok(Answer::no_content())

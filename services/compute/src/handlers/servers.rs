@@ -13,6 +13,7 @@ use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR, SERVE
 use crate::paging::{Page, next};
 use crate::policies;
 use crate::router::Api;
+use crate::server_state::{ActionRefused, VmState};
 use crate::servers::{Filters, Part, Server, ServerError, ServerUpdate, Zones};
 use crate::store;
 use crate::views::server::{Sight, Within, brief, whole};
@@ -32,7 +33,7 @@ pub(super) fn fault(error: ServerError) -> Fault {
         ServerError::Locked { .. } | ServerError::Busy { .. } => Fault::conflict(error.to_string()),
         ServerError::Conductor(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "conductor");
-            Fault::unavailable(format!("The conductor cannot be asked: {error}."))
+            Fault::unavailable("The conductor cannot be asked now; try again.")
         }
         ServerError::Table(error) => store::fault(&error),
     }
@@ -67,6 +68,29 @@ impl Api {
     ) -> Result<KnownServer, Fault> {
         let server = self.server(call, rule).await?;
         self.compute.known_server(server.uuid).await.map_err(fault)
+    }
+
+    /// The server of a path, where what its users say of it may be changed: none that is built, or that failed.
+    pub(super) async fn settled(
+        &self,
+        call: &Call,
+        rule: &'static str,
+        does: &'static str,
+    ) -> Result<Server, Fault> {
+        let KnownServer { server, state, .. } = self.known_server(call, rule).await?;
+        let vm_state = state.vm_state;
+        if matches!(
+            vm_state,
+            VmState::Active | VmState::Paused | VmState::Stopped
+        ) {
+            return Ok(server);
+        }
+        let refused = ActionRefused::VmState {
+            action: does,
+            instance: server.uuid.to_string(),
+            vm_state,
+        };
+        Err(Fault::conflict(refused.to_string()))
     }
 
     fn may(&self, call: &Call, server: &Server, rule: &'static str) -> Result<(), Fault> {
@@ -111,7 +135,12 @@ impl Api {
     }
 
     /// A server by itself, as it is told.
-    pub(super) async fn shown(&self, call: &Call, uuid: Uuid) -> Result<Value, Fault> {
+    pub(super) async fn shown(
+        &self,
+        call: &Call,
+        uuid: Uuid,
+        within: Within,
+    ) -> Result<Value, Fault> {
         let mut known = self.compute.known_server(uuid).await.map_err(fault)?;
         if call.version.has(SERVER_GROUPS_SHOWN)
             && let Some(group) = known.server.server_group
@@ -125,19 +154,19 @@ impl Api {
             }
         }
         let sight = self.sight(call).await?;
-        Ok(json!({"server": whole(call, &known, &sight, Within::Show)}))
+        Ok(json!({"server": whole(call, &known, &sight, within)}))
     }
 }
 
 fn host_status_of(host: &ComputeHost, down: f64) -> &'static str {
     match host {
         ComputeHost {
+            forced_down: true, ..
+        } => "DOWN",
+        ComputeHost {
             status: ServiceStatus::Disabled { .. },
             ..
         } => "MAINTENANCE",
-        ComputeHost {
-            forced_down: true, ..
-        } => "DOWN",
         host if super::hosts::is_up(host, down) => "UP",
         _ => "UNKNOWN",
     }
@@ -296,7 +325,7 @@ pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer,
 
 pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     let server = api.server(&call, policies::SERVER_SHOW).await?;
-    Answer::ok(&api.shown(&call, server.uuid).await?)
+    Answer::ok(&api.shown(&call, server.uuid, Within::Show).await?)
 }
 
 pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
@@ -318,7 +347,7 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
     fields.end()?;
     let updated = api.compute.update_server(server.uuid, update).await;
     updated.map_err(fault)?;
-    Answer::ok(&api.shown(&call, server.uuid).await?)
+    Answer::ok(&api.shown(&call, server.uuid, Within::Update).await?)
 }
 
 pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {

@@ -101,7 +101,7 @@ fn what_was_asked_for_is_told_while_it_is_under_way() {
         (
             "paused",
             TaskState::RebootingHard,
-            ("HARD_REBOOT", "rebooting_hard"),
+            ("PAUSED", "rebooting_hard"),
         ),
         ("active", TaskState::Pausing, ("ACTIVE", "pausing")),
         ("paused", TaskState::Unpausing, ("PAUSED", "unpausing")),

@@ -44,7 +44,7 @@ impl Compute {
         &self,
         uuid: Uuid,
         begin: Begin<'_>,
-    ) -> Result<i64, ServerError> {
+    ) -> Result<(), ServerError> {
         self.tables.write(&BeginAction { uuid, begin }).await
     }
 
@@ -77,10 +77,10 @@ struct BeginAction<'a> {
 }
 
 impl Work for BeginAction<'_> {
-    type Output = i64;
+    type Output = ();
     type Error = ServerError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<i64, ServerError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
         let server = rows::touch(tx, self.uuid).await?;
         let action = self.begin.action;
         if let Some(task_state) = server.task.filter(|task| !action.comes_after(*task)) {
@@ -89,6 +89,12 @@ impl Work for BeginAction<'_> {
                 uuid: self.uuid,
                 task_state,
             });
+        }
+        // One waits already, and does what this one would.
+        if action == Action::RebootHard
+            && instance_actions::waits(tx, self.uuid, &self.begin.body).await?
+        {
+            return Ok(());
         }
         let mut columns = vec![("task", Value::from(action.task().as_str()))];
         let besides = &self.begin.besides;
@@ -110,7 +116,8 @@ impl Work for BeginAction<'_> {
             body: Some(&self.begin.body),
             image: besides.image,
         };
-        Ok(instance_actions::insert(tx, &action).await?)
+        instance_actions::insert(tx, &action).await?;
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
 use uuid::Uuid;
 
-use super::{Handed, Lock, Server, ServerError, rows};
+use super::{Handed, Lock, Locker, Server, ServerError, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction, Outcome};
 
@@ -35,19 +35,23 @@ impl Compute {
         self.tables.write(&Update { uuid, update }).await
     }
 
-    /// Locks a server, or opens it; the server as it is then.
+    /// Locks a server; the server as it is then. Its owner's lock leaves one that is there as it is, whosever that is.
     ///
     /// # Errors
     /// [`ServerError::NotFound`].
-    pub async fn set_lock(&self, uuid: Uuid, lock: Option<Lock>) -> Result<Server, ServerError> {
-        let columns = vec![
-            (
-                "locked_by",
-                text(lock.as_ref().map(|lock| lock.by.as_str())),
-            ),
-            ("locked_reason", text(lock.and_then(|lock| lock.reason))),
-        ];
-        self.tables.write(&Set { uuid, columns }).await
+    pub async fn lock(&self, uuid: Uuid, lock: Lock) -> Result<Server, ServerError> {
+        let change = LockChange::Lock(lock);
+        self.tables.write(&SetLock { uuid, change }).await
+    }
+
+    /// Opens a server; the server as it is then.
+    ///
+    /// # Errors
+    /// [`ServerError::NotFound`]; [`ServerError::Locked`] where an operator locked it and `opens` says that only its owner's lock
+    /// may go.
+    pub async fn unlock(&self, uuid: Uuid, opens: Locker) -> Result<Server, ServerError> {
+        let change = LockChange::Unlock(opens);
+        self.tables.write(&SetLock { uuid, change }).await
     }
 
     /// The conductor has it: what it was asked for is nobody else's business any more.
@@ -175,6 +179,45 @@ pub(super) async fn set(
         tx.execute(set).await?;
     }
     Ok(())
+}
+
+struct SetLock {
+    uuid: Uuid,
+    change: LockChange,
+}
+
+enum LockChange {
+    Lock(Lock),
+    /// Of whom a lock may go at most.
+    Unlock(Locker),
+}
+
+impl Work for SetLock {
+    type Output = Server;
+    type Error = ServerError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Server, ServerError> {
+        let server = rows::touch(tx, self.uuid).await?;
+        let was = server.lock.as_ref().map(|lock| lock.by);
+        let lock = match &self.change {
+            LockChange::Lock(lock) if was.is_some() && lock.by == Locker::Owner => {
+                return Ok(server);
+            }
+            LockChange::Unlock(Locker::Owner) if was == Some(Locker::Admin) => {
+                let uuid = self.uuid;
+                return Err(ServerError::Locked { uuid });
+            }
+            LockChange::Lock(lock) => Some(lock),
+            LockChange::Unlock(_) => None,
+        };
+        let reason = lock.and_then(|lock| lock.reason.clone());
+        let columns = vec![
+            ("locked_by", text(lock.map(|lock| lock.by.as_str()))),
+            ("locked_reason", text(reason)),
+        ];
+        set(tx, self.uuid, columns).await?;
+        rows::one(tx, self.uuid).await
+    }
 }
 
 struct Update {
@@ -319,7 +362,9 @@ impl Work for Forget {
         ] {
             tx.execute(Statement::new(sql).bind(server.id)).await?;
         }
-        Ok(instance_actions::finish_all(tx, self.uuid, "delete", &Outcome::Success, None).await?)
+        instance_actions::finish_all(tx, self.uuid, "delete", &Outcome::Success, None).await?;
+        let gone = Outcome::Error(Some("the server was deleted meanwhile".to_owned()));
+        Ok(instance_actions::give_up(tx, self.uuid, &gone).await?)
     }
 }
 

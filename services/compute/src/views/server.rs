@@ -9,8 +9,8 @@ use sha2::{Digest as _, Sha224};
 
 use crate::courses::{KnownServer, ServerFault};
 use crate::microversions::{
-    CERTIFICATES, HOST_STATUS, LOCKED, LOCKED_REASON, SERVER_ATTRIBUTES, SERVER_DESCRIPTION,
-    SERVER_FLAVOR, SERVER_GROUPS_SHOWN, TAGS,
+    CERTIFICATES, HOST_STATUS, LOCKED, LOCKED_REASON, REBUILD_KEY, SERVER_ATTRIBUTES,
+    SERVER_DESCRIPTION, SERVER_FLAVOR, SERVER_GROUPS_SHOWN, STRICT, TAGS,
 };
 use crate::paging::links;
 use crate::server_state::VmState;
@@ -40,7 +40,34 @@ pub(crate) enum Within {
     List,
     /// By itself.
     Show,
+    /// In the answer to a change of it.
+    Update,
+    /// In the answer to a rebuild.
+    Rebuild,
 }
+
+impl Within {
+    /// Whether it has all that a server by itself has: a change is answered with less before 2.75.
+    fn is_whole(self, call: &Call) -> bool {
+        match self {
+            Self::List | Self::Show => true,
+            Self::Update | Self::Rebuild => call.version.has(STRICT),
+        }
+    }
+}
+
+/// What the answer to a change has from 2.75 on.
+const WHOLE: [&str; 9] = [
+    "OS-EXT-AZ:availability_zone",
+    "config_drive",
+    "key_name",
+    "OS-SRV-USG:launched_at",
+    "OS-SRV-USG:terminated_at",
+    "OS-EXT-STS:task_state",
+    "OS-EXT-STS:vm_state",
+    "OS-EXT-STS:power_state",
+    "os-extended-volumes:volumes_attached",
+];
 
 /// A moment as most of Nova's documents have it.
 pub(crate) fn moment(moment: Moment) -> String {
@@ -104,7 +131,14 @@ pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Wit
     {
         shown.insert("fault".to_owned(), fault_of(known, fault, sight));
     }
-    attributes(call, known, sight, &mut shown);
+    if within.is_whole(call) {
+        attributes(call, known, sight, &mut shown);
+    } else {
+        let stays = |key: &str| {
+            key == "key_name" && within == Within::Rebuild && call.version.has(REBUILD_KEY)
+        };
+        shown.retain(|key, _| !WHOLE.contains(&key.as_str()) || stays(key));
+    }
     of_version(call, known, sight, within, &mut shown);
     Value::Object(shown)
 }
@@ -202,7 +236,7 @@ fn of_version(
         }
     };
     put(LOCKED, "locked", json!(server.lock.is_some()));
-    if sight.host_status {
+    if sight.host_status && within.is_whole(call) {
         let host = known.place.as_ref().map(|place| &place.host);
         let status = host.and_then(|host| sight.hosts.get(host));
         put(HOST_STATUS, "host_status", json!(status.unwrap_or(&"")));
@@ -210,7 +244,7 @@ fn of_version(
     put(SERVER_DESCRIPTION, "description", json!(server.description));
     put(TAGS, "tags", json!(server.tags));
     put(CERTIFICATES, "trusted_image_certificates", Value::Null);
-    if within == Within::Show {
+    if within != Within::List {
         let groups: Vec<String> = server
             .server_group
             .iter()

@@ -411,6 +411,11 @@ impl Cloud {
             .unwrap();
         self.journal.turn(guest, course).await.unwrap();
     }
+
+    /// The conductor is done with the guest, whatever was in its way.
+    pub(crate) async fn is_gone(&self, guest: Uuid) {
+        self.journal.forget(guest.into()).await.unwrap();
+    }
 }
 
 fn state() -> HostStateBody {

@@ -296,6 +296,11 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
     let told = &early.body["services"][0];
     assert!(told["id"].is_u64() && told.get("forced_down").is_none());
     assert_eq!(told["state"], "down");
+    // Disabled, too.
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    let shown = service.shown("admin", "2.82", server).await;
+    assert_eq!(shown["host_status"], "DOWN");
     for (version, path, body, status) in [
         ("2.53", path.clone(), json!({"status": "off"}), 400),
         ("2.53", path.clone(), json!({}), 400),
@@ -393,6 +398,14 @@ async fn a_hypervisor_is_shown_with_what_its_agent_told() {
         )
         .await;
     assert_eq!(none.status, 404);
+    // Before, a pattern was a path of its own; and whoever names one reads all that match.
+    let pattern = "/os-hypervisors?hypervisor_hostname_pattern=x";
+    let early = service.get("admin", "2.52", pattern).await;
+    assert_eq!(early.body["hypervisors"].as_array().unwrap().len(), 1);
+    let paged = service
+        .get("admin", "2.53", &format!("{pattern}&limit=1"))
+        .await;
+    assert!(paged.message("badRequest").starts_with("Paging"));
     assert_eq!(
         service
             .get("admin", "2.53", "/os-hypervisors/x")

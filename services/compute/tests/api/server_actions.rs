@@ -252,6 +252,11 @@ async fn a_locked_server_is_left_alone_but_by_operators() {
             .status,
         202
     );
+    // Nor by locking it themselves first.
+    let lock = json!({"lock": {"locked_reason": "mine"}});
+    assert_eq!(act(&service, "alice", uuid, lock).await.status, 202);
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["locked_reason"], Value::Null);
     let refused = act(&service, "alice", uuid, json!({"unlock": null})).await;
     assert!(refused.message("forbidden").contains("unlock_override"));
     assert_eq!(
@@ -554,4 +559,42 @@ async fn an_event_says_what_its_host_is_called_from_2_62_on() {
         (&all["hostId"], all["host"].is_string()),
         (&shown["hostId"], true)
     );
+}
+
+#[tokio::test]
+async fn a_change_is_answered_with_the_whole_server_from_2_75_on() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let path = format!("/servers/{uuid}");
+    let of_rebuild = format!("{path}/action");
+    let since = [
+        "OS-EXT-AZ:availability_zone",
+        "config_drive",
+        "OS-SRV-USG:launched_at",
+        "OS-EXT-STS:vm_state",
+        "OS-EXT-SRV-ATTR:host",
+        "host_status",
+        "os-extended-volumes:volumes_attached",
+    ];
+    for (version, rebuilt_with_key) in [("2.53", false), ("2.74", true), ("2.75", true)] {
+        let body = json!({"server": {"name": "n"}});
+        let updated = service
+            .ask("admin", version, "PUT", &path, Some(body))
+            .await;
+        let body = json!({"rebuild": {"imageRef": IMAGE}});
+        let rebuilt = service
+            .ask("admin", version, "POST", &of_rebuild, Some(body))
+            .await;
+        service.rest().await;
+        for answer in [&updated.body["server"], &rebuilt.body["server"]] {
+            for key in since {
+                let has = answer.get(key).is_some();
+                assert_eq!(has, version == "2.75", "{version} {key}: {answer}");
+            }
+            assert!(answer["status"].is_string() && answer["locked"].is_boolean());
+        }
+        let key = |answer: &Value| answer["server"].get("key_name").is_some();
+        assert_eq!(key(&updated.body), version == "2.75");
+        assert_eq!(key(&rebuilt.body), rebuilt_with_key, "{version}");
+    }
 }

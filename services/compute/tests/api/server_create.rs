@@ -49,6 +49,13 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
     assert_eq!(*groups, json!([{"name": "default"}]));
     let location = format!("http://cloud.example/compute/v2.1/servers/{id}");
     assert_eq!(made.header("location"), location);
+    // Its members are told to alice's project, so that an operator's server is not among them.
+    let body = json!({"server": server, "os:scheduler_hints": {"group": group}});
+    let refused = service
+        .ask("admin", "2.82", "POST", "/servers", Some(body))
+        .await;
+    let message = refused.message("badRequest");
+    assert!(message.ends_with("could not be found."), "{message}");
     let guest = handed(&service, id).await;
     assert_eq!(
         (

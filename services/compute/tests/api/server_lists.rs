@@ -91,6 +91,13 @@ async fn servers_are_found_by_what_is_asked_of_them() {
             .await;
         assert_eq!(names(&found), expected, "{query}");
     }
+    // Whose project's is only asked of all.
+    let own = json!({"name": "own"});
+    service.ask_for("admin", "2.82", own).await;
+    let found = service
+        .get("admin", "2.82", "/servers?project_id=project-of-bob")
+        .await;
+    assert_eq!(names(&found), ["own"]);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::service::Service;
 async fn metadata_is_added_replaced_and_taken_away() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
-    let uuid = service.server(json!({"metadata": {"a": "1"}})).await;
+    let uuid = service.running(json!({"metadata": {"a": "1"}})).await;
     let path = format!("/servers/{uuid}/metadata");
     let ask = |method, path: String, body| {
         let service = &service;
@@ -62,7 +62,7 @@ async fn metadata_is_added_replaced_and_taken_away() {
 async fn tags_are_put_on_and_taken_off() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
-    let uuid = service.server(json!({})).await;
+    let uuid = service.running(json!({})).await;
     let path = format!("/servers/{uuid}/tags");
     let ask = |method, path: String, body| {
         let service = &service;
@@ -103,4 +103,44 @@ async fn tags_are_put_on_and_taken_off() {
     );
     let early = service.get("alice", "2.25", &path).await;
     assert_eq!(early.status, 404);
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_server_stays_while_it_is_made() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let uuid = service.server(json!({"metadata": {"a": "1"}})).await;
+    for (does, method, path, body) in [
+        (
+            "update metadata",
+            "POST",
+            "metadata",
+            json!({"metadata": {}}),
+        ),
+        (
+            "update metadata",
+            "PUT",
+            "metadata",
+            json!({"metadata": {}}),
+        ),
+        (
+            "update metadata",
+            "PUT",
+            "metadata/a",
+            json!({"meta": {"a": "2"}}),
+        ),
+        ("delete metadata", "DELETE", "metadata/a", json!({})),
+        ("update tags", "PUT", "tags", json!({"tags": []})),
+        ("update tag", "PUT", "tags/a", json!({})),
+        ("delete tags", "DELETE", "tags", json!({})),
+        ("delete tag", "DELETE", "tags/a", json!({})),
+    ] {
+        let body = Some(body).filter(|_| method != "DELETE" && path != "tags/a");
+        let path = format!("/servers/{uuid}/{path}");
+        let refused = service.ask("alice", "2.82", method, &path, body).await;
+        assert_eq!(
+            refused.message("conflictingRequest"),
+            format!("Cannot '{does}' instance {uuid} while it is in vm_state building")
+        );
+    }
 }

@@ -171,3 +171,40 @@ async fn a_server_is_shown_where_what_its_agent_says_cannot_be_kept() {
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["status"], "PAUSED");
 }
+
+#[tokio::test]
+async fn of_hard_reboots_one_waits_behind_what_is_under_way_and_no_more() {
+    let (service, uuid) = running().await;
+    service.shown("alice", "2.82", uuid).await;
+    let agent = &service.cloud.agent;
+    agent.is_away(true);
+    act(&service, uuid, json!({"reboot": {"type": "SOFT"}})).await;
+    for _ in 0..5 {
+        act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
+    }
+    agent.is_away(false);
+    service.rest().await;
+    assert_eq!(task(&service, uuid).await, Value::Null);
+    assert_eq!(agent.asked().len(), 2, "{:?}", agent.asked());
+    let path = format!("/servers/{uuid}/os-instance-actions");
+    let told = service.get("alice", "2.82", &path).await;
+    assert_eq!(told.body["instanceActions"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn what_was_under_way_with_a_server_ends_with_it() {
+    let (service, uuid) = running().await;
+    service.shown("alice", "2.82", uuid).await;
+    service.cloud.agent.is_away(true);
+    act(&service, uuid, json!({"os-stop": null})).await;
+    let path = format!("/servers/{uuid}");
+    service.ask("alice", "2.82", "DELETE", &path, None).await;
+    service.cloud.is_gone(uuid).await;
+    service.rest().await;
+    let path = format!("/servers/{uuid}/os-instance-actions");
+    let told = service.get("admin", "2.82", &path).await;
+    let actions = told.body["instanceActions"].as_array().unwrap();
+    let open = actions.iter().filter(|it| it["updated_at"].is_null());
+    assert_eq!((actions.len(), open.count()), (3, 0), "{actions:?}");
+    assert_eq!(results(&service, uuid, 2).await, ["Success", "Error"]);
+}

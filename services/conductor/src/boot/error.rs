@@ -68,6 +68,9 @@ pub enum BootError {
     /// Its place in its server group was given up before it was claimed.
     #[error("its place in its server group was given up before its claim")]
     PlaceLost,
+    /// Placement has not what was claimed for it.
+    #[error("Placement does not have what was claimed for it any more")]
+    ClaimLost,
     /// Others were quicker.
     #[error("No valid host was found: {} was taken by somebody else meanwhile", each_of(*.0))]
     AllTaken(usize),
@@ -123,6 +126,7 @@ impl BootError {
             Self::Group(error) => again(error.disposition()),
             Self::AllTaken(_)
             | Self::PlaceLost
+            | Self::ClaimLost
             | Self::Claim(ClaimError::Taken(_))
             | Self::NoMapping(_)
             | Self::NotBound(_)

@@ -60,43 +60,71 @@ impl Requested {
         if !way.scheduler.hosts.own(way.own(consumer)).await? {
             return Err(BootError::OtherConductors(consumer));
         }
-        // What was written down before may have been claimed.
-        if let Some(chosen) = self.noted(way).await? {
-            match self.claim(way, &chosen).await {
-                Ok(claimed) => return Ok(Ended::Placed(Box::new((chosen, claimed)))),
-                Err(BootError::Claim(ClaimError::Taken(_))) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        // Whoever else has the UUID keeps what it holds.
-        if way.placement.allocations(consumer).await?.is_some() {
-            return Err(ClaimError::HoldsOther { consumer }.into());
+        if let Some(placed) = self.placed_before(way).await? {
+            return Ok(Ended::Placed(Box::new(placed)));
         }
         // Boxed: what waits within what waits would be a deep type for whoever waits for a boot.
         Box::pin(self.place_filtered(way, cancel)).await
     }
 
-    /// What was written down before, where it counts. Of a claim that was only begun that is what Placement has already: since then the
-    /// host may have been disabled, or filled, and a guest of a server group may have been put on another one. One that was granted
-    /// and is not there any more is claimed again, since accelerator requests may be bound to what it took.
-    async fn noted(&self, way: &Way) -> Result<Option<Chosen>, BootError> {
-        let Some(chosen) = self.record.chosen(self.record.attempt).cloned() else {
-            return Ok(None);
-        };
-        let was_granted =
-            self.record.step(BootStep::Claim).map(|it| it.state) == Some(StepState::Done);
-        if was_granted && self.record.request.server_group().is_none() {
-            return Ok(Some(chosen));
+    /// What an earlier look claimed. None where it claimed nothing: since then the host may have been disabled, or filled, and a guest of
+    /// a server group may have been put on another one.
+    async fn placed_before(&self, way: &Way) -> Result<Option<(Chosen, Claimed)>, BootError> {
+        let consumer = self.record.request.uuid();
+        let held = way.placement.allocations(consumer).await?;
+        let chosen = self.record.chosen(self.record.attempt).cloned();
+        match (held, chosen, self.was_claimed()) {
+            // As it was granted, or where a reshape has moved it since.
+            (Some(_), Some(chosen), Some(StepState::Done)) => {
+                let claimed = Claimed::noted_before(consumer, chosen.candidate.clone());
+                Ok(Some((chosen, claimed)))
+            }
+            (Some(held), Some(chosen), _) if held.resources == *chosen.candidate.resources() => {
+                let claimed = self.claim_begun(way, &chosen).await?;
+                Ok(Some((chosen, claimed)))
+            }
+            // What an attempt before this one asked for came after it was undone.
+            (Some(_), None, None) if self.tried_before() => {
+                way.placement.delete_allocations(consumer).await?;
+                Ok(None)
+            }
+            (Some(_), ..) => Err(self.holds_other()),
+            // Accelerator requests may be bound to what it took, and its agent may have the guest: there, or undone.
+            (None, Some(chosen), Some(StepState::Done)) => {
+                if self.record.request.server_group().is_some() {
+                    return Err(BootError::PlaceLost);
+                }
+                match self.claim_begun(way, &chosen).await {
+                    Ok(claimed) => Ok(Some((chosen, claimed))),
+                    Err(BootError::Claim(ClaimError::Taken(_))) => Err(BootError::ClaimLost),
+                    Err(error) => Err(error),
+                }
+            }
+            (None, ..) => Ok(None),
         }
-        let held = way
-            .placement
-            .allocations(self.record.request.uuid())
-            .await?;
-        let is_claimed = held.is_some_and(|held| held.resources == *chosen.candidate.resources());
-        match (is_claimed, was_granted) {
-            (true, _) => Ok(Some(chosen)),
-            (false, false) => Ok(None),
-            (false, true) => Err(BootError::PlaceLost),
+    }
+
+    /// How far the claim of this attempt was when this look began.
+    fn was_claimed(&self) -> Option<StepState> {
+        let claim = self.record.step(BootStep::Claim)?;
+        (claim.state != StepState::Undone).then_some(claim.state)
+    }
+
+    /// Whether an attempt before this one came to a claim.
+    fn tried_before(&self) -> bool {
+        let mut steps = self.record.steps.keys();
+        steps.any(|(attempt, step)| *attempt < self.record.attempt && *step == BootStep::Claim)
+    }
+
+    /// The guest's UUID holds something else than what it was to have. Where an earlier look asked for it, that came late: it is
+    /// undone with the attempt. Else it is another's, who keeps it.
+    fn holds_other(&self) -> BootError {
+        match self.was_claimed() {
+            Some(_) => BootError::ClaimLost,
+            None => {
+                let consumer = self.record.request.uuid();
+                ClaimError::HoldsOther { consumer }.into()
+            }
         }
     }
 
@@ -144,11 +172,6 @@ impl Requested {
             .collect()
     }
 
-    async fn claim(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
-        self.begin_claim(way, chosen).await?;
-        self.claim_begun(way, chosen).await
-    }
-
     /// Writes down what is about to be claimed.
     async fn begin_claim(&self, way: &Way, chosen: &Chosen) -> Result<(), BootError> {
         let place = (self.record.request.uuid(), self.record.attempt);
@@ -170,19 +193,19 @@ impl Requested {
                     .await?;
                 Ok(claimed)
             }
-            Err(error) => {
-                // What the guest's UUID holds is not this attempt's to release, unless it was claimed before and moved since.
-                let was = self.record.step(BootStep::Claim).map(|it| it.state);
-                let holds_other = matches!(error, ClaimError::HoldsOther { .. });
-                if holds_other && was != Some(StepState::Done) {
-                    self.nothing_claimed(way).await?;
-                }
-                Err(error.into())
+            Err(ClaimError::HoldsOther { .. }) => {
+                self.nothing_claimed(way).await?;
+                Err(self.holds_other())
             }
+            Err(error) => Err(error.into()),
         }
     }
 
+    /// No claim of this look was granted. One that an earlier look asked for may still be.
     async fn nothing_claimed(&self, way: &Way) -> Result<(), BootError> {
+        if self.was_claimed().is_some() {
+            return Ok(());
+        }
         let place = (self.record.request.uuid(), self.record.attempt);
         let (step, state) = (BootStep::Claim, StepState::Undone);
         Ok(way.note(place, step, state, StepDetail::Nothing).await?)

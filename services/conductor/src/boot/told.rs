@@ -51,6 +51,7 @@ impl BootError {
             | Self::OtherConductors(_)
             | Self::GroupBusy(_)
             | Self::PlaceLost
+            | Self::ClaimLost
             | Self::NoMapping(_)
             | Self::Cancelled
             | Self::Claim(ClaimError::HoldsOther { .. })

@@ -27,6 +27,9 @@ use super::{Manner, PATIENCE, Service, Storage};
 /// its database and in its snapshot.
 const GROWTH_KIB: u64 = 32 << 10;
 
+/// How many inputs the fuzzer makes up for each of its targets; `make soak` has it make up millions.
+const RUNS: u64 = 20_000;
+
 /// What schemathesis looks for.
 struct Sought {
     /// The microversion; any that it makes up where there is none.
@@ -235,7 +238,7 @@ fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
 #[test]
 fn nothing_that_is_made_up_breaks_what_reads_it() {
     let program = fuzzer();
-    let runs = number("BERTH_FUZZ_RUNS", 100_000);
+    let runs = number("BERTH_FUZZ_RUNS", RUNS);
     for (target, words) in TARGETS {
         fuzz(&program, target, words, runs);
     }
@@ -243,7 +246,7 @@ fn nothing_that_is_made_up_breaks_what_reads_it() {
 
 #[test]
 fn no_request_that_is_made_up_breaks_the_scheduler() {
-    let runs = number("BERTH_FUZZ_RUNS", 100_000);
+    let runs = number("BERTH_FUZZ_RUNS", RUNS);
     fuzz(&fuzzer(), "requests", "request", runs);
 }
 

@@ -40,11 +40,11 @@ struct Doubt {
 }
 
 /// What a reader finds.
-pub(super) enum Found<T> {
+pub(super) enum Reading<T> {
     /// It is known.
-    So(T),
+    Known(T),
     /// It is to be read, and told with this moment ([`Known::read`], [`Known::read_all`]).
-    ToRead(Moment),
+    Due(Moment),
 }
 
 /// A write of a guest's rows that is under way; dropped before it is through, it was given up or failed.
@@ -78,13 +78,13 @@ impl Known {
     }
 
     /// One guest; none where the file has none of that UUID.
-    pub(super) fn guest(&self, guest: ConsumerUuid) -> Found<Option<Arc<GuestRecord>>> {
+    pub(super) fn guest(&self, guest: ConsumerUuid) -> Reading<Option<Arc<GuestRecord>>> {
         let inner = self.inner();
         match &inner.guests {
             Some(guests) if !inner.doubts.contains_key(&guest) => {
-                Found::So(guests.get(&guest).cloned())
+                Reading::Known(guests.get(&guest).cloned())
             }
-            _ => Found::ToRead(inner.now),
+            _ => Reading::Due(inner.now),
         }
     }
 
@@ -102,7 +102,7 @@ impl Known {
         };
         let doubt = inner.doubts.get(&guest);
         // Where there is none any more, another reading was quicker, and this one may be older.
-        if doubt.is_none_or(|doubt| !doubt.is_over(began)) {
+        if doubt.is_none_or(|doubt| !doubt.is_settled_by(began)) {
             return;
         }
         inner.doubts.remove(&guest);
@@ -113,17 +113,17 @@ impl Known {
     }
 
     /// All guests that are known, and those that are to be read one by one; all of them are where nothing was read yet.
-    pub(super) fn all(&self) -> Found<(Vec<Arc<GuestRecord>>, Vec<ConsumerUuid>)> {
+    pub(super) fn all(&self) -> Reading<(Vec<Arc<GuestRecord>>, Vec<ConsumerUuid>)> {
         let inner = self.inner();
         let Some(guests) = &inner.guests else {
-            return Found::ToRead(inner.now);
+            return Reading::Due(inner.now);
         };
         let doubts = &inner.doubts;
         let sure = guests
             .iter()
             .filter(|(guest, _)| !doubts.contains_key(guest));
         let sure = sure.map(|(_, record)| Arc::clone(record)).collect();
-        Found::So((sure, doubts.keys().copied().collect()))
+        Reading::Known((sure, doubts.keys().copied().collect()))
     }
 
     /// All guests were read, by a reading that began then.
@@ -136,7 +136,7 @@ impl Known {
         let all = records.iter();
         let all = all.map(|record| (record.request.uuid(), Arc::clone(record)));
         inner.guests = Some(all.collect());
-        inner.doubts.retain(|_, doubt| !doubt.is_over(began));
+        inner.doubts.retain(|_, doubt| !doubt.is_settled_by(began));
     }
 }
 
@@ -149,7 +149,7 @@ impl Inner {
 
 impl Doubt {
     /// Whether a reading that began then saw all that was written.
-    fn is_over(&self, began: Moment) -> bool {
+    fn is_settled_by(&self, began: Moment) -> bool {
         self.writes == 0 && self.given_up.is_none() && self.since <= began
     }
 }
@@ -199,7 +199,7 @@ mod tests {
 
     fn known(of: &[u32]) -> Known {
         let known = Known::default();
-        let Found::ToRead(began) = known.all() else {
+        let Reading::Due(began) = known.all() else {
             panic!("nothing was read yet")
         };
         let records: Vec<_> = of.iter().map(|number| Arc::new(record(*number))).collect();
@@ -214,8 +214,8 @@ mod tests {
     /// Where a reading of this guest begins; none where it is known.
     fn reading(known: &Known, number: u32) -> Option<Moment> {
         match known.guest(uuid(number)) {
-            Found::So(_) => None,
-            Found::ToRead(began) => Some(began),
+            Reading::Known(_) => None,
+            Reading::Due(began) => Some(began),
         }
     }
 
@@ -227,11 +227,11 @@ mod tests {
     fn what_was_read_is_known_and_so_is_that_there_is_no_other() {
         let known = known(&[1, 2]);
         assert!(
-            matches!(known.guest(uuid(1)), Found::So(Some(it)) if it.request.uuid() == uuid(1))
+            matches!(known.guest(uuid(1)), Reading::Known(Some(it)) if it.request.uuid() == uuid(1))
         );
-        assert!(matches!(known.guest(uuid(3)), Found::So(None)));
+        assert!(matches!(known.guest(uuid(3)), Reading::Known(None)));
         assert!(
-            matches!(known.all(), Found::So((sure, doubted)) if sure.len() == 2 && doubted.is_empty())
+            matches!(known.all(), Reading::Known((sure, doubted)) if sure.len() == 2 && doubted.is_empty())
         );
     }
 
@@ -245,7 +245,7 @@ mod tests {
         is_read(&known, 1, meanwhile);
         assert!(reading(&known, 1).is_some(), "it is being written");
         assert!(
-            matches!(known.all(), Found::So((sure, doubted)) if sure.len() == 1 && doubted == [uuid(1)])
+            matches!(known.all(), Reading::Known((sure, doubted)) if sure.len() == 1 && doubted == [uuid(1)])
         );
         write.through();
         is_read(&known, 1, meanwhile);
@@ -264,7 +264,7 @@ mod tests {
         let quick = reading(&known, 1).unwrap();
         known.read(uuid(1), quick, None);
         is_read(&known, 1, late);
-        assert!(matches!(known.guest(uuid(1)), Found::So(None)));
+        assert!(matches!(known.guest(uuid(1)), Reading::Known(None)));
     }
 
     #[test]
@@ -292,18 +292,18 @@ mod tests {
     #[test]
     fn a_reading_of_all_that_comes_late_takes_nothing_newer_away() {
         let known = Known::default();
-        let Found::ToRead(late) = known.all() else {
+        let Reading::Due(late) = known.all() else {
             panic!("nothing was read yet")
         };
         let write = known.doubt(uuid(1));
         write.through();
-        let Found::ToRead(quick) = known.all() else {
+        let Reading::Due(quick) = known.all() else {
             panic!("nothing was read yet")
         };
         known.read_all(quick, &[Arc::new(record(1))]);
         assert_eq!(reading(&known, 1), None);
         known.read_all(late, &[]);
-        assert!(matches!(known.guest(uuid(1)), Found::So(Some(_))));
+        assert!(matches!(known.guest(uuid(1)), Reading::Known(Some(_))));
     }
 
     #[test]
@@ -312,6 +312,6 @@ mod tests {
         known.doubt(uuid(1)).through();
         let began = reading(&known, 1).unwrap();
         known.read(uuid(1), began, None);
-        assert!(matches!(known.guest(uuid(1)), Found::So(None)));
+        assert!(matches!(known.guest(uuid(1)), Reading::Known(None)));
     }
 }

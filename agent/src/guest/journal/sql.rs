@@ -146,8 +146,8 @@ impl SqlJournal {
 
     async fn all(&self) -> Result<Vec<Arc<GuestRecord>>, JournalError> {
         let (mut records, doubted) = match self.known.all() {
-            known::Found::So(known) => known,
-            known::Found::ToRead(began) => {
+            known::Reading::Known(known) => known,
+            known::Reading::Due(began) => {
                 let records = self.select(None).await?;
                 let records: Vec<_> = records.into_iter().map(Arc::new).collect();
                 self.known.read_all(began, &records);
@@ -165,8 +165,8 @@ impl SqlJournal {
 
     async fn one(&self, guest: ConsumerUuid) -> Result<Option<Arc<GuestRecord>>, JournalError> {
         match self.known.guest(guest) {
-            known::Found::So(record) => Ok(record),
-            known::Found::ToRead(began) => {
+            known::Reading::Known(record) => Ok(record),
+            known::Reading::Due(began) => {
                 let record = self.select(Some(guest)).await?.pop().map(Arc::new);
                 self.known.read(guest, began, record.as_ref());
                 Ok(record)

@@ -1,9 +1,10 @@
 //! The guests as they were read, where that is still so. They are looked at far more often than they change, and to read the rows of
 //! all of them costs more than anything that is done with one.
 //!
-//! One process owns the file (`Ownership::take`, before it is opened), so rows change only by what this process writes. What is known of a guest is in doubt from before
-//! its rows are written ([`Known::doubt`]) until they have been read again afterwards; a write that was given up, or that failed,
-//! may be done later, and leaves it in doubt until another one of that guest is through. What is in doubt is read from the file.
+//! One process owns the file (`Ownership::take`, before it is opened), so rows change only by what this process writes. What is
+//! known of a guest is in doubt from before its rows are written ([`Known::doubt`]) until they have been read again afterwards; a
+//! write that was given up, or that failed, may be done later, and leaves it in doubt until another one of that guest is through.
+//! What is in doubt is read from the file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -15,10 +15,15 @@ use crate::policies;
 use crate::router::Api;
 use crate::servers::{Server, ServerError, Tagged, check_tag};
 
-async fn server(api: &Api, call: &Call, rule: &'static str) -> Result<Server, Fault> {
-    if !call.version.has(TAGS) {
-        return Err(Fault::no_such_route());
+fn since_tags(call: &Call) -> Result<(), Fault> {
+    match call.version.has(TAGS) {
+        true => Ok(()),
+        false => Err(Fault::no_such_route()),
     }
+}
+
+async fn server(api: &Api, call: &Call, rule: &'static str) -> Result<Server, Fault> {
+    since_tags(call)?;
     api.server(call, rule).await
 }
 
@@ -29,7 +34,7 @@ async fn settled(
     rule: &'static str,
     does: &'static str,
 ) -> Result<Server, Fault> {
-    server(api, call, rule).await?;
+    since_tags(call)?;
     api.settled(call, rule, does).await
 }
 

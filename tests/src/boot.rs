@@ -280,6 +280,15 @@ impl BootStage {
         deleted.expect("a delete");
     }
 
+    /// Whether the guest is a conductor's.
+    ///
+    /// # Panics
+    /// The database does not say.
+    pub async fn owns(&self, guest: ConsumerUuid) -> bool {
+        let owned = self.hosts.owned_guests().await.expect("owned guests");
+        owned.iter().any(|it| it.instance == *guest.as_uuid())
+    }
+
     /// The journal, beneath the seam.
     #[must_use]
     pub fn journal(&self) -> &SqlJournal {

@@ -10,6 +10,7 @@
 //! [`GuestCloud::worlds`] is what is true in the seven places, read beneath all of it, for the audit. Time is virtual: use it in
 //! a `LocalSet` of a runtime whose clock is paused. Called by the fault tests.
 
+mod ages;
 mod api;
 mod crossings;
 mod fresh;

@@ -41,7 +41,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests",
-        "Body: `uuid`, `name`, `project_id`, `node`, `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`) and, where wanted, `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive`, `power`; or the whole guest as `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it has its place and the devices of its flavor, is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409 `no_room`: the host has no place for it; each host cell is named with what it lacks. 409: another guest has its UUID, or it is being deleted. 503 `not_now`: the host cannot be looked at, or was not reported yet.",
+        "Body: `uuid`, `name`, `project_id`, `node`, `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`) and, where wanted, `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive`, `power`; or the whole guest as `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it has its place and the devices of its flavor, is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409 `no_room`: the host has no place for it; each host cell is named with what it lacks. 409 `file`: a file of it cannot be used on this host. 409: another guest has its UUID, or it is being deleted. 503 `not_now`: the host cannot be looked at, or was not reported yet.",
     ),
     (
         "POST",
@@ -326,7 +326,8 @@ fn refused(error: &GuestsError) -> Response {
         GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
         GuestsError::Orphan { .. } => (StatusCode::CONFLICT, "guest_orphan"),
         GuestsError::Hypervisor { .. } => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
-        GuestsError::File(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+        // Another host may have the folder, the file, or a disk that answers.
+        GuestsError::File(_) => (StatusCode::CONFLICT, "file"),
         GuestsError::Resource(_) => (StatusCode::SERVICE_UNAVAILABLE, "resource"),
         GuestsError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
     };

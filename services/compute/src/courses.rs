@@ -163,13 +163,30 @@ impl Compute {
 fn told(server: &Server, record: Option<BootRecord>, own: Uuid) -> Told {
     let boot = match (&server.handed, &record) {
         (Handed::Over, None) if server.owner == Some(own) => return Told::Gone,
-        _ if server.deleting => Boot::Deleting,
+        (_, record) if server.deleting => Boot::Deleting {
+            failed: had_failed(server, record.as_ref()),
+        },
         (Handed::Over, None) => seen_last(server),
         (Handed::NotYet { .. }, _) => Boot::Scheduling,
         (Handed::Refused { .. }, _) => Boot::Failed,
         (Handed::Over, Some(record)) => course(record),
     };
     Told::Boot(boot, record.map(Box::new))
+}
+
+/// Whether the boot of a server that goes had failed. Its record may say only that it goes by now: then its boot was seen to have
+/// come to its end, and it is neither on a host nor was it ever seen there.
+fn had_failed(server: &Server, record: Option<&BootRecord>) -> bool {
+    match (&server.handed, record) {
+        (Handed::Refused { .. }, _) => true,
+        (Handed::NotYet { .. }, _) => false,
+        (Handed::Over, None) => seen_last(server) == Boot::Failed,
+        (Handed::Over, Some(record)) => match record.course {
+            Course::Failed { .. } => true,
+            Course::Delete => seen_last(server) == Boot::Failed && record.placed().is_none(),
+            Course::Boot | Course::Undo { .. } | Course::Active => false,
+        },
+    }
 }
 
 /// How far a server is that another conductor's journal knows, by the last word.
@@ -182,11 +199,11 @@ fn seen_last(server: &Server) -> Boot {
 }
 
 /// How far a record is.
-pub(crate) fn course(record: &BootRecord) -> Boot {
+fn course(record: &BootRecord) -> Boot {
     match &record.course {
         Course::Active => Boot::Active,
         Course::Failed { .. } => Boot::Failed,
-        Course::Delete => Boot::Deleting,
+        Course::Delete => Boot::Deleting { failed: false },
         Course::Boot if record.step(BootStep::Claim).is_some() => Boot::Spawning,
         Course::Boot | Course::Undo { .. } => Boot::Scheduling,
     }
@@ -196,7 +213,7 @@ pub(crate) fn course(record: &BootRecord) -> Boot {
 fn on_nodes(told: &[(Server, Told)]) -> BTreeMap<NodeName, BTreeSet<Uuid>> {
     let mut nodes: BTreeMap<NodeName, BTreeSet<Uuid>> = BTreeMap::new();
     for (server, told) in told {
-        if let Told::Boot(Boot::Active | Boot::Deleting, Some(record)) = told
+        if let Told::Boot(Boot::Active | Boot::Deleting { .. }, Some(record)) = told
             && let Some(chosen) = record.placed()
         {
             let guests = nodes.entry(chosen.node.clone()).or_default();

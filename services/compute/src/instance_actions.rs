@@ -1,21 +1,25 @@
 //! What was done with servers, by whom, and how it ended. What was done with a server that is gone is known for a week.
 
+mod listing;
+
 use std::time::Duration;
 
 use berth_store::{Moment, Row, SqlError, Statement, Transaction};
 use uuid::Uuid;
 
+pub(crate) use listing::ActionsPart;
+
 use crate::compute::Compute;
 use crate::servers::ServerError;
-use crate::store::TableError;
 
 /// How long what was done with a server is known after it.
 const KEPT: Duration = Duration::from_hours(7 * 24);
 
-const COLUMNS: &str = "id, project_id, user_id, request_id, action, event, body, host, outcome, details, started_at, finished_at";
-
 /// That an agent is still to be asked for it.
 const IS_OPEN: &str = "server_uuid = ? AND body IS NOT NULL AND outcome IS NULL";
+
+/// That it ends with another reboot, which waited when it was asked for and does the same: no agent is asked for this one.
+const GOES_WITH_ANOTHER: &str = "action = 'reboot' AND body IS NULL AND finished_at IS NULL";
 
 /// How something ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +56,6 @@ pub struct InstanceAction {
     pub action: String,
     /// Nova's word for what is done about it.
     pub event: String,
-    /// What is asked of the agent, as JSON; none where nothing is.
-    pub(crate) body: Option<String>,
     /// The host that it was done on, where that is known.
     pub host: Option<String>,
     /// How it ended; none where it has not.
@@ -64,6 +66,17 @@ pub struct InstanceAction {
     pub finished_at: Option<Moment>,
 }
 
+/// What an agent is still to be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenAction {
+    /// Its row.
+    pub(crate) id: i64,
+    /// The request by which it was asked for.
+    pub(crate) request_id: String,
+    /// What is asked of the agent, as JSON.
+    pub(crate) body: String,
+}
+
 /// One that begins.
 pub(crate) struct NewAction<'a> {
     pub(crate) server: Uuid,
@@ -72,42 +85,34 @@ pub(crate) struct NewAction<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) action: &'a str,
     pub(crate) event: &'a str,
+    /// What is asked of the agent, as JSON; none where nothing is.
     pub(crate) body: Option<&'a str>,
     /// The image that the server's root disk is of once it is done.
     pub(crate) image: Option<Uuid>,
 }
 
 impl Compute {
-    /// What was done with a server, the last first.
-    ///
-    /// # Errors
-    /// The database fails.
-    pub async fn instance_actions(&self, server: Uuid) -> Result<Vec<InstanceAction>, ServerError> {
+    /// The oldest of what an agent is still to be asked for.
+    pub(crate) async fn oldest_open_action(
+        &self,
+        server: Uuid,
+    ) -> Result<Option<OpenAction>, ServerError> {
         let mut tx = self.tables.read().await?;
         let sql = format!(
-            "SELECT {COLUMNS} FROM compute_server_actions WHERE server_uuid = ? ORDER BY id DESC"
+            "SELECT id, request_id, body FROM compute_server_actions WHERE {IS_OPEN} ORDER BY id LIMIT 1"
         );
         let statement = Statement::recurring(sql).bind(server.to_string());
-        let rows = tx.rows(statement).await?;
-        let all: Result<_, TableError> = rows.iter().map(of_row).collect();
-        Ok(all?)
+        let row = tx.row(statement).await?;
+        Ok(row.as_ref().map(open).transpose()?)
     }
 }
 
-impl Compute {
-    /// What an agent is still to be asked for, the oldest first.
-    pub(crate) async fn open_actions(
-        &self,
-        server: Uuid,
-    ) -> Result<Vec<InstanceAction>, ServerError> {
-        let mut tx = self.tables.read().await?;
-        let sql =
-            format!("SELECT {COLUMNS} FROM compute_server_actions WHERE {IS_OPEN} ORDER BY id");
-        let statement = Statement::recurring(sql).bind(server.to_string());
-        let rows = tx.rows(statement).await?;
-        let open: Result<_, TableError> = rows.iter().map(of_row).collect();
-        Ok(open?)
-    }
+fn open(row: &Row) -> Result<OpenAction, SqlError> {
+    Ok(OpenAction {
+        id: row.int(0)?,
+        request_id: row.text(1)?,
+        body: row.text(2)?,
+    })
 }
 
 /// Whether an agent is still to be asked for anything.
@@ -131,27 +136,6 @@ pub(crate) async fn waits(
         }
     }
     Ok(false)
-}
-
-fn of_row(row: &Row) -> Result<InstanceAction, TableError> {
-    let outcome = row.opt_text(8)?;
-    let details = row.opt_text(9)?;
-    Ok(InstanceAction {
-        id: row.int(0)?,
-        project_id: row.text(1)?,
-        user_id: row.text(2)?,
-        request_id: row.text(3)?,
-        action: row.text(4)?,
-        event: row.text(5)?,
-        body: row.opt_text(6)?,
-        host: row.opt_text(7)?,
-        outcome: outcome.map(|word| match word.as_str() {
-            "Success" => Outcome::Success,
-            _ => Outcome::Error(details),
-        }),
-        started_at: row.moment(10)?,
-        finished_at: row.opt_moment(11)?,
-    })
 }
 
 pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Result<(), SqlError> {
@@ -180,9 +164,10 @@ pub(crate) async fn image_of(tx: &mut Transaction, id: i64) -> Result<Option<Str
     row.map_or(Ok(None), |row| row.opt_text(0))
 }
 
-/// It ends.
+/// It ends, and so do the reboots that go with it.
 pub(crate) async fn finish(
     tx: &mut Transaction,
+    server: Uuid,
     id: i64,
     outcome: &Outcome,
 ) -> Result<(), SqlError> {
@@ -193,7 +178,23 @@ pub(crate) async fn finish(
     let finish = Statement::recurring(sql)
         .bind(outcome.as_str())
         .bind(details(outcome));
-    tx.execute(finish.bind(id)).await.map(drop)
+    tx.execute(finish.bind(id)).await?;
+    // Behind the next one are those that go with that. By itself: MySQL does not read the table that it writes.
+    let sql = format!("SELECT MIN(id) FROM compute_server_actions WHERE {IS_OPEN} AND id > ?");
+    let next = Statement::recurring(sql).bind(server.to_string()).bind(id);
+    let next = tx.row(next).await?;
+    let next = next.map_or(Ok(None), |row| row.opt_int(0))?;
+    let sql = format!(
+        "UPDATE compute_server_actions SET outcome = ?, details = ?, finished_at = {now} \
+         WHERE server_uuid = ? AND {GOES_WITH_ANOTHER} AND id > ? AND id < ?"
+    );
+    let finish = Statement::recurring(sql)
+        .bind(outcome.as_str())
+        .bind(details(outcome))
+        .bind(server.to_string())
+        .bind(id)
+        .bind(next.unwrap_or(i64::MAX));
+    tx.execute(finish).await.map(drop)
 }
 
 /// All of a server end that are of this word and have not.
@@ -218,7 +219,7 @@ pub(crate) async fn finish_all(
     tx.execute(finish).await.map(drop)
 }
 
-/// All of a server end that an agent is asked for and that have not.
+/// All of a server end that an agent is asked for and that have not, and those that go with them.
 pub(crate) async fn give_up(
     tx: &mut Transaction,
     server: Uuid,
@@ -227,7 +228,7 @@ pub(crate) async fn give_up(
     let now = tx.dialect().now();
     let sql = format!(
         "UPDATE compute_server_actions SET outcome = ?, details = ?, finished_at = {now} \
-         WHERE server_uuid = ? AND body IS NOT NULL AND finished_at IS NULL"
+         WHERE server_uuid = ? AND (body IS NOT NULL AND finished_at IS NULL OR {GOES_WITH_ANOTHER})"
     );
     let finish = Statement::recurring(sql)
         .bind(outcome.as_str())

@@ -21,7 +21,10 @@ pub enum Boot {
     /// It did not come to be, and nothing of it is left.
     Failed,
     /// It goes.
-    Deleting,
+    Deleting {
+        /// Whether it had not come to be.
+        failed: bool,
+    },
 }
 
 /// What the agent said of the guest.
@@ -67,15 +70,18 @@ impl ServerState {
             Boot::Spawning => (VmState::Building, Some(TaskState::Spawning)),
             Boot::Failed => (VmState::Error, None),
             Boot::Active => seen.map_or((VmState::Active, None), |seen| of_guest(seen.status)),
+            Boot::Deleting { failed: true } => (VmState::Error, Some(TaskState::Deleting)),
             // It may go before it was ever there.
-            Boot::Deleting => (
+            Boot::Deleting { failed: false } => (
                 seen.map_or(VmState::Building, |seen| of_guest(seen.status).0),
                 Some(TaskState::Deleting),
             ),
         };
         let power_state = match facts.boot {
-            Boot::Active | Boot::Deleting => seen.and_then(|seen| seen.power),
-            Boot::Scheduling | Boot::Spawning | Boot::Failed => None,
+            Boot::Active | Boot::Deleting { failed: false } => seen.and_then(|seen| seen.power),
+            Boot::Scheduling | Boot::Spawning | Boot::Failed | Boot::Deleting { failed: true } => {
+                None
+            }
         };
         let (vm_state, task_state) = match (facts.boot, facts.task) {
             (Boot::Active, Some(task)) => (until_ended(task, vm_state), Some(task)),

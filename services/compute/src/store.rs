@@ -101,33 +101,43 @@ pub(crate) fn retry(error: &SqlError) -> Disposition {
     }
 }
 
+/// What a caller is told where a table holds what nobody here wrote: that may be somebody else's.
+pub(crate) const FOREIGN: &str = "The database holds what this service did not write.";
+
 /// What a caller is told when the database failed. The cause goes to the log, once, here.
 pub(crate) fn fault(error: &TableError) -> Fault {
-    let sql = match error {
+    match error {
         TableError::Foreign { .. } => {
             tracing::error!(error = error as &dyn std::error::Error, "database");
-            return Fault::internal("The database holds what this service did not write.");
+            Fault::internal(FOREIGN)
         }
-        TableError::Sql(sql) => sql,
-    };
-    match sql {
+        TableError::Sql(error) => sql_fault(error, "database"),
+    }
+}
+
+/// The same of any database, which the log calls so. What an operator can do about it is for the log alone.
+pub(crate) fn sql_fault(error: &SqlError, database: &'static str) -> Fault {
+    match error {
         SqlError::Nul(_) => {
             return Fault::bad_request("A text has a NUL character in it, which cannot be kept.");
         }
         SqlError::Character(_) => {
-            return Fault::bad_request(format!("The database says that {sql}."));
+            return Fault::bad_request(format!("The database says that {error}."));
         }
         _ => {}
     }
     tracing::error!(
-        error = sql as &dyn std::error::Error,
-        mend = sql.mend(),
-        "database"
+        error = error as &dyn std::error::Error,
+        mend = error.mend(),
+        "{database}"
     );
-    let message = format!("The database failed: {sql}; {}.", sql.mend());
-    if sql.will_pass() {
-        Fault::unavailable(message)
-    } else {
-        Fault::internal(message)
+    match error {
+        SqlError::OutcomeUnknown(_) => Fault::internal(
+            "The database failed, and what was asked for was done or not: see which before you ask again.",
+        ),
+        error if error.will_pass() => {
+            Fault::unavailable("The database cannot be asked now; try again.")
+        }
+        _ => Fault::internal("The database failed."),
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::compute::Compute;
-use crate::instance_actions::{InstanceAction, Outcome};
+use crate::instance_actions::{OpenAction, Outcome};
 use crate::pacing::Why;
 use crate::server_state::{Action, GuestStatus};
 use crate::servers::{Begin, Besides, ServerError};
@@ -97,7 +97,8 @@ impl Compute {
             Err(error) => return Err(error),
         }
         let pacing = &self.inner.pacing;
-        for action in self.open_actions(uuid).await? {
+        // Read anew each time: what waited may have been given up meanwhile.
+        while let Some(action) = self.oldest_open_action(uuid).await? {
             let asked = match pacing.outcome(uuid, action.id) {
                 Some(outcome) => Asked::Ended(outcome),
                 None => tokio::select! {
@@ -134,7 +135,7 @@ impl Compute {
         Ok(())
     }
 
-    async fn ask(&self, uuid: Uuid, action: &InstanceAction) -> Result<Asked, ServerError> {
+    async fn ask(&self, uuid: Uuid, action: &OpenAction) -> Result<Asked, ServerError> {
         let guest = ConsumerUuid::from(uuid);
         let failed = |reason: &str| Ok(Asked::Ended(Outcome::Error(Some(reason.to_owned()))));
         let Some((ask, id)) = asked_for(action) else {
@@ -169,8 +170,8 @@ impl Compute {
 }
 
 /// What an agent is asked for, and the id by which it does it once: callers name their requests, rows are numbered here.
-fn asked_for(action: &InstanceAction) -> Option<(GuestAction, ActionId)> {
-    let ask = berth_wire::decode(action.body.as_ref()?.as_bytes()).ok()?;
+fn asked_for(action: &OpenAction) -> Option<(GuestAction, ActionId)> {
+    let ask = berth_wire::decode(action.body.as_bytes()).ok()?;
     let id = format!("{}.{}", action.request_id, action.id);
     Some((ask, id.parse().ok()?))
 }

@@ -28,6 +28,7 @@ use journeys::Progress;
 use crate::absent::Absent;
 use crate::headroom::Headrooms;
 use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
+use crate::late_claims::LateClaims;
 use crate::metrics::Metrics;
 use crate::plugins::{ExtraSpecsError, HintError};
 use crate::strays::Strays;
@@ -180,6 +181,7 @@ impl Conductor {
                 searches: Semaphore::new(options.scheduler_workers.max(1)),
                 metrics: Metrics::default(),
                 strays: Strays::default(),
+                late_claims: LateClaims::default(),
             },
             journeys: Journeys::default(),
             held: Mutex::default(),
@@ -369,8 +371,8 @@ impl Conductor {
         Ok(open.len())
     }
 
-    /// Goes on with what stands still, and looks for lost accelerator requests and members of server groups, until `stop`; then waits until no journey is
-    /// under way.
+    /// Goes on with what stands still, and looks for lost accelerator requests, claims and members of server groups, until `stop`; then
+    /// waits until no journey is under way.
     pub async fn keep(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         loop {
@@ -381,6 +383,13 @@ impl Conductor {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "lost accelerator requests are not looked for"
+                    );
+                }
+                let (late_claims, way) = (&self.inner.way.late_claims, &self.inner.way);
+                if let Err(error) = late_claims.look(way, &self.inner.journeys).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "claims that came late are not looked for"
                     );
                 }
                 if let Err(error) = self.inner.absent.look(&self.inner.way).await {
@@ -420,6 +429,16 @@ impl Conductor {
     /// The journal or the accelerator service does not answer; said in a sentence.
     pub async fn look_for_strays(&self) -> Result<usize, String> {
         let looked = self.inner.way.strays.look(&self.inner.way).await;
+        looked.map_err(|error| error.to_string())
+    }
+
+    /// Looks for claims that came after their guests were undone once, where it is time to; how many were deleted.
+    ///
+    /// # Errors
+    /// The journal, Placement or the hosts' database does not answer; said in a sentence.
+    pub async fn look_for_late_claims(&self) -> Result<usize, String> {
+        let (late_claims, way) = (&self.inner.way.late_claims, &self.inner.way);
+        let looked = late_claims.look(way, &self.inner.journeys).await;
         looked.map_err(|error| error.to_string())
     }
 

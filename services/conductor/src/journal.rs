@@ -105,6 +105,15 @@ pub trait BootJournal: Send + Sync {
     /// There are none of this profile any more.
     fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()>;
 
+    /// A claim of this guest was asked for, and never answered: Placement may grant it later.
+    fn late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()>;
+
+    /// The guests of which there may be such claims, by UUID.
+    fn late_claims(&self) -> Answer<'_, Vec<ConsumerUuid>>;
+
+    /// None of this guest's comes any more.
+    fn no_late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()>;
+
     /// Whether something can be written, without a change of what is known. A journal that never fails need not look.
     fn try_write(&self) -> Answer<'_, ()> {
         Box::pin(std::future::ready(Ok(())))

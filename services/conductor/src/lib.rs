@@ -34,6 +34,7 @@ mod destinations;
 mod diagnosis;
 mod headroom;
 pub mod journal;
+mod late_claims;
 mod looks;
 mod metrics;
 mod plugins;

@@ -2,7 +2,7 @@
 //! written down. They are bound to nothing and hold no device. The service cannot tell them from requests that somebody else
 //! makes at this moment, so they are looked at for a while before they are deleted; and only where such a loss was noted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,12 +32,18 @@ struct Since {
     seen: BTreeMap<ArqUuid, Instant>,
     /// It is known that there may be some of this profile.
     noted: BTreeMap<String, Instant>,
+    /// Nothing is left of this profile, and nothing was lost since.
+    clean: BTreeSet<String>,
     looks: Looks,
 }
 
 /// What was seen so far. A restart begins anew.
 #[derive(Default)]
-pub(crate) struct Strays(Mutex<Since>);
+pub(crate) struct Strays {
+    since: Mutex<Since>,
+    /// Held by who writes down that there may be some of a profile, or that there are none.
+    noting: tokio::sync::Mutex<()>,
+}
 
 impl Strays {
     /// Looks, where it is time to; how many were deleted.
@@ -70,20 +76,34 @@ impl Strays {
             way.accelerators.delete_arq(*arq).await?;
             tracing::info!(%arq, "an accelerator request that nobody heard of is deleted");
         }
+        let _noting = self.noting().await;
         for profile in clean {
-            way.journal.no_stray(&profile).await?;
+            if self.is_clean(&profile) {
+                way.journal.no_stray(&profile).await?;
+            }
         }
         Ok(doomed.len())
+    }
+
+    /// The turn of who writes down what is lost, or that nothing is.
+    pub(crate) async fn noting(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.noting.lock().await
+    }
+
+    /// Whether nothing was lost since it was judged so.
+    fn is_clean(&self, profile: &DeviceProfileName) -> bool {
+        self.since().clean.remove(profile.as_str())
     }
 
     /// An answer was lost just now: whatever was seen so far says nothing of what it made.
     pub(crate) fn noted(&self, profile: &DeviceProfileName) {
         let mut since = self.since();
         since.noted.remove(profile.as_str());
+        since.clean.remove(profile.as_str());
     }
 
     fn since(&self) -> MutexGuard<'_, Since> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has been unknown for long enough; and the profiles of which nothing is left that was there within so long after the loss
@@ -110,6 +130,7 @@ impl Strays {
             now >= until && !is_left
         });
         let clean: Vec<_> = clean.cloned().collect();
+        since.clean = clean.iter().map(ToString::to_string).collect();
         for profile in &clean {
             since.noted.remove(profile.as_str());
         }
@@ -150,6 +171,19 @@ mod tests {
             }
         }
         assert_eq!(gone_after, Some(11));
+    }
+
+    #[test]
+    fn a_loss_that_is_noted_while_what_was_lost_before_is_deleted_is_not_forgotten_with_it() {
+        let (strays, begun) = (Strays::default(), Instant::now());
+        for times in 0..2 {
+            strays.judge(&unknown(&[]), &[profile()], GRACE, begun + GRACE * times);
+        }
+        assert!(strays.is_clean(&profile()));
+        strays.judge(&unknown(&[]), &[profile()], GRACE, begun + GRACE * 2);
+        strays.judge(&unknown(&[]), &[profile()], GRACE, begun + GRACE * 3);
+        strays.noted(&profile());
+        assert!(!strays.is_clean(&profile()));
     }
 
     #[test]

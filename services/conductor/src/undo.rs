@@ -79,8 +79,10 @@ pub(crate) async fn undo(
         way.note(place, step, StepState::Undone, detail()).await?;
     }
     leave_group(way, record).await?;
-    // Last: whoever asks for the UUID from now on finds nothing of this guest.
-    way.scheduler.hosts.disown(way.own(guest)).await?;
+    // Last: whoever asks for the UUID from now on finds nothing of this guest. Where a claim may still come, it stays one's own.
+    if !way.may_come_late(guest).await? {
+        way.scheduler.hosts.disown(way.own(guest)).await?;
+    }
     Ok(())
 }
 
@@ -193,9 +195,13 @@ async fn release(
         return Ok(());
     };
     let guest = record.request.uuid();
-    // A claim is begun where the guest's UUID held nothing: whatever it holds since was asked for by the boot that is undone.
-    if was == StepState::Begun && way.placement.allocations(guest).await?.is_none() {
-        return Ok(());
+    if was == StepState::Begun {
+        // Nobody heard what became of it, and nobody may hear what becomes of it yet.
+        way.late_claim(guest).await?;
+        // The UUID is this conductor's: whatever it holds was asked for by a boot of this guest.
+        if way.placement.allocations(guest).await?.is_none() {
+            return Ok(());
+        }
     }
     let claimed = Claimed::noted_before(guest, chosen.candidate.clone());
     match claimed.release(&way.placement).await {

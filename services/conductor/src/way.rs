@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::conductor::ConductorOptions;
 use crate::journal::{BootJournal, BootStep, JournalError, StepDetail, StepRecord, StepState};
+use crate::late_claims::LateClaims;
 use crate::metrics::Metrics;
 use crate::strays::Strays;
 use crate::{Agents, FilterScheduler};
@@ -29,6 +30,7 @@ pub(crate) struct Way {
     pub(crate) searches: Semaphore,
     pub(crate) metrics: Metrics,
     pub(crate) strays: Strays,
+    pub(crate) late_claims: LateClaims,
 }
 
 impl Way {
@@ -66,9 +68,22 @@ impl Way {
 
     /// Accelerator requests of this profile may have been made that nobody knows.
     pub(crate) async fn stray(&self, profile: &DeviceProfileName) -> Result<(), JournalError> {
+        let _noting = self.strays.noting().await;
         self.journal.stray(profile).await?;
         self.strays.noted(profile);
         Ok(())
+    }
+
+    /// A claim of this guest was asked for and not answered; it may still be granted.
+    pub(crate) async fn late_claim(&self, guest: ConsumerUuid) -> Result<(), JournalError> {
+        self.journal.late_claim(guest).await?;
+        self.late_claims.noted(guest);
+        Ok(())
+    }
+
+    /// Whether a claim of this guest may come that was asked for before.
+    pub(crate) async fn may_come_late(&self, guest: ConsumerUuid) -> Result<bool, JournalError> {
+        Ok(self.journal.late_claims().await?.contains(&guest))
     }
 
     pub(crate) async fn note(

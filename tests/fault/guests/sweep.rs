@@ -7,6 +7,7 @@
 //! - `BERTH_GUEST_PAIRS=N`: after each of these, whatever struck first, a kill at one of N crossings of the recovery, each side;
 //!   with `BERTH_GUEST_PAIR_FAULTS=all` each further fault that can strike there, too.
 //! - `BLESS=1 BERTH_GUEST_FAULTS=1` writes the page, with `BERTH_GUEST_JOURNEY` that journey's part of it.
+//! - `BERTH_GUEST_FIRST=hang,kill`: of these faults alone, where they strike first.
 //! - `BERTH_FAULT_PART=N/M`: the Nth of M parts of either.
 //! - `BERTH_GUEST_JOURNEY=boot`, `BERTH_GUEST_FAULT_AT='POINT'` or `'POINT + POINT'`: that journey, that case.
 
@@ -22,9 +23,9 @@ use super::report::{self, Swept, Tally};
 use super::rows::{self, Rows, kind};
 use crate::sweep::{Part, on_all_processors};
 
-/// The faults of the sweep: an answer lost before and after its effect, an older or a spoilt one, refusals, a time limit, a full disk,
-/// a kill.
-pub(super) const FAULTS: [Fault; 14] = [
+/// The faults of the sweep: an answer lost before and after its effect, an older or a spoilt one, refusals, a time limit, a hang, a
+/// full disk, a kill, a power cut, a clock that is set.
+pub(super) const FAULTS: [Fault; 18] = [
     Fault::ConnectionRefused,
     Fault::AnswerLost,
     Fault::InternalError,
@@ -39,6 +40,10 @@ pub(super) const FAULTS: [Fault; 14] = [
     Fault::InputOutput,
     Fault::DiskFull,
     Fault::Kill,
+    Fault::Hang,
+    Fault::PowerCut,
+    Fault::ClockForward,
+    Fault::ClockBackward,
 ];
 
 /// Of how many cases one is run where nothing is said.
@@ -132,6 +137,8 @@ struct Asked {
     pairs: Option<usize>,
     /// After each kill of a server's journey there is another one, somewhere in the recovery.
     samples_pairs: bool,
+    /// What strikes first.
+    first: Vec<Fault>,
     /// What strikes second.
     second: &'static [Fault],
     part: Part,
@@ -157,6 +164,14 @@ impl Asked {
             samples_pairs: one_of.is_none() && at.is_none(),
             from: number("BERTH_GUEST_FROM").unwrap_or(0),
             pairs: number("BERTH_GUEST_PAIRS"),
+            first: match std::env::var("BERTH_GUEST_FIRST") {
+                Err(_) => FAULTS.to_vec(),
+                Ok(names) => {
+                    let faults = names.split(',').map(str::parse);
+                    let faults: Result<_, _> = faults.collect();
+                    faults.unwrap_or_else(|error| panic!("BERTH_GUEST_FIRST: {error}"))
+                }
+            },
             second: match std::env::var("BERTH_GUEST_PAIR_FAULTS").as_deref() {
                 Err(_) | Ok("kill") => &[Fault::Kill],
                 Ok("all") => &FAULTS,
@@ -171,17 +186,17 @@ impl Asked {
     /// Whether each case is run once, of all journeys or of the one that is asked for.
     fn is_whole(&self) -> bool {
         let all = self.at.is_none() && self.part == Part::WHOLE;
-        all && self.one_of == 1 && self.pairs.is_none()
+        all && self.one_of == 1 && self.pairs.is_none() && self.first == FAULTS
     }
 
     /// The first points that are run.
-    fn firsts<'a>(&self, swept: &'a [Swept]) -> Vec<(&'a Swept, &'static str, Point)> {
+    fn firsts<'a>(&'a self, swept: &'a [Swept]) -> Vec<(&'a Swept, &'static str, Point)> {
         let at = self.at.as_deref();
         let first = at.map(|text| text.split(" + ").next().unwrap_or_default());
         let all = swept.iter().flat_map(|swept| {
             let crossed = swept.crossed.iter();
             crossed.flat_map(move |crossed| {
-                let points = crossed.points(&FAULTS);
+                let points = crossed.points(&self.first);
                 points.map(move |point| (swept, kind(crossed), point))
             })
         });

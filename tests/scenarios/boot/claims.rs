@@ -129,3 +129,133 @@ async fn a_claim_that_comes_after_it_was_given_up_is_taken_back() {
     assert!(matches!(end, JourneyEnd::Active), "{end:?}");
     stage.judge().await;
 }
+
+/// The crossing at which a guest like the n-th is claimed.
+async fn crossing_of_a_claim(stage: &BootStage) -> usize {
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    conductor.journey(guest(1)).await;
+    let history = stage.crossings.history();
+    let claim = |what: &String| what.starts_with("placement PUT /allocations");
+    history.iter().position(claim).expect("a claim") + 1
+}
+
+/// A guest that stands still because nobody said what became of its claim, and what it asked for.
+async fn unheard(stage: &BootStage, n: u32) -> (Conductor, ConsumerAllocations) {
+    let at = crossing_of_a_claim(stage).await;
+    let point = Point { at, after: false };
+    stage.crossings.begin(Some((point, Fault::Error)));
+    let conductor = stage.conductor();
+    conductor.create(&request(n, "gpu")).await.unwrap();
+    while conductor.held(guest(n)).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let record = conductor.show(guest(n)).await.unwrap();
+    let chosen = record.chosen(record.attempt).expect("a choice");
+    let asked = ConsumerAllocations {
+        generation: None,
+        resources: chosen.candidate.resources().clone(),
+        ..held(stage, guest(1)).await
+    };
+    (conductor, asked)
+}
+
+#[tokio::test]
+async fn a_claim_that_comes_after_its_guest_was_deleted_is_taken_back_and_nobody_else_may_have_the_uuid_until_then()
+ {
+    let stage = BootStage::new().await;
+    let (conductor, asked) = unheard(&stage, 2).await;
+    conductor.delete(guest(2)).await.unwrap();
+    let end = conductor.journey(guest(2)).await;
+    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    assert!(stage.owns(guest(2)).await);
+    let placement = stage.placement();
+    placement.put_allocations(guest(2), &asked).await.unwrap();
+    assert_eq!(conductor.look_for_late_claims().await, Ok(1));
+    assert_eq!(placement.allocations(guest(2)).await.unwrap(), None);
+    assert_eq!(conductor.look_for_late_claims().await, Ok(0));
+    assert!(!stage.owns(guest(2)).await);
+    stage.judge().await;
+}
+
+const CLAIM: &str = "placement PUT /allocations";
+
+/// All other devices are somebody else's: there is no room but what its own claim takes.
+#[tokio::test]
+async fn a_claim_that_comes_while_another_place_is_looked_for_is_no_reason_to_find_none() {
+    let stage = BootStage::new().await;
+    let (conductor, asked) = unheard(&stage, 2).await;
+    let theirs = held(&stage, guest(1)).await;
+    let [used, wanted] = [device_of(&theirs), device_of(&asked)];
+    let mut theirs = theirs;
+    theirs.generation = None;
+    theirs.resources.retain(|(it, _), _| *it == used);
+    let ((_, class), amount) = theirs.resources.pop_first().expect("a device");
+    let free = (0..8).map(gpu).filter(|it| ![used, wanted].contains(it));
+    theirs.resources = free.map(|it| ((it, class.clone()), amount)).collect();
+    let placement = stage.placement();
+    placement.put_allocations(guest(9), &theirs).await.unwrap();
+    let candidates = "placement GET /allocation_candidates";
+    let so_far = stage.crossings.history();
+    let so_far = so_far
+        .iter()
+        .filter(|it| it.starts_with(candidates))
+        .count();
+    let late = placement.clone();
+    stage
+        .crossings
+        .before_nth(so_far + 1, candidates, async move {
+            late.put_allocations(guest(2), &asked).await.unwrap();
+        });
+    let end = conductor.journey(guest(2)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert_eq!(conductor.show(guest(2)).await.unwrap().attempt, 2);
+    stage.forget_allocations(guest(9)).await;
+    stage.judge().await;
+}
+
+/// The first was not answered, the second was and could not be built on; the third meets the first.
+#[tokio::test]
+async fn a_claim_of_an_attempt_before_is_taken_back_where_the_next_one_meets_it() {
+    let stage = BootStage::new().await;
+    let (conductor, asked) = unheard(&stage, 2).await;
+    stage.agent.is(Mood::CannotBuildOne);
+    let late = stage.placement();
+    stage.crossings.before_nth(3, CLAIM, async move {
+        late.put_allocations(guest(2), &asked).await.unwrap();
+    });
+    let end = conductor.journey(guest(2)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert_eq!(conductor.show(guest(2)).await.unwrap().attempt, 3);
+    stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_claim_that_was_moved_before_anything_is_bound_to_it_is_given_back_and_made_anew() {
+    let stage = BootStage::new().await;
+    stage.crossings.begin(None);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    conductor.journey(guest(1)).await;
+    let history = stage.crossings.history();
+    let arqs = |what: &String| what.starts_with("accelerator POST");
+    let at = history.iter().position(arqs).expect("requests are made") + 1;
+    let point = Point { at, after: false };
+    stage.crossings.begin(Some((point, Fault::Error)));
+    let conductor = stage.conductor();
+    conductor.create(&request(2, "gpu")).await.unwrap();
+    while conductor.held(guest(2)).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let before = held(&stage, guest(2)).await;
+    let taken = [device_of(&held(&stage, guest(1)).await), device_of(&before)];
+    let free = (0..8).map(gpu).find(|it| !taken.contains(it));
+    let after = moved(&before, taken[1], free.expect("a third"));
+    let placement = stage.placement();
+    placement.put_allocations(guest(2), &after).await.unwrap();
+    let end = conductor.journey(guest(2)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert_eq!(conductor.show(guest(2)).await.unwrap().attempt, 2);
+    stage.judge().await;
+}

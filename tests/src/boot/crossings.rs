@@ -1,6 +1,7 @@
 //! Every crossing between a conductor and the world, in order; one of them may be where it dies, or where an answer is an error.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_client::{HttpService, Route, TransportError};
@@ -40,6 +41,13 @@ impl Fails for Result<Response<Bytes>, TransportError> {
     }
 }
 
+/// What happens beside the conductor, before its nth crossing of those that begin so.
+struct Meanwhile {
+    nth: usize,
+    what: &'static str,
+    happens: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
 #[derive(Default)]
 struct State {
     /// Of this life.
@@ -48,6 +56,7 @@ struct State {
     life: usize,
     fault: Option<(Point, Fault)>,
     dead: bool,
+    meanwhile: Option<Meanwhile>,
     /// A planted bug: intents are not written down.
     forgets_intents: bool,
     /// Another: nobody is taken out of a server group.
@@ -74,6 +83,17 @@ impl Crossings {
         state.history.clear();
         state.fault = fault;
         state.dead = false;
+    }
+
+    /// Does this before the nth crossing of those of this life that begin so, which waits for it.
+    pub fn before_nth(
+        &self,
+        nth: usize,
+        what: &'static str,
+        happens: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let happens = Box::pin(happens);
+        self.state().meanwhile = Some(Meanwhile { nth, what, happens });
     }
 
     /// Those of the present life.
@@ -143,6 +163,9 @@ impl Crossings {
             }
             state.history.len()
         };
+        if let Some(meanwhile) = self.meanwhile() {
+            meanwhile.happens.await;
+        }
         if self.strikes(Point { at, after: false }).await {
             return T::failed();
         }
@@ -151,6 +174,21 @@ impl Crossings {
             return T::failed();
         }
         answer
+    }
+
+    /// What happens before the crossing that came last.
+    fn meanwhile(&self) -> Option<Meanwhile> {
+        let mut state = self.state();
+        let last = state.history.last()?;
+        let is_due = state.meanwhile.as_ref().is_some_and(|meanwhile| {
+            let alike = |what: &&String| what.starts_with(meanwhile.what);
+            let so_far = state.history.iter().filter(alike).count();
+            alike(&last) && so_far == meanwhile.nth
+        });
+        match is_due {
+            true => state.meanwhile.take(),
+            false => None,
+        }
     }
 
     /// Whether an error strikes here; never returns where the conductor is killed.

@@ -104,4 +104,17 @@ impl BootJournal for Seam {
     fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
         self.cross("no stray".to_owned(), self.journal.no_stray(profile))
     }
+
+    fn late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
+        self.cross("late claim".to_owned(), self.journal.late_claim(guest))
+    }
+
+    fn late_claims(&self) -> Answer<'_, Vec<ConsumerUuid>> {
+        self.cross("late claims".to_owned(), self.journal.late_claims())
+    }
+
+    fn no_late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
+        let none = self.journal.no_late_claim(guest);
+        self.cross("no late claim".to_owned(), none)
+    }
 }

@@ -15,6 +15,7 @@ impl BootStage {
     pub async fn judge(&self) {
         let conductor = self.conductor();
         while conductor.look_for_strays().await.expect("answers") > 0 {}
+        while conductor.look_for_late_claims().await.expect("answers") > 0 {}
         let wrong = self.wrong().await;
         assert!(
             wrong.is_empty(),

@@ -1,6 +1,8 @@
 //! The wall clock of a run: virtual time since the run began, and the hours it was made to jump.
 
+use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
@@ -17,7 +19,20 @@ const BEGIN: u64 = 1_795_194_000;
 pub struct HarnessClock {
     began: Instant,
     jumped: Arc<AtomicI64>,
+    followers: Followers,
     stillness: Arc<Stillness>,
+}
+
+/// Does what comes of a jump by so many seconds.
+type Follower = dyn Fn(i64) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+
+#[derive(Clone, Default)]
+struct Followers(Arc<Mutex<Vec<Arc<Follower>>>>);
+
+impl fmt::Debug for Followers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Followers")
+    }
 }
 
 /// While somebody holds the sender, a blocking task runs, and the runtime does not move its paused clock by itself.
@@ -34,6 +49,7 @@ impl HarnessClock {
         Self {
             began: Instant::now(),
             jumped: Arc::default(),
+            followers: Followers::default(),
             stillness: Arc::default(),
         }
     }
@@ -58,9 +74,27 @@ impl HarnessClock {
         shown + self.elapsed()
     }
 
-    /// Jumps by so many seconds, back where negative.
-    pub fn jump(&self, seconds: i64) {
+    /// Jumps by so many seconds, back where negative; comes back once whoever follows it has followed.
+    pub async fn jump(&self, seconds: i64) {
         self.jumped.fetch_add(seconds, Ordering::SeqCst);
+        let followers = self.followers.0.lock();
+        let followers = followers.unwrap_or_else(PoisonError::into_inner).clone();
+        for follow in followers {
+            follow(seconds).await;
+        }
+    }
+
+    /// From now on this is done at each jump: for what reads another clock.
+    pub fn follow<F>(&self, follow: impl Fn(i64) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut followers = self
+            .followers
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        followers.push(Arc::new(move |seconds| Box::pin(follow(seconds))));
     }
 
     /// The clock as the client takes it.

@@ -26,6 +26,8 @@ type Answer = Result<Response<Bytes>, TransportError>;
 pub struct GatedHttp {
     inner: HttpService,
     stage: Stage,
+    /// How long a request waits there whose caller gave up.
+    queue: Option<Duration>,
     memory: Arc<Mutex<Memory>>,
 }
 
@@ -43,6 +45,19 @@ impl GatedHttp {
         HttpService::new(Self {
             inner,
             stage: stage.clone(),
+            queue: None,
+            memory: Arc::default(),
+        })
+    }
+
+    /// The same of a service with a queue: a request whose caller gave up may come out of it so long afterwards. (A DELETE does not:
+    /// whatever has the name by then would go, and no caller could do anything about it.)
+    #[must_use]
+    pub fn around_a_queue(inner: HttpService, stage: &Stage, queue: Duration) -> HttpService {
+        HttpService::new(Self {
+            inner,
+            stage: stage.clone(),
+            queue: Some(queue),
             memory: Arc::default(),
         })
     }
@@ -177,6 +192,11 @@ impl Act for Exchange {
             Fault::EndlessBody => Err(TransportError::TooLarge { limit: LIMIT }),
             _ => Err(closed()),
         }
+    }
+
+    fn queue(&self) -> Option<Duration> {
+        let is_queued = self.request.method() != http::Method::DELETE;
+        self.http.queue.filter(|_| is_queued)
     }
 
     fn later(&self) -> Owed {

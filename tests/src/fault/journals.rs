@@ -326,4 +326,22 @@ impl conductor::BootJournal for GatedBootJournal {
             self.inner.no_stray(profile)
         })
     }
+
+    fn late_claim(&self, guest: ConsumerUuid) -> conductor::Answer<'_, ()> {
+        self.cross(write("conductor.db late_claim", guest), move || {
+            self.inner.late_claim(guest)
+        })
+    }
+
+    fn late_claims(&self) -> conductor::Answer<'_, Vec<ConsumerUuid>> {
+        self.cross(read("conductor.db late_claims", ""), || {
+            self.inner.late_claims()
+        })
+    }
+
+    fn no_late_claim(&self, guest: ConsumerUuid) -> conductor::Answer<'_, ()> {
+        self.cross(write("conductor.db no_late_claim", guest), move || {
+            self.inner.no_late_claim(guest)
+        })
+    }
 }

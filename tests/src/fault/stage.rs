@@ -5,14 +5,23 @@ use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use berth_seam::{Crossing, EffectEnd, Fault, Gate, Release, Seam};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::HarnessClock;
 use super::route::Names;
+use super::still::turn;
 
 const HOUR: i64 = 3600;
+/// How long a hypervisor's call hangs until its driver gives it up.
+const CALL_LIMIT: Duration = Duration::from_mins(1);
+/// How long a disk or a database hangs that goes on afterwards.
+const STALL: Duration = Duration::from_mins(2);
+/// Longer than anybody waits for an answer.
+const UNHEARD: Duration = Duration::from_hours(24);
 
 /// What the decorators of one node share.
 #[derive(Clone)]
@@ -50,6 +59,17 @@ pub(super) trait Act: Sync {
 
     /// The effect on its own, to be done when nobody waits any more.
     fn later(&self) -> Owed;
+
+    /// How long after its caller gave up it happens; none: just before the next one at its seam.
+    fn queue(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// How a hang ended.
+enum Hung {
+    GaveUp,
+    GoesOn,
 }
 
 impl Stage {
@@ -133,13 +153,15 @@ impl Stage {
         if let Release::Fault(fault) = self.0.gate.before(crossing).await {
             match fault {
                 Fault::Kill | Fault::PowerCut => self.die().await,
-                Fault::Hang => pending().await,
-                Fault::ClockForward => self.0.clock.jump(HOUR),
-                Fault::ClockBackward => self.0.clock.jump(-HOUR),
+                Fault::Hang => match self.hang(crossing.seam).await {
+                    Hung::GaveUp => return act.instead(Fault::Late),
+                    Hung::GoesOn => {}
+                },
+                Fault::ClockForward => self.0.clock.jump(HOUR).await,
+                Fault::ClockBackward => self.0.clock.jump(-HOUR).await,
                 Fault::Twice => drop(self.done(act.perform()).await),
                 Fault::Late => {
-                    let mut owed = self.0.owed.lock().unwrap_or_else(PoisonError::into_inner);
-                    owed.entry(crossing.seam).or_default().push(act.later());
+                    self.owe(crossing.seam, act);
                     return act.instead(fault);
                 }
                 other => return act.instead(other),
@@ -149,8 +171,31 @@ impl Stage {
         match self.0.gate.after(crossing, &act.outcome(&value)).await {
             Release::Proceed => value,
             Release::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
-            Release::Fault(Fault::Hang) => pending().await,
+            Release::Fault(Fault::Hang) => match self.hang(crossing.seam).await {
+                Hung::GaveUp => act.instead(Fault::Late),
+                Hung::GoesOn => value,
+            },
             Release::Fault(fault) => act.spoilt(value, fault),
+        }
+    }
+
+    /// Where the harness keeps the clock still, it is the one that gives up. Else time passes, and whoever waits does: the client of
+    /// a service, the driver for its hypervisor. Nobody gives up a disk or a database, which go on.
+    async fn hang(&self, seam: Seam) -> Hung {
+        match seam {
+            _ if self.0.still => pending().await,
+            Seam::Http => {
+                turn(UNHEARD).await;
+                Hung::GaveUp
+            }
+            Seam::Driver => {
+                turn(CALL_LIMIT).await;
+                Hung::GaveUp
+            }
+            Seam::Store | Seam::Sysfs | Seam::Database => {
+                turn(STALL).await;
+                Hung::GoesOn
+            }
         }
     }
 
@@ -158,6 +203,23 @@ impl Stage {
         match self.0.still {
             true => self.0.clock.standing_still(effect).await,
             false => effect.await,
+        }
+    }
+
+    fn owe(&self, seam: Seam, act: &impl Act) {
+        let effect = act.later();
+        match act.queue() {
+            // It is with somebody else, whom no kill of the caller stops.
+            Some(queue) => {
+                tokio::spawn(async move {
+                    sleep(queue).await;
+                    effect.await;
+                });
+            }
+            None => {
+                let mut owed = self.0.owed.lock().unwrap_or_else(PoisonError::into_inner);
+                owed.entry(seam).or_default().push(effect);
+            }
         }
     }
 

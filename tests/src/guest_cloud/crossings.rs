@@ -31,10 +31,12 @@ pub enum Process {
 }
 
 impl Process {
-    /// Whether a fault strikes it: a service is killed, and all else that befalls a request is a fault at its asker's crossing.
+    /// Whether a fault strikes it: a service is killed, and all else that befalls a request is a fault at its asker's crossing. A
+    /// power cut of a host takes its guests, too; to whoever has none it is a kill, and is left out.
     fn suffers(self, fault: Fault) -> bool {
         match self {
-            Self::Agent(_) | Self::Conductor | Self::Client => true,
+            Self::Agent(_) => true,
+            Self::Conductor | Self::Client => fault != Fault::PowerCut,
             Self::Placement | Self::Accelerators => fault == Fault::Kill,
         }
     }
@@ -211,6 +213,7 @@ impl Crossings {
             crossings: self.clone(),
             process,
             over: Arc::default(),
+            is_cut: Arc::default(),
         }
     }
 
@@ -315,12 +318,19 @@ pub struct LifeGate {
     crossings: Crossings,
     process: Process,
     over: Arc<AtomicBool>,
+    is_cut: Arc<AtomicBool>,
 }
 
 impl LifeGate {
     /// Ends the life.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it ended because its host's power went.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::SeqCst)
     }
 
     async fn release(&self, decide: impl FnOnce() -> (Release, Duration) + Send) -> Release {
@@ -334,8 +344,13 @@ impl LifeGate {
                 pending::<()>().await;
             }
         }
-        if release == Release::Fault(Fault::Kill) {
-            self.end();
+        match release {
+            Release::Fault(Fault::Kill) => self.end(),
+            Release::Fault(Fault::PowerCut) => {
+                self.is_cut.store(true, Ordering::SeqCst);
+                self.end();
+            }
+            _ => {}
         }
         release
     }

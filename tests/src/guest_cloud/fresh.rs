@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::api::Api;
 use super::crossings::Process;
 use super::services::Service;
-use super::{Crossings, GuestCloud, Host, LOOK, Node, leaving_the_process};
+use super::{Crossings, GuestCloud, Host, LOOK, Node, ages, leaving_the_process};
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
 use crate::host_states;
@@ -142,7 +142,8 @@ impl GuestCloud {
             nodes.push(Arc::new(Node::new(place, *host).await));
         }
         let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
-        let hosts = host_states::hosts_of(&busy(host_states::store()).await);
+        let hosts_db = busy(host_states::store()).await;
+        let hosts = host_states::hosts_of(&hosts_db);
         let group = async |name, policy| busy(host_states::group(&hosts, name, policy)).await;
         let service = router(accelerator_db.clone(), Options::default());
         let accelerators = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
@@ -151,8 +152,14 @@ impl GuestCloud {
             Service::new(Process::Placement, cloud.http()),
             Service::new(Process::Accelerators, leaving_the_process(accelerators)),
         ];
+        let clock = HarnessClock::begin();
+        let dated = (accelerator_db.clone(), hosts_db);
+        clock.follow(move |seconds| {
+            let (accelerators, hosts) = dated.clone();
+            async move { ages::follow(seconds, &accelerators, &hosts).await }
+        });
         Self {
-            clock: HarnessClock::begin(),
+            clock,
             cloud,
             service,
             services,

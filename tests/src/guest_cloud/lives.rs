@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_accelerator::{SchemaError, delete_unbound};
 use berth_agent::complete::Service;
 use berth_agent::device::report::Scrub;
 use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
@@ -27,7 +26,6 @@ use berth_agent::{startup, tick};
 use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportError};
 use berth_conductor::{Conductor, ConductorOptions, ConductorParts};
 use berth_model::{NodeName, ProviderTree};
-use berth_store::{Statement, Transaction, Work};
 use berth_virt::guest_spec::{CpuModel, HostPath};
 use berth_virt::{HostView, VirtDriver as _};
 use berth_wire::host_state::{HostStateBody, ServiceBody};
@@ -50,33 +48,13 @@ use crate::node::COMPUTE_ID;
 pub(super) const RESTART: Duration = Duration::from_secs(1);
 /// How often the agent looks at its host and compares its guests.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How long the accelerator service keeps a request that holds nothing: longer than a boot stands still, and shorter than
-/// whoever waits for the cloud to come to rest.
-const UNBOUND_GRACE: Duration = Duration::from_mins(12);
+/// How long Placement and the accelerator service may have a request before them whose caller gave up: shorter than
+/// [`STRAY_GRACE`].
+const QUEUE: Duration = Duration::from_secs(90);
+/// How long the conductor looks for what comes late.
+const STRAY_GRACE: Duration = Duration::from_secs(120);
 /// The pause after a pass that failed.
 const PAUSE: Duration = Duration::from_secs(5);
-
-/// Makes all accelerator requests older than they are.
-struct OlderBy(Duration);
-
-impl Work for OlderBy {
-    type Output = ();
-    type Error = SchemaError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
-        let earlier =
-            |column| format!("{column} = strftime('%Y-%m-%d %H:%M:%f', {column}, ?) || '000'");
-        let sql = format!(
-            "UPDATE accelerator_requests SET {}, {}",
-            earlier("created_at"),
-            earlier("updated_at")
-        );
-        let span = format!("-{} seconds", self.0.as_secs());
-        tx.execute(Statement::new(sql).bind(&span).bind(&span))
-            .await?;
-        Ok(())
-    }
-}
 
 type Driver = GatedDriver<Hardware>;
 type HostGuests = Guests<Driver, HostResources<Driver>>;
@@ -151,6 +129,9 @@ impl GuestCloud {
                     gate.end();
                     end.cancel();
                     node.agent.send_replace(None);
+                    if gate.is_cut() {
+                        node.boot().await;
+                    }
                     sleep(RESTART).await;
                 }
             });
@@ -198,17 +179,6 @@ impl GuestCloud {
         });
     }
 
-    /// The accelerator service deletes what holds nothing and what nobody touched for long. Its dates are this machine's, for
-    /// which no time passes here, so the requests are as much older first as time passed.
-    async fn requests_grow_old(&self, by: Duration) {
-        let store = &self.accelerator_db;
-        let done = async {
-            store.write(&OlderBy(by)).await.expect("a database");
-            delete_unbound(store, UNBOUND_GRACE).await
-        };
-        busy(done).await.expect("a database");
-    }
-
     pub(super) fn stage(&self, gate: &LifeGate) -> Stage {
         Stage::of_nested_effects(Arc::new(gate.clone()), self.clock.clone())
     }
@@ -217,8 +187,9 @@ impl GuestCloud {
     async fn agent_lives(&self, node: &Node, stage: &Stage, gate: &LifeGate, end: &End) {
         let hardware = Arc::clone(&node.hardware);
         let driver = Arc::new(GatedDriver::around(hardware, stage, None));
-        let placement = self.placement_through(|http| GatedHttp::around(http, stage));
-        let service = self.accelerators_through(|http| GatedHttp::around(http, stage));
+        let gated = |http| GatedHttp::around_a_queue(http, stage, QUEUE);
+        let placement = self.placement_through(gated);
+        let service = self.accelerators_through(gated);
         let journal = Arc::new(GatedGuestJournal::around(
             Arc::new(node.guests_db.clone()),
             stage,
@@ -359,6 +330,7 @@ impl GuestCloud {
 
     fn a_conductor(&self, stage: &Stage) -> Conductor {
         let gated = |http| GatedHttp::around(http, stage);
+        let queueing = |http| GatedHttp::around_a_queue(http, stage, QUEUE);
         let agents = self.nodes.iter().map(|node| {
             let auth = Auth::none("http://agent").expect("an endpoint");
             let routes = gated(without_disks(whoever_lives(node)));
@@ -371,8 +343,8 @@ impl GuestCloud {
                 Arc::clone(&self.conductor_db) as _,
                 stage,
             )),
-            placement: self.placement_through(gated),
-            accelerators: self.accelerators_through(gated),
+            placement: self.placement_through(queueing),
+            accelerators: self.accelerators_through(queueing),
             agents: Arc::new(agents),
             scheduler: host_states::scheduler(GatedHosts::around(
                 self.hosts.clone(),
@@ -382,7 +354,7 @@ impl GuestCloud {
         };
         let options = ConductorOptions {
             patience: Duration::from_secs(600),
-            stray_grace: Duration::from_secs(120),
+            stray_grace: STRAY_GRACE,
             pause: PAUSE,
             ..ConductorOptions::default()
         };

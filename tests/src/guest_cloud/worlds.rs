@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent::guest::{Course as AgentCourse, GuestJournal as _};
 use berth_conductor::journal::{BootJournal as _, BootRecord, Course};
-use berth_hosts::GroupPolicy;
+use berth_hosts::{ComputeHost, GroupPolicy};
 use berth_model::audit::{
     AcceleratorWorld, ArqRow, Guest, Journal, PlacementWorld, Reported, ServerGroup, Worlds,
 };
@@ -25,6 +25,9 @@ const REQUESTS: &str = "SELECT a.uuid, a.state, coalesce(a.instance_uuid, ''), c
 const FREE: &str = "SELECT v.name FROM attach_handles h JOIN deployables d ON d.id = h.deployable_id \
     JOIN devices v ON v.id = d.device_id WHERE v.hostname = ? AND h.arq_id IS NULL AND h.unavailable IS NULL \
     AND h.cleaned = h.releases AND h.vanished = 0";
+
+/// As if it were heard of at once: no run is as long, and a jump of the clock is longer, in seconds.
+const JUMP: f64 = 1800.0;
 
 /// The name of a PCI handle's device, from where the service's row says that it is.
 fn device_of(info: &str) -> Option<String> {
@@ -171,6 +174,8 @@ impl GuestCloud {
             wrong.extend(node.unfinished().await);
         }
         wrong.extend(self.doubled().await);
+        wrong.extend(self.unheard_hosts().await);
+        wrong.extend(self.looked_for().await);
         let world = worlds.accelerators.clone().unwrap_or_default();
         let held: BTreeSet<String> = worlds
             .guests
@@ -208,6 +213,34 @@ impl GuestCloud {
             wrong.extend(server_rows::unknown(&rows, &boots));
         }
         wrong
+    }
+
+    /// What the conductor looks for that may come late.
+    async fn looked_for(&self) -> Vec<String> {
+        let journal = &self.conductor_db;
+        let claims = busy(journal.late_claims()).await.expect("a journal");
+        let requests = busy(journal.strays()).await.expect("a journal");
+        let claims = claims
+            .iter()
+            .map(|guest| format!("a claim of guest {guest} may come"));
+        let requests = requests
+            .iter()
+            .map(|profile| format!("requests of {profile} may come"));
+        claims.chain(requests).collect()
+    }
+
+    /// Hosts that were heard of when the clock was another.
+    async fn unheard_hosts(&self) -> Vec<String> {
+        let hosts = busy(self.hosts.hosts()).await.expect("a database");
+        let heard = |age: f64| age.abs() < JUMP;
+        let unheard = hosts
+            .into_iter()
+            .filter(|host| !host.last_seen_age_s.is_some_and(heard));
+        let say = |host: ComputeHost| {
+            let (name, age) = (host.host, host.last_seen_age_s);
+            format!("{name} was heard of {age:?} s ago")
+        };
+        unheard.map(say).collect()
     }
 
     /// What is there of any guest, in any of the places: nothing, after all were deleted.

@@ -4,11 +4,13 @@ mod actions;
 
 use axum::body::Body;
 use axum::http::Request;
+use berth_virt::guest_spec::HostPath;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
 use crate::guest::JourneyEnd;
+use crate::guest::files::FileRefused;
 use crate::guest::samples::{guest, request};
 use crate::guest::tests::stage::Stage;
 
@@ -210,5 +212,25 @@ async fn a_guest_that_runs_is_never_told_as_gone_because_the_journal_was_lost() 
         let message = said["error"]["message"].as_str().unwrap();
         assert!(message.contains(sentence), "{message}");
         assert_eq!(stage.running(1).len(), 1);
+    }
+}
+
+/// Its folder may be away, or a file may be nowhere but elsewhere.
+#[tokio::test]
+async fn a_file_that_this_host_cannot_give_is_no_word_about_other_hosts() {
+    let (field, path) = ("console_log", HostPath::new("/instances/1/log").unwrap());
+    for refusal in [
+        FileRefused::Unseen {
+            field,
+            path: path.clone(),
+            reason: "Stale file handle (os error 116)".to_owned(),
+        },
+        FileRefused::Absent { field, path },
+    ] {
+        let answer = refused(&GuestsError::File(refusal));
+        assert_eq!(answer.status(), StatusCode::CONFLICT);
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await;
+        let body: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+        assert_eq!(body["error"]["code"], "file");
     }
 }

@@ -134,8 +134,7 @@ impl BuildError {
     #[must_use]
     pub fn fault(&self) -> BuildFault {
         match self {
-            Self::NotHere
-            | Self::Field { .. }
+            Self::Field { .. }
             | Self::Flavor(_)
             | Self::Spec(_)
             | Self::Disks(_)
@@ -144,9 +143,11 @@ impl BuildError {
             | Self::Request(_)
             | Self::NotAllocated { .. }
             | Self::Unasked { .. } => BuildFault::Body,
-            Self::NoSuchNode { .. } | Self::Fit(_) | Self::Allocation { .. } | Self::NoLink(_) => {
-                BuildFault::NoRoom
-            }
+            Self::NotHere
+            | Self::NoSuchNode { .. }
+            | Self::Fit(_)
+            | Self::Allocation { .. }
+            | Self::NoLink(_) => BuildFault::NoRoom,
             Self::Unreported { .. } | Self::Observe(_) | Self::Links(_) => BuildFault::Later,
             Self::Guests(_) => BuildFault::Guests,
         }

@@ -4,6 +4,7 @@ use berth_hosts::{AggregateError, ComputeHost, HostError, ServerGroupError, Tabl
 use berth_http::Fault;
 
 use crate::router::Api;
+use crate::store;
 
 pub(super) fn aggregate_fault(error: AggregateError) -> Fault {
     match error {
@@ -33,11 +34,13 @@ pub(super) fn group_fault(error: ServerGroupError) -> Fault {
 
 /// The database of hosts failed. The cause goes to the log, once, here.
 pub(super) fn table_fault(error: &TableError) -> Fault {
-    tracing::error!(error = error as &dyn std::error::Error, "database of hosts");
-    let message = format!("The database failed: {error}.");
+    const DATABASE: &str = "database of hosts";
     match error {
-        TableError::Sql(sql) if sql.will_pass() => Fault::unavailable(message),
-        TableError::Sql(_) | TableError::Foreign { .. } => Fault::internal(message),
+        TableError::Foreign { .. } => {
+            tracing::error!(error = error as &dyn std::error::Error, "{DATABASE}");
+            Fault::internal(store::FOREIGN)
+        }
+        TableError::Sql(error) => store::sql_fault(error, DATABASE),
     }
 }
 
@@ -49,7 +52,8 @@ impl Api {
     }
 }
 
-/// Whether a host is heard of, and nobody says that it is dead.
+/// Whether a host is heard of, and nobody says that it is dead; as the scheduler has it, a clock that is ahead is as good as one
+/// that is behind.
 pub(super) fn is_up(host: &ComputeHost, down: f64) -> bool {
-    !host.forced_down && host.last_seen_age_s.is_some_and(|age| age <= down)
+    !host.forced_down && host.last_seen_age_s.is_some_and(|age| age.abs() <= down)
 }

@@ -10,28 +10,22 @@ use uuid::Uuid;
 use super::server_query::{check_span, moment};
 use super::servers::{fault, named};
 use crate::fields::bounded;
-use crate::instance_actions::{InstanceAction, Outcome};
+use crate::instance_actions::{ActionsPart, InstanceAction, Outcome};
 use crate::microversions::{
     ACTION_EVENTS, ACTION_HOSTS, ACTION_PAGES, ACTIONS_OF_GONE, CHANGES_BEFORE,
 };
-use crate::paging::{Page, check_keys, next};
+use crate::paging::{MAX_LIMIT, Page, check_keys, next};
 use crate::policies;
 use crate::router::Api;
 use crate::servers::ServerError;
 use crate::views::server::{host_id, precise};
 
 impl Api {
-    /// What was done with the server of a path.
-    async fn actions(
-        &self,
-        call: &Call,
-        rule: &'static str,
-    ) -> Result<(Uuid, Vec<InstanceAction>), Fault> {
+    /// The server of a path, where the caller may know what was done with it.
+    async fn server_of_actions(&self, call: &Call, rule: &'static str) -> Result<Uuid, Fault> {
         let uuid = named(call)?;
-        let there = self.server(call, rule).await;
-        let actions = self.compute.instance_actions(uuid).await.map_err(fault)?;
-        let Err(none) = there else {
-            return Ok((uuid, actions));
+        let Err(none) = self.server(call, rule).await else {
+            return Ok(uuid);
         };
         let gone = none.status() == http::StatusCode::NOT_FOUND
             && call.version.has(ACTIONS_OF_GONE)
@@ -39,15 +33,19 @@ impl Api {
                 self.compute.server(uuid).await,
                 Err(ServerError::NotFound { .. })
             );
-        let Some(first) = actions.first().filter(|_| gone) else {
+        if !gone {
+            return Err(none);
+        }
+        let project = self.compute.project_of_actions(uuid).await.map_err(fault)?;
+        let Some(project) = project else {
             return Err(none);
         };
-        let own = call.caller.project_id() == Some(&first.project_id);
+        let own = call.caller.project_id() == Some(project.as_str());
         if !own && !self.is_admin(call) {
             return Err(none);
         }
-        self.allow_in(call, rule, &first.project_id)?;
-        Ok((uuid, actions))
+        self.allow_in(call, rule, &project)?;
+        Ok(uuid)
     }
 }
 
@@ -59,10 +57,17 @@ struct ActionsAsked {
 }
 
 impl ActionsAsked {
-    /// What a query asks for; none before there was anything to ask for.
-    fn of(call: &Call) -> Result<Option<Self>, Fault> {
+    /// What a query asks for; the first page of all before there was anything to ask for.
+    fn of(call: &Call) -> Result<Self, Fault> {
         if !call.version.has(ACTION_PAGES) {
-            return Ok(None);
+            return Ok(Self {
+                page: Page {
+                    limit: MAX_LIMIT,
+                    marker: None,
+                },
+                since: None,
+                before: None,
+            });
         }
         let keys: &[&str] = match call.version.has(CHANGES_BEFORE) {
             true => &["limit", "marker", "changes-since", "changes-before"],
@@ -75,38 +80,16 @@ impl ActionsAsked {
             before: moment(call, "changes-before")?,
         };
         check_span(asked.since, asked.before)?;
-        Ok(Some(asked))
+        Ok(asked)
     }
 
-    /// Leaves those of the page; whether there may be another behind it.
-    fn cut(&self, actions: &mut Vec<InstanceAction>) -> Result<bool, Fault> {
-        if let Some(marker) = &self.page.marker {
-            // Several may be of one request: behind it is behind the oldest of them.
-            let at = actions.iter().rposition(|it| it.request_id == *marker);
-            let at = at.ok_or_else(|| {
-                Fault::bad_request(format!("marker [{}] not found", bounded(marker)))
-            })?;
-            actions.drain(..=at);
+    fn part(&self) -> ActionsPart<'_> {
+        ActionsPart {
+            marker: self.page.marker.as_deref(),
+            since: self.since,
+            before: self.before,
+            limit: self.page.limit,
         }
-        actions.retain(|it| {
-            let at = updated_at(it);
-            self.since.is_none_or(|since| at >= since)
-                && self.before.is_none_or(|before| at <= before)
-        });
-        // What is of one request is not split between pages, which begin behind a request.
-        let limit = self.page.limit;
-        let more = actions.get(limit..).unwrap_or_default();
-        let split = |last: &InstanceAction| {
-            more.iter()
-                .take_while(|it| it.request_id == last.request_id)
-                .count()
-        };
-        let with = limit
-            .checked_sub(1)
-            .and_then(|at| actions.get(at))
-            .map_or(0, split);
-        actions.truncate(limit + with);
-        Ok(limit > 0 && actions.len() >= limit)
     }
 }
 
@@ -117,13 +100,16 @@ fn updated_at(action: &InstanceAction) -> Moment {
 
 pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
     let asked = ActionsAsked::of(&call)?;
-    let (uuid, mut actions) = api.actions(&call, policies::ACTIONS_LIST).await?;
-    let full = match &asked {
-        Some(asked) => asked.cut(&mut actions)?,
-        None => false,
-    };
+    let uuid = api.server_of_actions(&call, policies::ACTIONS_LIST).await?;
+    let actions = api.compute.instance_actions(uuid, &asked.part()).await;
+    let actions = actions.map_err(fault)?.ok_or_else(|| {
+        let marker = asked.page.marker.as_deref().unwrap_or_default();
+        Fault::bad_request(format!("marker [{}] not found", bounded(marker)))
+    })?;
     let shown: Vec<Value> = actions.iter().map(|it| shown(&call, uuid, it)).collect();
     let mut body = json!({"instanceActions": shown});
+    // Where the page is full there may be another behind it.
+    let full = call.version.has(ACTION_PAGES) && actions.len() >= asked.page.limit;
     if let Some(last) = actions.last().filter(|_| full) {
         let path = format!("servers/{uuid}/os-instance-actions");
         body["links"] = next(&call, &path, &last.request_id);
@@ -132,15 +118,16 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
 }
 
 pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let (uuid, actions) = api.actions(&call, policies::ACTIONS_SHOW).await?;
+    let uuid = api.server_of_actions(&call, policies::ACTIONS_SHOW).await?;
     let request = call.path("request")?;
-    let found = actions.iter().find(|it| it.request_id == request);
-    let found = found.ok_or_else(|| {
+    let found = api.compute.instance_action(uuid, request).await;
+    let found = found.map_err(fault)?.ok_or_else(|| {
         let request = bounded(request);
         Fault::not_found(format!(
             "Action for request_id {request} on instance {uuid} not found"
         ))
     })?;
+    let found = &found;
     let mut body = shown(&call, uuid, found);
     let sees_all = api.allow(&call, policies::ACTIONS_EVENTS).is_ok();
     if sees_all || call.version.has(ACTION_EVENTS) {

@@ -37,7 +37,14 @@ fn until_it_runs_a_server_is_what_the_conductor_says() {
         ),
         (Boot::Spawning, ("BUILD", "building", Some("spawning"), 0)),
         (Boot::Failed, ("ERROR", "error", None, 0)),
-        (Boot::Deleting, ("BUILD", "building", Some("deleting"), 0)),
+        (
+            Boot::Deleting { failed: false },
+            ("BUILD", "building", Some("deleting"), 0),
+        ),
+        (
+            Boot::Deleting { failed: true },
+            ("ERROR", "error", Some("deleting"), 0),
+        ),
     ] {
         assert_eq!(told(&facts(boot, None, None)), expected, "{boot:?}");
         // Neither a task nor what an agent says of an attempt that is over changes that.
@@ -144,7 +151,7 @@ fn of_an_agent_that_does_not_answer_the_last_word_counts() {
     let never = facts(Boot::Active, None, None);
     assert_eq!(told(&never), ("ACTIVE", "active", None, 0));
     let going = ServerFacts {
-        boot: Boot::Deleting,
+        boot: Boot::Deleting { failed: false },
         ..away
     };
     assert_eq!(told(&going), ("SHUTOFF", "stopped", Some("deleting"), 4));

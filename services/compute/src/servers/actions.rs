@@ -90,12 +90,9 @@ impl Work for BeginAction<'_> {
                 task_state,
             });
         }
-        // One waits already, and does what this one would.
-        if action == Action::RebootHard
-            && instance_actions::waits(tx, self.uuid, &self.begin.body).await?
-        {
-            return Ok(());
-        }
+        // Where one waits already that does what this one would, this one ends with it, and no agent is asked for it.
+        let goes_with_another = action == Action::RebootHard
+            && instance_actions::waits(tx, self.uuid, &self.begin.body).await?;
         let mut columns = vec![("task", Value::from(action.task().as_str()))];
         let besides = &self.begin.besides;
         columns.extend(besides.update.columns());
@@ -113,7 +110,7 @@ impl Work for BeginAction<'_> {
             request_id: self.begin.request_id,
             action: action.as_str(),
             event: action.event(),
-            body: Some(&self.begin.body),
+            body: Some(self.begin.body.as_str()).filter(|_| !goes_with_another),
             image: besides.image,
         };
         instance_actions::insert(tx, &action).await?;
@@ -137,7 +134,7 @@ impl Work for EndAction {
             Err(ServerError::NotFound { .. }) => false,
             other => other.map(|_| true)?,
         };
-        instance_actions::finish(tx, self.action, &self.outcome).await?;
+        instance_actions::finish(tx, self.uuid, self.action, &self.outcome).await?;
         let image = match self.outcome {
             Outcome::Success => instance_actions::image_of(tx, self.action).await?,
             Outcome::Error(_) => None,

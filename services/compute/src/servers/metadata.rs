@@ -43,7 +43,7 @@ impl Compute {
         metadata: BTreeMap<String, String>,
         others: Others,
     ) -> Result<BTreeMap<String, String>, ServerError> {
-        let work = Set {
+        let work = SetMetadata {
             uuid,
             metadata,
             others,
@@ -61,13 +61,13 @@ impl Compute {
     }
 }
 
-struct Set {
+struct SetMetadata {
     uuid: Uuid,
     metadata: BTreeMap<String, String>,
     others: Others,
 }
 
-impl Work for Set {
+impl Work for SetMetadata {
     type Output = BTreeMap<String, String>;
     type Error = ServerError;
 

@@ -103,7 +103,7 @@ impl Compute {
         self.tables.write(&work).await
     }
 
-    /// It is to go; whether that is new.
+    /// It is to go.
     pub(crate) async fn begin_delete(
         &self,
         uuid: Uuid,
@@ -125,7 +125,7 @@ impl Compute {
         status: &str,
         power: Option<&str>,
     ) -> Result<(), ServerError> {
-        let work = Seen {
+        let work = Remember {
             uuid,
             status: status.to_owned(),
             power: power.map(str::to_owned),
@@ -318,13 +318,13 @@ impl Work for BeginDelete<'_> {
     }
 }
 
-struct Seen {
+struct Remember {
     uuid: Uuid,
     status: String,
     power: Option<String>,
 }
 
-impl Work for Seen {
+impl Work for Remember {
     type Output = ();
     type Error = ServerError;
 

@@ -47,6 +47,8 @@ struct World {
     loses: bool,
     /// It does not answer an action, and takes none.
     hangs: bool,
+    /// It says nothing of these guests.
+    silent_of: BTreeSet<Uuid>,
     /// It is away after so many actions more.
     left: Option<u32>,
     asked: Vec<GuestAction>,
@@ -83,9 +85,14 @@ impl Agent {
         self.with(|world| world.loses = loses);
     }
 
-    /// It says nothing to an action for ever, or answers.
+    /// It says nothing to an action until it does not any more.
     pub(crate) fn hangs(&self, hangs: bool) {
         self.with(|world| world.hangs = hangs);
+    }
+
+    /// It never says anything of this guest.
+    pub(crate) fn is_silent_of(&self, guest: Uuid) {
+        self.with(|world| world.silent_of.insert(guest));
     }
 
     /// It goes away after so many actions.
@@ -203,8 +210,12 @@ impl Agent {
         HttpService::new(service_fn(move |request: Request<Bytes>| {
             let agent = agent.clone();
             async move {
-                let is_action = request.uri().path().ends_with("/action");
-                if is_action && agent.with(|world| world.hangs) {
+                let path = request.uri().path();
+                while path.ends_with("/action") && agent.with(|world| world.hangs) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                let guest = path.rsplit('/').next().unwrap().parse();
+                if guest.is_ok_and(|guest| agent.with(|world| world.silent_of.contains(&guest))) {
                     std::future::pending::<()>().await;
                 }
                 agent.answer(&request)
@@ -326,6 +337,8 @@ fn away() -> HttpService {
 
 /// All of it.
 pub(crate) struct Cloud {
+    /// The tables of the hosts.
+    pub(crate) store: SqlStore,
     pub(crate) hosts: Hosts,
     pub(crate) journal: Arc<SqlJournal>,
     pub(crate) conductor: Conductor,
@@ -337,7 +350,7 @@ impl Cloud {
     pub(crate) async fn new() -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         berth_hosts::prepare(&store).await.unwrap();
-        let hosts = Hosts::new(store, HostsOptions::default());
+        let hosts = Hosts::new(store.clone(), HostsOptions::default());
         hosts.tell(HOST, state()).await.unwrap();
         let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
         let (agent, placement) = (Agent::default(), Placement::default());
@@ -352,6 +365,7 @@ impl Cloud {
             scheduler: FilterScheduler::new(scheduler, hosts.clone()),
         };
         Self {
+            store,
             hosts,
             journal,
             conductor: Conductor::open(parts, ConductorOptions::default()),
@@ -389,20 +403,25 @@ impl Cloud {
 
     /// A guest's boot has come so far, on the host.
     pub(crate) async fn is_at(&self, guest: Uuid, course: &Course) {
+        self.is_on(guest, HOST, StepState::Done, course).await;
+    }
+
+    /// A guest's boot has come so far; how it stands with what it claimed of a node.
+    pub(crate) async fn is_on(&self, guest: Uuid, node: &str, claim: StepState, course: &Course) {
         let guest = ConsumerUuid::from(guest);
         let body =
             json!({"allocations": {(Uuid::from_u128(2).to_string()): {"resources": {"VCPU": 1}}}});
         let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
         let chosen = Chosen {
             host: Uuid::from_u128(2).into(),
-            node: NodeName::new(HOST).unwrap(),
-            host_name: Some(HOST.to_owned()),
+            node: NodeName::new(node).unwrap(),
+            host_name: Some(node.to_owned()),
             cell: None,
             candidate: Candidate::of_body(&body).unwrap(),
             limits: LimitsBody::default(),
         };
         let claimed = StepRecord {
-            state: StepState::Done,
+            state: claim,
             detail: StepDetail::Claim(Box::new(chosen)),
         };
         self.journal

@@ -477,3 +477,33 @@ async fn a_hypervisor_without_servers_says_so_from_2_75_on() {
     let late = service.get("admin", "2.75", path).await;
     assert_eq!(late.body["hypervisors"][0]["servers"], json!([]));
 }
+
+#[tokio::test]
+async fn what_a_database_holds_and_how_to_mend_it_is_no_tenants_business() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let uuid = service.running(json!({})).await;
+    let aggregate = json!({"aggregate": {"name": "a"}});
+    let made = post(&service, "admin", "2.1", "/os-aggregates", aggregate).await;
+    assert_eq!(made.status, 200);
+    let of_server = format!("/servers/{uuid}");
+    let told = async |path: &str| {
+        let failed = service.get("alice", "2.82", path).await;
+        assert_eq!(failed.status, 500, "{failed:?}");
+        failed.message("computeFault").to_owned()
+    };
+    service
+        .change_hosts("UPDATE host_aggregates SET metadata = 'the rack of a rival'")
+        .await;
+    let foreign = "The database holds what this service did not write.";
+    assert_eq!(told(&of_server).await, foreign);
+    service
+        .change_hosts("ALTER TABLE host_aggregates RENAME TO elsewhere")
+        .await;
+    let failed = "The database failed.";
+    assert_eq!(told(&of_server).await, failed);
+    service
+        .change("ALTER TABLE compute_key_pairs RENAME TO elsewhere")
+        .await;
+    assert_eq!(told("/os-keypairs").await, failed);
+}

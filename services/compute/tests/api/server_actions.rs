@@ -537,6 +537,35 @@ async fn pages_of_what_was_done_end_though_a_request_did_several_things() {
 }
 
 #[tokio::test]
+async fn the_last_thousand_things_that_were_done_are_told_where_there_are_no_pages() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    service
+        .change(
+            "INSERT INTO compute_server_actions (server_uuid, project_id, user_id, request_id, action, event, started_at) \
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1005) \
+             SELECT s.uuid, s.project_id, s.user_id, 'req-' || n.i, 'stop', 'compute_stop_instance', s.created_at \
+             FROM compute_servers s, n ORDER BY n.i",
+        )
+        .await;
+    let path = format!("/servers/{uuid}/os-instance-actions");
+    for version in ["2.1", "2.57", "2.58"] {
+        let told = service.get("alice", version, &path).await;
+        let actions = told.body["instanceActions"].as_array().unwrap();
+        let request = |at: usize| &actions[at]["request_id"];
+        assert_eq!(
+            (actions.len(), request(0), request(999)),
+            (1000, &json!("req-1005"), &json!("req-6")),
+            "{version}"
+        );
+        assert_eq!(told.body.get("links").is_some(), version == "2.58");
+    }
+    // Each is known by its request all the same.
+    let old = service.get("alice", "2.1", &format!("{path}/req-1")).await;
+    assert_eq!(old.status, 200);
+}
+
+#[tokio::test]
 async fn an_event_says_what_its_host_is_called_from_2_62_on() {
     let service = service().await;
     let uuid = service.running(json!({})).await;

@@ -4,6 +4,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use berth_store::Dialect;
+use berth_wire::guest::GuestAction;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -17,29 +18,42 @@ async fn running() -> (Service, Uuid) {
     (service, uuid)
 }
 
-async fn act(service: &Service, server: Uuid, body: Value) {
+/// Asks for an action; what the request was called.
+async fn act(service: &Service, server: Uuid, body: Value) -> String {
     let path = format!("/servers/{server}/action");
     let done = service
         .ask("alice", "2.82", "POST", &path, Some(body))
         .await;
     assert_eq!(done.status, 202, "{done:?}");
+    done.header("x-openstack-request-id").to_owned()
 }
 
 async fn task(service: &Service, server: Uuid) -> Value {
     service.shown("alice", "2.82", server).await["OS-EXT-STS:task_state"].clone()
 }
 
+/// What was done with a server, the last first.
+async fn actions(service: &Service, server: Uuid, query: &str) -> Vec<Value> {
+    let path = format!("/servers/{server}/os-instance-actions{query}");
+    let told = service.get("admin", "2.82", &path).await;
+    told.body["instanceActions"].as_array().unwrap().clone()
+}
+
+/// What was done by a request.
+async fn event(service: &Service, server: Uuid, request: &str) -> Value {
+    let path = format!("/servers/{server}/os-instance-actions/{request}");
+    let one = service.get("admin", "2.82", &path).await;
+    assert_eq!(one.status, 200, "{one:?}");
+    one.body["instanceAction"]["events"][0].clone()
+}
+
 /// How the last actions ended, the last first; nothing of one that has not.
 async fn results(service: &Service, server: Uuid, last: usize) -> Vec<Value> {
-    let path = format!("/servers/{server}/os-instance-actions");
-    let told = service.get("admin", "2.82", &path).await;
     let mut results = Vec::new();
-    for action in &told.body["instanceActions"].as_array().unwrap()[..last] {
+    for action in &actions(service, server, "").await[..last] {
         let request = action["request_id"].as_str().unwrap();
-        let one = service
-            .get("admin", "2.82", &format!("{path}/{request}"))
-            .await;
-        let event = &one.body["instanceAction"]["events"][0];
+        let event = event(service, server, request).await;
+        assert_eq!(event["finish_time"].is_null(), event["result"].is_null());
         results.push(event["result"].clone());
     }
     results
@@ -179,32 +193,123 @@ async fn of_hard_reboots_one_waits_behind_what_is_under_way_and_no_more() {
     let agent = &service.cloud.agent;
     agent.is_away(true);
     act(&service, uuid, json!({"reboot": {"type": "SOFT"}})).await;
+    let mut requests = Vec::new();
     for _ in 0..5 {
-        act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
+        requests.push(act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await);
+    }
+    // Each is known by its request.
+    for request in &requests {
+        let event = event(&service, uuid, request).await;
+        assert_eq!(event["event"], "compute_reboot_instance");
+        assert_eq!(event["finish_time"], Value::Null);
     }
     agent.is_away(false);
     service.rest().await;
     assert_eq!(task(&service, uuid).await, Value::Null);
     assert_eq!(agent.asked().len(), 2, "{:?}", agent.asked());
-    let path = format!("/servers/{uuid}/os-instance-actions");
-    let told = service.get("alice", "2.82", &path).await;
-    assert_eq!(told.body["instanceActions"].as_array().unwrap().len(), 3);
+    assert_eq!(results(&service, uuid, 7).await, ["Success"; 7]);
+}
+
+#[tokio::test]
+async fn a_hard_reboot_ends_with_the_one_that_waited_when_it_was_asked_for() {
+    let (service, uuid) = running().await;
+    service.shown("alice", "2.82", uuid).await;
+    let agent = &service.cloud.agent;
+    agent.is_away(true);
+    for kind in ["SOFT", "HARD", "HARD"] {
+        act(&service, uuid, json!({"reboot": {"type": kind}})).await;
+    }
+    // The soft one is done, and the agent takes the next but does not answer: two more may not go with that.
+    agent.is_away(false);
+    agent.goes_after(1);
+    service.rest().await;
+    assert_eq!(results(&service, uuid, 1).await, [Value::Null]);
+    for _ in 0..2 {
+        act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
+    }
+    agent.is_away(false);
+    agent.goes_after(1);
+    service.rest().await;
+    let success = || json!("Success");
+    assert_eq!(
+        results(&service, uuid, 5).await,
+        [Value::Null, Value::Null, success(), success(), success()]
+    );
+    agent.is_away(false);
+    service.rest().await;
+    assert_eq!(results(&service, uuid, 5).await, ["Success"; 5]);
+    assert_eq!(agent.asked().len(), 3, "{:?}", agent.asked());
+}
+
+#[tokio::test]
+async fn what_an_operator_gave_up_is_not_asked_for_behind_what_is_in_the_agent() {
+    let (service, uuid) = running().await;
+    service.shown("alice", "2.82", uuid).await;
+    let agent = &service.cloud.agent;
+    agent.is_away(true);
+    for kind in ["SOFT", "HARD", "HARD"] {
+        act(&service, uuid, json!({"reboot": {"type": kind}})).await;
+    }
+    service.rest().await;
+    agent.hangs(true);
+    agent.is_away(false);
+    service.rest().await;
+    let path = format!("/servers/{uuid}/action");
+    let reset = json!({"os-resetState": {"state": "active"}});
+    let given_up = service.ask("admin", "2.82", "POST", &path, Some(reset));
+    assert_eq!(given_up.await.status, 202);
+    agent.hangs(false);
+    service.rest().await;
+    assert_eq!(agent.asked(), [GuestAction::SoftReboot {}]);
+    assert_eq!(task(&service, uuid).await, Value::Null);
+    assert_eq!(results(&service, uuid, 3).await, ["Error"; 3]);
 }
 
 #[tokio::test]
 async fn what_was_under_way_with_a_server_ends_with_it() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
+    service.rest().await;
     service.cloud.agent.is_away(true);
     act(&service, uuid, json!({"os-stop": null})).await;
     let path = format!("/servers/{uuid}");
     service.ask("alice", "2.82", "DELETE", &path, None).await;
     service.cloud.is_gone(uuid).await;
     service.rest().await;
-    let path = format!("/servers/{uuid}/os-instance-actions");
-    let told = service.get("admin", "2.82", &path).await;
-    let actions = told.body["instanceActions"].as_array().unwrap();
-    let open = actions.iter().filter(|it| it["updated_at"].is_null());
-    assert_eq!((actions.len(), open.count()), (3, 0), "{actions:?}");
-    assert_eq!(results(&service, uuid, 2).await, ["Success", "Error"]);
+    assert_eq!(
+        results(&service, uuid, 3).await,
+        ["Success", "Error", "Success"]
+    );
+}
+
+#[tokio::test]
+async fn what_was_done_is_told_in_parts_and_by_when_it_changed() {
+    let (service, uuid) = running().await;
+    for action in ["pause", "unpause", "os-stop"] {
+        service.rest().await;
+        act(&service, uuid, json!({ action: null })).await;
+    }
+    service.rest().await;
+    let all = actions(&service, uuid, "").await;
+    let words = ["stop", "unpause", "pause", "create"];
+    let request = |at: usize| all[at]["request_id"].as_str().unwrap();
+    let at = |at: usize| all[at]["updated_at"].as_str().unwrap();
+    for (query, expected) in [
+        (String::new(), &words[..]),
+        ("?limit=0".to_owned(), &[]),
+        ("?limit=2".to_owned(), &words[..2]),
+        (format!("?marker={}", request(1)), &words[2..]),
+        (format!("?limit=1&marker={}", request(0)), &words[1..2]),
+        (format!("?marker={}", request(3)), &[]),
+        (format!("?changes-since={}", at(1)), &words[..2]),
+        (format!("?changes-before={}", at(1)), &words[1..]),
+        (
+            format!("?changes-before={}&limit=1&marker={}", at(1), request(0)),
+            &words[1..2],
+        ),
+    ] {
+        let told = actions(&service, uuid, &query).await;
+        let told: Vec<&Value> = told.iter().map(|it| &it["action"]).collect();
+        assert_eq!(told, expected, "{query}");
+    }
 }

@@ -1,7 +1,10 @@
 //! A server from its request to its end, as its users and operators see it.
 
-use berth_conductor::journal::{Course, FailedAttempt, Then};
+use std::time::{Duration, Instant};
+
+use berth_conductor::journal::{BootJournal as _, Course, FailedAttempt, StepState, Then};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::cloud::{HOST, IMAGE};
 use super::service::Service;
@@ -50,6 +53,85 @@ async fn a_server_is_told_as_what_conductor_and_agent_make_of_it() {
     service.cloud.agent.is_away(true);
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(state(&shown), stopped);
+}
+
+#[tokio::test]
+async fn a_list_waits_for_silent_agents_once_and_hears_the_others() {
+    let service = service().await;
+    for _ in 0..28 {
+        let made = service.ask_for("alice", "2.82", json!({"max_count": 5}));
+        assert_eq!(made.await.status, 202);
+    }
+    let listed = async |path: &str| {
+        let listed = service.get("alice", "2.82", path).await;
+        listed.body["servers"].as_array().unwrap().clone()
+    };
+    let uuids = listed("/servers").await;
+    let uuids: Vec<Uuid> = uuids
+        .iter()
+        .map(|it| it["id"].as_str().unwrap().parse().unwrap())
+        .collect();
+    for (number, uuid) in uuids.iter().enumerate() {
+        let node = format!("node-{number:03}");
+        let (done, course) = (StepState::Done, Course::Active);
+        service.cloud.is_on(*uuid, &node, done, &course).await;
+        service.cloud.agent.has(*uuid, "paused", "paused");
+        // The last answers, and is asked behind more silent ones than are asked at the same time.
+        if number < uuids.len() - 1 {
+            service.cloud.agent.is_silent_of(*uuid);
+        }
+    }
+    let began = Instant::now();
+    let shown = listed("/servers/detail").await;
+    // Three seconds for each 64 of them would be nine.
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    let told: Vec<&Value> = shown.iter().map(|it| &it["status"]).collect();
+    let (last, silent) = told.split_last().unwrap();
+    assert_eq!(*last, "PAUSED");
+    assert!(silent.iter().all(|status| **status == "ACTIVE"));
+}
+
+#[tokio::test]
+async fn a_failed_server_that_is_deleted_stays_in_error_until_it_is_gone() {
+    let service = service().await;
+    let failed = Course::Failed {
+        reason: "no".to_owned(),
+        told: None,
+    };
+    let (one, other) = (
+        service.server(json!({})).await,
+        service.server(json!({})).await,
+    );
+    let building = service.server(json!({})).await;
+    for uuid in [one, other] {
+        let claim = StepState::Undone;
+        service.cloud.is_on(uuid, HOST, claim, &failed).await;
+    }
+    service.rest().await;
+    service
+        .change("UPDATE compute_servers SET deleting = 1")
+        .await;
+    // Before the conductor knows that it goes, and after.
+    let journal = &service.cloud.journal;
+    for uuid in [other, building] {
+        journal.turn(uuid.into(), &Course::Delete).await.unwrap();
+    }
+    for (uuid, status, vm_state) in [
+        (one, "ERROR", "error"),
+        (other, "ERROR", "error"),
+        (building, "BUILD", "building"),
+    ] {
+        let shown = service.shown("alice", "2.82", uuid).await;
+        assert_eq!(
+            (
+                &shown["status"],
+                &shown["OS-EXT-STS:vm_state"],
+                &shown["OS-EXT-STS:task_state"]
+            ),
+            (&json!(status), &json!(vm_state), &json!("deleting"))
+        );
+    }
 }
 
 #[tokio::test]
@@ -265,16 +347,24 @@ async fn a_server_that_is_deleted_goes_once_its_guest_is_gone() {
         (&json!("deleting"), &json!("ACTIVE"))
     );
     // The conductor's journey cannot end here, with Placement away; it ends by another's hand.
-    use berth_conductor::journal::BootJournal as _;
     service.cloud.journal.forget(uuid.into()).await.unwrap();
     assert_eq!(service.get("alice", "2.82", &path).await.status, 404);
     service.rest().await;
     let rows = service.compute.servers(None).await.unwrap();
     assert_eq!(rows, []);
-    let actions = service.compute.instance_actions(uuid).await.unwrap();
-    let told: Vec<&str> = actions.iter().map(|it| it.action.as_str()).collect();
-    assert_eq!(told, ["delete", "create"]);
-    assert!(actions[0].finished_at.is_some());
+    let path = format!("{path}/os-instance-actions");
+    let told = service.get("alice", "2.82", &path).await;
+    let actions = &told.body["instanceActions"];
+    assert_eq!(
+        (&actions[0]["action"], &actions[1]["action"]),
+        (&json!("delete"), &json!("create"))
+    );
+    let request = actions[0]["request_id"].as_str().unwrap();
+    let told = service
+        .get("alice", "2.82", &format!("{path}/{request}"))
+        .await;
+    let event = &told.body["instanceAction"]["events"][0];
+    assert_eq!(event["result"], "Success");
 }
 
 #[tokio::test]
@@ -282,7 +372,6 @@ async fn what_was_written_down_and_not_handed_over_is_handed_over_after_a_kill()
     let service = service().await;
     let uuid = service.server(json!({})).await;
     // As if killed between the two.
-    use berth_conductor::journal::BootJournal as _;
     let body = serde_json::to_string(
         &json!({"uuid": uuid, "name": "x", "project_id": "project-of-alice", "user_id": "alice",
         "flavor": {"name": "n-f", "vcpus": 2, "ram_mb": 512, "disk_gb": 10, "ephemeral_gb": 1}, "power": "running"}),
@@ -304,7 +393,6 @@ async fn what_was_written_down_and_not_handed_over_is_handed_over_after_a_kill()
 async fn what_the_conductor_does_not_take_is_in_error_and_can_be_deleted() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
-    use berth_conductor::journal::BootJournal as _;
     service.cloud.journal.forget(uuid.into()).await.unwrap();
     service
         .change("UPDATE compute_servers SET handed = 0, request = '{\"name\": 7}'")

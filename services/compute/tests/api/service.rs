@@ -252,6 +252,11 @@ impl Service {
     pub(crate) async fn change(&self, sql: &'static str) {
         self.store.write(&Change(sql)).await.unwrap();
     }
+
+    /// Changes the tables of the hosts behind everybody's back.
+    pub(crate) async fn change_hosts(&self, sql: &'static str) {
+        self.cloud.store.write(&Change(sql)).await.unwrap();
+    }
 }
 
 /// Statements as a transaction of their own: what no request does.

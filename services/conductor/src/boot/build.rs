@@ -15,7 +15,7 @@ use crate::way::Way;
 const OTHER: &str = "other";
 /// The codes of an agent after which no other host is asked: the request is not understood, or a guest of that UUID is there already,
 /// and a second one was worse than none.
-const EVERYWHERE: [&str; 4] = ["bad_request", "too_large", OTHER, "guest_orphan"];
+const EVERYWHERE: [&str; 3] = ["bad_request", "too_large", OTHER];
 
 /// What it says of other hosts that an agent does not take a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

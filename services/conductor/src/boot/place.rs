@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use filtered::{Ended, MOST_ROUNDS};
 
 use super::{BootError, Placed, Requested};
-use crate::journal::{BootStep, Chosen, StepDetail, StepState};
+use crate::journal::{BootStep, Chosen, JournalError, StepDetail, StepState};
 use crate::way::Way;
 
 /// Why there is nothing left to try.
@@ -40,17 +40,23 @@ impl Requested {
         way: &Way,
         cancel: &CancellationToken,
     ) -> Result<Placed, BootError> {
-        let error = match self.ended(way, cancel).await {
+        let (error, is_kept) = match self.ended(way, cancel).await {
             Ok(Ended::Placed(placed)) => {
                 let placed = self.placed(*placed);
                 placed.keeps_its_place(way).await?;
                 return Ok(placed);
             }
-            Ok(Ended::Without(_, error)) => return Err(error),
-            Ok(Ended::Overtaken) => BootError::GroupBusy(MOST_ROUNDS),
-            Err(error) => error,
+            Ok(Ended::Without(_, error)) => (error, true),
+            Ok(Ended::Overtaken) => (BootError::GroupBusy(MOST_ROUNDS), false),
+            Err(error) => (error, false),
         };
-        self.keep_error(&way.scheduler, &error).await;
+        // What has no room anywhere may have it already, by a claim that came meanwhile.
+        if matches!(error, BootError::NoValidHost(_)) && self.late_claim_is_released(way).await? {
+            return Err(BootError::ClaimLost);
+        }
+        if !is_kept {
+            self.keep_error(&way.scheduler, &error).await;
+        }
         Err(error)
     }
 
@@ -74,8 +80,13 @@ impl Requested {
         let held = way.placement.allocations(consumer).await?;
         let chosen = self.record.chosen(self.record.attempt).cloned();
         match (held, chosen, self.was_claimed()) {
-            // As it was granted, or where a reshape has moved it since.
-            (Some(_), Some(chosen), Some(StepState::Done)) => {
+            // As it was granted; or where a reshape has moved it since, which must be before anything is bound to what was chosen, or
+            // after everything is.
+            (Some(held), Some(chosen), Some(StepState::Done)) => {
+                let is_moved = held.resources != *chosen.candidate.resources();
+                if is_moved && !self.came_as_far_as_bind() {
+                    return Err(BootError::ClaimLost);
+                }
                 let claimed = Claimed::noted_before(consumer, chosen.candidate.clone());
                 Ok(Some((chosen, claimed)))
             }
@@ -83,12 +94,12 @@ impl Requested {
                 let claimed = self.claim_begun(way, &chosen).await?;
                 Ok(Some((chosen, claimed)))
             }
-            // What an attempt before this one asked for came after it was undone.
-            (Some(_), None, None) if self.tried_before() => {
+            // What was asked for before came after it was given up.
+            (Some(_), None, None) if way.may_come_late(consumer).await? => {
                 way.placement.delete_allocations(consumer).await?;
                 Ok(None)
             }
-            (Some(_), ..) => Err(self.holds_other()),
+            (Some(_), ..) => Err(self.holds_other(way).await?),
             // Accelerator requests may be bound to what it took, and its agent may have the guest: there, or undone.
             (None, Some(chosen), Some(StepState::Done)) => {
                 if self.record.request.server_group().is_some() {
@@ -100,8 +111,32 @@ impl Requested {
                     Err(error) => Err(error),
                 }
             }
+            // Another place is looked for, and this claim may come all the same.
+            (None, _, Some(StepState::Begun)) => {
+                way.late_claim(consumer).await?;
+                Ok(None)
+            }
             (None, ..) => Ok(None),
         }
+    }
+
+    /// Gives back what came of a claim that was asked for before; whether there was one.
+    async fn late_claim_is_released(&self, way: &Way) -> Result<bool, BootError> {
+        let consumer = self.record.request.uuid();
+        let came = way.may_come_late(consumer).await?
+            && way.placement.allocations(consumer).await?.is_some();
+        if came {
+            way.placement.delete_allocations(consumer).await?;
+        }
+        Ok(came)
+    }
+
+    /// Whether accelerator requests may be bound to what was chosen, or an agent have it, in this attempt.
+    fn came_as_far_as_bind(&self) -> bool {
+        [BootStep::Bind, BootStep::Build].into_iter().any(|step| {
+            let step = self.record.step(step);
+            step.is_some_and(|it| it.state != StepState::Undone)
+        })
     }
 
     /// How far the claim of this attempt was when this look began.
@@ -110,22 +145,15 @@ impl Requested {
         (claim.state != StepState::Undone).then_some(claim.state)
     }
 
-    /// Whether an attempt before this one came to a claim.
-    fn tried_before(&self) -> bool {
-        let mut steps = self.record.steps.keys();
-        steps.any(|(attempt, step)| *attempt < self.record.attempt && *step == BootStep::Claim)
-    }
-
-    /// The guest's UUID holds something else than what it was to have. Where an earlier look asked for it, that came late: it is
-    /// undone with the attempt. Else it is another's, who keeps it.
-    fn holds_other(&self) -> BootError {
-        match self.was_claimed() {
-            Some(_) => BootError::ClaimLost,
-            None => {
-                let consumer = self.record.request.uuid();
-                ClaimError::HoldsOther { consumer }.into()
-            }
-        }
+    /// The guest's UUID holds something else than what it was to have. Where an earlier look or attempt asked for it, that came late:
+    /// it is undone with the attempt. Else it is another's, who keeps it.
+    async fn holds_other(&self, way: &Way) -> Result<BootError, JournalError> {
+        let consumer = self.record.request.uuid();
+        let is_own = self.was_claimed().is_some() || way.may_come_late(consumer).await?;
+        Ok(match is_own {
+            true => BootError::ClaimLost,
+            false => ClaimError::HoldsOther { consumer }.into(),
+        })
     }
 
     fn placed(self, (chosen, claimed): (Chosen, Claimed)) -> Placed {
@@ -194,8 +222,11 @@ impl Requested {
                 Ok(claimed)
             }
             Err(ClaimError::HoldsOther { .. }) => {
-                self.nothing_claimed(way).await?;
-                Err(self.holds_other())
+                let error = self.holds_other(way).await?;
+                if !matches!(error, BootError::ClaimLost) {
+                    self.nothing_claimed(way).await?;
+                }
+                Err(error)
             }
             Err(error) => Err(error.into()),
         }

@@ -46,6 +46,9 @@ const OPEN: &str = concat!(
     open!()
 );
 
+/// Nor is this: the guests of which a claim may still come.
+const LATE_CLAIM: &str = "CREATE TABLE IF NOT EXISTS late_claim (guest TEXT NOT NULL PRIMARY KEY)";
+
 /// What a file turned out to be.
 pub(super) enum Found {
     /// A journal of this release, and whose.
@@ -91,6 +94,7 @@ impl Work for Opening {
 async fn owner(tx: &mut Transaction) -> Result<Uuid, SqlError> {
     tx.execute(Statement::new(OWNER)).await?;
     tx.execute(Statement::new(OPEN)).await?;
+    tx.execute(Statement::new(LATE_CLAIM)).await?;
     let known = tx.row(Statement::new("SELECT uuid FROM owner")).await?;
     let known = known.map(|row| row.text(0)).transpose()?;
     if let Some(uuid) = known.and_then(|text| text.parse().ok()) {

@@ -124,6 +124,16 @@ impl SqlJournal {
         }
     }
 
+    /// The guests that a statement names.
+    async fn uuids(&self, statement: &'static str) -> Result<Vec<ConsumerUuid>, JournalError> {
+        let guests = self.texts::<1>(statement).await?.into_iter();
+        let guests = guests.map(|[guest]| match guest.parse() {
+            Ok(uuid) => Ok(uuid),
+            Err(_) => Err(self.unreadable(guest, "its UUID is none".to_owned())),
+        });
+        guests.collect()
+    }
+
     /// The texts of a row, all of them.
     async fn texts<const N: usize>(
         &self,
@@ -156,14 +166,7 @@ impl BootJournal for SqlJournal {
     }
 
     fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>> {
-        Box::pin(async move {
-            let guests = self.texts::<1>(OPEN_GUESTS).await?.into_iter();
-            let guests = guests.map(|[guest]| match guest.parse() {
-                Ok(uuid) => Ok(uuid),
-                Err(_) => Err(self.unreadable(guest, "its UUID is none".to_owned())),
-            });
-            guests.collect()
-        })
+        Box::pin(async move { self.uuids(OPEN_GUESTS).await })
     }
 
     fn requests(&self) -> Answer<'_, BTreeSet<ArqUuid>> {
@@ -293,6 +296,22 @@ impl BootJournal for SqlJournal {
     fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
         let sql = "DELETE FROM stray WHERE profile = ?";
         let statement = Statement::new(sql).bind(profile.as_str());
+        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
+    }
+
+    fn late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
+        let sql = "INSERT INTO late_claim (guest) VALUES (?) ON CONFLICT DO NOTHING";
+        let statement = Statement::new(sql).bind(guest.to_string());
+        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
+    }
+
+    fn late_claims(&self) -> Answer<'_, Vec<ConsumerUuid>> {
+        Box::pin(self.uuids("SELECT guest FROM late_claim ORDER BY guest"))
+    }
+
+    fn no_late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
+        let sql = "DELETE FROM late_claim WHERE guest = ?";
+        let statement = Statement::new(sql).bind(guest.to_string());
         Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
     }
 

@@ -256,3 +256,20 @@ async fn the_requests_of_all_guests_are_those_of_every_attempt() {
     let expected = [7, 8].map(|arq| ArqUuid::from(Uuid::from_u128(arq)));
     assert_eq!(journal.requests().await.unwrap(), expected.into());
 }
+
+#[tokio::test]
+async fn a_guest_of_whom_a_claim_may_come_is_remembered_when_all_else_of_it_is_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    journal.accept(&request("vm")).await.unwrap();
+    for _ in 0..2 {
+        journal.late_claim(guest()).await.unwrap();
+    }
+    journal.forget(guest()).await.unwrap();
+    journal.close().await;
+    drop(journal);
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    assert_eq!(journal.late_claims().await.unwrap(), [guest()]);
+    journal.no_late_claim(guest()).await.unwrap();
+    assert_eq!(journal.late_claims().await.unwrap(), []);
+}

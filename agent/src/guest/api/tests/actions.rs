@@ -331,7 +331,7 @@ async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
     let console = format!("/v1/guests/{}/console", guest(2));
     for (field, change) in cases {
         let asked = ask(&bench.router, "POST", "/v1/guests", whole(change)).await;
-        bench.refused(asked, "bad_request", field);
+        bench.refused(asked, "file", field);
         let (status, _) = ask(&bench.router, "GET", &console, "").await;
         assert_eq!(status, 404, "nothing of it is kept");
     }
@@ -342,7 +342,7 @@ async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
     let mut body = serde_json::to_value(request(2, &[])).unwrap();
     body["spec"]["disks"]["root"] = based;
     let asked = ask(&bench.router, "POST", "/v1/guests", body.to_string()).await;
-    bench.refused(asked, "bad_request", "disks.base");
+    bench.refused(asked, "file", "disks.base");
     // One that a journal of before has is not shown, and its guest does not go on.
     let mut old = request(2, &[]).spec().clone();
     old.console_log = HostPath::new("/etc/passwd").unwrap();

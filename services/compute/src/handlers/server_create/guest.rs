@@ -23,7 +23,7 @@ use crate::servers::{NewServers, ServerFlavor};
 const SOME_NAME: &str = "instance-00000000";
 
 /// Where a server is to be.
-struct Place {
+struct Destination {
     zone: Option<String>,
     node: Option<String>,
     filters: Filters,
@@ -52,11 +52,11 @@ impl Api {
         self.check_room(call, &flavor.body, &image)?;
         let key = self.key_of(call, asked.key_name.as_deref()).await?;
         let server_group = self.group_of(call, &asked).await?;
-        let Place {
+        let Destination {
             zone,
             node,
             filters,
-        } = self.place_of(call, &asked).await?;
+        } = self.destination_of(call, &asked).await?;
         let (asked_zone, node) = match (filters, node) {
             (Filters::Skipped, Some(node)) => {
                 let zone = zone.as_deref().unwrap_or_default();
@@ -213,7 +213,7 @@ impl Api {
     }
 
     /// The zone, and the node where an operator names one.
-    async fn place_of(&self, call: &Call, asked: &Asked) -> Result<Place, Fault> {
+    async fn destination_of(&self, call: &Call, asked: &Asked) -> Result<Destination, Fault> {
         let text = asked.zone.as_deref().unwrap_or_default();
         let mut parts = text
             .splitn(3, ':')
@@ -234,7 +234,7 @@ impl Api {
             (host, node) = (asked.host.clone(), asked.node.clone());
         }
         self.check_zone(zone.as_deref()).await?;
-        Ok(Place {
+        Ok(Destination {
             zone,
             node: self.node_of(host, node).await?,
             filters,

@@ -11,8 +11,6 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 NEED := packaging/scripts/need.sh
 say = @printf '\n== %s\n'
-# Many tests wait, for a service to start or a guest to boot.
-TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
 .PHONY: help run test check bench soak lab peers deb
 
@@ -36,7 +34,7 @@ test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, Post
 	$(say) "building the fuzzer"
 	@tests/fuzz/build.sh >/dev/null
 	$(say) "testing"
-	@RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --tests --no-fail-fast
+	@packaging/scripts/test.sh
 
 check: ## Format, lints, documentation, imports, licences
 	$(say) "what the build needs"

@@ -20,6 +20,7 @@ mod running;
 mod scheduling;
 mod secret;
 mod sections;
+mod services_files;
 mod setting;
 mod sources;
 pub mod table;
@@ -162,6 +163,7 @@ fn check(
         let kvm = rules::without_kvm(&loaded, Path::new("/dev/kvm"));
         loaded.warnings.extend(kvm);
         loaded.warnings.extend(named_files::doubtful(&loaded));
+        loaded.warnings.extend(services_files::doubtful(&loaded));
         loaded.warnings.extend(scheduling.warnings);
     }
     loaded.warnings.sort();

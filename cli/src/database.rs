@@ -20,6 +20,18 @@ impl From<OpenError> for Failure {
 }
 
 fn not_opened(what: String, error: &OpenError) -> Failure {
+    if let OpenError::Held {
+        owner: Some(owner), ..
+    } = error
+        && *owner == std::process::id()
+    {
+        let what =
+            format!("{what}: this process has it open already, so two sections name one database");
+        return Failure::new(ErrorCode::Held, what).mend(
+            "give each of [placement_service], [accelerator_service], [conductor_service], [compute_service] and \
+             [identity_service] a connection of its own; in a container, look whether another one has the file",
+        );
+    }
     let code = match error {
         OpenError::Held { .. } => ErrorCode::Held,
         OpenError::UnsupportedUrl { .. }
@@ -361,6 +373,20 @@ mod tests {
             assert!(text.contains(words), "{text}");
         }
         assert!(!text.contains("version 0"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn one_database_for_two_sections_is_told_as_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("one.sqlite");
+        let url = Secret::from(format!("sqlite:{}", file.display()));
+        let store = open_hosts(&url, folder.path()).await.unwrap();
+        let refused = open_compute(&url, folder.path()).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::Held);
+        let text = refused.explain();
+        let told = text.contains("one.sqlite") && text.contains("two sections name one database");
+        assert!(told && !text.contains("stop that process"), "{text}");
+        store.close().await;
     }
 
     #[test]

@@ -231,11 +231,23 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests included.
     ///
     /// # Errors
-    /// There is no such guest: neither the journal nor the hypervisor has it; or the journal cannot be written.
+    /// There is no such guest: neither the journal nor the hypervisor has it, and what was kept for it is gone; or that cannot
+    /// be removed; or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), GuestsError> {
-        let turned = self.inner.way.journal.turn(uuid, &Course::Destroy).await;
+        let mut turned = self.inner.way.journal.turn(uuid, &Course::Destroy).await;
         if let Err(JournalError::Unknown { .. }) = turned {
-            return Err(self.unknown(uuid).await);
+            match self.unknown(uuid).await {
+                GuestsError::NotFound { .. } => {}
+                other => return Err(other),
+            }
+            // What is kept may be of a request that is just being written down: then it is known now.
+            let _placing = self.inner.placing.lock().await;
+            turned = self.inner.way.journal.turn(uuid, &Course::Destroy).await;
+            if let Err(JournalError::Unknown { .. }) = turned {
+                // Of one that was never written down: nobody else would remove it soon, and a tenant's secrets may be in it.
+                self.inner.way.resources.discard(uuid).await?;
+                return Err(GuestsError::NotFound { uuid });
+            }
         }
         self.inner.usable.wrote(turned)?;
         // A spawn under way looks at its course again.

@@ -2,6 +2,7 @@
 //! journey, killed at every crossing, and again at every crossing of its recovery.
 
 mod judge;
+mod kept;
 mod life;
 pub(super) mod life_changes;
 mod once;

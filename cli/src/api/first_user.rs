@@ -68,7 +68,7 @@ impl FirstUser {
     }
 }
 
-/// The users in the file; none where there is no file.
+/// The users in the file; none where there is no file, or nobody in it.
 fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
     match UsersFile::open(file) {
         Ok(users) => Ok(Some(users.known())),
@@ -77,6 +77,8 @@ fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
         {
             Ok(None)
         }
+        // Nobody's users are lost with it.
+        Err(UsersFileError::Empty { .. }) => Ok(None),
         Err(error) => Err(users_failure(&error)),
     }
 }

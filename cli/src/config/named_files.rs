@@ -82,11 +82,11 @@ pub(super) fn doubtful(loaded: &Loaded) -> Option<Problem> {
     Some(Problem { right, ..problem })
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> String {
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("{path:?} cannot be read: {error}")
 }
 
-fn at_option(loaded: &Loaded, key: &str, wrong: String, code: ErrorCode) -> Problem {
+pub(super) fn at_option(loaded: &Loaded, key: &str, wrong: String, code: ErrorCode) -> Problem {
     Problem {
         at: origin_of(loaded, key),
         key: key.to_owned(),

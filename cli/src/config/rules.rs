@@ -10,6 +10,7 @@ mod guests;
 mod identity_service;
 mod placement_service;
 mod scheduler_plugins;
+mod two_sections;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -65,6 +66,7 @@ pub(super) fn judge(
     judge.api();
     judge.compute_service();
     judge.scheduler_plugins();
+    judge.two_sections();
     judge.verdict
 }
 

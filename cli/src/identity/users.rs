@@ -22,6 +22,8 @@ pub(crate) fn failure(error: &UsersFileError) -> Failure {
             let mend = format!("chmod 0600 {}", path.display());
             Failure::new(ErrorCode::BadValue, error.to_string()).mend(mend)
         }
+        UsersFileError::Empty { .. } => Failure::new(ErrorCode::BadValue, error.to_string())
+            .mend("write the file as docs/guide/howto/identity.md shows"),
         UsersFileError::Wrong(_) => Failure::new(ErrorCode::BadValue, error.to_string())
             .mend("correct the lines named, then run: berth identity check"),
     }

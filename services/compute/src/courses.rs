@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::compute::Compute;
 use crate::server_state::{Boot, Seen, ServerFacts, ServerState, VmState};
-use crate::servers::{Handed, Server, ServerError};
+use crate::servers::{AgentWord, Handed, Server, ServerError};
 
 /// Whether agents are asked, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,11 +149,8 @@ impl Compute {
         let Some(guest) = guest else {
             return Ok(());
         };
-        match seen(guest) {
-            Some(seen) if server.last != Some(seen) => {
-                self.seen(server.uuid, &guest.status, guest.state.as_deref())
-                    .await
-            }
+        match word(guest) {
+            Some(word) if server.last != seen(guest) => self.seen(server.uuid, word).await,
             _ => Ok(()),
         }
     }
@@ -228,6 +225,15 @@ fn seen(guest: &GuestBody) -> Option<Seen> {
     Some(Seen {
         status: guest.status.parse().ok()?,
         power: guest.state.as_deref().and_then(|word| word.parse().ok()),
+    })
+}
+
+/// The same as it is kept.
+pub(crate) fn word(guest: &GuestBody) -> Option<AgentWord> {
+    seen(guest)?;
+    Some(AgentWord {
+        status: guest.status.clone(),
+        power: guest.state.clone(),
     })
 }
 

@@ -80,13 +80,27 @@ impl<'a> Fields<'a> {
         value.map(|value| text(key, value, 0..=most)).transpose()
     }
 
+    /// A text of at most so many printable characters, or null.
+    pub(crate) fn printable_or_null(
+        &mut self,
+        key: &'static str,
+        most: usize,
+    ) -> Result<Option<&'a str>, Fault> {
+        let given = self.text_or_null(key, most)?;
+        if let Some(text) = given.filter(|text| !is_printable(text)) {
+            let reason = "it has characters that are not printable";
+            return Err(wrong(key, &Value::from(text), reason));
+        }
+        Ok(given)
+    }
+
     /// A name: 1 to 255 printable characters, with no blanks at its ends.
     pub(crate) fn name(&mut self, key: &'static str) -> Result<Option<&'a str>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
         let name = text(key, value, 1..=255)?;
-        if name.trim() != name || name.chars().any(char::is_control) {
+        if name.trim() != name || !is_printable(name) {
             let reason = "it has characters that are not printable, or blanks at its ends";
             return Err(wrong(key, value, reason));
         }
@@ -179,6 +193,17 @@ pub(crate) fn text<'a>(
         return Err(wrong(key, value, "it is too long"));
     }
     Ok(text)
+}
+
+/// Whether Nova would print all of a text: nothing of Unicode's categories C and Z but blanks of any width.
+fn is_printable(text: &str) -> bool {
+    let is_blank =
+        |c: char| c.is_whitespace() && !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}');
+    let is_plain = |c: &char| !is_blank(*c) && !matches!(c, '"' | '\'' | '\\');
+    // What is left Rust escapes where it is not printable, and a mark where it has no letter before it.
+    let mut judged = "x".to_owned();
+    judged.extend(text.chars().filter(is_plain));
+    judged.escape_debug().eq(judged.chars())
 }
 
 /// The words that Nova takes for yes and no.

@@ -87,8 +87,6 @@ pub(crate) struct NewAction<'a> {
     pub(crate) event: &'a str,
     /// What is asked of the agent, as JSON; none where nothing is.
     pub(crate) body: Option<&'a str>,
-    /// The image that the server's root disk is of once it is done.
-    pub(crate) image: Option<Uuid>,
 }
 
 impl Compute {
@@ -140,8 +138,8 @@ pub(crate) async fn waits(
 
 pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Result<(), SqlError> {
     let sql = format!(
-        "INSERT INTO compute_server_actions (server_uuid, project_id, user_id, request_id, action, event, body, image, started_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, {})",
+        "INSERT INTO compute_server_actions (server_uuid, project_id, user_id, request_id, action, event, body, started_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, {})",
         tx.dialect().now()
     );
     let server = action.server.to_string();
@@ -152,12 +150,11 @@ pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Resu
         .bind(action.request_id)
         .bind(action.action)
         .bind(action.event)
-        .bind(action.body.map(str::to_owned))
-        .bind(action.image.map(|image| image.to_string()));
+        .bind(action.body.map(str::to_owned));
     tx.execute(insert).await.map(drop)
 }
 
-/// The image that a server's root disk is of once this is done; none where that stays.
+/// The image that a server is of once this is done; none where its row says so already.
 pub(crate) async fn image_of(tx: &mut Transaction, id: i64) -> Result<Option<String>, SqlError> {
     let sql = "SELECT image FROM compute_server_actions WHERE id = ?";
     let row = tx.row(Statement::new(sql).bind(id)).await?;

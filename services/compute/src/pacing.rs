@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::instance_actions::Outcome;
+use crate::servers::Ended;
 
 /// The longest pause before the same is asked for again, in pauses of the keeper: half a minute of seconds.
 const LONGEST: u32 = 30;
@@ -31,7 +31,7 @@ struct Vain {
     /// Since when the agent answers that it does not do it.
     refused_since: Option<Instant>,
     /// How it ended, where that could not be written down.
-    outcome: Option<Outcome>,
+    ended: Option<Ended>,
 }
 
 /// Why an action has not ended.
@@ -42,7 +42,7 @@ pub(crate) enum Why {
     /// It cannot be done now, by who answers.
     NotNow,
     /// So it ended, and that could not be written down.
-    NotWritten(Outcome),
+    NotWritten(Ended),
 }
 
 impl Pacing {
@@ -74,8 +74,8 @@ impl Pacing {
             next: now + next,
             pause: next,
             refused_since,
-            outcome: match why {
-                Why::NotWritten(outcome) => Some(outcome),
+            ended: match why {
+                Why::NotWritten(ended) => Some(ended),
                 Why::NoAnswer | Why::NotNow => None,
             },
         };
@@ -84,10 +84,10 @@ impl Pacing {
     }
 
     /// How the action ended, where it has and that could not be written down.
-    pub(crate) fn outcome(&self, server: Uuid, action: i64) -> Option<Outcome> {
+    pub(crate) fn end(&self, server: Uuid, action: i64) -> Option<Ended> {
         let all = self.vain();
         let vain = all.get(&server).filter(|vain| vain.action == action)?;
-        vain.outcome.clone()
+        vain.ended.clone()
     }
 
     /// Nothing is asked for in vain any more.
@@ -103,6 +103,7 @@ impl Pacing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance_actions::Outcome;
 
     const SERVER: Uuid = Uuid::from_u128(1);
     const PAUSE: Duration = Duration::from_secs(1);
@@ -137,13 +138,17 @@ mod tests {
     fn an_end_that_was_not_written_is_kept_for_its_action() {
         let pacing = Pacing::default();
         let now = Instant::now();
-        let why = Why::NotWritten(Outcome::Success);
+        let ended = Ended {
+            outcome: Outcome::Success,
+            word: None,
+        };
+        let why = Why::NotWritten(ended.clone());
         pacing.failed((SERVER, 7), why, PAUSE, now);
-        assert_eq!(pacing.outcome(SERVER, 7), Some(Outcome::Success));
-        assert_eq!(pacing.outcome(SERVER, 8), None);
+        assert_eq!(pacing.end(SERVER, 7), Some(ended));
+        assert_eq!(pacing.end(SERVER, 8), None);
         assert!(!pacing.is_due(SERVER, now));
         pacing.ended(SERVER);
-        assert_eq!(pacing.outcome(SERVER, 7), None);
+        assert_eq!(pacing.end(SERVER, 7), None);
         assert!(pacing.is_due(SERVER, now));
     }
 }

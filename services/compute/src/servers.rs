@@ -23,7 +23,7 @@ use berth_wire::guest::FlavorBody;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub(crate) use actions::{Begin, Besides};
+pub(crate) use actions::{Begin, Besides, Ended};
 pub(crate) use attributes::{Attribute, ROOT_DEVICE, Zones, launched_at, zone};
 pub use create::NewServers;
 pub use error::ServerError;
@@ -31,6 +31,7 @@ pub(crate) use listing::{Filters, ServerSortKey, Sorting, TagFilters};
 pub(crate) use metadata::{Others, check as check_metadata};
 pub(crate) use rows::{Part, Rows, read};
 pub(crate) use tags::{MOST_TAGS, Tagged, check as check_tag};
+pub(crate) use update::AgentWord;
 pub use update::ServerUpdate;
 pub(crate) use usage::ServerOnNode;
 
@@ -137,7 +138,7 @@ pub struct Server {
     pub launch_index: i64,
     /// The key pair that it was asked for with.
     pub key_name: Option<String>,
-    /// The image that it was made of.
+    /// The image that it was made of, or is to be made of anew.
     pub image: Option<Uuid>,
     /// Its flavor.
     pub flavor: ServerFlavor,

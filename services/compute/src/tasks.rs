@@ -11,15 +11,16 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::compute::Compute;
+use crate::courses::word;
 use crate::instance_actions::{OpenAction, Outcome};
 use crate::pacing::Why;
 use crate::server_state::{Action, GuestStatus};
-use crate::servers::{Begin, Besides, ServerError};
+use crate::servers::{Begin, Besides, Ended, ServerError};
 
 /// What came of a question to an agent.
 enum Asked {
     /// That.
-    Ended(Outcome),
+    Ended(Ended),
     /// It does not answer: it is asked again.
     NoAnswer,
     /// It cannot be done now, for this reason: it is asked again, for a while.
@@ -99,8 +100,8 @@ impl Compute {
         let pacing = &self.inner.pacing;
         // Read anew each time: what waited may have been given up meanwhile.
         while let Some(action) = self.oldest_open_action(uuid).await? {
-            let asked = match pacing.outcome(uuid, action.id) {
-                Some(outcome) => Asked::Ended(outcome),
+            let asked = match pacing.end(uuid, action.id) {
+                Some(ended) => Asked::Ended(ended),
                 None => tokio::select! {
                     biased;
                     // Its row stays as it is, and the agent goes on with what it was asked for.
@@ -112,8 +113,8 @@ impl Compute {
                 let pause = self.inner.options.pause;
                 pacing.failed((uuid, action.id), why, pause, Instant::now())
             };
-            let outcome = match asked {
-                Asked::Ended(outcome) => outcome,
+            let ended = match asked {
+                Asked::Ended(ended) => ended,
                 Asked::NoAnswer => {
                     failed(Why::NoAnswer);
                     return Ok(());
@@ -123,11 +124,11 @@ impl Compute {
                         return Ok(());
                     }
                     let reason = format!("asked for again and again, and given up: {reason}");
-                    Outcome::Error(Some(reason))
+                    failure(reason, None)
                 }
             };
-            if let Err(error) = self.end_action(uuid, action.id, outcome.clone()).await {
-                failed(Why::NotWritten(outcome));
+            if let Err(error) = self.end_action(uuid, action.id, ended.clone()).await {
+                failed(Why::NotWritten(ended));
                 return Err(error);
             }
             pacing.ended(uuid);
@@ -137,7 +138,7 @@ impl Compute {
 
     async fn ask(&self, uuid: Uuid, action: &OpenAction) -> Result<Asked, ServerError> {
         let guest = ConsumerUuid::from(uuid);
-        let failed = |reason: &str| Ok(Asked::Ended(Outcome::Error(Some(reason.to_owned()))));
+        let failed = |reason: &str| Ok(Asked::Ended(failure(reason.to_owned(), None)));
         let Some((ask, id)) = asked_for(action) else {
             return failed("this release does not understand what was asked for");
         };
@@ -154,18 +155,34 @@ impl Compute {
             return Ok(Asked::NotNow(reason.to_owned()));
         };
         match agent.action(guest, &ask, Some(&id)).await {
-            Ok(_) => Ok(Asked::Ended(Outcome::Success)),
+            Ok(guest) => Ok(Asked::Ended(success(&guest))),
             Err(GuestApiError::Call(_)) => Ok(Asked::NoAnswer),
             Err(error) => {
                 // It may have been done by a question whose answer was lost, by an agent that takes no notice of ids.
                 let now = agent.guest(guest).await.ok().flatten();
-                match now.is_some_and(|guest| is_done(&ask, &guest)) {
-                    true => Ok(Asked::Ended(Outcome::Success)),
-                    false if passes(&error) => Ok(Asked::NotNow(error.to_string())),
-                    false => failed(&error.to_string()),
-                }
+                Ok(match now {
+                    Some(guest) if is_done(&ask, &guest) => Asked::Ended(success(&guest)),
+                    _ if passes(&error) => Asked::NotNow(error.to_string()),
+                    now => Asked::Ended(failure(error.to_string(), now.as_ref())),
+                })
             }
         }
+    }
+}
+
+/// It was done, and so is the guest by it.
+fn success(guest: &GuestBody) -> Ended {
+    Ended {
+        outcome: Outcome::Success,
+        word: word(guest),
+    }
+}
+
+/// It was not done, for this reason, and so is the guest where that is known.
+fn failure(reason: String, guest: Option<&GuestBody>) -> Ended {
+    Ended {
+        outcome: Outcome::Error(Some(reason)),
+        word: guest.and_then(word),
     }
 }
 

@@ -122,18 +122,17 @@ impl MicroversionRange {
             Some(text) if text == "latest" => return Ok(self.max),
             Some(text) => text,
         };
-        self.within(&text).map_err(|fault| {
-            if fault.status() == StatusCode::BAD_REQUEST {
-                Fault::bad_request(format!(
-                    "API Version String {text} is of invalid format. Must be of format MajorNum.MinorNum."
-                ))
-            } else {
-                let message = format!(
-                    "Version {text} is not supported by the API. Minimum is {} and maximum is {}.",
-                    self.min, self.max
-                );
-                Fault::not_acceptable_version(message, *self)
-            }
+        if !is_novas(&text) {
+            return Err(Fault::bad_request(format!(
+                "API Version String {text} is of invalid format. Must be of format MajorNum.MinorNum."
+            )));
+        }
+        self.within(&text).map_err(|_| {
+            let message = format!(
+                "Version {text} is not supported by the API. Minimum is {} and maximum is {}.",
+                self.min, self.max
+            );
+            Fault::not_acceptable_version(message, *self)
         })
     }
 
@@ -181,6 +180,16 @@ impl MicroversionRange {
             )
         })
     }
+}
+
+/// Whether Nova reads a text as a version: two numbers as they are written, without signs, blanks, or zeros before them.
+fn is_novas(text: &str) -> bool {
+    let is_number = |part: &str| {
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        digits && (part == "0" || !part.starts_with('0'))
+    };
+    text.split_once('.')
+        .is_some_and(|(major, minor)| major != "0" && is_number(major) && is_number(minor))
 }
 
 fn parse(text: &str) -> Result<(i64, i64), Fault> {

@@ -1,5 +1,6 @@
 //! The service as its users in one process have it: tokens made, believed, revoked.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use berth_wire::identity::{AuthAsked, AuthBody, DomainAsked, ScopeAsked, UserAsk
 use crate::catalog::Catalog;
 use crate::guesses::Who;
 use crate::logins::{LoginError, Logins};
+use crate::source::Source;
 use crate::store::{Revoked, TableError, TokenRow, Tokens};
 use crate::tokens::{self, Clock, KnownToken, NoRandomness};
 use crate::users::{Domain, Target, User, Users, UsersFile};
@@ -100,14 +102,19 @@ impl Identity {
         &self.inner.options.catalog
     }
 
-    /// Makes a token for whoever proves who it is.
+    /// Makes a token for whoever proves who it is. `from`: the address that asks, where it is known: who guesses there holds up
+    /// nobody elsewhere.
     ///
     /// # Errors
     /// [`LoginError`].
-    pub async fn log_in(&self, body: AuthBody) -> Result<(String, KnownToken), LoginError> {
+    pub async fn log_in(
+        &self,
+        body: AuthBody,
+        from: Option<IpAddr>,
+    ) -> Result<(String, KnownToken), LoginError> {
         let (asked, scope) = body.into_parts();
         let proven = match asked {
-            AuthAsked::Password(user) => self.by_password(user).await?,
+            AuthAsked::Password(user) => self.by_password(user, from.into()).await?,
             AuthAsked::Token(token) => self.by_token(&token).await?,
             AuthAsked::Unsupported(_) => return Err(LoginError::UnsupportedMethod),
             AuthAsked::Missing(part) => {
@@ -118,7 +125,7 @@ impl Identity {
         self.issue(proven, target).await
     }
 
-    async fn by_password(&self, asked: UserAsked) -> Result<Proven, LoginError> {
+    async fn by_password(&self, asked: UserAsked, source: Source) -> Result<Proven, LoginError> {
         let users = self.users();
         let password = asked.password.clone().ok_or_else(|| {
             LoginError::Malformed("auth.identity.password.user.password: missing".to_owned())
@@ -132,7 +139,8 @@ impl Identity {
         let hash = user.map(|user| user.password_hash.clone());
         let costliest = users.costliest.clone();
         let logins = &self.inner.logins;
-        let checked = logins.check(&who, hash, costliest, password).await;
+        let asked_by = (&who, source);
+        let checked = logins.check(asked_by, hash, costliest, password).await;
         if let (Err(LoginError::Refused { reason }), Who::User(id)) = (&checked, &who) {
             tracing::info!(user_id = id, reason, "login refused");
         }

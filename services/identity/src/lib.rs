@@ -5,7 +5,8 @@
 //! | `identity` | [`Identity`]: tokens made, believed and revoked, as its users in one process have it |
 //! | `users` | who there is and who has which role where: a file; pure but for [`UsersFile`] |
 //! | `passwords` | passwords as they are kept: Argon2id |
-//! | `guesses` | how fast passwords can be guessed; pure |
+//! | `guesses` | how fast passwords can be guessed, from where; pure |
+//! | `source` | where a request comes from, as far as that matters; pure |
 //! | `logins` | a password is looked at: in turn, on threads of its own |
 //! | `tokens` | tokens as texts, and when they are void |
 //! | `catalog` | the services and where they are, as the caller says |
@@ -28,6 +29,7 @@ mod passwords;
 mod policies;
 mod router;
 mod shown;
+mod source;
 mod store;
 mod tokens;
 mod users;

@@ -1,6 +1,7 @@
 //! A password is looked at: a few at once, on threads that nobody waits for, and for one user at a bounded pace.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_store::Disposition;
@@ -9,12 +10,16 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::guesses::{Guesses, Turn, Who};
 use crate::passwords::{LONGEST_PASSWORD, PasswordHash};
+use crate::source::Source;
 use crate::store::TableError;
 
 /// So many passwords are looked at at once: each may take all of a processor and 256 MiB.
 const AT_ONCE: usize = 2;
 /// So many wait for that at most.
-const MOST_WAITING: usize = 128;
+const MOST_WAITING: usize = 256;
+/// So many of them are from one address, and so many of those for one user: the others find a place.
+const MOST_OF_SOURCE: usize = 128;
+const MOST_OF_USER: usize = 96;
 /// None waits for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -66,57 +71,80 @@ impl LoginError {
 #[derive(Debug)]
 pub(crate) struct Logins {
     guesses: Guesses,
-    threads: Semaphore,
-    waiting: AtomicUsize,
+    threads: Arc<Semaphore>,
+    waiting: Mutex<HashMap<Source, Vec<Who>>>,
 }
 
 impl Default for Logins {
     fn default() -> Self {
         Self {
             guesses: Guesses::default(),
-            threads: Semaphore::new(AT_ONCE),
-            waiting: AtomicUsize::new(0),
+            threads: Arc::new(Semaphore::new(AT_ONCE)),
+            waiting: Mutex::default(),
         }
     }
 }
 
 /// One that waits, as long as the value is.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn among(count: &'a AtomicUsize) -> Result<Self, LoginError> {
-        let waiting = Self(count);
-        if count.fetch_add(1, Ordering::Relaxed) >= MOST_WAITING {
-            return Err(LoginError::TooMany);
-        }
-        Ok(waiting)
-    }
+struct Waiting<'a> {
+    logins: &'a Logins,
+    source: Source,
+    who: &'a Who,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let waiting = self.logins.waiting.lock();
+        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        if let Some(there) = waiting.get_mut(&self.source) {
+            if let Some(place) = there.iter().position(|who| who == self.who) {
+                there.swap_remove(place);
+            }
+            if there.is_empty() {
+                waiting.remove(&self.source);
+            }
+        }
     }
 }
 
 impl Logins {
-    /// Looks whether a password is of a hash. Without a hash it takes as long as with one: `costliest` is what a check is
-    /// modelled on.
+    /// A place among those that wait, where there is one.
+    fn place<'a>(&'a self, who: &'a Who, source: Source) -> Result<Waiting<'a>, LoginError> {
+        let waiting = self.waiting.lock();
+        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let all: usize = waiting.values().map(Vec::len).sum();
+        let there = waiting.get(&source).map_or(&[][..], Vec::as_slice);
+        let of_user = there.iter().filter(|other| *other == who).count();
+        if all >= MOST_WAITING || there.len() >= MOST_OF_SOURCE || of_user >= MOST_OF_USER {
+            return Err(LoginError::TooMany);
+        }
+        waiting.entry(source).or_default().push(who.clone());
+        Ok(Waiting {
+            logins: self,
+            source,
+            who,
+        })
+    }
+
+    /// Looks whether a password from an address is of a hash. Without a hash it takes as long as with one: `costliest` is what a
+    /// check is modelled on.
     pub(crate) async fn check(
         &self,
-        who: &Who,
+        (who, source): (&Who, Source),
         hash: Option<PasswordHash>,
         costliest: Option<PasswordHash>,
         password: String,
     ) -> Result<(), LoginError> {
-        let _waiting = Waiting::among(&self.waiting)?;
+        let _place = self.place(who, source)?;
+        let waiter = self.guesses.wait(who, source);
         let deadline = Instant::now() + PATIENCE;
         let is_somebodys = hash.is_some();
         let hash = hash.or(costliest).or_else(|| NOBODYS.parse().ok());
         loop {
-            let permit = tokio::time::timeout_at(deadline, self.threads.acquire());
-            let permit = permit.await.map_err(|_| LoginError::TooMany)?;
-            match self.guesses.turn(who, Instant::now()) {
+            let permit = Arc::clone(&self.threads).acquire_owned();
+            let permit = tokio::time::timeout_at(deadline, permit).await;
+            let permit = permit.map_err(|_| LoginError::TooMany)?;
+            match waiter.turn(Instant::now()) {
                 Turn::Now => {}
                 Turn::Later(moment) if moment <= deadline => {
                     drop(permit);
@@ -125,14 +153,17 @@ impl Logins {
                 }
                 Turn::Later(_) => return Err(LoginError::TooMany),
             }
-            let looked =
-                tokio::task::spawn_blocking(move || hash.is_some_and(|hash| hash.is_of(&password)));
+            let looked = tokio::task::spawn_blocking(move || {
+                // Whoever asked may be gone by now; the processor is used all the same.
+                let _permit = permit;
+                hash.is_some_and(|hash| hash.is_of(&password))
+            });
             let is_right = looked.await.map_err(|_| LoginError::System)? && is_somebodys;
             return if is_right {
-                self.guesses.was_right(who);
+                waiter.was_right(Instant::now());
                 Ok(())
             } else {
-                self.guesses.was_wrong(who, Instant::now());
+                waiter.was_wrong(Instant::now());
                 Err(LoginError::Refused {
                     reason: "the password is wrong, or there is no such user",
                 })
@@ -157,8 +188,12 @@ mod tests {
 
     use super::*;
 
-    fn user() -> Who {
-        Who::User("u".to_owned())
+    fn user(id: &str) -> Who {
+        Who::User(id.to_owned())
+    }
+
+    fn from(number: u8) -> Source {
+        Source::from(Some(std::net::Ipv4Addr::new(192, 0, 2, number).into()))
     }
 
     #[test]
@@ -174,28 +209,70 @@ mod tests {
         let hash = PasswordHash::cheap("right").unwrap();
         let ask = |who, hash: Option<&PasswordHash>, password: &str| {
             logins.check(
-                who,
+                (who, from(1)),
                 hash.cloned(),
                 Some(PasswordHash::cheap("right").unwrap()),
                 password.to_owned(),
             )
         };
-        let user = user();
+        let user = user("u");
         assert!(ask(&user, Some(&hash), "right").await.is_ok());
         assert!(ask(&user, Some(&hash), "wrong").await.is_err());
         let stranger = Who::Stranger("s".to_owned());
         assert!(ask(&stranger, None, "right").await.is_err());
     }
 
-    #[tokio::test]
-    async fn a_crowd_is_refused_and_not_kept() {
+    #[test]
+    fn a_crowd_is_refused_and_not_kept_and_the_others_have_places() {
         let logins = Logins::default();
-        logins.waiting.store(MOST_WAITING, Ordering::Relaxed);
+        let (bob, alice) = (user("bob"), user("alice"));
+        let is_full =
+            |who, number| matches!(logins.place(who, from(number)), Err(LoginError::TooMany));
+        let of_bob: Vec<_> = (0..MOST_OF_USER)
+            .map(|_| logins.place(&bob, from(1)).unwrap())
+            .collect();
+        assert!(is_full(&bob, 1) && !is_full(&alice, 1) && !is_full(&bob, 2));
+        let of_alice: Vec<_> = (MOST_OF_USER..MOST_OF_SOURCE)
+            .map(|_| logins.place(&alice, from(1)).unwrap())
+            .collect();
+        assert!(is_full(&alice, 1) && !is_full(&alice, 2));
+        drop((of_bob, of_alice));
+        assert!(!is_full(&bob, 1));
+        assert!(logins.waiting.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn eighty_that_guess_without_end_do_not_keep_a_user_out_where_it_has_logged_in_before() {
+        let logins = Arc::new(Logins::default());
         let hash = PasswordHash::cheap("right").unwrap();
-        let refused = logins
-            .check(&user(), Some(hash), None, "right".to_owned())
-            .await;
-        assert!(matches!(refused, Err(LoginError::TooMany)));
-        assert_eq!(logins.waiting.load(Ordering::Relaxed), MOST_WAITING);
+        let ask = |number: u8, password: &'static str| {
+            let (logins, hash) = (Arc::clone(&logins), hash.clone());
+            async move {
+                let bob = user("bob");
+                let password = password.to_owned();
+                logins
+                    .check((&bob, from(number)), Some(hash), None, password)
+                    .await
+            }
+        };
+        ask(1, "right").await.unwrap();
+        let mut crowd = tokio::task::JoinSet::new();
+        for _ in 0..80 {
+            let guesses: [_; 20] = std::array::from_fn(|_| ask(2, "wrong"));
+            crowd.spawn(async move {
+                for guess in guesses {
+                    let _refused = guess.await;
+                }
+            });
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(crowd.try_join_next().is_none(), "they are held up");
+        let begun = Instant::now();
+        for _ in 0..4 {
+            ask(1, "right").await.unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        assert!(ask(1, "wrong").await.is_err());
+        crowd.abort_all();
     }
 }

@@ -143,7 +143,7 @@ fn token_routes() -> Vec<Route> {
     ]
 }
 
-/// What stands in the file of users is read here, and every change is refused with a sentence that names it.
+/// What stands in the file of users is read here, and every change is refused; to operators with a sentence that names it.
 fn kept_in_file() -> Methods<Api> {
     Methods::with_head("GET, HEAD")
         .post(users::refuse)

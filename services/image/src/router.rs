@@ -97,7 +97,7 @@ fn read() -> Methods<Api> {
     Methods::with_head("GET, HEAD")
 }
 
-/// What stands in the list is read here, and every change is refused with a sentence that names its file.
+/// What stands in the list is read here, and every change is refused; to operators with a sentence that names its file.
 fn kept_in_file() -> Methods<Api> {
     read()
         .post(images::refuse)

@@ -155,7 +155,9 @@ impl Journey {
             Self::Boot | Self::BootApart | Self::HotPlug | Self::HotUnplug
         );
         if !begins_with_none && !self.is_of_servers() {
-            assert_eq!(boot_in(group, cloud, 1, "two").await, Outcome::Done);
+            let booted = boot_in(group, cloud, 1, "two").await;
+            let course = cloud.course(guest(1)).await;
+            assert_eq!(booted, Outcome::Done, "{course:?}");
         }
         if self == Self::HeldFreed {
             let held = cloud.held_by(guest(1)).await;

@@ -97,6 +97,29 @@ struct Failed {
     wrong: Vec<String>,
 }
 
+/// Says which cases were run where one ends in a panic: the one before it may be to blame.
+#[derive(Default)]
+struct Told {
+    before: String,
+    now: String,
+}
+
+impl Told {
+    fn begins(&mut self, journey: Journey, case: &[Point]) {
+        let at: Vec<String> = case.iter().map(ToString::to_string).collect();
+        let now = format!("{} at {}", journey.as_str(), at.join(" + "));
+        self.before = std::mem::replace(&mut self.now, now);
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("in {}\nafter {}", self.now, self.before);
+        }
+    }
+}
+
 async fn failed(
     cloud: &GuestCloud,
     journey: Journey,
@@ -247,6 +270,7 @@ fn swept(
             return;
         };
         let mut cloud = first_of_all.journey.cloud().await;
+        let mut told = Told::default();
         let mut is_of_servers = first_of_all.journey.is_of_servers();
         for (swept, kind, first) in cases {
             if is_of_servers != swept.journey.is_of_servers() {
@@ -256,6 +280,7 @@ fn swept(
             }
             let mut points = vec![vec![first.clone()]];
             while let Some(case) = points.pop() {
+                told.begins(swept.journey, &case);
                 let tree = swept.tree.as_ref();
                 let mut run = failed(&cloud, swept.journey, tree, &case).await;
                 if run.struck < case.len() && run.wrong.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +32,8 @@ struct Shared {
     clock: HarnessClock,
     /// Whether the clock stands still during an effect; else whatever is behind the seam sees to it.
     still: bool,
+    /// Set once the process is killed: what hangs then does nothing any more.
+    over: Arc<AtomicBool>,
     names: Names,
     kills: AtomicUsize,
     killed: Notify,
@@ -82,21 +84,26 @@ impl Stage {
     /// The same with a clock that the gate's trace uses as well.
     #[must_use]
     pub fn with_clock(gate: Arc<dyn Gate>, clock: HarnessClock) -> Self {
-        Self::of(gate, clock, true)
+        Self::of(gate, clock, true, Arc::default())
     }
 
     /// The same, whose effects cross other stages in their turn: only those that leave the process (see [`super::busy`]) keep the
     /// clock still.
     #[must_use]
-    pub fn of_nested_effects(gate: Arc<dyn Gate>, clock: HarnessClock) -> Self {
-        Self::of(gate, clock, false)
+    pub fn of_nested_effects(
+        gate: Arc<dyn Gate>,
+        clock: HarnessClock,
+        over: Arc<AtomicBool>,
+    ) -> Self {
+        Self::of(gate, clock, false, over)
     }
 
-    fn of(gate: Arc<dyn Gate>, clock: HarnessClock, still: bool) -> Self {
+    fn of(gate: Arc<dyn Gate>, clock: HarnessClock, still: bool, over: Arc<AtomicBool>) -> Self {
         Self(Arc::new(Shared {
             gate,
             clock,
             still,
+            over,
             names: Names::default(),
             kills: AtomicUsize::new(0),
             killed: Notify::new(),
@@ -182,21 +189,17 @@ impl Stage {
     /// Where the harness keeps the clock still, it is the one that gives up. Else time passes, and whoever waits does: the client of
     /// a service, the driver for its hypervisor. Nobody gives up a disk or a database, which go on.
     async fn hang(&self, seam: Seam) -> Hung {
-        match seam {
-            _ if self.0.still => pending().await,
-            Seam::Http => {
-                turn(UNHEARD).await;
-                Hung::GaveUp
-            }
-            Seam::Driver => {
-                turn(CALL_LIMIT).await;
-                Hung::GaveUp
-            }
-            Seam::Store | Seam::Sysfs | Seam::Database => {
-                turn(STALL).await;
-                Hung::GoesOn
-            }
+        let (limit, hung) = match seam {
+            _ if self.0.still => return pending().await,
+            Seam::Http => (UNHEARD, Hung::GaveUp),
+            Seam::Driver => (CALL_LIMIT, Hung::GaveUp),
+            Seam::Store | Seam::Sysfs | Seam::Database => (STALL, Hung::GoesOn),
+        };
+        turn(limit).await;
+        if self.0.over.load(Ordering::SeqCst) {
+            return pending().await;
         }
+        hung
     }
 
     async fn done<T>(&self, effect: impl Future<Output = T>) -> T {

@@ -327,6 +327,11 @@ impl LifeGate {
         self.over.store(true, Ordering::SeqCst);
     }
 
+    /// Set once it has ended.
+    pub(super) fn over(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.over)
+    }
+
     /// Whether it ended because its host's power went.
     #[must_use]
     pub fn is_cut(&self) -> bool {

@@ -180,7 +180,7 @@ impl GuestCloud {
     }
 
     pub(super) fn stage(&self, gate: &LifeGate) -> Stage {
-        Stage::of_nested_effects(Arc::new(gate.clone()), self.clock.clone())
+        Stage::of_nested_effects(Arc::new(gate.clone()), self.clock.clone(), gate.over())
     }
 
     /// One life of an agent, as the program puts it together.

@@ -92,6 +92,8 @@ pub(super) struct World {
     pub(super) bug: Option<Bug>,
     /// Guests' files, by path, each with what was written into it: its image, and whose it is.
     pub(super) files: BTreeMap<String, String>,
+    /// For which guests something is kept that the journal must not have.
+    pub(super) kept: BTreeSet<ConsumerUuid>,
     /// The document that the hypervisor has of each guest.
     pub(super) documents: BTreeMap<ConsumerUuid, GuestSpec>,
     /// Memory that somebody gave guests for their next start, in MiB.

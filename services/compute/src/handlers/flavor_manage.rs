@@ -85,7 +85,7 @@ fn asked(call: &Call) -> Result<NewFlavor, Fault> {
             .unwrap_or(true),
         description: if call.version.has(FLAVOR_DESCRIPTION) {
             fields
-                .text_or_null("description", DESCRIPTION)?
+                .printable_or_null("description", DESCRIPTION)?
                 .map(str::to_owned)
         } else {
             None
@@ -109,7 +109,7 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
     api.allow(&call, policies::FLAVOR_UPDATE)?;
     let body: Value = call.typed()?;
     let mut fields = Fields::of_body(&body, "flavor")?;
-    let description = fields.text_or_null("description", DESCRIPTION)?;
+    let description = fields.printable_or_null("description", DESCRIPTION)?;
     let given = fields.value("description");
     fields.required("description", given)?;
     fields.end()?;

@@ -11,13 +11,23 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::hosts::{host_fault, is_up};
+use super::server_query::wrong;
 use super::services::{number_of, uuid_of};
 use crate::fields::{boolean, bounded};
 use crate::microversions::{CPU_INFO_OBJECT, HYPERVISOR_PAGES, SERVICE_UUIDS, STRICT};
-use crate::paging::{Page, next};
+use crate::paging::{Page, check_keys, next};
 use crate::policies;
 use crate::router::Api;
 use crate::servers::ServerOnNode;
+
+/// What a list may be asked with, and what one of them.
+const LIST: [&str; 4] = [
+    "limit",
+    "marker",
+    "hypervisor_hostname_pattern",
+    "with_servers",
+];
+const SHOW: [&str; 1] = ["with_servers"];
 
 /// The servers of each node.
 type OnNodes = BTreeMap<NodeName, Vec<ServerOnNode>>;
@@ -159,6 +169,39 @@ fn amounts(call: &Call, node: &NodeStateBody, shown: &mut Value) {
     };
 }
 
+/// Refuses what Nova refuses of a query since 2.53: other keys, a key twice, and other values than each may have.
+fn check_query(call: &Call, known: &[&'static str]) -> Result<(), Fault> {
+    if !call.version.has(SERVICE_UUIDS) {
+        return Ok(());
+    }
+    check_keys(call, known)?;
+    for key in known {
+        let mut given = call.query.all(key);
+        let (Some(text), again) = (given.next(), given.next()) else {
+            continue;
+        };
+        if again.is_some() {
+            return Err(wrong(key, text, "it is given more than once"));
+        }
+        match *key {
+            "with_servers" if boolean(text).is_none() => {
+                return Err(wrong(key, text, "it is neither true nor false"));
+            }
+            "hypervisor_hostname_pattern" if !is_host_name(text) => {
+                return Err(wrong(key, text, "it is no part of a host's name"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text has nothing but what Nova's names of hosts have.
+fn is_host_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    (1..=255).contains(&text.len()) && text.bytes().all(plain)
+}
+
 async fn page(
     api: &Api,
     call: &Call,
@@ -189,6 +232,7 @@ async fn page(
 }
 
 pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    check_query(&call, &LIST)?;
     api.allow(&call, policies::HYPERVISOR_LIST)?;
     let (page, link) = page(&api, &call, "os-hypervisors").await?;
     let servers = api.servers_on(&call).await?;
@@ -205,6 +249,7 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
 }
 
 pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    check_query(&call, &LIST)?;
     api.allow(&call, policies::HYPERVISOR_DETAIL)?;
     let (page, link) = page(&api, &call, "os-hypervisors/detail").await?;
     let servers = api.servers_on(&call).await?;
@@ -231,6 +276,7 @@ fn named<'a>(call: &Call, all: &'a [Hypervisor]) -> Result<&'a Hypervisor, Fault
 }
 
 pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    check_query(&call, &SHOW)?;
     api.allow(&call, policies::HYPERVISOR_SHOW)?;
     let all = api.hypervisors(&call).await?;
     let found = named(&call, &all)?;

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::hosts::group_fault;
 use super::servers::fault;
 use crate::fields::{Fields, MOST, boolean, bounded, wrong};
-use crate::microversions::{GROUP_OWNERS, GROUP_POLICY, SOFT_POLICIES};
-use crate::paging::MAX_LIMIT;
+use crate::microversions::{GROUP_OWNERS, GROUP_POLICY, SOFT_POLICIES, STRICT};
+use crate::paging::{MAX_LIMIT, check_keys};
 use crate::policies;
 use crate::router::Api;
 
@@ -146,6 +146,9 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
 }
 
 pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    if call.version.has(STRICT) {
+        check_keys(&call, &["all_projects", "limit", "offset"])?;
+    }
     api.allow(&call, policies::GROUP_INDEX)?;
     let all = match call.query.last("all_projects") {
         None => false,

@@ -384,7 +384,8 @@ pub(super) fn last_part(text: &str) -> String {
     text.rsplit('/').next().unwrap_or(text).to_owned()
 }
 
-fn wrong(key: &str, text: &str, reason: &str) -> Fault {
+/// A 400 that names what was asked, how, and what is wrong with it.
+pub(super) fn wrong(key: &str, text: &str, reason: &str) -> Fault {
     Fault::bad_request(format!(
         "Invalid input for query parameters {key}. Value: {}. {reason}",
         bounded(text)

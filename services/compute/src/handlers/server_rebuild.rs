@@ -57,7 +57,7 @@ pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Ans
         ..ServerUpdate::default()
     };
     if call.version.has(SERVER_DESCRIPTION) {
-        let given = fields.text_or_null("description", DESCRIPTION)?;
+        let given = fields.printable_or_null("description", DESCRIPTION)?;
         let is_given = fields.value("description").is_some();
         update.description = is_given.then(|| given.map(str::to_owned));
     }

@@ -340,7 +340,7 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
         description: None,
     };
     if call.version.has(SERVER_DESCRIPTION) {
-        let given = fields.text_or_null("description", DESCRIPTION)?;
+        let given = fields.printable_or_null("description", DESCRIPTION)?;
         let is_given = fields.value("description").is_some();
         update.description = is_given.then(|| given.map(str::to_owned));
     }

@@ -9,7 +9,8 @@ use uuid::Uuid;
 
 use super::hosts::{host_fault, is_up};
 use crate::fields::{Fields, bounded, wrong};
-use crate::microversions::{FORCED_DOWN, SERVICE_UUIDS};
+use crate::microversions::{FORCED_DOWN, SERVICE_UUIDS, STRICT};
+use crate::paging::check_keys;
 use crate::policies;
 use crate::router::Api;
 use crate::views::server::precise;
@@ -60,6 +61,9 @@ fn shown(call: &Call, host: &ComputeHost, zone: Option<&String>, down: f64) -> V
 }
 
 pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+    if call.version.has(STRICT) {
+        check_keys(&call, &["binary", "host"])?;
+    }
     api.allow(&call, policies::SERVICE_LIST)?;
     let binary = call.query.last("binary").is_none_or(|it| it == BINARY);
     let named = call.query.last("host");

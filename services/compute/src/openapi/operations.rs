@@ -17,6 +17,9 @@ pub(super) fn of_query(name: &str) -> Value {
         "all_tenants" | "locked" | "deleted" | "with_servers" | "reserved" => {
             json!({"enum": ["true", "false", "1", "0"]})
         }
+        "hypervisor_hostname_pattern" => {
+            json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9._-]*$"})
+        }
         "is_public" => json!({"enum": ["true", "false", "none"]}),
         "uuid" => json!({"type": "string", "format": "uuid"}),
         "changes-since" | "changes-before" => json!({"type": "string", "format": "date-time"}),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_store::{Transaction, Value, Work};
 use uuid::Uuid;
 
-use super::update::set;
+use super::update::{AgentWord, set};
 use super::{MOST_METADATA, ServerError, ServerUpdate, metadata, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction, Outcome};
@@ -14,9 +14,9 @@ use crate::server_state::Action;
 /// What an action makes of a server's row, beside what is under way. The default is nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Besides {
-    /// The image that its root disk is of once it is done.
+    /// The image that its root disk is made of anew. It is shown at once, and stays where that fails, as with Nova.
     pub(crate) image: Option<Uuid>,
-    /// What changes at once.
+    /// What its users say of it from now on.
     pub(crate) update: ServerUpdate,
     /// All of its metadata from now on; none: that stays.
     pub(crate) metadata: Option<BTreeMap<String, String>>,
@@ -33,6 +33,15 @@ pub(crate) struct Begin<'a> {
     /// Who asks, and by which request.
     pub(crate) user_id: &'a str,
     pub(crate) request_id: &'a str,
+}
+
+/// An action that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// How.
+    pub(crate) outcome: Outcome,
+    /// What the agent said of the guest then, which is the last word until it is asked again; none where it said nothing.
+    pub(crate) word: Option<AgentWord>,
 }
 
 impl Compute {
@@ -53,12 +62,12 @@ impl Compute {
         &self,
         uuid: Uuid,
         action: i64,
-        outcome: Outcome,
+        ended: Ended,
     ) -> Result<(), ServerError> {
         let work = EndAction {
             uuid,
             action,
-            outcome,
+            ended,
         };
         self.tables.write(&work).await
     }
@@ -96,6 +105,9 @@ impl Work for BeginAction<'_> {
         let mut columns = vec![("task", Value::from(action.task().as_str()))];
         let besides = &self.begin.besides;
         columns.extend(besides.update.columns());
+        if let Some(image) = besides.image {
+            columns.push(("image", Value::from(image.to_string())));
+        }
         set(tx, self.uuid, columns).await?;
         if let Some(all) = &besides.metadata {
             if all.len() > MOST_METADATA {
@@ -111,7 +123,6 @@ impl Work for BeginAction<'_> {
             action: action.as_str(),
             event: action.event(),
             body: Some(self.begin.body.as_str()).filter(|_| !goes_with_another),
-            image: besides.image,
         };
         instance_actions::insert(tx, &action).await?;
         Ok(())
@@ -121,7 +132,7 @@ impl Work for BeginAction<'_> {
 struct EndAction {
     uuid: Uuid,
     action: i64,
-    outcome: Outcome,
+    ended: Ended,
 }
 
 impl Work for EndAction {
@@ -134,19 +145,24 @@ impl Work for EndAction {
             Err(ServerError::NotFound { .. }) => false,
             other => other.map(|_| true)?,
         };
-        instance_actions::finish(tx, self.uuid, self.action, &self.outcome).await?;
-        let image = match self.outcome {
-            Outcome::Success => instance_actions::image_of(tx, self.action).await?,
-            Outcome::Error(_) => None,
-        };
-        if let Some(image) = image.filter(|_| is_there) {
-            set(tx, self.uuid, vec![("image", Value::from(image))]).await?;
+        let outcome = &self.ended.outcome;
+        instance_actions::finish(tx, self.uuid, self.action, outcome).await?;
+        if !is_there {
+            return Ok(());
+        }
+        let word = self.ended.word.as_ref();
+        let mut columns = word.map_or_else(Vec::new, AgentWord::columns);
+        // An earlier release had not written it into the server's row when the rebuild began.
+        if *outcome == Outcome::Success
+            && let Some(image) = instance_actions::image_of(tx, self.action).await?
+        {
+            columns.push(("image", Value::from(image)));
         }
         // A hard reboot may have come after it.
-        if is_there && !instance_actions::is_any_open(tx, self.uuid).await? {
-            set(tx, self.uuid, vec![("task", Value::Null)]).await?;
+        if !instance_actions::is_any_open(tx, self.uuid).await? {
+            columns.push(("task", Value::Null));
         }
-        Ok(())
+        Ok(set(tx, self.uuid, columns).await?)
     }
 }
 

@@ -149,7 +149,6 @@ impl Work for Create {
                 action: "create",
                 event: "conductor_schedule_and_build_instances",
                 body: None,
-                image: None,
             };
             instance_actions::insert(tx, &action).await?;
         }

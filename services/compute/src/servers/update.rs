@@ -22,6 +22,24 @@ pub struct ServerUpdate {
     pub access_ip_v6: Option<Option<String>>,
 }
 
+/// What an agent says of a guest, in its words, which this release knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AgentWord {
+    /// How it is.
+    pub(crate) status: String,
+    /// What the hypervisor has of it.
+    pub(crate) power: Option<String>,
+}
+
+impl AgentWord {
+    pub(super) fn columns(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("seen_status", Value::from(self.status.clone())),
+            ("seen_power", Value::from(self.power.clone())),
+        ]
+    }
+}
+
 impl Compute {
     /// Changes what its users say of a server; the server as it is then.
     ///
@@ -119,18 +137,8 @@ impl Compute {
     }
 
     /// What its agent said of it.
-    pub(crate) async fn seen(
-        &self,
-        uuid: Uuid,
-        status: &str,
-        power: Option<&str>,
-    ) -> Result<(), ServerError> {
-        let work = Remember {
-            uuid,
-            status: status.to_owned(),
-            power: power.map(str::to_owned),
-        };
-        self.tables.write(&work).await
+    pub(crate) async fn seen(&self, uuid: Uuid, word: AgentWord) -> Result<(), ServerError> {
+        self.tables.write(&Remember { uuid, word }).await
     }
 
     /// This conductor's journal does not know the guest any more: the row goes too, where it is one of that journal's.
@@ -311,7 +319,6 @@ impl Work for BeginDelete<'_> {
             action: "delete",
             event: "compute_terminate_instance",
             body: None,
-            image: None,
         };
         instance_actions::insert(tx, &action).await?;
         Ok(())
@@ -320,8 +327,7 @@ impl Work for BeginDelete<'_> {
 
 struct Remember {
     uuid: Uuid,
-    status: String,
-    power: Option<String>,
+    word: AgentWord,
 }
 
 impl Work for Remember {
@@ -329,11 +335,7 @@ impl Work for Remember {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        let columns = vec![
-            ("seen_status", Value::from(self.status.clone())),
-            ("seen_power", Value::from(self.power.clone())),
-        ];
-        Ok(set(tx, self.uuid, columns).await?)
+        Ok(set(tx, self.uuid, self.word.columns()).await?)
     }
 }
 

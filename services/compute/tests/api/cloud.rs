@@ -31,8 +31,11 @@ use uuid::Uuid;
 /// The one host, its node too.
 pub(crate) const HOST: &str = "compute1";
 
-/// The image that there is.
+/// An image that there is.
 pub(crate) const IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00aa);
+
+/// Another.
+pub(crate) const OTHER_IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00bb);
 
 /// How the agent has a guest: status, state.
 type Guests = BTreeMap<Uuid, (&'static str, Option<&'static str>)>;
@@ -390,7 +393,10 @@ impl Cloud {
             store,
             conductor: self.conductor.clone(),
             hosts: self.hosts.clone(),
-            images: Arc::new(BTreeMap::from([(IMAGE, image)])),
+            images: Arc::new(BTreeMap::from([
+                (IMAGE, image.clone()),
+                (OTHER_IMAGE, image),
+            ])),
             quota: None,
         };
         let options = ComputeOptions {

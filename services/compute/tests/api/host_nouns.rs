@@ -507,3 +507,67 @@ async fn what_a_database_holds_and_how_to_mend_it_is_no_tenants_business() {
         .await;
     assert_eq!(told("/os-keypairs").await, failed);
 }
+
+#[tokio::test]
+async fn what_a_query_may_not_have_is_refused_from_the_version_that_says_so() {
+    let service = Service::start().await;
+    for (since, before, path, named) in [
+        ("2.75", "2.74", "/os-services?colour=red", "'colour'"),
+        ("2.75", "2.74", "/os-server-groups?colour=red", "'colour'"),
+        ("2.53", "2.52", "/os-hypervisors?colour=red", "'colour'"),
+        (
+            "2.53",
+            "2.52",
+            "/os-hypervisors/detail?colour=red",
+            "'colour'",
+        ),
+        (
+            "2.53",
+            "2.52",
+            "/os-hypervisors?with_servers=perhaps",
+            "neither true nor false",
+        ),
+        (
+            "2.53",
+            "2.52",
+            "/os-hypervisors?with_servers=true&with_servers=false",
+            "more than once",
+        ),
+        (
+            "2.53",
+            "2.52",
+            "/os-hypervisors/detail?hypervisor_hostname_pattern=%28",
+            "no part of a host's name",
+        ),
+        (
+            "2.53",
+            "2.52",
+            "/os-hypervisors?hypervisor_hostname_pattern=",
+            "no part of a host's name",
+        ),
+    ] {
+        let early = service.get("admin", before, path).await;
+        assert_eq!(early.status, 200, "{path}");
+        let late = service.get("admin", since, path).await;
+        let message = late.message("badRequest");
+        assert!(message.contains(named), "{path}: {message}");
+    }
+    let all = service.get("admin", "2.53", "/os-hypervisors").await;
+    let id = all.body["hypervisors"][0]["id"].as_str().unwrap();
+    for (query, status) in [
+        ("with_servers=yes", 200),
+        ("with_servers=perhaps", 400),
+        ("limit=1", 400),
+    ] {
+        let path = format!("/os-hypervisors/{id}?{query}");
+        let one = service.get("admin", "2.53", &path).await;
+        assert_eq!(one.status, status, "{query}");
+    }
+    for path in [
+        "/os-services?binary=nova-compute&host=x",
+        "/os-server-groups?all_projects=1&limit=1&offset=0",
+        "/os-hypervisors?limit=1&with_servers=0",
+    ] {
+        assert_eq!(service.get("admin", "2.82", path).await.status, 200);
+    }
+}

@@ -164,3 +164,38 @@ async fn keys_come_in_pages() {
         .await;
     assert_eq!(names(&last), ["c"]);
 }
+
+#[tokio::test]
+async fn a_key_that_is_cut_off_or_has_more_behind_it_is_none() {
+    let service = Service::start().await;
+    for key in [
+        "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC1 x",
+        // Cut off behind its exponent, behind its type, and within its length.
+        "ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAA=",
+        // Bytes behind it, and a field; one that is too short, and one that is empty.
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkujHrt2qfK9M3UlXu7CR4A+TAVjzIf8+1bcHGl/frwAA==",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkujHrt2qfK9M3UlXu7CR4A+TAVjzIf8+1bcHGl/frwAAAAAWE=",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAABGFiY2Q=",
+        "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAAA==",
+    ] {
+        let refused = bring(&service, "alice", "2.82", json!({"public_key": key})).await;
+        let message = refused.message("badRequest");
+        assert!(message.contains("cut off"), "{key}: {message}");
+    }
+    for (name, key) in [
+        (
+            "rsa",
+            "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQDgu4gMu0TJNvOxn1n9zjJRlt50kVW7m8pX8DnqLY0y/Ge+Hu0thC8gDA0dJV7N6jDO28+prrE1CwLCsfoNta1fhQny5y4xs3/L1j5oKHNjM6RHr88oqtXhaK3Ctxh/x4f7bdGAauquNTt0ulenwQoiNO81vOnMWzywGX5lBwCgKQ==",
+        ),
+        (
+            "ecdsa",
+            "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBPzaCFQX5oGYAx+8OWZVQQ0HTv2YL+K6utH/TgkmFhEOszeXab6ciubeErLIJ5+SBCYKALrF6e2x8wdHwdUErmk=",
+        ),
+    ] {
+        let key = json!({"name": name, "public_key": key});
+        let brought = bring(&service, "alice", "2.82", key).await;
+        assert_eq!(brought.status, 201, "{brought:?}");
+    }
+}

@@ -5,7 +5,7 @@ use berth_wire::guest::GuestAction;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::cloud::IMAGE;
+use super::cloud::{IMAGE, OTHER_IMAGE};
 use super::service::{Reply, Service};
 
 async fn service() -> Service {
@@ -190,31 +190,6 @@ async fn nothing_is_done_with_a_server_that_never_came_to_be() {
     }
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["name"], "s");
-}
-
-#[tokio::test]
-async fn a_rebuild_that_is_refused_leaves_the_image_as_it_was() {
-    let service = service().await;
-    let uuid = service.running(json!({})).await;
-    service
-        .change("UPDATE compute_servers SET image = NULL")
-        .await;
-    let rebuild = json!({"rebuild": {"imageRef": IMAGE, "name": "t", "metadata": {"a": "b"}}});
-    service.cloud.agent.refuses(Some((409, "resource")));
-    for image in [json!(""), json!(IMAGE)] {
-        let asked = act(&service, "alice", uuid, rebuild.clone()).await;
-        assert_eq!(asked.status, 202);
-        assert_eq!(asked.body["server"]["name"], "t");
-        assert_eq!(asked.body["server"]["metadata"], json!({"a": "b"}));
-        service.rest().await;
-        let shown = service.shown("alice", "2.82", uuid).await;
-        let shown = match &shown["image"] {
-            Value::Object(shown) => shown["id"].clone(),
-            other => other.clone(),
-        };
-        assert_eq!(shown, image);
-        service.cloud.agent.refuses(None);
-    }
 }
 
 #[tokio::test]
@@ -411,6 +386,57 @@ async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
         assert_eq!(refused.status, status, "{refused:?}");
         assert!(refused.body.to_string().contains(sentence), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn the_image_of_a_rebuild_is_shown_from_the_answer_on_and_stays_where_that_fails() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let agent = &service.cloud.agent;
+    agent.hangs(true);
+    let rebuild =
+        |image| json!({"rebuild": {"imageRef": image, "name": "t", "metadata": {"a": "b"}}});
+    let done = act(&service, "alice", uuid, rebuild(OTHER_IMAGE)).await;
+    assert_eq!(done.status, 202, "{done:?}");
+    assert_eq!(done.body["server"]["name"], "t");
+    assert_eq!(done.body["server"]["metadata"], json!({"a": "b"}));
+    let of = |shown: &Value| shown["image"]["id"].clone();
+    assert_eq!(of(&done.body["server"]), json!(OTHER_IMAGE));
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(
+        (&shown["status"], of(&shown)),
+        (&json!("REBUILD"), json!(OTHER_IMAGE))
+    );
+    // One that comes in between changes nothing.
+    let refused = act(&service, "alice", uuid, rebuild(IMAGE)).await;
+    assert_eq!(refused.status, 409);
+    agent.refuses(Some((409, "state")));
+    agent.hangs(false);
+    service.rest().await;
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(
+        (&shown["status"], of(&shown)),
+        (&json!("ACTIVE"), json!(OTHER_IMAGE))
+    );
+}
+
+#[tokio::test]
+async fn a_rebuild_that_an_earlier_release_began_brings_its_image_when_it_ends() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    service.cloud.agent.hangs(true);
+    let rebuild = json!({"rebuild": {"imageRef": OTHER_IMAGE}});
+    act(&service, "alice", uuid, rebuild).await;
+    // That release wrote it down beside what is asked of the agent.
+    let sql = format!(
+        "UPDATE compute_servers SET image = '{IMAGE}';
+         UPDATE compute_server_actions SET image = '{OTHER_IMAGE}' WHERE action = 'rebuild';"
+    );
+    service.change(sql.leak()).await;
+    service.cloud.agent.hangs(false);
+    service.rest().await;
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["image"]["id"], json!(OTHER_IMAGE));
 }
 
 #[tokio::test]

@@ -118,14 +118,70 @@ async fn an_end_that_cannot_be_written_down_is_kept_and_the_agent_is_asked_once(
              BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
         )
         .await;
-    act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
+    act(&service, uuid, json!({"os-stop": null})).await;
     service.rest().await;
-    assert_eq!(task(&service, uuid).await, "rebooting_hard");
+    service.cloud.agent.is_away(true);
+    assert_eq!(task(&service, uuid).await, "powering-off");
     service.change("DROP TRIGGER full").await;
     service.rest().await;
     assert_eq!(task(&service, uuid).await, Value::Null);
     assert_eq!(results(&service, uuid, 1).await, ["Success"]);
     assert_eq!(service.cloud.agent.asked().len(), 1);
+    // And so is what the agent said of the guest.
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["status"], "SHUTOFF");
+}
+
+#[tokio::test]
+async fn what_an_action_made_of_a_server_is_known_though_nobody_looked_before_the_agent_went_away()
+{
+    for refusal in [None, Some((409, "state"))] {
+        let (service, uuid) = running().await;
+        let agent = &service.cloud.agent;
+        agent.hangs(true);
+        act(&service, uuid, json!({"os-stop": null})).await;
+        if refusal.is_some() {
+            // Done by a question whose answer was lost.
+            agent.has(uuid, "stopped", "shut off");
+        }
+        agent.refuses(refusal);
+        agent.hangs(false);
+        service.rest().await;
+        assert_eq!(results(&service, uuid, 1).await, ["Success"]);
+        agent.is_away(true);
+        service.next_life().await;
+        let shown = service.shown("alice", "2.82", uuid).await;
+        assert_eq!(
+            (
+                &shown["status"],
+                &shown["OS-EXT-STS:vm_state"],
+                &shown["OS-EXT-STS:power_state"]
+            ),
+            (&json!("SHUTOFF"), &json!("stopped"), &json!(4)),
+            "{refusal:?}"
+        );
+        let path = format!("/servers/{uuid}/action");
+        let pause = service.ask("alice", "2.82", "POST", &path, Some(json!({"pause": null})));
+        assert_eq!(pause.await.status, 409);
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_is_after_an_action_that_failed_is_known_too() {
+    let (service, uuid) = running().await;
+    let agent = &service.cloud.agent;
+    agent.hangs(true);
+    act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
+    agent.has(uuid, "failed", "crashed");
+    agent.refuses(Some((409, "state")));
+    agent.hangs(false);
+    service.rest().await;
+    assert_eq!(results(&service, uuid, 1).await, ["Error"]);
+    agent.is_away(true);
+    assert_eq!(
+        service.shown("alice", "2.82", uuid).await["status"],
+        "ERROR"
+    );
 }
 
 #[tokio::test]

@@ -331,6 +331,62 @@ async fn name_and_description_are_changed_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_description_is_printable() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let path = format!("/servers/{uuid}");
+    let action = format!("{path}/action");
+    let flavor = "/flavors/f";
+    let with = |text: &str| {
+        [
+            (
+                "PUT",
+                path.as_str(),
+                json!({"server": {"description": text}}),
+            ),
+            (
+                "POST",
+                action.as_str(),
+                json!({"rebuild": {"imageRef": IMAGE, "description": text}}),
+            ),
+            ("PUT", flavor, json!({"flavor": {"description": text}})),
+        ]
+    };
+    let unprintable = [
+        "a\0", "a\nb", "\t", "\u{7f}", "\u{85}", "\u{ad}", "\u{200b}", "\u{2028}", "\u{e000}",
+        "\u{feff}",
+    ];
+    for text in unprintable {
+        let made = service
+            .ask_for("alice", "2.82", json!({"description": text}))
+            .await;
+        let message = made.message("badRequest");
+        assert!(message.contains("not printable"), "{text:?}: {message}");
+        for (method, path, body) in with(text) {
+            let refused = service.ask("admin", "2.82", method, path, Some(body));
+            assert_eq!(refused.await.status, 400, "{text:?} {path}");
+        }
+    }
+    let printable = [
+        "",
+        " a b ",
+        "\"it's\" \\ {}",
+        "Größe",
+        "e\u{301}",
+        "日本\u{3000}\u{a0}🦀",
+    ];
+    for text in printable {
+        for (method, path, body) in with(text) {
+            let done = service.ask("admin", "2.82", method, path, Some(body)).await;
+            assert!(done.status.is_success(), "{text:?} {path}: {done:?}");
+            service.rest().await;
+        }
+        let shown = service.shown("alice", "2.82", uuid).await;
+        assert_eq!(shown["description"], text);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_deleted_goes_once_its_guest_is_gone() {
     let service = service().await;
     let uuid = service

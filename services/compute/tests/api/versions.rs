@@ -79,6 +79,21 @@ async fn a_version_that_is_not_spoken_is_refused_in_novas_words() {
         ("3.1", 406, "computeFault", "Version 3.1 is not supported"),
         ("2", 400, "badRequest", "of invalid format"),
         ("two", 400, "badRequest", "of invalid format"),
+        ("x", 400, "badRequest", "of invalid format"),
+        ("2.-1", 400, "badRequest", "of invalid format"),
+        ("-2.1", 400, "badRequest", "of invalid format"),
+        ("2.+1", 400, "badRequest", "of invalid format"),
+        ("2. 1", 400, "badRequest", "of invalid format"),
+        ("2.01", 400, "badRequest", "of invalid format"),
+        ("0.1", 400, "badRequest", "of invalid format"),
+        ("2.", 400, "badRequest", "of invalid format"),
+        ("2.1.1", 400, "badRequest", "of invalid format"),
+        (
+            "2.99999999999999999999",
+            406,
+            "computeFault",
+            "Version 2.99999999999999999999 is not supported",
+        ),
     ] {
         let reply = service.get("alice", version, "/flavors").await;
         assert_eq!(reply.status, status, "{version}");

@@ -1,6 +1,9 @@
 //! /v3/auth/tokens: a token is made, looked at, revoked.
 
-use axum::extract::State;
+use std::net::SocketAddr;
+
+use axum::Extension;
+use axum::extract::{ConnectInfo, State};
 use berth_http::auth::TOKEN_HEADER;
 use berth_http::{Answer, Call, Fault};
 use berth_wire::identity::AuthBody;
@@ -39,10 +42,18 @@ fn document(api: &Api, call: &Call, token: &KnownToken) -> Result<Vec<u8>, serde
     serde_json::to_vec(&shown::token(token, catalog))
 }
 
-pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+/// The address at the other end, where the listener tells it.
+type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
+
+pub(crate) async fn create(
+    State(api): State<Api>,
+    peer: Peer,
+    call: Call,
+) -> Result<Answer, Fault> {
     call.require_json()?;
     let body: AuthBody = call.secret()?;
-    let (text, token) = api.identity.log_in(body).await.map_err(fault)?;
+    let from = peer.map(|Extension(ConnectInfo(peer))| peer.ip());
+    let (text, token) = api.identity.log_in(body, from).await.map_err(fault)?;
     let answer = Answer::written(document(&api, &call, &token))?;
     let answer = answer.with_header(SUBJECT_HEADER, &text);
     Ok(answer.with_status(StatusCode::CREATED))

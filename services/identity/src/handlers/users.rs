@@ -9,8 +9,14 @@ use crate::policies::{allow, may_read_all};
 use crate::router::Api;
 use crate::shown::{self, Links};
 
-/// Answers whoever would change what stands in the file.
-pub(crate) async fn refuse(State(api): State<Api>, _: Call) -> Fault {
+/// Answers whoever would change what stands in the file. Where that is on the host is for operators alone to know.
+pub(crate) async fn refuse(State(api): State<Api>, call: Call) -> Fault {
+    if !call.caller.has_role("admin") {
+        return Fault::forbidden(
+            "Users, projects, domains, roles and assignments are kept by the operator of this cloud: ask there for a change. This \
+             API reads them.",
+        );
+    }
     Fault::forbidden(format!(
         "Users, projects, domains, roles and assignments are kept in the file {} on the identity service's host: change them \
          there. This API reads them.",

@@ -42,6 +42,12 @@ pub enum UsersFileError {
     /// It describes no users.
     #[error("{0}")]
     Wrong(#[from] UsersError),
+    /// It has no user in it: nobody could log in. A file that is just being written is empty, too.
+    #[error("the file of users {} has no user in it; write a [[user]]", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 /// By what it is seen that a file is another, or was written.
@@ -82,10 +88,18 @@ pub enum Look {
 }
 
 impl UsersFile {
+    /// Looks at a file as [`UsersFile::open`] does, and keeps nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(path: &Path) -> Result<(), UsersFileError> {
+        read(path).map(drop)
+    }
+
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, others may write to it, or it describes no users.
+    /// It cannot be read, others may write to it, it describes no users, or has none in it.
     pub fn open(path: &Path) -> Result<Self, UsersFileError> {
         let (users, stamp) = read(path)?;
         warn_if_open(path, &stamp);
@@ -197,5 +211,10 @@ fn read(path: &Path) -> Result<(Users, Stamp), UsersFileError> {
         path: path.to_owned(),
     })?;
     let users = Users::from_text(&path.display().to_string(), &text)?;
+    if users.users().next().is_none() {
+        return Err(UsersFileError::Empty {
+            path: path.to_owned(),
+        });
+    }
     Ok((users, Stamp::from(&metadata)))
 }

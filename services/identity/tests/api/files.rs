@@ -247,6 +247,16 @@ fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_on
     assert!(said.contains("user[0].name"), "{said}");
     assert!(matches!(file.look(), Ok(Look::Same)), "told once");
     assert_eq!(names(), ["robert"]);
+    for nobody in ["", "[[project]]\nname = \"p\"\n"] {
+        write(&path, nobody);
+        let said = file.look().unwrap_err().to_string();
+        assert!(said.contains("no user in it"), "{said}");
+        assert!(matches!(
+            UsersFile::open(&path),
+            Err(UsersFileError::Empty { .. })
+        ));
+        assert_eq!(names(), ["robert"]);
+    }
     fs::remove_file(&path).unwrap();
     assert!(file.look().is_err());
     assert!(matches!(file.look(), Ok(Look::Same)));

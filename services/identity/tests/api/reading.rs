@@ -295,15 +295,25 @@ async fn one_is_told_whether_a_role_was_given_and_which_were() {
 }
 
 #[tokio::test]
-async fn every_write_is_refused_with_a_sentence_that_says_where_to_write() {
+async fn every_write_is_refused_and_operators_alone_are_told_where_to_write() {
     let service = Service::start().await;
     let admin = service.token("admin", None).await;
+    let others = [
+        service.token("alice", project("research")).await,
+        service.token("nova", None).await,
+        service.token("nobody", None).await,
+    ];
     let file = service.path.display().to_string();
     let cases = [
         (Method::POST, "/v3/users", file.as_str()),
         (Method::PATCH, "/v3/users/u-alice", &file),
         (Method::DELETE, "/v3/users/u-alice", &file),
         (Method::POST, "/v3/users/u-alice/password", &file),
+        (
+            Method::POST,
+            "/v3/users/u-alice/application_credentials",
+            &file,
+        ),
         (Method::POST, "/v3/projects", &file),
         (Method::DELETE, "/v3/projects/p-research", &file),
         (Method::POST, "/v3/domains", &file),
@@ -340,6 +350,14 @@ async fn every_write_is_refused_with_a_sentence_that_says_where_to_write() {
         assert_eq!(reply.status, 403, "{method} {path}");
         let message = reply.body["error"]["message"].as_str().unwrap();
         assert!(message.contains(words), "{method} {path}: {message}");
+        for token in &others {
+            let reply = ask(token).await;
+            assert_eq!(reply.status, 403, "{method} {path}");
+            let message = reply.body["error"]["message"].as_str().unwrap();
+            let is_of_file = words == file;
+            let is_plain = !message.contains(&file) && message.contains("operator") == is_of_file;
+            assert!(is_plain, "{method} {path}: {message}");
+        }
         assert_eq!(ask("").await.status, 401, "{method} {path}");
     }
 }

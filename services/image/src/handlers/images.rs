@@ -1,7 +1,8 @@
 //! /v2/images: which images there are.
 
+use axum::Extension;
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{Answer, Call, Caller, Fault};
 use serde_json::json;
 
 use crate::listing::Listing;
@@ -33,8 +34,13 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
     Answer::ok(&shown::image(api.image(&call)?))
 }
 
-/// Where images are changed. The body of the request is not read: it may be an image.
-pub(crate) async fn refuse(State(api): State<Api>) -> Fault {
+/// Where images are changed, which is for operators alone to know. The body of the request is not read: it may be an image.
+pub(crate) async fn refuse(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Fault {
+    if !caller.has_role("admin") {
+        return Fault::forbidden(
+            "Images are read here and not changed: ask the operator of this cloud.",
+        );
+    }
     Fault::forbidden(match api.list.file() {
         Some(file) => format!(
             "Images are read here and not changed: edit {} and start berth again.",

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::service::{HERE, Service};
 
 #[tokio::test]
-async fn every_write_is_refused_with_a_sentence_that_names_the_file() {
+async fn every_write_is_refused_and_operators_alone_are_told_the_file() {
     let service = Service::start();
     let file = service.path("images.toml").display().to_string();
     for (method, path) in [
@@ -22,18 +22,38 @@ async fn every_write_is_refused_with_a_sentence_that_names_the_file() {
         ("PUT", format!("/v2/images/{HERE}/tags/t")),
         ("POST", format!("/v2/images/{HERE}/actions/deactivate")),
     ] {
-        // More than would be read: an image may be.
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/image{path}"));
-        let request = request
-            .header("x-auth-token", "admin")
-            .header("content-type", "application/octet-stream");
-        let body = Body::from(vec![0; 1 << 20]);
-        let reply = service.send(request.body(body).unwrap()).await;
-        assert_eq!(reply.status, 403, "{method} {path}");
-        let message = reply.body["message"].as_str().unwrap();
-        assert!(message.contains(&file), "{method} {path}: {message}");
+        for (token, roles) in [
+            (Some("admin"), ""),
+            (Some("alice"), "member"),
+            (Some("alice"), ""),
+            (None, ""),
+        ] {
+            let request = Request::builder()
+                .method(method)
+                .uri(format!("/image{path}"))
+                .header("content-type", "application/octet-stream")
+                .header("accept", "application/json");
+            let request = match token {
+                Some("admin") => request.header("x-auth-token", "admin"),
+                Some(token) => request
+                    .header("x-auth-token", token)
+                    .header("x-roles", roles),
+                None => request,
+            };
+            // More than would be read: an image may be.
+            let body = Body::from(vec![0; 1 << 20]);
+            let reply = service.send(request.body(body).unwrap()).await;
+            let Some(token) = token else {
+                assert_eq!(reply.status, 401, "{method} {path}");
+                continue;
+            };
+            assert_eq!(reply.status, 403, "{method} {path}");
+            let message = reply.body["message"].as_str().unwrap();
+            let (is_told, is_operator) = (message.contains(&file), token == "admin");
+            assert_eq!(is_told, is_operator, "{method} {path}: {message}");
+            let asks = message.contains("ask the operator");
+            assert_eq!(asks, !is_operator, "{method} {path}: {message}");
+        }
     }
     let none = Service::without_images();
     let none = none

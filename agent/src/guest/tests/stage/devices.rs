@@ -33,6 +33,16 @@ impl GuestResources for Devices {
         &self.0.files
     }
 
+    async fn keep(&self, request: &GuestRequest) -> Result<(), ResourceError> {
+        self.0.world().kept.insert(request.uuid());
+        Ok(())
+    }
+
+    async fn discard(&self, guest: ConsumerUuid) -> Result<(), ResourceError> {
+        self.0.world().kept.remove(&guest);
+        Ok(())
+    }
+
     async fn check(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
         let spec = guest.spec;
         let effect = async {

@@ -105,7 +105,7 @@ fn of_server(call: &Call, fields: &mut Fields<'_>) -> Result<Asked, Fault> {
         user_data: user_data(fields)?,
         description: match since(SERVER_DESCRIPTION) {
             true => fields
-                .text_or_null("description", DESCRIPTION)?
+                .printable_or_null("description", DESCRIPTION)?
                 .map(str::to_owned),
             false => None,
         },

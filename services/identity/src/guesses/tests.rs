@@ -1,0 +1,148 @@
+//! The pace of guesses, by a clock of the test's own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use super::pace::{FORGET, LONGEST_PAUSE};
+use super::*;
+
+fn user(id: &str) -> Who {
+    Who::User(id.to_owned())
+}
+
+fn from(number: u8) -> Source {
+    Source::from(Some(IpAddr::from(Ipv4Addr::new(192, 0, 2, number))))
+}
+
+fn wrong(guesses: &Guesses, who: &Who, source: Source, times: u32, now: Instant) {
+    let waiter = guesses.wait(who, source);
+    for _ in 0..times {
+        waiter.was_wrong(now);
+    }
+}
+
+fn turn(guesses: &Guesses, who: &Who, source: Source, now: Instant) -> Turn {
+    guesses.wait(who, source).turn(now)
+}
+
+/// How many of the guesses of an hour are looked at, one tried each 10 ms, each from the next of so many addresses.
+fn looked_at(who: &Who, addresses: u8) -> u32 {
+    let (guesses, start) = (Guesses::default(), Instant::now());
+    let mut count = 0;
+    for (tick, address) in (0..360_000).zip((0..addresses).cycle()) {
+        let now = start + Duration::from_millis(10 * tick);
+        let waiter = guesses.wait(who, from(address));
+        if waiter.turn(now) == Turn::Now {
+            waiter.was_wrong(now);
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn an_hour_of_guessing_is_worth_some_nine_hundred_guesses_from_anywhere_whether_there_is_such_a_user_or_not()
+ {
+    for addresses in [1, 200] {
+        let known = looked_at(&user("u"), addresses);
+        assert!((890..920).contains(&known), "{known}");
+        let stranger = Who::Stranger("nobody".to_owned());
+        assert_eq!(looked_at(&stranger, addresses), known);
+    }
+}
+
+#[test]
+fn one_users_wrong_passwords_hold_up_nobody_else_and_a_right_one_forgets_them() {
+    let (guesses, now) = (Guesses::default(), Instant::now());
+    let (a, b) = (user("a"), user("b"));
+    wrong(&guesses, &a, from(1), 20, now);
+    let later = now + LONGEST_PAUSE;
+    assert_eq!(turn(&guesses, &a, from(1), now), Turn::Later(later));
+    assert_eq!(turn(&guesses, &b, from(1), now), Turn::Now);
+    assert_eq!(turn(&guesses, &a, from(1), later), Turn::Now);
+    assert!(
+        matches!(turn(&guesses, &a, from(1), later), Turn::Later(_)),
+        "one at a time"
+    );
+    guesses.wait(&a, from(1)).was_right(later);
+    for _ in 0..2 {
+        assert_eq!(turn(&guesses, &a, from(1), later), Turn::Now);
+    }
+}
+
+#[test]
+fn wrong_passwords_of_yesterday_are_forgotten() {
+    let (guesses, now) = (Guesses::default(), Instant::now());
+    wrong(&guesses, &user("a"), from(1), 20, now);
+    let tomorrow = now + FORGET + Duration::from_secs(1);
+    for _ in 0..2 {
+        assert_eq!(turn(&guesses, &user("a"), from(1), tomorrow), Turn::Now);
+    }
+}
+
+#[test]
+fn a_user_is_held_up_at_an_address_that_it_has_logged_in_from_by_wrong_passwords_from_there_alone()
+{
+    let (guesses, now) = (Guesses::default(), Instant::now());
+    let a = user("a");
+    guesses.wait(&a, from(1)).was_right(now);
+    let crowd: Vec<_> = (0..80).map(|_| guesses.wait(&a, from(2))).collect();
+    for guess in &crowd {
+        guess.was_wrong(now);
+    }
+    for _ in 0..3 {
+        assert_eq!(turn(&guesses, &a, from(1), now), Turn::Now);
+    }
+    wrong(&guesses, &a, from(1), 20, now);
+    assert!(matches!(turn(&guesses, &a, from(1), now), Turn::Later(_)));
+}
+
+#[test]
+fn an_address_where_a_crowd_waits_has_every_other_turn_where_another_waits_too() {
+    let (guesses, mut now) = (Guesses::default(), Instant::now());
+    let a = user("a");
+    let crowd: Vec<_> = (0..80).map(|_| guesses.wait(&a, from(2))).collect();
+    for guess in &crowd {
+        guess.was_wrong(now);
+    }
+    let own = guesses.wait(&a, from(1));
+    let mut turns = Vec::new();
+    for _ in 0..4 {
+        now += LONGEST_PAUSE;
+        let first = crowd.iter().find(|guess| guess.turn(now) == Turn::Now);
+        if let Some(guess) = first {
+            guess.was_wrong(now);
+        }
+        let is_own = own.turn(now) == Turn::Now;
+        if is_own {
+            own.was_wrong(now);
+        }
+        turns.push((first.is_some(), is_own));
+    }
+    assert_eq!(
+        turns,
+        [(true, false), (false, true), (true, false), (false, true)]
+    );
+}
+
+#[test]
+fn an_address_not_used_for_longest_is_forgotten_before_there_are_too_many() {
+    let (guesses, start) = (Guesses::default(), Instant::now());
+    let a = user("a");
+    for number in 0..=u32::try_from(MOST_KNOWN).unwrap() {
+        let address = IpAddr::from(Ipv4Addr::from_bits(number));
+        let source = Source::from(Some(address));
+        let now = start + Duration::from_secs(u64::from(number));
+        guesses.wait(&a, source).was_right(now);
+    }
+    let now = start + Duration::from_secs(1000);
+    wrong(&guesses, &a, from(1), 20, now);
+    let at = |number: u32| {
+        let address = IpAddr::from(Ipv4Addr::from_bits(number));
+        turn(&guesses, &a, Source::from(Some(address)), now)
+    };
+    assert!(matches!(at(0), Turn::Later(_)));
+    assert_eq!(at(1), Turn::Now);
+}

@@ -47,7 +47,7 @@ pub(super) const FAULTS: [Fault; 18] = [
 ];
 
 /// Of how many cases one is run where nothing is said.
-const ONE_OF: usize = 20;
+const ONE_OF: usize = 32;
 /// Of how many cases one may be without its fault.
 const MISSED_ONE_OF: usize = 4;
 /// How many cases share a cloud.

@@ -144,7 +144,15 @@ async fn a_check_is_told_which_guest_has_the_device_and_a_guest_keeps_it() {
     std::fs::write(folder.path().join(address(0).to_string()), "hot").unwrap();
     let (stop, task) = stage.keep();
     until(&mut stage, 0, "1 1", true).await;
-    let told = std::fs::read_to_string(folder.path().join("guests")).unwrap();
+    // Each check empties the file before it writes: between the two nothing is in it.
+    let mut told = String::new();
+    for _ in 0..1000 {
+        told = std::fs::read_to_string(folder.path().join("guests")).unwrap();
+        if !told.trim().is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert_eq!(told.trim(), consumer(1).to_string());
     assert_eq!(shown(&stage, 0).await.0, json!("held"));
     stop.cancel();

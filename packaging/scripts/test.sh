@@ -50,6 +50,10 @@ declare -A NAMES=() SAID=() BEGAN=()
 trap give_up EXIT
 trap 'exit 130' INT TERM
 programs | in_order >"$LOGS/programs"
+if [ ! -s "$LOGS/programs" ]; then
+    echo "test: cargo names no test program; cargo test --workspace --tests runs them one after another" >&2
+    exit 1
+fi
 while IFS=$'\t' read -r folder program name <&3; do
     while ((${#NAMES[@]} >= LANES)); do ended; done
     name=${folder#"$PWD"/}/$name

@@ -29,9 +29,9 @@
 //! | `ConnectionRefused` | a transport error (a driver: its "hypervisor is away", a database: its server cannot be reached); do nothing | - |
 //! | `AnswerLost` | - | drop the result, answer a transport error |
 //! | `Twice` | perform the effect twice, answer the second result | - |
-//! | `Late` | answer a timeout now; perform the effect just before the next crossing of this seam | - |
+//! | `Late` | answer a timeout now; perform the effect just before the next crossing of this seam, or, where the other side has a queue, when its time there is over | - |
 //! | `Kill`, `PowerCut` | in process: never return, the harness drops the journey; a real process: SIGKILL itself. A power cut also undoes writes not yet synced | the same |
-//! | `Hang` | never return | the same, the effect done |
+//! | `Hang` | never return; where time goes on, until whoever waits gives up (a client, a driver), or until a disk or a database goes on | the same, the effect done |
 //! | `Stale` | - | answer what the same crossing answered the time before |
 //! | `Truncated`, `WrongBody`, `EndlessBody` | - | spoil the body (a file's content) on its way |
 //! | `DiskFull`, `InputOutput` | fail so; do nothing | fail so, the effect done in part |

@@ -69,6 +69,8 @@ impl LateClaims {
                 tracing::info!(%guest, "a claim that came after its guest was undone is deleted");
                 deleted += 1;
             } else if now.duration_since(noted) >= grace {
+                // The row first: without it nothing is deleted that belongs to whoever has the UUID next. Where this ends between the
+                // two, the guest is one of those who are nowhere.
                 way.journal.no_late_claim(guest).await?;
                 if is_undone {
                     way.scheduler.hosts.disown(way.own(guest)).await?;

@@ -32,7 +32,7 @@ struct Since {
     seen: BTreeMap<ArqUuid, Instant>,
     /// It is known that there may be some of this profile.
     noted: BTreeMap<String, Instant>,
-    /// Nothing is left of this profile, and nothing was lost since.
+    /// Of these profiles nothing was left at the last look, and nothing was lost since.
     clean: BTreeSet<String>,
     looks: Looks,
 }
@@ -92,7 +92,7 @@ impl Strays {
 
     /// Whether nothing was lost since it was judged so.
     fn is_clean(&self, profile: &DeviceProfileName) -> bool {
-        self.since().clean.remove(profile.as_str())
+        self.since().clean.contains(profile.as_str())
     }
 
     /// An answer was lost just now: whatever was seen so far says nothing of what it made.

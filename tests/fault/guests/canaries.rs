@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_model::ResourceClass;
 use berth_model::audit::{InvariantId, Violation, audit_at_rest};
-use berth_seam::{Fault, Moment};
+use berth_seam::{Fault, Moment, Repetition};
 use berth_tests::fault::busy;
 use berth_tests::guest_cloud::{Bug, GuestCloud, NODE, Point, Process, guest};
 use berth_virt::VirtDriver as _;
@@ -83,6 +83,7 @@ fn a_post_of_requests_that_comes_twice_is_caught_and_leaves_nothing_after_a_whil
             nth: 1,
             moment: Moment::Before,
             fault: Fault::Twice,
+            repetition: Repetition::Once,
         };
         cloud.crossings.arm(std::slice::from_ref(&point));
         boot(&cloud, 1, "two").await;

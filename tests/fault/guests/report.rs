@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use berth_model::ProviderTree;
-use berth_seam::{Effect, Fault};
+use berth_seam::Effect;
 use berth_tests::guest_cloud::Crossed;
 
 use super::journeys::{Journey, Outcome};
-use super::rows::kind;
+use super::rows::{Strike, kind};
 use super::sweep::FAULTS;
 use crate::report::{Section, replace, section};
 
@@ -37,8 +37,8 @@ pub(super) struct Swept {
     pub(super) tree: Option<ProviderTree>,
 }
 
-/// How often which outcome came of a fault at a kind of crossing.
-pub(super) type Tally = BTreeMap<(Journey, Fault, &'static str), BTreeMap<Outcome, usize>>;
+/// How often which outcome came of a strike at a kind of crossing.
+pub(super) type Tally = BTreeMap<(Journey, Strike, &'static str), BTreeMap<Outcome, usize>>;
 
 /// Writes the part of the page.
 pub(super) fn write(swept: &[Swept], tally: &Tally) {
@@ -83,14 +83,14 @@ pub(super) fn compare(tally: &Tally) {
     if page.is_empty() {
         return;
     }
-    for ((journey, fault, kind), seen) in tally {
+    for ((journey, strike, kind), seen) in tally {
         let table = format!("\n## {}\n", title(*journey));
         let table = page.split(&table).nth(1).unwrap_or_default();
         let table = table.split("\n## ").next().unwrap_or_default();
         let row = |start: &str| table.lines().find(|line| line.starts_with(start));
         let cells = |line: &str| line.split('|').map(str::trim).map(str::to_owned).collect();
         let heads: Vec<String> = row("| fault |").map(cells).unwrap_or_default();
-        let found: Vec<String> = row(&format!("| {} {fault} |", fault.row()))
+        let found: Vec<String> = row(&format!("| {} {strike} |", strike.fault.row()))
             .map(cells)
             .unwrap_or_default();
         assert!(
@@ -106,7 +106,7 @@ pub(super) fn compare(tally: &Tally) {
             let name = journey.as_str();
             assert!(
                 cell.contains(outcome.as_str()),
-                "{name}: {fault} at {kind} is {}, docs/faults.md says {cell:?}: BLESS=1 BERTH_GUEST_FAULTS=1",
+                "{name}: {strike} at {kind} is {}, docs/faults.md says {cell:?}: BLESS=1 BERTH_GUEST_FAULTS=1",
                 outcome.as_str()
             );
         }
@@ -149,13 +149,13 @@ fn table(text: &mut String, swept: &Swept, tally: &Tally) {
         .iter()
         .for_each(|kind| text.push_str(&format!(" {kind} |")));
     let _ = writeln!(text, "\n|---|{}", "---|".repeat(kinds.len()));
-    for fault in Fault::ALL
-        .into_iter()
-        .filter(|fault| FAULTS.contains(fault))
-    {
-        let _ = write!(text, "| {} {fault} |", fault.row());
+    let strikes = Strike::all(&FAULTS);
+    let seen = tally.keys().map(|(_, strike, _)| *strike);
+    let seen: BTreeSet<Strike> = seen.collect();
+    for strike in strikes.filter(|strike| seen.contains(strike)) {
+        let _ = write!(text, "| {} {strike} |", strike.fault.row());
         for kind in &kinds {
-            let seen = tally.get(&(journey, fault, *kind));
+            let seen = tally.get(&(journey, strike, *kind));
             let seen = seen.into_iter().flatten();
             let cell: Vec<String> = seen
                 .map(|(outcome, n)| format!("{} {n}", outcome.as_str()))

@@ -1,9 +1,10 @@
 //! The outcomes that were written first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use berth_seam::{Crossing, Effect, Fault, Seam};
-use berth_tests::guest_cloud::{Crossed, Process};
+use berth_seam::{Crossing, Effect, Fault, Repetition, Seam};
+use berth_tests::guest_cloud::{Crossed, Point, Process};
 use serde::Deserialize;
 
 use super::journeys::{Journey, Outcome};
@@ -37,8 +38,55 @@ pub(super) fn kind(crossed: &Crossed) -> &'static str {
     }
 }
 
-/// By journey, fault and kind.
-pub(super) type Rows = BTreeMap<(Journey, Fault, String), BTreeSet<Outcome>>;
+/// What happens at a point, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Strike {
+    pub(super) fault: Fault,
+    repetition: Repetition,
+}
+
+impl Strike {
+    pub(super) const fn of(point: &Point) -> Self {
+        Self {
+            fault: point.fault,
+            repetition: point.repetition,
+        }
+    }
+
+    /// All that the faults may be, in the order of the table.
+    pub(super) fn all(faults: &[Fault]) -> impl Iterator<Item = Self> {
+        let known = Fault::ALL.into_iter();
+        known
+            .filter(|fault| faults.contains(fault))
+            .flat_map(|fault| {
+                [Repetition::Once, Repetition::ForEver].map(|repetition| Self { fault, repetition })
+            })
+    }
+
+    fn read(text: &str) -> Self {
+        let (fault, repetition) = match text.strip_suffix(" for ever") {
+            Some(fault) => (fault, Repetition::ForEver),
+            None => (text, Repetition::Once),
+        };
+        let fault = fault.parse();
+        Self {
+            fault: fault.unwrap_or_else(|error| panic!("guests.toml: {error}")),
+            repetition,
+        }
+    }
+}
+
+impl fmt::Display for Strike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.repetition {
+            Repetition::Once => write!(f, "{}", self.fault),
+            Repetition::ForEver => write!(f, "{} for ever", self.fault),
+        }
+    }
+}
+
+/// By journey, strike and kind.
+pub(super) type Rows = BTreeMap<(Journey, Strike, String), BTreeSet<Outcome>>;
 
 /// A table: the outcomes of the journeys that it names, by fault and kind.
 #[derive(Deserialize)]
@@ -58,10 +106,10 @@ pub(super) fn read() -> Rows {
         for name in &table.journeys {
             let journey = Journey::ALL.into_iter().find(|it| it.as_str() == name);
             let journey = journey.unwrap_or_else(|| panic!("guests.toml: no journey {name}"));
-            for (fault, by_kind) in &table.faults {
-                let fault: Fault = fault.parse().unwrap();
+            for (strike, by_kind) in &table.faults {
+                let strike = Strike::read(strike);
                 for (kind, words) in by_kind {
-                    let known = rows.insert((journey, fault, kind.clone()), outcomes(words));
+                    let known = rows.insert((journey, strike, kind.clone()), outcomes(words));
                     assert!(known.is_none(), "guests.toml: {name} is in two tables");
                 }
             }

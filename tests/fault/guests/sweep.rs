@@ -15,28 +15,30 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use berth_model::ProviderTree;
-use berth_seam::Fault;
+use berth_seam::{Fault, Repetition};
 use berth_tests::guest_cloud::{Crossed, GuestCloud, Point};
 
 use super::journeys::{Journey, Outcome};
 use super::report::{self, Swept, Tally};
-use super::rows::{self, Rows, kind};
+use super::rows::{self, Rows, Strike, kind};
 use crate::sweep::{Part, on_all_processors};
 
-/// The faults of the sweep: an answer lost before and after its effect, an older or a spoilt one, refusals, a time limit, a hang, a
-/// full disk, a kill, a power cut, a clock that is set.
-pub(super) const FAULTS: [Fault; 18] = [
+/// The faults of the sweep: an answer lost before and after its effect, an older, a spoilt or an endless one, refusals, a conflict
+/// (once and for ever), a time limit, a hang, a full disk, a kill, a power cut, a clock that is set.
+pub(super) const FAULTS: [Fault; 20] = [
     Fault::ConnectionRefused,
     Fault::AnswerLost,
     Fault::InternalError,
     Fault::Conflict,
     Fault::Unauthorized,
     Fault::Forbidden,
+    Fault::BadRequest,
     Fault::Twice,
     Fault::Late,
     Fault::Stale,
     Fault::Truncated,
     Fault::WrongBody,
+    Fault::EndlessBody,
     Fault::InputOutput,
     Fault::DiskFull,
     Fault::Kill,
@@ -237,7 +239,9 @@ impl Asked {
             None => self.second,
         };
         let points = |crossed: &Crossed| crossed.points(faults).collect::<Vec<_>>();
-        let later = recovery.iter().flat_map(points);
+        // What strikes for ever has no recovery before it is healed.
+        let is_over = first.repetition == Repetition::Once;
+        let later = recovery.iter().filter(|_| is_over).flat_map(points);
         if let Some((_, second)) = self.at.as_ref().and_then(|text| text.split_once(" + ")) {
             return later.filter(|it| it.to_string() == second).collect();
         }
@@ -318,21 +322,21 @@ impl Findings {
         failed: Failed,
         rows: &Rows,
     ) {
-        let (fault, outcome) = (case[0].fault, failed.outcome);
+        let (strike, outcome) = (Strike::of(&case[0]), failed.outcome);
         self.missed += usize::from(failed.struck < case.len());
         let mut wrong = failed.wrong;
         // What a client is told of two faults is either's; a kill is told to nobody.
         let is_told = case.iter().skip(1).all(|point| point.fault == Fault::Kill);
-        let allowed = rows.get(&(journey, fault, kind.to_owned()));
+        let allowed = rows.get(&(journey, strike, kind.to_owned()));
         if is_told && !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
             let outcome = outcome.as_str();
             wrong.push(format!(
-                "guests.toml does not say that {fault} at {kind} is {outcome}"
+                "guests.toml does not say that {strike} at {kind} is {outcome}"
             ));
         }
         self.cases += 1;
         if case.len() == 1 {
-            let cell = self.tally.entry((journey, fault, kind));
+            let cell = self.tally.entry((journey, strike, kind));
             *cell.or_default().entry(outcome).or_default() += 1;
         }
         if self.cases.is_multiple_of(500) {

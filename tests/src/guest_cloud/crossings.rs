@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released, Seeded};
+use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released, Repetition, Seeded};
 use uuid::Uuid;
 
 use crate::fault::turn;
@@ -67,7 +67,7 @@ pub struct Crossed {
 }
 
 impl Crossed {
-    /// All points at it: each side with each of the faults that makes sense there.
+    /// All points at it: each side with each of the faults that makes sense there, a conflict once and for ever.
     pub fn points<'a>(&'a self, faults: &'a [Fault]) -> impl Iterator<Item = Point> + 'a {
         [Moment::Before, Moment::After]
             .into_iter()
@@ -75,12 +75,18 @@ impl Crossed {
                 let applying = Fault::applying(&self.crossing, moment);
                 let applying =
                     applying.filter(|fault| faults.contains(fault) && self.process.suffers(*fault));
-                applying.map(move |fault| Point {
+                let struck = applying.flat_map(|fault| {
+                    let again = (fault == Fault::Conflict).then_some(Repetition::ForEver);
+                    let how_often = [Repetition::Once].into_iter().chain(again);
+                    how_often.map(move |repetition| (fault, repetition))
+                });
+                struck.map(move |(fault, repetition)| Point {
                     process: self.process,
                     crossing: self.crossing.to_string(),
                     nth: self.nth,
                     moment,
                     fault,
+                    repetition,
                 })
             })
     }
@@ -99,6 +105,18 @@ pub struct Point {
     pub moment: Moment,
     /// What happens.
     pub fault: Fault,
+    /// Whether it does at each later one of the same text, too.
+    pub repetition: Repetition,
+}
+
+impl Point {
+    fn strikes(&self, process: Process, crossing: &str, nth: usize, moment: Moment) -> bool {
+        let is_its_time = match self.repetition {
+            Repetition::Once => nth == self.nth,
+            Repetition::ForEver => nth >= self.nth,
+        };
+        is_its_time && (self.process, self.moment) == (process, moment) && self.crossing == crossing
+    }
 }
 
 impl fmt::Display for Point {
@@ -109,8 +127,13 @@ impl fmt::Display for Point {
             nth,
             moment,
             fault,
+            repetition,
         } = self;
-        write!(f, "{process} {crossing} #{nth} {moment}: {fault}")
+        write!(f, "{process} {crossing} #{nth} {moment}: {fault}")?;
+        match repetition {
+            Repetition::Once => Ok(()),
+            Repetition::ForEver => f.write_str(" for ever"),
+        }
     }
 }
 
@@ -300,15 +323,18 @@ fn judge(
         return (Release::Fault(fault), pause);
     }
     let text = crossing.to_string();
-    let is_here = |point: &Point| {
-        (point.process, point.nth, point.moment) == (process, nth, moment) && point.crossing == text
-    };
-    let Some(at) = state.points.iter().position(is_here) else {
+    let points = state.points.iter();
+    let mut here = points.filter(|point| point.strikes(process, &text, nth, moment));
+    let Some(point) = here.next().cloned() else {
         return (Release::Proceed, Duration::ZERO);
     };
-    let point = state.points.remove(at);
     let fault = point.fault;
-    state.strike(Some(point));
+    if point.repetition == Repetition::Once {
+        state.points.retain(|it| *it != point);
+    }
+    if !state.struck.contains(&point) {
+        state.strike(Some(point));
+    }
     (Release::Fault(fault), Duration::ZERO)
 }
 

@@ -1,0 +1,155 @@
+//! A new root disk, and what an answer to a change shows.
+
+use serde_json::{Value, json};
+
+use super::cloud::{IMAGE, OTHER_IMAGE};
+use super::server_actions::{act, service};
+#[tokio::test]
+async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let nothing = json!({"imageRef": IMAGE, "key_name": null, "user_data": null, "trusted_image_certificates": null,
+        "accessIPv4": "192.0.2.7", "accessIPv6": "2001:db8::7"});
+    let done = act(&service, "alice", uuid, json!({ "rebuild": nothing })).await;
+    assert_eq!(done.status, 202, "{done:?}");
+    let server = &done.body["server"];
+    assert_eq!(
+        (&server["accessIPv4"], &server["accessIPv6"]),
+        (&json!("192.0.2.7"), &json!("2001:db8::7"))
+    );
+    service.rest().await;
+    for (more, named) in [
+        (json!({"key_name": "k"}), "config drive"),
+        (
+            json!({"trusted_image_certificates": ["a"]}),
+            "no signatures",
+        ),
+        (json!({"personality": []}), "'personality' was unexpected"),
+        (json!({"adminPass": "hunter2"}), "no password"),
+    ] {
+        let mut body = json!({"rebuild": {"imageRef": IMAGE}});
+        let fields = more.as_object().unwrap().clone();
+        body["rebuild"].as_object_mut().unwrap().extend(fields);
+        let refused = act(&service, "alice", uuid, body).await;
+        let message = refused.message("badRequest");
+        assert!(message.contains(named), "{more}: {message}");
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+    let rescue = json!({"rescue": {"adminPass": "hunter2"}});
+    let refused = act(&service, "alice", uuid, rescue).await;
+    assert!(!refused.message("badRequest").contains("hunter2"));
+    // The image that is named now may need more than the one that the server was made of.
+    for (change, status, sentence) in [
+        (
+            "UPDATE compute_servers SET flavor = REPLACE(flavor, '\"ram_mb\":512', '\"ram_mb\":64')",
+            400,
+            "memory is too small",
+        ),
+        (
+            "UPDATE compute_servers SET flavor = REPLACE(REPLACE(flavor, '\"ram_mb\":64', '\"ram_mb\":512'),
+                '\"disk_gb\":10', '\"disk_gb\":1')",
+            400,
+            "disk is too small",
+        ),
+        (
+            "UPDATE compute_servers SET flavor = REPLACE(flavor, '\"disk_gb\":1', '\"disk_gb\":0')",
+            403,
+            "flavors with zero disk",
+        ),
+    ] {
+        service.change(change).await;
+        let body = json!({"rebuild": {"imageRef": IMAGE}});
+        let refused = act(&service, "alice", uuid, body).await;
+        assert_eq!(refused.status, status, "{refused:?}");
+        assert!(refused.body.to_string().contains(sentence), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_image_of_a_rebuild_is_shown_from_the_answer_on_and_stays_where_that_fails() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let agent = &service.cloud.agent;
+    agent.hangs(true);
+    let rebuild =
+        |image| json!({"rebuild": {"imageRef": image, "name": "t", "metadata": {"a": "b"}}});
+    let done = act(&service, "alice", uuid, rebuild(OTHER_IMAGE)).await;
+    assert_eq!(done.status, 202, "{done:?}");
+    assert_eq!(done.body["server"]["name"], "t");
+    assert_eq!(done.body["server"]["metadata"], json!({"a": "b"}));
+    let of = |shown: &Value| shown["image"]["id"].clone();
+    assert_eq!(of(&done.body["server"]), json!(OTHER_IMAGE));
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(
+        (&shown["status"], of(&shown)),
+        (&json!("REBUILD"), json!(OTHER_IMAGE))
+    );
+    // One that comes in between changes nothing.
+    let refused = act(&service, "alice", uuid, rebuild(IMAGE)).await;
+    assert_eq!(refused.status, 409);
+    agent.refuses(Some((409, "state")));
+    agent.hangs(false);
+    service.rest().await;
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(
+        (&shown["status"], of(&shown)),
+        (&json!("ACTIVE"), json!(OTHER_IMAGE))
+    );
+}
+
+#[tokio::test]
+async fn a_rebuild_that_an_earlier_release_began_brings_its_image_when_it_ends() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    service.cloud.agent.hangs(true);
+    let rebuild = json!({"rebuild": {"imageRef": OTHER_IMAGE}});
+    act(&service, "alice", uuid, rebuild).await;
+    // That release wrote it down beside what is asked of the agent.
+    let sql = format!(
+        "UPDATE compute_servers SET image = '{IMAGE}';
+         UPDATE compute_server_actions SET image = '{OTHER_IMAGE}' WHERE action = 'rebuild';"
+    );
+    service.change(sql.leak()).await;
+    service.cloud.agent.hangs(false);
+    service.rest().await;
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["image"]["id"], json!(OTHER_IMAGE));
+}
+
+#[tokio::test]
+async fn a_change_is_answered_with_the_whole_server_from_2_75_on() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    let path = format!("/servers/{uuid}");
+    let of_rebuild = format!("{path}/action");
+    let since = [
+        "OS-EXT-AZ:availability_zone",
+        "config_drive",
+        "OS-SRV-USG:launched_at",
+        "OS-EXT-STS:vm_state",
+        "OS-EXT-SRV-ATTR:host",
+        "host_status",
+        "os-extended-volumes:volumes_attached",
+    ];
+    for (version, rebuilt_with_key) in [("2.53", false), ("2.74", true), ("2.75", true)] {
+        let body = json!({"server": {"name": "n"}});
+        let updated = service
+            .ask("admin", version, "PUT", &path, Some(body))
+            .await;
+        let body = json!({"rebuild": {"imageRef": IMAGE}});
+        let rebuilt = service
+            .ask("admin", version, "POST", &of_rebuild, Some(body))
+            .await;
+        service.rest().await;
+        for answer in [&updated.body["server"], &rebuilt.body["server"]] {
+            for key in since {
+                let has = answer.get(key).is_some();
+                assert_eq!(has, version == "2.75", "{version} {key}: {answer}");
+            }
+            assert!(answer["status"].is_string() && answer["locked"].is_boolean());
+        }
+        let key = |answer: &Value| answer["server"].get("key_name").is_some();
+        assert_eq!(key(&updated.body), version == "2.75");
+        assert_eq!(key(&rebuilt.body), rebuilt_with_key, "{version}");
+    }
+}

@@ -171,7 +171,8 @@ CONF
     common
     unset_settings
     on+=("$berth" --config "$place/berth.toml")
-    start "$place/log" "$cards" run "$place/cards" "${on[@]}" up
+    within=("$cards" run "$place/cards")
+    start "$place/log" "${within[@]}" "${on[@]}" up
 }
 
 machine_stage() {
@@ -252,9 +253,13 @@ story() {
 # What another terminal does to ask the node, and the walk that the README tells.
 stay() {
     local shell=${place%/*}/openstack
+    # A berth that asks this node, and sees the machine that the node sees.
+    mkdir -p "$place/bin"
+    printf '#!/bin/bash\nexec%s "$@"\n' "$(printf ' %q' "${within[@]}" "${on[@]}")" >"$place/bin/berth"
+    chmod +x "$place/bin/berth"
     cat >"$place/openrc" <<RC
 export OS_CLIENT_CONFIG_FILE=$place/state/clouds.yaml OS_CLOUD=berth
-export PATH=$shell/bin:\$PATH
+export PATH=$shell/bin:$place/bin:\$PATH
 RC
     printf '\n== this node stays up, all its services behind http://%s; Ctrl-C ends it\n' "$api"
     cat <<SAY
@@ -269,6 +274,7 @@ To ask it by OpenStack's own client, from another terminal in this folder:
   openstack console log show web
   openstack accelerator arq list
   openstack server delete web --wait
+  berth scheduler explain --help      # berth, too, asks this node there
 SAY
     wait "$node" || fail "berth up ended; its last words: $(tail -n 3 "$place/log")"
     exit 0
@@ -283,7 +289,8 @@ place=$(realpath -m "$1")
 mkdir -p "$place"
 # Of a run that was killed; what is dear to make and the same each time is kept.
 end_guests
-rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock}
+rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock,openrc,bin}
+within=()
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP

@@ -150,7 +150,7 @@ impl Compute {
             return Ok(());
         };
         match word(guest) {
-            Some(word) if server.last != seen(guest) => self.seen(server.uuid, word).await,
+            Some(word) if server.last != seen(guest) => self.seen(server, word).await,
             _ => Ok(()),
         }
     }

@@ -105,7 +105,7 @@ pub trait BootJournal: Send + Sync {
     /// There are none of this profile any more.
     fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()>;
 
-    /// A claim of this guest was asked for, and never answered: Placement may grant it later.
+    /// A claim of this guest was asked for, or given back, and never answered: Placement may grant it, or forget it, later.
     fn late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()>;
 
     /// The guests of which there may be such claims, by UUID.

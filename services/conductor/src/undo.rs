@@ -195,13 +195,13 @@ async fn release(
         return Ok(());
     };
     let guest = record.request.uuid();
-    if was == StepState::Begun {
-        // Nobody heard what became of it, and nobody may hear what becomes of it yet.
+    if was != StepState::Done {
+        // Nobody heard what became of it, or of its release before this one, and nobody may hear what becomes of it yet.
         way.late_claim(guest).await?;
-        // The UUID is this conductor's: whatever it holds was asked for by a boot of this guest.
-        if way.placement.allocations(guest).await?.is_none() {
-            return Ok(());
-        }
+    }
+    // The UUID is this conductor's: whatever it holds was asked for by a boot of this guest.
+    if was == StepState::Begun && way.placement.allocations(guest).await?.is_none() {
+        return Ok(());
     }
     let claimed = Claimed::noted_before(guest, chosen.candidate.clone());
     match claimed.release(&way.placement).await {

@@ -74,7 +74,7 @@ impl Way {
         Ok(())
     }
 
-    /// A claim of this guest was asked for and not answered; it may still be granted.
+    /// A claim of this guest was asked for, or given back, and not answered; it may still be granted, or the next one taken.
     pub(crate) async fn late_claim(&self, guest: ConsumerUuid) -> Result<(), JournalError> {
         self.journal.late_claim(guest).await?;
         self.late_claims.noted(guest);

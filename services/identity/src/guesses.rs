@@ -98,6 +98,11 @@ impl Guesses {
         }
     }
 
+    /// Whether the user has logged in from there.
+    pub(crate) fn is_known(&self, who: &Who, source: Source) -> bool {
+        self.with(who, |lane| lane.known.contains_key(&source))
+    }
+
     fn with<T>(&self, who: &Who, act: impl FnOnce(&mut Lane) -> T) -> T {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         act(match who {
@@ -115,7 +120,11 @@ impl Waiter<'_> {
     pub(crate) fn turn(&self, now: Instant) -> Turn {
         self.with(|lane| match lane.known.get_mut(&self.source) {
             Some(known) => known.pace.turn(now),
-            None => lane.others.turn(self.source, now),
+            None => {
+                let Lane { known, others } = lane;
+                // Those that are known take turns of their own: none of the others waits for them.
+                others.turn(self.source, now, |other| !known.contains_key(other))
+            }
         })
     }
 

@@ -65,6 +65,8 @@ struct Proven {
     methods: Vec<String>,
     /// The first of a chain of tokens, and when that ends.
     chain: Option<(String, Moment)>,
+    /// The digest of the token that it was proven by, where it was one.
+    parent: Option<String>,
     fingerprint: String,
 }
 
@@ -153,6 +155,7 @@ impl Identity {
             user_id: user.id.clone(),
             methods: vec!["password".to_owned()],
             chain: None,
+            parent: None,
             fingerprint: user.password_hash.fingerprint(),
             users,
         })
@@ -172,6 +175,7 @@ impl Identity {
             methods,
             // It ends with the one it was made from: else a token would be good for ever.
             chain: Some((row.chain_id, row.expires_at)),
+            parent: Some(row.digest),
             fingerprint: row.fingerprint,
             users,
         })
@@ -207,7 +211,16 @@ impl Identity {
             issued_at,
             expires_at,
         };
-        self.inner.tokens.put(&row).await?;
+        if !self
+            .inner
+            .tokens
+            .put(&row, proven.parent.as_deref())
+            .await?
+        {
+            return Err(LoginError::Refused {
+                reason: "the token was taken back meanwhile",
+            });
+        }
         self.sweep_when_due(now).await;
         let users = proven.users;
         Ok((token, KnownToken { row, users }))

@@ -17,7 +17,8 @@ use crate::store::TableError;
 const AT_ONCE: usize = 2;
 /// So many wait for that at most.
 const MOST_WAITING: usize = 256;
-/// So many of them are from one address, and so many of those for one user: the others find a place.
+/// So many of them are from one address, at most half of those that others leave, and so many of those for one user: the others
+/// find a place.
 const MOST_OF_SOURCE: usize = 128;
 const MOST_OF_USER: usize = 96;
 /// None waits for longer.
@@ -108,14 +109,18 @@ impl Drop for Waiting<'_> {
 }
 
 impl Logins {
-    /// A place among those that wait, where there is one.
+    /// A place among those that wait, where there is one. The first of a user from where it is known has one whoever else waits.
     fn place<'a>(&'a self, who: &'a Who, source: Source) -> Result<Waiting<'a>, LoginError> {
         let waiting = self.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         let all: usize = waiting.values().map(Vec::len).sum();
         let there = waiting.get(&source).map_or(&[][..], Vec::as_slice);
         let of_user = there.iter().filter(|other| *other == who).count();
-        if all >= MOST_WAITING || there.len() >= MOST_OF_SOURCE || of_user >= MOST_OF_USER {
+        let left = MOST_WAITING.saturating_sub(all);
+        let is_full =
+            left == 0 || there.len() >= MOST_OF_SOURCE.min(left) || of_user >= MOST_OF_USER;
+        let is_due = of_user == 0 && self.guesses.is_known(who, source);
+        if is_full && !is_due {
             return Err(LoginError::TooMany);
         }
         waiting.entry(source).or_default().push(who.clone());
@@ -238,6 +243,37 @@ mod tests {
         assert!(is_full(&alice, 1) && !is_full(&alice, 2));
         drop((of_bob, of_alice));
         assert!(!is_full(&bob, 1));
+        assert!(logins.waiting.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn whatever_waits_at_other_addresses_a_user_has_a_place_where_it_has_logged_in_before() {
+        let logins = Logins::default();
+        let (bob, crowd) = (user("bob"), |n: usize| {
+            user(&format!("somebody {}", n / 64))
+        });
+        let fill = |number| {
+            let places = (0..).map_while(move |n| Some((n, number)).filter(|_| n < MOST_WAITING));
+            let mut held = Vec::new();
+            for (n, number) in places {
+                let who: &'static Who = Box::leak(Box::new(crowd(n)));
+                held.extend(logins.place(who, from(number)));
+            }
+            held
+        };
+        let two = (fill(2), fill(3));
+        assert_eq!(
+            (two.0.len(), two.1.len()),
+            (128, 64),
+            "half of what is left"
+        );
+        assert!(logins.place(&bob, from(4)).is_ok());
+        logins.guesses.wait(&bob, from(1)).was_right(Instant::now());
+        let rest: Vec<_> = (5..30).map(fill).collect();
+        assert!(logins.place(&bob, from(4)).is_err(), "all places are taken");
+        let first = logins.place(&bob, from(1));
+        assert!(first.is_ok() && logins.place(&bob, from(1)).is_err());
+        drop((two, rest, first));
         assert!(logins.waiting.lock().unwrap().is_empty());
     }
 

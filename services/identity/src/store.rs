@@ -87,8 +87,13 @@ impl Tokens {
         Self(store)
     }
 
-    pub(crate) async fn put(&self, row: &TokenRow) -> Result<(), TableError> {
-        self.0.write(&Put(row)).await
+    /// Keeps a new token; false, and nothing is kept, where the one that it is made from is not there any more.
+    pub(crate) async fn put(
+        &self,
+        row: &TokenRow,
+        parent: Option<&str>,
+    ) -> Result<bool, TableError> {
+        self.0.write(&Put { row, parent }).await
     }
 
     pub(crate) async fn get(&self, digest: &str) -> Result<Option<TokenRow>, TableError> {
@@ -150,14 +155,26 @@ fn read(row: &Row) -> Result<TokenRow, TableError> {
     })
 }
 
-struct Put<'a>(&'a TokenRow);
+struct Put<'a> {
+    row: &'a TokenRow,
+    /// The digest of the token that it is made from.
+    parent: Option<&'a str>,
+}
 
 impl Work for Put<'_> {
-    type Output = ();
+    type Output = bool;
     type Error = TableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), TableError> {
-        let row = self.0;
+    async fn run(&self, tx: &mut Transaction) -> Result<bool, TableError> {
+        let row = self.row;
+        if let Some(parent) = self.parent {
+            // Who takes the parent back from now on waits, and finds this one.
+            let sql = "UPDATE identity_tokens SET user_id = user_id WHERE digest = ?";
+            let held = tx.execute(Statement::new(sql).bind(parent)).await?;
+            if held.rows_affected == 0 {
+                return Ok(false);
+            }
+        }
         let (scope, scope_id) = match &row.target {
             None => ("unscoped", None),
             Some(Target::System) => ("system", None),
@@ -180,7 +197,7 @@ impl Work for Put<'_> {
             .bind(row.issued_at)
             .bind(row.expires_at);
         tx.execute(insert).await?;
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -196,7 +213,13 @@ impl Work for Revoke<'_> {
         tx.execute(Statement::new(sql).bind(&row.digest)).await?;
         if *which == Revoked::Chain {
             let sql = "DELETE FROM identity_tokens WHERE chain_id = ?";
-            tx.execute(Statement::new(sql).bind(&row.audit_id)).await?;
+            // A statement does not see what came while it waited for a row: until there are none, one may be made from another.
+            loop {
+                let deleted = tx.execute(Statement::new(sql).bind(&row.audit_id)).await?;
+                if deleted.rows_affected == 0 {
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -53,6 +53,10 @@ impl Strike {
         }
     }
 
+    pub(super) fn is_once(self) -> bool {
+        self.repetition == Repetition::Once
+    }
+
     /// All that the faults may be, in the order of the table.
     pub(super) fn all(faults: &[Fault]) -> impl Iterator<Item = Self> {
         let known = Fault::ALL.into_iter();

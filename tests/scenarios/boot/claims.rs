@@ -259,3 +259,63 @@ async fn a_claim_that_was_moved_before_anything_is_bound_to_it_is_given_back_and
     assert_eq!(conductor.show(guest(2)).await.unwrap().attempt, 2);
     stage.judge().await;
 }
+
+/// The first release was not answered, and is done once the guest runs on what it claimed next.
+#[tokio::test]
+async fn a_release_that_comes_after_the_next_attempt_claimed_has_its_claim_made_again() {
+    let stage = BootStage::new().await;
+    let release = |what: &String| what.starts_with("placement DELETE /allocations");
+    stage.crossings.begin(None);
+    stage.agent.is(Mood::CannotBuildOne);
+    let conductor = stage.conductor();
+    conductor.create(&request(1, "gpu")).await.unwrap();
+    conductor.journey(guest(1)).await;
+    let history = stage.crossings.history();
+    let at = history.iter().position(release).expect("a release") + 1;
+    let point = Point { at, after: false };
+    stage.crossings.begin(Some((point, Fault::Error)));
+    stage.agent.is(Mood::CannotBuildOne);
+    let conductor = stage.conductor();
+    conductor.create(&request(2, "gpu")).await.unwrap();
+    while conductor.held(guest(2)).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let end = conductor.journey(guest(2)).await;
+    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let history = stage.crossings.history();
+    assert_eq!(history.iter().filter(|it| release(it)).count(), 2);
+    let before = held(&stage, guest(2)).await;
+    stage.forget_allocations(guest(2)).await;
+    assert_eq!(conductor.look_for_late_claims().await, Ok(1));
+    let after = held(&stage, guest(2)).await;
+    assert_eq!(after.resources, before.resources);
+    stage.judge().await;
+}
+
+/// What was claimed is gone, and nobody heard what became of the claim that was made anew.
+#[tokio::test]
+async fn a_claim_that_was_made_anew_and_comes_after_its_guest_was_deleted_is_taken_back() {
+    let stage = BootStage::new().await;
+    let conductor = standing_still(&stage).await;
+    let asked = ConsumerAllocations {
+        generation: None,
+        ..held(&stage, guest(1)).await
+    };
+    stage.forget_allocations(guest(1)).await;
+    let crossings = stage.crossings.clone();
+    let history = crossings.history();
+    let claims = history.iter().filter(|what| what.starts_with(CLAIM));
+    let (next, refused) = (claims.count() + 1, crossings.clone());
+    crossings.before_nth(next, CLAIM, async move { refused.refuse_last() });
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Held { .. }), "{end:?}");
+    conductor.delete(guest(1)).await.unwrap();
+    let end = conductor.journey(guest(1)).await;
+    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    assert!(stage.owns(guest(1)).await);
+    let placement = stage.placement();
+    placement.put_allocations(guest(1), &asked).await.unwrap();
+    assert_eq!(conductor.look_for_late_claims().await, Ok(1));
+    assert_eq!(placement.allocations(guest(1)).await.unwrap(), None);
+    stage.judge().await;
+}

@@ -96,6 +96,13 @@ impl Crossings {
         self.state().meanwhile = Some(Meanwhile { nth, what, happens });
     }
 
+    /// What crosses before the other side does not arrive there: to be said by what happens before it.
+    pub fn refuse_last(&self) {
+        let mut state = self.state();
+        let at = state.history.len();
+        state.fault = Some((Point { at, after: false }, Fault::Error));
+    }
+
     /// Those of the present life.
     #[must_use]
     pub fn present(&self) -> Self {

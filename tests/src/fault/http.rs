@@ -50,8 +50,8 @@ impl GatedHttp {
         })
     }
 
-    /// The same of a service with a queue: a request whose caller gave up may come out of it so long afterwards. (A DELETE does not:
-    /// whatever has the name by then would go, and no caller could do anything about it.)
+    /// The same of a service with a queue: a request whose caller gave up may come out of it so long afterwards. (Of DELETEs those of
+    /// allocations do: whatever else has the name by then would go, and no caller could do anything about it.)
     #[must_use]
     pub fn around_a_queue(inner: HttpService, stage: &Stage, queue: Duration) -> HttpService {
         HttpService::new(Self {
@@ -195,7 +195,8 @@ impl Act for Exchange {
     }
 
     fn queue(&self) -> Option<Duration> {
-        let is_queued = self.request.method() != http::Method::DELETE;
+        let is_delete = self.request.method() == http::Method::DELETE;
+        let is_queued = !is_delete || self.request.uri().path().contains("/allocations/");
         self.http.queue.filter(|_| is_queued)
     }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::{Handed, Lock, Locker, Server, ServerError, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction, Outcome};
+use crate::server_state::Seen;
 
 /// What its users change of a server. None stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,9 +137,10 @@ impl Compute {
         self.tables.write(&work).await
     }
 
-    /// What its agent said of it.
-    pub(crate) async fn seen(&self, uuid: Uuid, word: AgentWord) -> Result<(), ServerError> {
-        self.tables.write(&Remember { uuid, word }).await
+    /// What its agent said of it, asked by whoever knew this of it: where that is not what is known any more, another asked later.
+    pub(crate) async fn seen(&self, server: &Server, word: AgentWord) -> Result<(), ServerError> {
+        let (uuid, before) = (server.uuid, server.last);
+        self.tables.write(&Remember { uuid, before, word }).await
     }
 
     /// This conductor's journal does not know the guest any more: the row goes too, where it is one of that journal's.
@@ -327,6 +329,7 @@ impl Work for BeginDelete<'_> {
 
 struct Remember {
     uuid: Uuid,
+    before: Option<Seen>,
     word: AgentWord,
 }
 
@@ -335,6 +338,14 @@ impl Work for Remember {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
+        // Nobody else writes it from here on. It is no change that a user made.
+        let hold = "UPDATE compute_servers SET seen_status = seen_status WHERE uuid = ?";
+        let hold = Statement::recurring(hold.to_owned()).bind(self.uuid.to_string());
+        if tx.execute(hold).await?.rows_affected == 0
+            || rows::one(tx, self.uuid).await?.last != self.before
+        {
+            return Ok(());
+        }
         Ok(set(tx, self.uuid, self.word.columns()).await?)
     }
 }
@@ -366,6 +377,8 @@ impl Work for Forget {
         }
         instance_actions::finish_all(tx, self.uuid, "delete", &Outcome::Success, None).await?;
         let gone = Outcome::Error(Some("the server was deleted meanwhile".to_owned()));
+        // It was asked to go before it was there, and nobody looks at its boot any more.
+        instance_actions::finish_all(tx, self.uuid, "create", &gone, None).await?;
         Ok(instance_actions::give_up(tx, self.uuid, &gone).await?)
     }
 }

@@ -54,6 +54,26 @@ async fn what_was_done_with_a_server_that_is_gone_is_known() {
 }
 
 #[tokio::test]
+async fn a_server_that_goes_before_it_is_there_has_ended_its_creation_as_well() {
+    let service = service().await;
+    let uuid = service.server(json!({})).await;
+    let path = format!("/servers/{uuid}");
+    service.ask("alice", "2.82", "DELETE", &path, None).await;
+    service.cloud.journal.forget(uuid.into()).await.unwrap();
+    service.rest().await;
+    let path = format!("{path}/os-instance-actions");
+    let told = service.get("alice", "2.82", &path).await;
+    let request = told.body["instanceActions"][1]["request_id"].as_str();
+    let one = service
+        .get("alice", "2.82", &format!("{path}/{}", request.unwrap()))
+        .await;
+    let event = &one.body["instanceAction"]["events"][0];
+    assert_eq!(one.body["instanceAction"]["action"], "create");
+    assert_eq!(event["result"], "Error");
+    assert!(event["finish_time"].is_string(), "{event}");
+}
+
+#[tokio::test]
 async fn what_was_done_with_a_server_that_is_gone_is_nobodys_who_may_not_see_it() {
     let service = service().await;
     let uuid = service.server(json!({})).await;

@@ -85,6 +85,24 @@ async fn an_action_whose_answer_is_lost_is_asked_for_again_by_its_id_after_a_kil
 }
 
 #[tokio::test]
+async fn what_was_read_of_a_server_before_an_action_ended_is_not_kept_over_what_was_read_then() {
+    let (service, uuid) = running().await;
+    let other = service.running(json!({})).await;
+    service.cloud.agent.is_silent_of(other);
+    let (listed, ()) = tokio::join!(service.get("alice", "2.82", "/servers/detail"), async {
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        act(&service, uuid, json!({"pause": null})).await;
+        service.rest().await;
+    });
+    let of = |it: &&Value| it["id"] == uuid.to_string();
+    let listed = listed.body["servers"].as_array().unwrap().iter().find(of);
+    assert_eq!(listed.unwrap()["status"], "ACTIVE", "read before it");
+    service.cloud.agent.is_away(true);
+    let shown = service.shown("alice", "2.82", uuid).await;
+    assert_eq!(shown["status"], "PAUSED");
+}
+
+#[tokio::test]
 async fn what_the_agent_cannot_do_now_is_asked_for_again_until_it_can() {
     for refusal in [
         (409, "busy"),

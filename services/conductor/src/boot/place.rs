@@ -105,6 +105,8 @@ impl Requested {
                 if self.record.request.server_group().is_some() {
                     return Err(BootError::PlaceLost);
                 }
+                // The step is done as far as anybody reads it.
+                way.late_claim(consumer).await?;
                 match self.claim_begun(way, &chosen).await {
                     Ok(claimed) => Ok(Some((chosen, claimed))),
                     Err(BootError::Claim(ClaimError::Taken(_))) => Err(BootError::ClaimLost),

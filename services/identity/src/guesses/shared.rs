@@ -43,10 +43,15 @@ impl Shared {
         }
     }
 
-    /// Of one that has come and not left.
-    pub(super) fn turn(&mut self, source: Source, now: Instant) -> Turn {
+    /// Of one that has come and not left, among those of the others that take turns here.
+    pub(super) fn turn(
+        &mut self,
+        source: Source,
+        now: Instant,
+        takes_turns: impl Fn(&Source) -> bool,
+    ) -> Turn {
         if let Some(next) = self.pace.next(now)
-            && !self.is_first(source)
+            && !self.is_first(source, takes_turns)
         {
             return Turn::Later(next.max(now) + LOOK_AGAIN);
         }
@@ -60,8 +65,9 @@ impl Shared {
         turn
     }
 
-    fn is_first(&self, source: Source) -> bool {
-        let first = self.waiting.iter().min_by_key(|(_, queued)| queued.place);
+    fn is_first(&self, source: Source, takes_turns: impl Fn(&Source) -> bool) -> bool {
+        let waiting = self.waiting.iter().filter(|(it, _)| takes_turns(it));
+        let first = waiting.min_by_key(|(_, queued)| queued.place);
         first.is_none_or(|(first, _)| *first == source)
     }
 

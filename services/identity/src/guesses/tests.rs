@@ -100,6 +100,21 @@ fn a_user_is_held_up_at_an_address_that_it_has_logged_in_from_by_wrong_passwords
 }
 
 #[test]
+fn a_crowd_where_the_user_is_known_holds_up_nobody_elsewhere() {
+    let (guesses, mut now) = (Guesses::default(), Instant::now());
+    let a = user("a");
+    guesses.wait(&a, from(1)).was_right(now);
+    let crowd: Vec<_> = (0..80).map(|_| guesses.wait(&a, from(1))).collect();
+    wrong(&guesses, &a, from(3), 20, now);
+    for _ in 0..3 {
+        now += LONGEST_PAUSE;
+        assert_eq!(turn(&guesses, &a, from(2), now), Turn::Now);
+        wrong(&guesses, &a, from(2), 1, now);
+    }
+    drop(crowd);
+}
+
+#[test]
 fn an_address_where_a_crowd_waits_has_every_other_turn_where_another_waits_too() {
     let (guesses, mut now) = (Guesses::default(), Instant::now());
     let a = user("a");

@@ -275,6 +275,60 @@ async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
     assert_eq!(made, [401, 200]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_made_of_a_token_while_it_is_taken_back_goes_with_it() {
+    let service = Service::start().await;
+    let ask_for_another = async |id: &str| {
+        let body = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": id}}, "scope": project("research")}});
+        let made = service.post_text(&body.to_string()).await;
+        (made.status == 201).then(|| made.header("x-subject-token").to_owned())
+    };
+    // Each makes the next one of the last, until there is none: that comes soon.
+    const MANY: usize = 500;
+    let thief = async |mut last: String| {
+        let mut made = Vec::new();
+        while made.len() < MANY
+            && let Some(token) = ask_for_another(&last).await
+        {
+            made.push(token.clone());
+            last = token;
+        }
+        made
+    };
+    let again = async |first: &str| {
+        let mut made = Vec::new();
+        while made.len() < MANY
+            && let Some(token) = ask_for_another(first).await
+        {
+            made.push(token);
+        }
+        made
+    };
+    for _ in 0..10 {
+        let first = service.token("alice", None).await;
+        let owner = async {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let headers = [
+                ("x-auth-token", first.as_str()),
+                ("x-subject-token", first.as_str()),
+            ];
+            service.ask("DELETE", "/v3/auth/tokens", &headers).await
+        };
+        let (one, two, three, revoked) = tokio::join!(
+            thief(first.clone()),
+            thief(first.clone()),
+            again(&first),
+            owner
+        );
+        assert_eq!(revoked.status, 204);
+        let made = [one, two, three].concat();
+        assert!(!made.is_empty());
+        for token in made {
+            assert_eq!(service.get(&token, "/v3/auth/projects").await.status, 401);
+        }
+    }
+}
+
 #[tokio::test]
 async fn links_and_challenges_name_the_public_endpoint_or_the_prefix() {
     let options = Options {

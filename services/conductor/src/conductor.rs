@@ -432,7 +432,7 @@ impl Conductor {
         looked.map_err(|error| error.to_string())
     }
 
-    /// Looks for claims that came after their guests were undone once, where it is time to; how many were deleted.
+    /// Looks once for claims, and releases of them, that came late, where it is time to; how many claims were deleted or made again.
     ///
     /// # Errors
     /// The journal, Placement or the hosts' database does not answer; said in a sentence.

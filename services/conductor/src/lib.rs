@@ -18,7 +18,7 @@
 //! | `metrics` | what is counted of searches, and the page of it |
 //! | `headroom` | how many more guests of a flavor there is room for |
 //! | `strays`, `absent` | accelerator requests, and members of server groups, that nobody knows any more |
-//! | `late_claims` | claims that Placement may grant after their guests were undone |
+//! | `late_claims` | claims that Placement may grant after their guests were undone, and releases that may take the next claim |
 //! | `agents` | the way to a node's agent |
 //! | `conductor` | all guests: one journey per guest at a time |
 //! | `router` | the HTTP API, `/v1/guests` |

@@ -63,11 +63,18 @@ struct Proven {
     users: Arc<Users>,
     user_id: String,
     methods: Vec<String>,
-    /// The first of a chain of tokens, and when that ends.
-    chain: Option<(String, Moment)>,
-    /// The digest of the token that it was proven by, where it was one.
-    parent: Option<String>,
+    /// The token that it was proven by, where it was one.
+    parent: Option<Parent>,
     fingerprint: String,
+}
+
+/// What a token has of the one that it is made from.
+struct Parent {
+    digest: String,
+    /// The first of the chain.
+    chain_id: String,
+    /// When the chain ends.
+    expires_at: Moment,
 }
 
 impl Identity {
@@ -154,7 +161,6 @@ impl Identity {
         Ok(Proven {
             user_id: user.id.clone(),
             methods: vec!["password".to_owned()],
-            chain: None,
             parent: None,
             fingerprint: user.password_hash.fingerprint(),
             users,
@@ -174,8 +180,11 @@ impl Identity {
             user_id: row.user_id,
             methods,
             // It ends with the one it was made from: else a token would be good for ever.
-            chain: Some((row.chain_id, row.expires_at)),
-            parent: Some(row.digest),
+            parent: Some(Parent {
+                digest: row.digest,
+                chain_id: row.chain_id,
+                expires_at: row.expires_at,
+            }),
             fingerprint: row.fingerprint,
             users,
         })
@@ -194,10 +203,13 @@ impl Identity {
         let now = self.inner.options.clock.now();
         let issued_at = tokens::whole_second(now);
         let audit_id = tokens::fresh_audit_id().map_err(no_randomness)?;
-        let (chain_id, expires_at) = proven.chain.unwrap_or_else(|| {
-            let end = issued_at.after(self.inner.options.token_expiration);
-            (audit_id.clone(), end)
-        });
+        let (parent, chain_id, expires_at) = match proven.parent {
+            Some(parent) => (Some(parent.digest), parent.chain_id, parent.expires_at),
+            None => {
+                let end = issued_at.after(self.inner.options.token_expiration);
+                (None, audit_id.clone(), end)
+            }
+        };
         let token = tokens::fresh().map_err(no_randomness)?;
         let row = TokenRow {
             digest: tokens::digest(&token),
@@ -211,12 +223,7 @@ impl Identity {
             issued_at,
             expires_at,
         };
-        if !self
-            .inner
-            .tokens
-            .put(&row, proven.parent.as_deref())
-            .await?
-        {
+        if !self.inner.tokens.put(&row, parent.as_deref()).await? {
             return Err(LoginError::Refused {
                 reason: "the token was taken back meanwhile",
             });

@@ -249,17 +249,13 @@ mod tests {
     #[test]
     fn whatever_waits_at_other_addresses_a_user_has_a_place_where_it_has_logged_in_before() {
         let logins = Logins::default();
-        let (bob, crowd) = (user("bob"), |n: usize| {
-            user(&format!("somebody {}", n / 64))
-        });
-        let fill = |number| {
-            let places = (0..).map_while(move |n| Some((n, number)).filter(|_| n < MOST_WAITING));
-            let mut held = Vec::new();
-            for (n, number) in places {
-                let who: &'static Who = Box::leak(Box::new(crowd(n)));
-                held.extend(logins.place(who, from(number)));
-            }
-            held
+        let bob = user("bob");
+        let crowd: Vec<Who> = (0..MOST_WAITING)
+            .map(|n| user(&format!("somebody {}", n / 64)))
+            .collect();
+        let fill = |number| -> Vec<_> {
+            let asked = crowd.iter().map(|who| logins.place(who, from(number)));
+            asked.flatten().collect()
         };
         let two = (fill(2), fill(3));
         assert_eq!(

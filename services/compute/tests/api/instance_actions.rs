@@ -1,10 +1,21 @@
 //! What was done with a server, as it is told afterwards.
 
-use berth_conductor::journal::{BootJournal as _, Course};
+use berth_conductor::journal::Course;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::server_actions::{act, service};
-use super::service::Reply;
+use super::service::{Reply, Service};
+
+/// Alice has a server deleted, and it goes; the path of what was done with it.
+async fn gone(service: &Service, uuid: Uuid) -> String {
+    let path = format!("/servers/{uuid}");
+    service.ask("alice", "2.82", "DELETE", &path, None).await;
+    service.cloud.is_gone(uuid).await;
+    service.rest().await;
+    format!("{path}/os-instance-actions")
+}
+
 #[tokio::test]
 async fn what_the_agent_refuses_is_told_in_the_list_of_actions() {
     let service = service().await;
@@ -42,11 +53,7 @@ async fn what_was_done_with_a_server_that_is_gone_is_known() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
     service.cloud.is_at(uuid, &Course::Active).await;
-    let path = format!("/servers/{uuid}");
-    service.ask("alice", "2.82", "DELETE", &path, None).await;
-    service.cloud.journal.forget(uuid.into()).await.unwrap();
-    service.rest().await;
-    let path = format!("{path}/os-instance-actions");
+    let path = gone(&service, uuid).await;
     let told = service.get("alice", "2.21", &path).await;
     assert_eq!(told.body["instanceActions"][0]["action"], "delete");
     assert_eq!(service.get("alice", "2.20", &path).await.status, 404);
@@ -57,11 +64,7 @@ async fn what_was_done_with_a_server_that_is_gone_is_known() {
 async fn a_server_that_goes_before_it_is_there_has_ended_its_creation_as_well() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
-    let path = format!("/servers/{uuid}");
-    service.ask("alice", "2.82", "DELETE", &path, None).await;
-    service.cloud.journal.forget(uuid.into()).await.unwrap();
-    service.rest().await;
-    let path = format!("{path}/os-instance-actions");
+    let path = gone(&service, uuid).await;
     let told = service.get("alice", "2.82", &path).await;
     let request = told.body["instanceActions"][1]["request_id"].as_str();
     let one = service
@@ -78,15 +81,11 @@ async fn what_was_done_with_a_server_that_is_gone_is_nobodys_who_may_not_see_it(
     let service = service().await;
     let uuid = service.server(json!({})).await;
     service.cloud.is_at(uuid, &Course::Active).await;
-    let path = format!("/servers/{uuid}");
-    service.ask("alice", "2.82", "DELETE", &path, None).await;
-    service.cloud.journal.forget(uuid.into()).await.unwrap();
-    service.rest().await;
+    let path = gone(&service, uuid).await;
     // Of this project is somebody who is no reader of it.
     service
         .change("UPDATE compute_server_actions SET project_id = 'project-of-cyborg'")
         .await;
-    let path = format!("{path}/os-instance-actions");
     assert_eq!(service.get("cyborg", "2.21", &path).await.status, 403);
     assert_eq!(service.get("alice", "2.21", &path).await.status, 404);
     assert_eq!(service.get("admin", "2.21", &path).await.status, 200);

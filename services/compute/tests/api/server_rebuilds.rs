@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::cloud::{IMAGE, OTHER_IMAGE};
 use super::server_actions::{act, service};
+
 #[tokio::test]
 async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
     let service = service().await;

@@ -285,6 +285,16 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
     let create = "server create fetched --flavor tiny --image served --no-network --wait";
     assert_eq!(operator.json(create)["status"], "ACTIVE");
     assert!(has_served(&node.home.state_dir()));
+    // A controller's host has no agent that could say more.
+    let listed = ["--config", &config, "guest", "list", "-f", "value"];
+    let listed = home.run(listed).expect("it runs");
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    assert_eq!(
+        listed.stdout.matches("front-there").count(),
+        2,
+        "{listed:?}"
+    );
+    assert!(listed.stderr.contains("no agent answers"), "{listed:?}");
     operator.done("server delete far fetched --wait");
     let ended = controller.stop(PATIENCE).expect("it ends");
     assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -34,13 +34,26 @@ pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
 }
 
 pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
-    let (at_agent, asked_for) = both(ways.agent.guests().await, ways.conductor.guests().await)?;
+    let at_agent = ways.agent.guests().await;
+    let silent = at_agent.as_ref().err().map(ToString::to_string);
+    let (at_agent, asked_for) = both(at_agent, ways.conductor.guests().await)?;
     let at_agent = at_agent.unwrap_or_default();
     let mut listing = of_agent(&at_agent);
     let there: BTreeSet<_> = at_agent.iter().map(|guest| guest.uuid).collect();
     // Of another host it is what that host has.
-    let asked_for = asked_for.filter(|_| !ways.elsewhere);
-    for guest in asked_for.unwrap_or_default() {
+    let Some(asked_for) = asked_for.filter(|_| !ways.elsewhere) else {
+        return listing.print(format, out);
+    };
+    if let Some(reason) = silent
+        && asked_for.guests.iter().any(|guest| guest.node.is_some())
+    {
+        tracing::warn!(
+            %reason,
+            "no agent answers at [agent] admin_socket: states and devices of guests are not shown; berth guest list --agent URL asks \
+             the agent of one host"
+        );
+    }
+    for guest in asked_for.guests {
         // One that is at its agent is what the agent says.
         if !there.contains(&guest.uuid) {
             listing.push([
@@ -51,6 +64,20 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
                 json!(null),
                 json!(""),
                 json!(guest.fault),
+            ]);
+        }
+    }
+    let there: BTreeSet<_> = there.iter().map(ToString::to_string).collect();
+    for guest in asked_for.unreadable {
+        if !there.contains(&guest.uuid) {
+            listing.push([
+                json!(guest.uuid),
+                json!(null),
+                json!(null),
+                json!("unreadable"),
+                json!(null),
+                json!(""),
+                json!(guest.reason),
             ]);
         }
     }

@@ -70,7 +70,7 @@ impl Ways {
         let at_agent = at_agent
             .filter(|guest| guest.name == meant)
             .map(|it| it.uuid);
-        let asked_for = conductor.as_ref().ok().into_iter().flatten();
+        let asked_for = conductor.iter().flat_map(|known| &known.guests);
         let asked_for = asked_for
             .filter(|guest| guest.name == meant)
             .map(|it| it.uuid);

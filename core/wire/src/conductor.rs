@@ -75,6 +75,18 @@ pub struct GuestsShown {
     pub api: String,
     /// The guests, by UUID.
     pub guests: Vec<GuestShown>,
+    /// What is known of guests whose rows cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableShown>,
+}
+
+/// A guest whose rows in the conductor's journal say what no release writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadableShown {
+    /// Its UUID, as it is in the journal.
+    pub uuid: String,
+    /// What cannot be read of it, in one sentence.
+    pub reason: String,
 }
 
 /// One guest: GET /v1/guests/{uuid}, and the answer to what was asked for it.

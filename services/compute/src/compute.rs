@@ -1,5 +1,6 @@
 //! What the API keeps, and whom it asks for all else, as its users in one process have it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -85,6 +86,8 @@ pub(crate) struct Inner {
     pub(crate) mirror: Mutex<()>,
     /// Whether it was said that there are servers of another conductor's journal.
     pub(crate) anothers_told: AtomicBool,
+    /// The guests of which was told that their rows cannot be read.
+    pub(crate) unreadable_told: std::sync::Mutex<BTreeSet<String>>,
 }
 
 impl Compute {
@@ -102,6 +105,7 @@ impl Compute {
             pacing: Pacing::default(),
             mirror: Mutex::default(),
             anothers_told: AtomicBool::new(false),
+            unreadable_told: std::sync::Mutex::default(),
         };
         Self {
             tables: Tables::of(parts.store),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_conductor::ConductorError;
-use berth_conductor::journal::{BootRecord, BootStep, Course, FailedAttempt};
+use berth_conductor::journal::{BootRecord, BootStep, Course, FailedAttempt, UnreadableGuest};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_wire::guest::GuestBody;
 use uuid::Uuid;
@@ -65,6 +65,9 @@ enum Told {
     Boot(Boot, Option<Box<BootRecord>>),
 }
 
+/// What the conductor's journal has of a server's guest.
+type Recorded = Result<BootRecord, UnreadableGuest>;
+
 impl Compute {
     /// What is known of a server.
     ///
@@ -86,10 +89,19 @@ impl Compute {
         let told: Vec<(Server, Told)> = servers
             .into_iter()
             .map(|server| {
-                let told = told(&server, records.remove(&server.uuid), self.owner());
-                if matches!(told, Told::Boot(_, None)) && server.handed == Handed::Over {
-                    self.tell_of_anothers(server.uuid);
-                }
+                let told = match records.remove(&server.uuid).transpose() {
+                    Ok(record) => {
+                        let told = told(&server, record, self.owner());
+                        if matches!(told, Told::Boot(_, None)) && server.handed == Handed::Over {
+                            self.tell_of_anothers(server.uuid);
+                        }
+                        told
+                    }
+                    Err(unreadable) => {
+                        self.tell_of_unreadable(&unreadable);
+                        Told::Boot(last(&server), None)
+                    }
+                };
                 (server, told)
             })
             .collect();
@@ -130,14 +142,16 @@ impl Compute {
     async fn records(
         &self,
         servers: &[Server],
-    ) -> Result<BTreeMap<Uuid, BootRecord>, ConductorError> {
+    ) -> Result<BTreeMap<Uuid, Recorded>, ConductorError> {
         let handed = servers.iter().filter(|it| it.handed == Handed::Over);
         let handed: Vec<_> = handed.map(|it| ConsumerUuid::from(it.uuid)).collect();
         let records = self.inner.conductor.guests_of(&handed).await?;
-        let by_uuid = records
-            .into_iter()
-            .map(|record| (*record.request.uuid().as_uuid(), record));
-        Ok(by_uuid.collect())
+        let readable = records.readable.into_iter();
+        let readable = readable.map(|record| (record.request.uuid(), Ok(record)));
+        let unreadable = records.unreadable.into_iter();
+        let unreadable = unreadable.filter_map(|it| Some((it.guest.parse().ok()?, Err(it))));
+        let all = readable.chain(unreadable);
+        Ok(all.map(|(guest, it)| (*guest.as_uuid(), it)).collect())
     }
 
     /// Keeps what an agent says, for when it does not answer.
@@ -183,6 +197,16 @@ fn had_failed(server: &Server, record: Option<&BootRecord>) -> bool {
             Course::Delete => seen_last(server) == Boot::Failed && record.placed().is_none(),
             Course::Boot | Course::Undo { .. } | Course::Active => false,
         },
+    }
+}
+
+/// How far a server is whose record cannot be read.
+fn last(server: &Server) -> Boot {
+    match server.deleting {
+        true => Boot::Deleting {
+            failed: seen_last(server) == Boot::Failed,
+        },
+        false => seen_last(server),
     }
 }
 

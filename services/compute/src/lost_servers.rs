@@ -19,7 +19,7 @@ impl Compute {
     /// The journal cannot be read, or the database fails.
     pub async fn lost_servers(&self) -> Result<Vec<Uuid>, ServerError> {
         let records = self.inner.conductor.list().await?;
-        let asked_here = records.iter().filter(|record| {
+        let asked_here = records.readable.iter().filter(|record| {
             record.course != Course::Delete && is_instance_name(&record.request.body().name)
         });
         let guests: Vec<Uuid> = asked_here
@@ -30,8 +30,7 @@ impl Compute {
         let unknown: Vec<_> = unknown.map(Into::into).collect();
         // One that was deleted meanwhile went from the journal before its row did.
         let still = self.inner.conductor.guests_of(&unknown).await?;
-        let still = still.iter().map(|record| *record.request.uuid().as_uuid());
-        Ok(still.collect())
+        Ok(still.uuids().map(|guest| *guest.as_uuid()).collect())
     }
 
     /// Those of these that have a row.

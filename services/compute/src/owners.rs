@@ -1,8 +1,10 @@
 //! Whose journal knows a server's guest. That a conductor does not know a guest says something where its journal is the one that
 //! did; one that was lost and begun anew, or that of another controller on the same database, must not end servers that run.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use berth_conductor::journal::UnreadableGuest;
 use berth_model::ConsumerUuid;
 use uuid::Uuid;
 
@@ -41,6 +43,19 @@ impl Compute {
         }
     }
 
+    /// Said once of each.
+    pub(crate) fn tell_of_unreadable(&self, guest: &UnreadableGuest) {
+        let told = &self.inner.unreadable_told;
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(guest.guest.clone()) {
+            tracing::warn!(
+                error = guest as &dyn std::error::Error,
+                server = guest.guest,
+                "a server is shown as it was seen last"
+            );
+        }
+    }
+
     /// Makes the servers of an earlier release this conductor's whose guests it knows.
     pub(crate) async fn adopt(&self) -> Result<(), ServerError> {
         let mut tx = self.tables.read().await?;
@@ -50,8 +65,8 @@ impl Compute {
             .iter()
             .map(|server| ConsumerUuid::from(server.uuid))
             .collect();
-        for record in self.inner.conductor.guests_of(&guests).await? {
-            let _ = self.owned(*record.request.uuid().as_uuid()).await?;
+        for guest in self.inner.conductor.guests_of(&guests).await?.uuids() {
+            let _ = self.owned(*guest.as_uuid()).await?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn;
 use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateToken, door};
+use http::Uri;
 
 use crate::compute::Compute;
 use crate::handlers::{
@@ -356,6 +357,7 @@ fn host_routes() -> Vec<Route> {
     ]
 }
 
-async fn no_such_route() -> Fault {
-    Fault::no_such_route()
+/// Nova has routes that are not here: a client's user is told which of them it was.
+async fn no_such_route(uri: Uri) -> Fault {
+    Fault::not_found(format!("This compute API does not offer {}.", uri.path()))
 }

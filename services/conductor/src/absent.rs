@@ -100,7 +100,7 @@ impl Absent {
         let guests: BTreeSet<_> = untold.iter().map(Entry::guest).collect();
         let guests: Vec<_> = guests.into_iter().collect();
         let own = way.journal.guests_of(&guests).await?;
-        let mut own: BTreeSet<_> = own.iter().map(|record| record.request.uuid()).collect();
+        let mut own: BTreeSet<_> = own.uuids().collect();
         own.extend(way.journal.late_claims().await?);
         let mut absent = BTreeSet::new();
         for entry in untold {

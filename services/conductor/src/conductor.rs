@@ -27,7 +27,7 @@ use journeys::Progress;
 
 use crate::absent::Absent;
 use crate::headroom::Headrooms;
-use crate::journal::{Accepted, BootJournal, BootRecord, Course, JournalError};
+use crate::journal::{Accepted, BootJournal, BootRecord, Course, GuestRecords, JournalError};
 use crate::late_claims::LateClaims;
 use crate::metrics::Metrics;
 use crate::plugins::{ExtraSpecsError, HintError};
@@ -282,18 +282,15 @@ impl Conductor {
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub async fn list(&self) -> Result<Vec<BootRecord>, ConductorError> {
+    pub async fn list(&self) -> Result<GuestRecords, ConductorError> {
         Ok(self.inner.way.journal.guests().await?)
     }
 
-    /// Those of these guests that are known, by UUID.
+    /// Those of these guests that are known.
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub async fn guests_of(
-        &self,
-        uuids: &[ConsumerUuid],
-    ) -> Result<Vec<BootRecord>, ConductorError> {
+    pub async fn guests_of(&self, uuids: &[ConsumerUuid]) -> Result<GuestRecords, ConductorError> {
         Ok(self.inner.way.journal.guests_of(uuids).await?)
     }
 

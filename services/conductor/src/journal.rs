@@ -16,7 +16,7 @@ use std::pin::Pin;
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
-pub use error::JournalError;
+pub use error::{JournalError, UnreadableGuest};
 pub(crate) use record::told_of;
 pub use record::{
     BootRecord, BootStep, Chosen, Course, FailedAttempt, StepDetail, StepRecord, StepState, Then,
@@ -41,6 +41,33 @@ pub enum Accepted {
     Ending,
 }
 
+/// Guests as the journal has them: rows of one that cannot be read hold up no other.
+#[derive(Debug, Default)]
+pub struct GuestRecords {
+    /// Those that can be read, by UUID.
+    pub readable: Vec<BootRecord>,
+    /// Those that cannot.
+    pub unreadable: Vec<UnreadableGuest>,
+}
+
+impl GuestRecords {
+    /// All that there are, readable or not.
+    pub fn uuids(&self) -> impl Iterator<Item = ConsumerUuid> + '_ {
+        let readable = self.readable.iter().map(|record| record.request.uuid());
+        // A row whose UUID is none is nobody's.
+        let unreadable = self.unreadable.iter();
+        readable.chain(unreadable.filter_map(|unreadable| unreadable.guest.parse().ok()))
+    }
+
+    /// Adds one; or why it cannot be read.
+    pub(crate) fn push(&mut self, read: Result<BootRecord, UnreadableGuest>) {
+        match read {
+            Ok(record) => self.readable.push(record),
+            Err(unreadable) => self.unreadable.push(unreadable),
+        }
+    }
+}
+
 /// The journal of one conductor's guests.
 pub trait BootJournal: Send + Sync {
     /// Where it is, for messages.
@@ -49,8 +76,8 @@ pub trait BootJournal: Send + Sync {
     /// The conductor whose journal it is: a name that is drawn where the journal begins, and lasts as long as it does.
     fn owner(&self) -> Uuid;
 
-    /// All guests, by UUID.
-    fn guests(&self) -> Answer<'_, Vec<BootRecord>>;
+    /// All guests.
+    fn guests(&self) -> Answer<'_, GuestRecords>;
 
     /// The UUIDs of those of which anything is still to be done ([`BootRecord::is_open`]), in their order. Nothing else of them is read:
     /// rows of one guest that cannot be read hold up no other.
@@ -62,14 +89,18 @@ pub trait BootJournal: Send + Sync {
     /// One guest; none where it is not known.
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>>;
 
-    /// Those of these guests that are known, by UUID.
-    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, Vec<BootRecord>> {
+    /// Those of these guests that are known.
+    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, GuestRecords> {
         Box::pin(async move {
-            let mut records = Vec::new();
+            let mut records = GuestRecords::default();
             for uuid in uuids {
-                records.extend(self.guest(*uuid).await?);
+                match self.guest(*uuid).await {
+                    Ok(record) => records.readable.extend(record),
+                    Err(JournalError::Unreadable(guest)) => records.unreadable.push(guest),
+                    Err(error) => return Err(error),
+                }
             }
-            records.sort_by_key(|record| record.request.uuid());
+            records.readable.sort_by_key(|record| record.request.uuid());
             Ok(records)
         })
     }

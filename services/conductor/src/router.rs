@@ -12,7 +12,7 @@ use berth_model::ConsumerUuid;
 use berth_wire::bounded;
 use berth_wire::conductor::{
     API, BootStepShown, CreateGuest, GuestShown, GuestsShown, Refused, RefusedDetail,
-    SchedulingShown,
+    SchedulingShown, UnreadableShown,
 };
 use uuid::Uuid;
 
@@ -85,10 +85,17 @@ pub fn router(conductor: Conductor) -> Router {
 async fn list(State(conductor): State<Conductor>) -> Response {
     match conductor.list().await {
         Ok(records) => {
-            let guests = records.iter().map(|record| shown(&conductor, record));
+            let guests = records.readable.iter();
+            let guests = guests.map(|record| shown(&conductor, record));
+            let unreadable = records.unreadable.iter();
+            let unreadable = unreadable.map(|guest| UnreadableShown {
+                uuid: guest.guest.clone(),
+                reason: guest.to_string(),
+            });
             Json(GuestsShown {
                 api: API.to_owned(),
                 guests: guests.collect(),
+                unreadable: unreadable.collect(),
             })
             .into_response()
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use berth_conductor::BootRequest;
 use berth_conductor::journal::{
-    Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, JournalError,
-    SqlJournal, StepRecord, StepState,
+    Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, GuestRecords,
+    JournalError, SqlJournal, StepRecord, StepState,
 };
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
@@ -47,7 +47,7 @@ impl BootJournal for Seam {
         self.journal.owner()
     }
 
-    fn guests(&self) -> Answer<'_, Vec<BootRecord>> {
+    fn guests(&self) -> Answer<'_, GuestRecords> {
         self.cross("guests".to_owned(), self.journal.guests())
     }
 

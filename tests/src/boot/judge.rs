@@ -29,6 +29,7 @@ impl BootStage {
         let mut wrong = self.agent.broken();
         let guests = self.agent.guests();
         let records = self.journal().guests().await.expect("a journal");
+        let records = records.readable;
         let active: BTreeSet<ConsumerUuid> = records
             .iter()
             .filter(|record| record.course == Course::Active)

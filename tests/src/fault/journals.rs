@@ -244,7 +244,7 @@ impl conductor::BootJournal for GatedBootJournal {
         self.inner.owner()
     }
 
-    fn guests(&self) -> conductor::Answer<'_, Vec<conductor::BootRecord>> {
+    fn guests(&self) -> conductor::Answer<'_, conductor::GuestRecords> {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }
 

@@ -43,7 +43,8 @@ impl GuestCloud {
     /// One of them cannot be read.
     pub async fn worlds(&self, expected: Option<&ProviderTree>) -> Worlds {
         let placement = PlacementWorld::from(&self.cloud.rows().await);
-        let boots = busy(self.conductor_db.guests()).await.expect("a journal");
+        let boots = busy(self.conductor_db.guests()).await;
+        let boots = boots.expect("a journal").readable;
         let mut guests = BTreeMap::new();
         let mut of_agents = BTreeSet::new();
         let mut used = BTreeMap::new();
@@ -209,7 +210,8 @@ impl GuestCloud {
         }
         wrong.extend(self.wrongly_owned(worlds).await);
         if let Some(rows) = self.server_rows().await {
-            let boots = busy(self.conductor_db.guests()).await.expect("a journal");
+            let boots = busy(self.conductor_db.guests()).await;
+            let boots = boots.expect("a journal").readable;
             wrong.extend(server_rows::unknown(&rows, &boots));
         }
         wrong
@@ -265,7 +267,8 @@ impl GuestCloud {
             let what = format!("{}'s record of", node.name);
             is_left(&what, &mut names(node.remembered().await));
         }
-        let boots = busy(self.conductor_db.guests()).await.expect("a journal");
+        let boots = busy(self.conductor_db.guests()).await;
+        let boots = boots.expect("a journal").readable;
         let boots = boots.iter().map(|record| record.request.uuid());
         is_left("the conductor's record of", &mut names(boots.collect()));
         let rows = self.server_rows().await.unwrap_or_default();

@@ -43,10 +43,9 @@ impl ConductorClient {
     ///
     /// # Errors
     /// No answer, a refusal, or an answer that is no list.
-    pub async fn guests(&self) -> Result<Vec<GuestShown>, GuestApiError> {
+    pub async fn guests(&self) -> Result<GuestsShown, GuestApiError> {
         let call = call(Method::GET, ALL, ALL.to_owned(), None);
-        let list: GuestsShown = parsed(self.adapter.call(call).await?)?;
-        Ok(list.guests)
+        parsed(self.adapter.call(call).await?)
     }
 
     /// GET /v1/guests/{uuid}; none where the conductor does not know it.

@@ -1,6 +1,7 @@
 //! POST /v2.1/servers/{server}/action: something is to be done with a server. 202 is told once that is written down.
 
 use axum::extract::State;
+use berth_client::GuestApiError;
 use berth_http::{Answer, Call, Fault};
 use berth_model::ConsumerUuid;
 use berth_wire::guest::GuestAction;
@@ -198,9 +199,13 @@ async fn console(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault>
     let conductor = &api.compute.inner.conductor;
     let agent = conductor.agent(&place.node).ok_or_else(not_ready)?;
     let output = agent.console(ConsumerUuid::from(uuid), lines).await;
-    let output = output.map_err(|error| {
-        tracing::warn!(error = &error as &dyn std::error::Error, server = %uuid, "console");
-        Fault::unavailable("The console's log cannot be read now; try again.")
+    let output = output.map_err(|error| match error {
+        // It goes, and is gone there already.
+        GuestApiError::NotFound(_) => not_ready(),
+        error => {
+            tracing::warn!(error = &error as &dyn std::error::Error, server = %uuid, "console");
+            Fault::unavailable("The console's log cannot be read now; try again.")
+        }
     })?;
     Answer::ok(&json!({"output": String::from_utf8_lossy(&output)}))
 }

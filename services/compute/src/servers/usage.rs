@@ -89,7 +89,7 @@ impl Compute {
         let all = all?;
         let asked: Vec<ConsumerUuid> = all.iter().map(|(_, it)| ConsumerUuid::from(*it)).collect();
         let records = self.inner.conductor.guests_of(&asked).await?;
-        let placed = records.iter().filter_map(|record| {
+        let placed = records.readable.iter().filter_map(|record| {
             let chosen = BootRecord::placed(record)?;
             Some((*record.request.uuid().as_uuid(), chosen.node.clone()))
         });

@@ -73,6 +73,11 @@ impl Agent {
         self.with(|world| world.guests.insert(guest, (status, Some(state))));
     }
 
+    /// It has no such guest any more.
+    pub(crate) fn has_no(&self, guest: Uuid) {
+        self.with(|world| world.guests.remove(&guest));
+    }
+
     /// It does not answer any more, or again.
     pub(crate) fn is_away(&self, away: bool) {
         self.with(|world| world.away = away);
@@ -153,10 +158,13 @@ impl Agent {
                 self.hear(request.body())
             }
             [guest] => self.one(guest.parse().unwrap()),
-            [_, "console"] => {
-                let log = "one\ntwo\nthree\n".into();
-                return Ok(Response::new(log));
-            }
+            [guest, "console"] => match self.one(guest.parse().unwrap()) {
+                (200, _) => {
+                    let log = "one\ntwo\nthree\n".into();
+                    return Ok(Response::new(log));
+                }
+                nobodys => nobodys,
+            },
             [guest, _] => {
                 let query = request.uri().query().unwrap();
                 let id = query.strip_prefix("id=").unwrap().to_owned();
@@ -351,11 +359,16 @@ pub(crate) struct Cloud {
 
 impl Cloud {
     pub(crate) async fn new() -> Self {
+        Self::with(SqlJournal::in_memory().await.unwrap()).await
+    }
+
+    /// One whose conductor has this journal.
+    pub(crate) async fn with(journal: SqlJournal) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         berth_hosts::prepare(&store).await.unwrap();
         let hosts = Hosts::new(store.clone(), HostsOptions::default());
         hosts.tell(HOST, state()).await.unwrap();
-        let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
+        let journal = Arc::new(journal);
         let (agent, placement) = (Agent::default(), Placement::default());
         let auth = || Auth::none("http://nobody").unwrap();
         let options = AdapterOptions::default();

@@ -232,6 +232,13 @@ async fn the_console_is_read_and_what_is_not_offered_says_so() {
     .await;
     let sentence = format!("Instance {building} is not ready");
     assert_eq!(early.message("conflictingRequest"), sentence);
+    // One that goes is gone at its agent before it is forgotten.
+    service.cloud.agent.has_no(uuid);
+    let late = json!({"os-getConsoleOutput": {}});
+    let late = act(&service, "alice", uuid, late).await;
+    let sentence = format!("Instance {uuid} is not ready");
+    assert_eq!(late.message("conflictingRequest"), sentence);
+    service.cloud.agent.has(uuid, "active", "running");
     for (token, body, kind, named) in [
         (
             "alice",

@@ -4,12 +4,12 @@ use std::future::ready;
 use std::sync::Arc;
 
 use berth_conductor::BootRequest;
-use berth_conductor::journal::{BootJournal as _, Course};
+use berth_conductor::journal::{BootJournal as _, Course, SqlJournal};
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::service::Service;
+use super::service::{Service, change};
 
 async fn service() -> Service {
     let service = Service::start().await;
@@ -51,6 +51,50 @@ async fn servers_outlive_a_journal_that_was_lost_and_are_shown_as_they_were() {
     assert_eq!(service.get("alice", "2.82", &path).await.status, 404);
 }
 
+/// Its journal is the conductor's own: what cannot be read of one guest is a matter of that guest.
+#[tokio::test]
+async fn a_server_whose_guest_cannot_be_read_is_shown_as_it_was_and_keeps_no_other_from_being_shown()
+ {
+    let service = service().await;
+    let running = service.running(json!({})).await;
+    assert_eq!(
+        service.shown("alice", "2.82", running).await["status"],
+        "ACTIVE"
+    );
+    let failed = service.server(json!({})).await;
+    service.rest().await;
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    for guest in [running, failed] {
+        let record = service.cloud.journal.guest(guest.into()).await.unwrap();
+        journal.accept(&record.unwrap().request).await.unwrap();
+    }
+    let reason = "No valid host was found.".to_owned();
+    let course = Course::Failed { reason, told: None };
+    journal.turn(failed.into(), &course).await.unwrap();
+    drop(journal);
+    let file = Location::SqliteFile(folder.path().join("conductor.db"));
+    let rows = SqlStore::open(&file, &SqlOptions::default()).await.unwrap();
+    let sideways = r#"UPDATE guest SET course = '"sideways"' WHERE course = '"boot"'"#;
+    change(&rows, sideways).await;
+    drop(rows);
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let next = service.beside_with(journal).await;
+    let listed = next.get("alice", "2.82", "/servers/detail").await;
+    assert_eq!(listed.status, 200, "{listed:?}");
+    for (server, status) in [(running, "ACTIVE"), (failed, "ERROR")] {
+        let servers = listed.body["servers"].as_array().unwrap();
+        let mut found = servers.iter().filter(|it| it["id"] == server.to_string());
+        assert_eq!(found.next().unwrap()["status"], status);
+        let shown = next.shown("alice", "2.82", server).await;
+        assert_eq!(shown["status"], status);
+    }
+    // Nothing is done to it, and it is not forgotten.
+    next.rest().await;
+    let path = format!("/servers/{running}");
+    assert_eq!(next.get("alice", "2.82", &path).await.status, 200);
+}
+
 #[tokio::test]
 async fn guests_whose_servers_the_database_lost_are_known_as_that() {
     let service = service().await;
@@ -59,7 +103,7 @@ async fn guests_whose_servers_the_database_lost_are_known_as_that() {
     service.rest().await;
     // One of `berth guest create`, which the API never knew.
     let mut others = service.cloud.journal.guests().await.unwrap();
-    let mut body = others.remove(0).request.body().clone();
+    let mut body = others.readable.remove(0).request.body().clone();
     (body.uuid, body.name) = (None, "web".to_owned());
     let other = BootRequest::new(body, Uuid::from_u128(7)).unwrap();
     service.cloud.journal.accept(&other).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use berth_compute::{Compute, ComputeParts, Options, QuotaHook, prepare, router};
-use berth_conductor::journal::Course;
+use berth_conductor::journal::{Course, SqlJournal};
 use berth_http::auth::Validation;
 use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken, under};
 use berth_store::{SqlError, SqlStore, Transaction, Work};
@@ -95,18 +95,32 @@ impl Service {
         Self::over(self.store.clone(), Arc::clone(&self.kept), None).await
     }
 
+    /// The same, and its conductor has this journal.
+    pub(crate) async fn beside_with(&self, journal: SqlJournal) -> Self {
+        let (store, kept) = (self.store.clone(), Arc::clone(&self.kept));
+        Self::of(store, kept, None, Cloud::with(journal).await).await
+    }
+
     /// The same over these tables.
     pub(crate) async fn over(
         store: SqlStore,
         kept: Arc<dyn Any + Send + Sync>,
         quota: Option<QuotaHook>,
     ) -> Self {
+        Self::of(store, kept, quota, Cloud::new().await).await
+    }
+
+    async fn of(
+        store: SqlStore,
+        kept: Arc<dyn Any + Send + Sync>,
+        quota: Option<QuotaHook>,
+        cloud: Cloud,
+    ) -> Self {
         prepare(&store).await.unwrap();
         let options = Options {
             tokens: Arc::new(Table),
             ..Options::default()
         };
-        let cloud = Cloud::new().await;
         let (parts, how) = cloud.parts(store.clone());
         let compute = Compute::new(ComputeParts { quota, ..parts }, how);
         let routes = router(compute.clone(), options);
@@ -250,13 +264,18 @@ impl Service {
 
     /// Changes the tables behind the service's back.
     pub(crate) async fn change(&self, sql: &'static str) {
-        self.store.write(&Change(sql)).await.unwrap();
+        change(&self.store, sql).await;
     }
 
     /// Changes the tables of the hosts behind everybody's back.
     pub(crate) async fn change_hosts(&self, sql: &'static str) {
-        self.cloud.store.write(&Change(sql)).await.unwrap();
+        change(&self.cloud.store, sql).await;
     }
+}
+
+/// Changes a database behind everybody's back.
+pub(crate) async fn change(store: &SqlStore, sql: &'static str) {
+    store.write(&Change(sql)).await.unwrap();
 }
 
 /// Statements as a transaction of their own: what no request does.

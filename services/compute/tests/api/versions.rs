@@ -183,3 +183,14 @@ async fn a_path_may_have_the_callers_project_in_it_and_no_other() {
         .await;
     assert_eq!(stranger.status, 401);
 }
+
+#[tokio::test]
+async fn a_route_of_novas_that_is_not_here_is_named() {
+    let service = Service::start().await;
+    let reply = service.get("alice", "2.35", "/os-networks").await;
+    assert_eq!(reply.status, 404, "{reply:?}");
+    assert_eq!(
+        reply.body["itemNotFound"]["message"],
+        "This compute API does not offer /v2.1/os-networks."
+    );
+}

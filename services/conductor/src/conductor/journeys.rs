@@ -90,7 +90,7 @@ impl Conductor {
             Err(reason) => {
                 if let Held::Journal(error) | Held::Undo(UndoError::Journal(error)) = &reason {
                     self.inner.usable.not_written(error);
-                    if matches!(error, JournalError::Unreadable { .. }) {
+                    if matches!(error, JournalError::Unreadable(_)) {
                         rows = Rows::Unreadable;
                     }
                 }

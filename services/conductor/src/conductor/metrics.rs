@@ -38,7 +38,7 @@ impl Conductor {
         let (way, headrooms) = (&self.inner.way, &self.inner.headrooms);
         if !headrooms.knows_journal() {
             match way.journal.guests().await {
-                Ok(records) => headrooms.tell_journal(&records),
+                Ok(records) => headrooms.tell_journal(&records.readable),
                 // That the journal cannot be read is told by who goes on with its guests.
                 Err(_) => return headrooms.failed_for_all(),
             }

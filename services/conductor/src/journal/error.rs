@@ -39,17 +39,8 @@ pub enum JournalError {
         known: i64,
     },
     /// A guest's rows say what no release writes.
-    #[error(
-        "{path} holds of guest {guest} what cannot be read ({reason}); restore the file from a backup"
-    )]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// The guest.
-        guest: String,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error(transparent)]
+    Unreadable(UnreadableGuest),
     /// There is no such guest.
     #[error("the journal {path} does not know guest {guest}")]
     Unknown {
@@ -68,6 +59,20 @@ pub enum JournalError {
     },
 }
 
+/// A guest whose rows say what no release writes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{path} holds of guest {guest} what cannot be read ({reason}); restore the file from a backup"
+)]
+pub struct UnreadableGuest {
+    /// The file.
+    pub path: String,
+    /// The guest: what should be its UUID.
+    pub guest: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
 impl From<JournalFileError> for JournalError {
     fn from(error: JournalFileError) -> Self {
         match error {
@@ -80,6 +85,6 @@ impl From<JournalFileError> for JournalError {
 
 impl JournalFault for JournalError {
     fn is_of_the_file(&self) -> bool {
-        !matches!(self, Self::Unknown { .. } | Self::Unreadable { .. })
+        !matches!(self, Self::Unknown { .. } | Self::Unreadable(_))
     }
 }

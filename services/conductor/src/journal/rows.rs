@@ -5,34 +5,30 @@ use std::collections::BTreeMap;
 use berth_store::{Row, SqlError};
 use serde::de::DeserializeOwned;
 
-use super::{BootRecord, BootStep, StepDetail, StepRecord, StepState};
+use super::{
+    BootRecord, BootStep, GuestRecords, StepDetail, StepRecord, StepState, UnreadableGuest,
+};
 use crate::BootRequest;
 
-/// Rows that make no record.
-pub(super) struct Unreadable {
-    pub(super) guest: String,
-    pub(super) reason: String,
-}
-
-/// `uuid, request, config_drive, course, attempt, failures` and, by guest, `guest, attempt, step, state, detail`.
-pub(super) fn records(
-    guests: &[Row],
-    steps: &[Row],
-) -> Result<Result<Vec<BootRecord>, Unreadable>, SqlError> {
+/// `uuid, request, config_drive, course, attempt, failures` and, by guest, `guest, attempt, step, state, detail`, of the file that is
+/// at this path.
+pub(super) fn records(path: &str, guests: &[Row], steps: &[Row]) -> Result<GuestRecords, SqlError> {
     let mut by_guest: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in steps {
         by_guest.entry(row.text(0)?).or_default().push(row);
     }
-    let mut records = Vec::with_capacity(guests.len());
+    let mut records = GuestRecords::default();
     for row in guests {
         let guest = row.text(0)?;
         let steps = by_guest.remove(&guest).unwrap_or_default();
-        match record(&guest, row, &steps)? {
-            Ok(record) => records.push(record),
-            Err(reason) => return Ok(Err(Unreadable { guest, reason })),
-        }
+        let read = record(&guest, row, &steps)?;
+        records.push(read.map_err(|reason| UnreadableGuest {
+            path: path.to_owned(),
+            guest,
+            reason,
+        }));
     }
-    Ok(Ok(records))
+    Ok(records)
 }
 
 fn record(guest: &str, row: &Row, steps: &[&Row]) -> Result<Result<BootRecord, String>, SqlError> {

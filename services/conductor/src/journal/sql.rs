@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::rows::records;
 use super::schema::{Found, Opening, VERSION, open};
 use super::{
-    Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, JournalError,
-    StepDetail, StepRecord,
+    Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, GuestRecords,
+    JournalError, StepDetail, StepRecord, UnreadableGuest,
 };
 use crate::BootRequest;
 
@@ -89,21 +89,10 @@ impl SqlJournal {
         }
     }
 
-    async fn select(&self, one: Option<ConsumerUuid>) -> Result<Vec<BootRecord>, JournalError> {
-        let statements = match one {
-            None => (Statement::new(GUESTS), Statement::new(STEPS)),
-            Some(uuid) => (
-                Statement::new(ONE_GUEST).bind(uuid.to_string()),
-                Statement::new(ONE_GUESTS_STEPS).bind(uuid.to_string()),
-            ),
-        };
-        self.read(statements).await
-    }
-
     async fn read(
         &self,
         (guests, steps): (Statement, Statement),
-    ) -> Result<Vec<BootRecord>, JournalError> {
+    ) -> Result<GuestRecords, JournalError> {
         // Others may read while these are made sense of.
         let rows = async {
             let mut tx = self.file.read().await?;
@@ -112,16 +101,16 @@ impl SqlJournal {
             Ok::<_, SqlError>((guests, steps))
         };
         let (guests, steps) = rows.await.map_err(|source| self.file.failed(source))?;
-        let records = records(&guests, &steps).map_err(|source| self.file.failed(source))?;
-        records.map_err(|unreadable| self.unreadable(unreadable.guest, unreadable.reason))
+        let records = records(self.file.path(), &guests, &steps);
+        records.map_err(|source| self.file.failed(source).into())
     }
 
     fn unreadable(&self, guest: String, reason: String) -> JournalError {
-        JournalError::Unreadable {
+        JournalError::Unreadable(UnreadableGuest {
             path: self.file.path().to_owned(),
             guest,
             reason,
-        }
+        })
     }
 
     /// The guests that a statement names.
@@ -161,8 +150,8 @@ impl BootJournal for SqlJournal {
         self.owner
     }
 
-    fn guests(&self) -> Answer<'_, Vec<BootRecord>> {
-        Box::pin(self.select(None))
+    fn guests(&self) -> Answer<'_, GuestRecords> {
+        Box::pin(self.read((Statement::new(GUESTS), Statement::new(STEPS))))
     }
 
     fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>> {
@@ -184,21 +173,30 @@ impl BootJournal for SqlJournal {
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {
-        Box::pin(async move { Ok(self.select(Some(uuid)).await?.pop()) })
+        let one = move |statement| Statement::new(statement).bind(uuid.to_string());
+        Box::pin(async move {
+            let mut records = self.read((one(ONE_GUEST), one(ONE_GUESTS_STEPS))).await?;
+            match records.unreadable.pop() {
+                Some(unreadable) => Err(JournalError::Unreadable(unreadable)),
+                None => Ok(records.readable.pop()),
+            }
+        })
     }
 
-    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, Vec<BootRecord>> {
+    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, GuestRecords> {
         Box::pin(async move {
-            let mut records = Vec::with_capacity(uuids.len());
+            let mut records = GuestRecords::default();
             for some in uuids.chunks(AT_ONCE) {
                 let marks = vec!["?"; some.len()].join(", ");
                 let uuids = || some.iter().map(ToString::to_string);
                 let guests = Statement::new(format!("{ALL_GUESTS} WHERE uuid IN ({marks})"));
                 let steps = Statement::new(format!("{STEPS} WHERE guest IN ({marks})"));
                 let both = (guests.bind_all(uuids()), steps.bind_all(uuids()));
-                records.extend(self.read(both).await?);
+                let read = self.read(both).await?;
+                records.readable.extend(read.readable);
+                records.unreadable.extend(read.unreadable);
             }
-            records.sort_by_key(|record| record.request.uuid());
+            records.readable.sort_by_key(|record| record.request.uuid());
             Ok(records)
         })
     }

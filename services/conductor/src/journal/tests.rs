@@ -110,7 +110,7 @@ async fn what_was_written_is_there_after_a_restart() {
     journal.no_stray(&profile).await.unwrap();
     assert_eq!(journal.strays().await.unwrap(), []);
     journal.forget(guest()).await.unwrap();
-    assert_eq!(journal.guests().await.unwrap(), []);
+    assert_eq!(journal.guests().await.unwrap().readable, []);
 }
 
 #[tokio::test]
@@ -166,6 +166,47 @@ async fn what_is_no_journal_is_refused_and_left_as_it_is() {
     first.close().await;
 }
 
+#[tokio::test]
+async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
+    struct Spoil;
+    impl berth_store::Work for Spoil {
+        type Output = ();
+        type Error = berth_store::SqlError;
+        async fn run(&self, tx: &mut berth_store::Transaction) -> Result<(), Self::Error> {
+            tx.script("UPDATE guest SET course = 'no JSON' WHERE course = '\"active\"'")
+                .await
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let mut body = request("other").body().clone();
+    body.uuid = Some(Uuid::from_u128(2));
+    let other = BootRequest::new(body, Uuid::nil()).unwrap();
+    for request in [&request("vm"), &other] {
+        journal.accept(request).await.unwrap();
+    }
+    journal.turn(guest(), &Course::Active).await.unwrap();
+    drop(journal);
+    let file = berth_store::Location::SqliteFile(folder.path().join("conductor.db"));
+    let rows = berth_store::SqlStore::open(&file, &berth_store::SqlOptions::default()).await;
+    let rows = rows.unwrap();
+    rows.write(&Spoil).await.unwrap();
+    drop(rows);
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let error = journal.guest(guest()).await.unwrap_err();
+    assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
+    let asked = [other.uuid(), guest()];
+    for known in [
+        journal.guests().await.unwrap(),
+        journal.guests_of(&asked).await.unwrap(),
+    ] {
+        assert_eq!(known.uuids().collect::<Vec<_>>(), asked);
+        assert_eq!(known.readable[0].request, other);
+        assert_eq!(known.unreadable[0].to_string(), error.to_string());
+        assert!(error.to_string().contains("course"), "{error}");
+    }
+}
+
 /// Each second the conductor looks what is to be done; of a guest that runs that is nothing.
 #[tokio::test]
 async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
@@ -201,7 +242,7 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
         noted.await.unwrap();
         journal.turn(uuid, course).await.unwrap();
     }
-    let all = journal.guests().await.unwrap();
+    let all = journal.guests().await.unwrap().readable;
     assert_eq!(all.len(), courses.len());
     let open = all.into_iter().filter(BootRecord::is_open);
     let open: Vec<_> = open.map(|record| record.request.uuid()).collect();

@@ -2,6 +2,7 @@
 //! them up by the OpenAPI documents. `make soak` makes more of them.
 //!
 //!   BERTH_CLOUD_EXAMPLES=4          how many it makes up for each operation, beside those it always makes
+//!   BERTH_CLOUD_SEED=1              what they are made up from
 //!   BERTH_BAD_INPUT_REPORT=FILE     a line a run: what, requests, KiB resident before and after, violations
 
 use std::collections::BTreeMap;
@@ -69,8 +70,8 @@ fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
     })
 }
 
-fn examples() -> u64 {
-    env::var("BERTH_CLOUD_EXAMPLES").map_or(4, |text| text.parse().expect("a number"))
+fn set(variable: &str, otherwise: u64) -> u64 {
+    env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
 #[test]
@@ -110,8 +111,8 @@ fn whatever_is_asked_of_compute_and_identity_is_answered_as_their_documents_say(
                 None if path == "compute" => "fuzzing",
                 _ => "coverage,fuzzing",
             },
-            examples: examples(),
-            seed: 1,
+            examples: set("BERTH_CLOUD_EXAMPLES", 4),
+            seed: set("BERTH_CLOUD_SEED", 1),
             hooks: ("cloud_input", "program"),
             environment: &[
                 ("BERTH_KNOWN", known),

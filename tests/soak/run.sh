@@ -29,6 +29,7 @@
 #   SOAK_FUZZ_FROM=1       the first batch: each has a seed of its own, and another machine may go on where one was left
 #   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs; 0: it is left out
 #   SOAK_CLOUD_EXAMPLES    the same for compute and identity; SOAK_EXAMPLES where nothing is said
+#   SOAK_CLOUD_SEED=1      what the requests to compute and identity are made up from
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
 #                          SOAK_ONLY=boots: only the servers on processes that are killed;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
@@ -67,6 +68,7 @@ FUZZ_FROM=${SOAK_FUZZ_FROM:-1}
 COMPARES=${SOAK_FUZZ_COMPARES:-1}
 EXAMPLES=${SOAK_EXAMPLES:-60}
 CLOUD_EXAMPLES=${SOAK_CLOUD_EXAMPLES:-$EXAMPLES}
+CLOUD_SEED=${SOAK_CLOUD_SEED:-1}
 BOOTS=${SOAK_BOOTS:-500}
 BOOT_BATCH=${SOAK_BOOT_BATCH:-60}
 [ "$ONLY" = '' ] || [ "$ONLY" = boots ] || BOOTS=0
@@ -280,7 +282,8 @@ all_bad_input() {
     local lane lanes program build
     ((EXAMPLES == 0)) || lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
         "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
-    ((CLOUD_EXAMPLES == 0)) || lines cloud "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$CLOUD_EXAMPLES" \
+    ((CLOUD_EXAMPLES == 0)) || lines cloud "$SPOILT" "$CLOUD_SEED" BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$CLOUD_EXAMPLES" \
+        BERTH_CLOUD_SEED="$CLOUD_SEED" \
         "$STATE/program" -q --test-threads=1 whatever_is_asked_of_compute
     ((FUZZ > 0)) || return 0
     say "the fuzzer, built for speed"

@@ -35,6 +35,11 @@ pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
 
 pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
     let at_agent = ways.agent.guests().await;
+    if let Err(error) = &at_agent
+        && ways.elsewhere
+    {
+        return Err(failed(error));
+    }
     let silent = at_agent.as_ref().err().map(ToString::to_string);
     let (at_agent, asked_for) = both(at_agent, ways.conductor.guests().await)?;
     let at_agent = at_agent.unwrap_or_default();
@@ -49,8 +54,8 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
     {
         tracing::warn!(
             %reason,
-            "no agent answers at [agent] admin_socket: states and devices of guests are not shown; berth guest list --agent URL asks \
-             the agent of one host"
+            "the agent at [agent] admin_socket does not say how its guests are: states and devices are not shown; berth guest list \
+             --agent URL asks the agent of another host"
         );
     }
     for guest in asked_for.guests {
@@ -91,13 +96,12 @@ pub(super) async fn one(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let uuid = ways.guest(meant).await?;
-    let (at_agent, asked_for) = both(
-        ways.agent.guest(uuid).await,
-        ways.conductor.guest(uuid).await,
-    )?;
+    let asked_for = ways.conductor.guest(uuid).await;
+    let why = asked_for.as_ref().err().and_then(refused);
+    let (at_agent, asked_for) = both(ways.agent.guest(uuid).await, asked_for)?;
     let rows = rows(at_agent.flatten().as_ref(), asked_for.flatten().as_ref());
     if rows.is_empty() {
-        return Err(unknown(meant));
+        return Err(why.unwrap_or_else(|| unknown(meant)));
     }
     let mut listing = Listing::new(&["field", "value"]);
     for (field, value) in rows {
@@ -106,13 +110,18 @@ pub(super) async fn one(
     listing.print(format, out)
 }
 
+/// What a conductor that is there says of why it cannot tell.
+fn refused(error: &GuestApiError) -> Option<Failure> {
+    error.refusal().map(|_| failed(error))
+}
+
 /// What either of them says; a failure only where neither answers. Beside OpenStack there is no conductor of ours.
 fn both<A, C>(
     agent: Result<A, GuestApiError>,
     conductor: Result<C, GuestApiError>,
 ) -> Result<(Option<A>, Option<C>), Failure> {
     match (agent, conductor) {
-        (Err(error), Err(_)) => Err(failed(&error)),
+        (Err(error), Err(conductor)) => Err(refused(&conductor).unwrap_or_else(|| failed(&error))),
         (agent, conductor) => Ok((agent.ok(), conductor.ok())),
     }
 }

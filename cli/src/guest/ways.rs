@@ -15,6 +15,9 @@ use crate::failure::{ErrorCode, Failure};
 /// The code of an agent, or a conductor, whose journal cannot be used.
 const JOURNAL: &str = "journal";
 
+/// The code of a conductor whose journal has of the guest what cannot be read.
+const UNREADABLE: &str = "unreadable";
+
 /// The largest answer that is read: a thousand guests.
 const BODY_LIMIT: usize = 64 << 20;
 
@@ -116,6 +119,11 @@ pub(super) fn failed(error: &GuestApiError) -> Failure {
             )
         }
         GuestApiError::Malformed { .. } => Failure::from_error(ErrorCode::AgentAnswer, error),
+        _ if error.refusal().is_some_and(|it| it.code == UNREADABLE) => {
+            Failure::from_error(ErrorCode::State, error).mend(
+                "what runs of it goes on; a delete that was asked for is done once the file is mended",
+            )
+        }
         // The sentence says which file, and what would mend it.
         _ if error.refusal().is_some_and(|it| it.code == JOURNAL) => {
             Failure::from_error(ErrorCode::State, error)

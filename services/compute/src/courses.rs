@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_conductor::ConductorError;
-use berth_conductor::journal::{BootRecord, BootStep, Course, FailedAttempt, UnreadableGuest};
+use berth_conductor::journal::{
+    BootRecord, BootStep, Course, FailedAttempt, JournalError, UnreadableGuest,
+};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_wire::guest::GuestBody;
 use uuid::Uuid;
@@ -48,6 +50,8 @@ pub(crate) struct KnownServer {
     pub(crate) place: Option<Place>,
     /// Where it is in error.
     pub(crate) fault: Option<ServerFault>,
+    /// Whether the conductor's journal has of its guest what cannot be read: this is the last word about it.
+    pub(crate) is_unreadable: bool,
 }
 
 impl KnownServer {
@@ -63,6 +67,8 @@ enum Told {
     Gone,
     /// So far it is.
     Boot(Boot, Option<Box<BootRecord>>),
+    /// So far it was, by the last word; what is written of it cannot be read.
+    Unreadable(Boot),
 }
 
 /// What the conductor's journal has of a server's guest.
@@ -99,7 +105,7 @@ impl Compute {
                     }
                     Err(unreadable) => {
                         self.tell_of_unreadable(&unreadable);
-                        Told::Boot(last(&server), None)
+                        Told::Unreadable(last(&server))
                     }
                 };
                 (server, told)
@@ -113,6 +119,10 @@ impl Compute {
         for (server, told) in told {
             match told {
                 Told::Gone => self.set_out(server.uuid),
+                Told::Unreadable(boot) => known.push(KnownServer {
+                    is_unreadable: true,
+                    ..of(server, boot, None, None)
+                }),
                 Told::Boot(boot, record) => {
                     let guest = guests.get(&server.uuid);
                     if let Err(error) = self.remember(&server, guest).await {
@@ -130,10 +140,14 @@ impl Compute {
         Ok(known)
     }
 
-    /// The tries to build a server that failed, the first of them first; none of one that nobody knows any more.
+    /// The tries to build a server that failed, the first of them first; none of one that nobody knows any more, or of which nobody
+    /// can read anything.
     pub(crate) async fn failed_tries(&self, uuid: Uuid) -> Result<Vec<FailedAttempt>, ServerError> {
         match self.inner.conductor.show(ConsumerUuid::from(uuid)).await {
-            Err(ConductorError::NotFound { .. }) => Ok(Vec::new()),
+            Err(
+                ConductorError::NotFound { .. }
+                | ConductorError::Journal(JournalError::Unreadable(_)),
+            ) => Ok(Vec::new()),
             record => Ok(record?.failures),
         }
     }
@@ -285,6 +299,7 @@ fn of(
         }),
         fault: fault(&server, record, guest),
         server,
+        is_unreadable: false,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use berth_conductor::ConductorError;
+use berth_conductor::journal::JournalError;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
 use tokio::task::JoinSet;
@@ -101,6 +102,11 @@ impl Compute {
                 Err(ServerError::NotFound { .. }) => Ok(Receiver::NoServer),
                 Err(error) => Err(error),
             },
+            // Nobody knows where it is; the others' events go on.
+            Err(ConductorError::Journal(JournalError::Unreadable(guest))) => {
+                self.tell_of_unreadable(&guest);
+                Ok(Receiver::NoHost)
+            }
             Err(error) => Err(error.into()),
         }
     }

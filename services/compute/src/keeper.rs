@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use berth_conductor::journal::Course;
+use berth_conductor::journal::{Course, JournalError};
 use berth_conductor::{BootRequest, ConductorError};
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::CreateGuest;
@@ -189,12 +189,15 @@ impl Compute {
         let guest = ConsumerUuid::from(server.uuid);
         match self.inner.conductor.show(guest).await {
             Err(ConductorError::NotFound { .. }) => self.gone(server).await,
-            Err(error) => Err(error.into()),
             Ok(record) if record.course == Course::Delete => Ok(()),
-            Ok(_) => match self.inner.conductor.delete(guest).await {
-                Err(ConductorError::NotFound { .. }) => self.gone(server).await,
-                other => Ok(other?),
-            },
+            // That it is to go can be written over what cannot be read.
+            Ok(_) | Err(ConductorError::Journal(JournalError::Unreadable(_))) => {
+                match self.inner.conductor.delete(guest).await {
+                    Err(ConductorError::NotFound { .. }) => self.gone(server).await,
+                    other => Ok(other?),
+                }
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -203,6 +206,10 @@ impl Compute {
         let guest = ConsumerUuid::from(server.uuid);
         let record = match self.inner.conductor.show(guest).await {
             Err(ConductorError::NotFound { .. }) => return self.gone(server).await,
+            Err(ConductorError::Journal(JournalError::Unreadable(guest))) => {
+                self.tell_of_unreadable(&guest);
+                return Ok(());
+            }
             record => record?,
         };
         if server.settled_at.is_some() {

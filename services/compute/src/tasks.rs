@@ -101,12 +101,12 @@ impl Compute {
         // Read anew each time: what waited may have been given up meanwhile.
         while let Some(action) = self.oldest_open_action(uuid).await? {
             let asked = match pacing.end(uuid, action.id) {
-                Some(ended) => Asked::Ended(ended),
+                Some(ended) => Ok(Asked::Ended(ended)),
                 None => tokio::select! {
                     biased;
                     // Its row stays as it is, and the agent goes on with what it was asked for.
                     () = stop.cancelled() => return Ok(()),
-                    asked = self.ask(uuid, &action) => asked?,
+                    asked = self.ask(uuid, &action) => asked,
                 },
             };
             let failed = |why| {
@@ -114,12 +114,16 @@ impl Compute {
                 pacing.failed((uuid, action.id), why, pause, Instant::now())
             };
             let ended = match asked {
-                Asked::Ended(ended) => ended,
-                Asked::NoAnswer => {
+                Ok(Asked::Ended(ended)) => ended,
+                Ok(Asked::NoAnswer) => {
                     failed(Why::NoAnswer);
                     return Ok(());
                 }
-                Asked::NotNow(reason) => {
+                Err(error) => {
+                    failed(Why::NoAnswer);
+                    return Err(error);
+                }
+                Ok(Asked::NotNow(reason)) => {
                     if !failed(Why::NotNow) {
                         return Ok(());
                     }

@@ -16,7 +16,7 @@ use berth_wire::conductor::{
 };
 use uuid::Uuid;
 
-use crate::journal::{BootRecord, Course, StepState};
+use crate::journal::{BootRecord, Course, JournalError, StepState};
 use crate::{BootRequest, Conductor, ConductorError};
 
 /// The largest body of a request for a guest, in bytes.
@@ -260,6 +260,9 @@ fn refused(error: &ConductorError) -> Response {
             (StatusCode::BAD_REQUEST, "bad_request")
         }
         ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),
+        ConductorError::Journal(JournalError::Unreadable(_)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "unreadable")
+        }
         ConductorError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
     };
     refusal(status, code, error.to_string())

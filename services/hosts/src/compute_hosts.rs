@@ -197,6 +197,9 @@ impl Work for Remove<'_> {
     type Error = HostError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), HostError> {
+        // The host's row first, as whoever tells its state has it: else a node could be told after its nodes are gone.
+        let hold = "UPDATE compute_hosts SET last_seen_at = last_seen_at WHERE host = ?";
+        tx.execute(Statement::new(hold).bind(self.0)).await?;
         for sql in [
             "DELETE FROM host_aggregate_members WHERE host = ?",
             "DELETE FROM compute_nodes WHERE host = ?",

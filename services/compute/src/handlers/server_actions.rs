@@ -139,6 +139,11 @@ impl Api {
                 .check(&server.uuid.to_string(), &known.state)
                 .map_err(|refused| Fault::conflict(refused.to_string()))?;
         }
+        if known.is_unreadable {
+            return Err(Fault::unavailable(
+                "What the conductor knows of this server cannot be read; its operator finds the reason in the log.",
+            ));
+        }
         if known.is_nowhere() {
             let uuid = server.uuid;
             return Err(Fault::conflict(format!("Instance {uuid} is not ready")));
@@ -199,12 +204,15 @@ async fn console(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault>
     let conductor = &api.compute.inner.conductor;
     let agent = conductor.agent(&place.node).ok_or_else(not_ready)?;
     let output = agent.console(ConsumerUuid::from(uuid), lines).await;
-    let output = output.map_err(|error| match error {
-        // It goes, and is gone there already.
-        GuestApiError::NotFound(_) => not_ready(),
-        error => {
+    let output = output.map_err(|error| {
+        // One that goes is gone there before it is forgotten.
+        let is_gone = matches!(error, GuestApiError::NotFound(_));
+        if !is_gone || !known.server.deleting {
             tracing::warn!(error = &error as &dyn std::error::Error, server = %uuid, "console");
-            Fault::unavailable("The console's log cannot be read now; try again.")
+        }
+        match is_gone {
+            true => not_ready(),
+            false => Fault::unavailable("The console's log cannot be read now; try again."),
         }
     })?;
     Answer::ok(&json!({"output": String::from_utf8_lossy(&output)}))

@@ -291,6 +291,14 @@ impl Work for Settle {
             ];
             set(tx, self.uuid, columns).await?;
         }
+        // Until its agent says more, that is the last word about it.
+        if self.outcome == Outcome::Success && server.last.is_none() {
+            let word = AgentWord {
+                status: "active".to_owned(),
+                power: None,
+            };
+            set(tx, self.uuid, word.columns()).await?;
+        }
         instance_actions::finish_all(tx, self.uuid, "create", &self.outcome, self.host.as_deref())
             .await?;
         Ok(())

@@ -89,6 +89,9 @@ impl Compute {
         let all = all?;
         let asked: Vec<ConsumerUuid> = all.iter().map(|(_, it)| ConsumerUuid::from(*it)).collect();
         let records = self.inner.conductor.guests_of(&asked).await?;
+        for guest in &records.unreadable {
+            self.tell_of_unreadable(guest);
+        }
         let placed = records.readable.iter().filter_map(|record| {
             let chosen = BootRecord::placed(record)?;
             Some((*record.request.uuid().as_uuid(), chosen.node.clone()))

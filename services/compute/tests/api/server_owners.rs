@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_conductor::BootRequest;
 use berth_conductor::journal::{BootJournal as _, Course, SqlJournal};
 use berth_store::{Location, SqlOptions, SqlStore};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::service::{Service, change};
@@ -56,11 +56,8 @@ async fn servers_outlive_a_journal_that_was_lost_and_are_shown_as_they_were() {
 async fn a_server_whose_guest_cannot_be_read_is_shown_as_it_was_and_keeps_no_other_from_being_shown()
  {
     let service = service().await;
+    // It was seen to come up, and nobody looked at it since.
     let running = service.running(json!({})).await;
-    assert_eq!(
-        service.shown("alice", "2.82", running).await["status"],
-        "ACTIVE"
-    );
     let failed = service.server(json!({})).await;
     service.rest().await;
     let folder = tempfile::tempdir().unwrap();
@@ -75,8 +72,11 @@ async fn a_server_whose_guest_cannot_be_read_is_shown_as_it_was_and_keeps_no_oth
     drop(journal);
     let file = Location::SqliteFile(folder.path().join("conductor.db"));
     let rows = SqlStore::open(&file, &SqlOptions::default()).await.unwrap();
-    let sideways = r#"UPDATE guest SET course = '"sideways"' WHERE course = '"boot"'"#;
-    change(&rows, sideways).await;
+    let owner = service.cloud.journal.owner();
+    let sideways = format!(
+        r#"UPDATE guest SET course = '"sideways"' WHERE course = '"boot"'; UPDATE owner SET uuid = '{owner}'"#
+    );
+    change(&rows, sideways.leak()).await;
     drop(rows);
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     let next = service.beside_with(journal).await;
@@ -89,10 +89,21 @@ async fn a_server_whose_guest_cannot_be_read_is_shown_as_it_was_and_keeps_no_oth
         let shown = next.shown("alice", "2.82", server).await;
         assert_eq!(shown["status"], status);
     }
-    // Nothing is done to it, and it is not forgotten.
+    // Nobody could do anything with it, but end it: that is written over what cannot be read.
     next.rest().await;
     let path = format!("/servers/{running}");
-    assert_eq!(next.get("alice", "2.82", &path).await.status, 200);
+    let stop = Some(json!({"os-stop": null}));
+    let action = format!("{path}/action");
+    let stopped = next.ask("alice", "2.82", "POST", &action, stop).await;
+    assert_eq!(stopped.status, 503, "{stopped:?}");
+    let shown = next.shown("alice", "2.82", running).await;
+    assert_eq!(shown["OS-EXT-STS:task_state"], Value::Null);
+    let deleted = next.ask("alice", "2.82", "DELETE", &path, None).await;
+    assert_eq!(deleted.status, 204);
+    next.rest().await;
+    assert_eq!(next.get("alice", "2.82", &path).await.status, 404);
+    let record = next.cloud.journal.guest(running.into()).await.unwrap();
+    assert_eq!(record, None);
 }
 
 #[tokio::test]

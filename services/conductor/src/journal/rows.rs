@@ -15,52 +15,54 @@ use crate::BootRequest;
 pub(super) fn records(path: &str, guests: &[Row], steps: &[Row]) -> Result<GuestRecords, SqlError> {
     let mut by_guest: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in steps {
-        by_guest.entry(row.text(0)?).or_default().push(row);
+        // A step of nobody's is of no guest that is shown.
+        if let Ok(guest) = row.text(0) {
+            by_guest.entry(guest).or_default().push(row);
+        }
     }
     let mut records = GuestRecords::default();
     for row in guests {
         let guest = row.text(0)?;
         let steps = by_guest.remove(&guest).unwrap_or_default();
-        let read = record(&guest, row, &steps)?;
-        records.push(read.map_err(|reason| UnreadableGuest {
-            path: path.to_owned(),
-            guest,
-            reason,
-        }));
+        records.push(
+            record(&guest, row, &steps).map_err(|reason| UnreadableGuest {
+                path: path.to_owned(),
+                guest,
+                reason,
+            }),
+        );
     }
     Ok(records)
 }
 
-fn record(guest: &str, row: &Row, steps: &[&Row]) -> Result<Result<BootRecord, String>, SqlError> {
-    let (request, drive, course) = (row.text(1)?, row.opt_text(2)?, row.text(3)?);
-    let (attempt, failures) = (row.int(4)?, row.text(5)?);
-    let mut plain = Vec::with_capacity(steps.len());
-    for step in steps {
-        plain.push((step.int(1)?, step.text(2)?, step.text(3)?, step.text(4)?));
+fn record(guest: &str, row: &Row, steps: &[&Row]) -> Result<BootRecord, String> {
+    let drive = row.opt_text(2).map_err(|error| error.to_string())?;
+    let request = BootRequest::of_journal(&text(row, 1)?, drive.as_deref())?;
+    if request.uuid().to_string() != guest {
+        return Err(format!("its request is that of {}", request.uuid()));
     }
-    let read = || {
-        let request = BootRequest::of_journal(&request, drive.as_deref())?;
-        if request.uuid().to_string() != guest {
-            return Err(format!("its request is that of {}", request.uuid()));
-        }
-        let steps = plain.iter().map(|(attempt, step, state, detail)| {
-            let known = BootStep::of_word(step).zip(StepState::of_word(state));
-            let (step, state) = known.ok_or_else(|| format!("no step is {step} {state}"))?;
-            let detail = StepDetail::of_text(detail)?;
-            Ok(((number(*attempt)?, step), StepRecord { state, detail }))
-        });
-        Ok(BootRecord {
-            request,
-            course: parsed("course", &course)?,
-            attempt: number(attempt)?,
-            failures: parsed("failures", &failures)?,
-            steps: steps.collect::<Result<_, String>>()?,
-        })
-    };
-    Ok(read())
+    let steps = steps.iter().map(|row| {
+        let (step, state) = (text(row, 2)?, text(row, 3)?);
+        let known = BootStep::of_word(&step).zip(StepState::of_word(&state));
+        let (step, state) = known.ok_or_else(|| format!("no step is {step} {state}"))?;
+        let detail = StepDetail::of_text(&text(row, 4)?)?;
+        Ok(((number(row, 1)?, step), StepRecord { state, detail }))
+    });
+    Ok(BootRecord {
+        request,
+        course: parsed("course", &text(row, 3)?)?,
+        attempt: number(row, 4)?,
+        failures: parsed("failures", &text(row, 5)?)?,
+        steps: steps.collect::<Result<_, String>>()?,
+    })
 }
 
-fn number(attempt: i64) -> Result<u32, String> {
+fn text(row: &Row, at: usize) -> Result<String, String> {
+    row.text(at).map_err(|error| error.to_string())
+}
+
+fn number(row: &Row, at: usize) -> Result<u32, String> {
+    let attempt = row.int(at).map_err(|error| error.to_string())?;
     u32::try_from(attempt).map_err(|_| format!("no attempt is {attempt}"))
 }
 

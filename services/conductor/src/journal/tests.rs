@@ -166,45 +166,89 @@ async fn what_is_no_journal_is_refused_and_left_as_it_is() {
     first.close().await;
 }
 
-#[tokio::test]
-async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
-    struct Spoil;
+/// Changes the rows behind the journal's back.
+async fn spoil(folder: &std::path::Path, sql: &'static str) {
+    struct Spoil(&'static str);
     impl berth_store::Work for Spoil {
         type Output = ();
         type Error = berth_store::SqlError;
         async fn run(&self, tx: &mut berth_store::Transaction) -> Result<(), Self::Error> {
-            tx.script("UPDATE guest SET course = 'no JSON' WHERE course = '\"active\"'")
-                .await
+            tx.script(self.0).await
         }
     }
+    let file = berth_store::Location::SqliteFile(folder.join("conductor.db"));
+    let rows = berth_store::SqlStore::open(&file, &berth_store::SqlOptions::default()).await;
+    rows.unwrap().write(&Spoil(sql)).await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
+    for (sql, what) in [
+        ("UPDATE guest SET course = 'no JSON' WHERE name", "course"),
+        (
+            "UPDATE guest SET course = CAST(x'ff' AS TEXT) WHERE name",
+            "",
+        ),
+        ("UPDATE guest SET request = x'ff00' WHERE name", ""),
+        ("UPDATE guest SET attempt = 'first' WHERE name", ""),
+        ("UPDATE guest SET attempt = -1 WHERE name", "-1"),
+        ("UPDATE step SET detail = x'ff' WHERE name", ""),
+        ("UPDATE step SET attempt = 'first' WHERE name", ""),
+    ] {
+        let name = format!(
+            "substr({}, -1) = '1'",
+            ["uuid", "guest"][usize::from(sql.contains("step"))]
+        );
+        let sql: &str = sql.replace("name", &name).leak();
+        let folder = tempfile::tempdir().unwrap();
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let mut body = request("other").body().clone();
+        body.uuid = Some(Uuid::from_u128(2));
+        let other = BootRequest::new(body, Uuid::nil()).unwrap();
+        let claimed = StepRecord {
+            state: StepState::Done,
+            detail: chosen(),
+        };
+        for request in [&request("vm"), &other] {
+            journal.accept(request).await.unwrap();
+            let noted = journal.note(request.uuid(), 1, BootStep::Claim, &claimed);
+            noted.await.unwrap();
+        }
+        drop(journal);
+        spoil(folder.path(), sql).await;
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let error = journal.guest(guest()).await.unwrap_err();
+        assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
+        assert!(error.to_string().contains(what), "{sql}: {error}");
+        let asked = [other.uuid(), guest()];
+        for known in [
+            journal.guests().await.unwrap(),
+            journal.guests_of(&asked).await.unwrap(),
+        ] {
+            assert_eq!(known.uuids().collect::<Vec<_>>(), asked, "{sql}");
+            assert_eq!(known.readable[0].request, other);
+            assert_eq!(known.unreadable[0].to_string(), error.to_string());
+        }
+        // It may be turned to its end all the same.
+        journal.turn(guest(), &Course::Delete).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_row_whose_uuid_is_none_keeps_no_other_from_being_found() {
     let folder = tempfile::tempdir().unwrap();
     let journal = SqlJournal::open(folder.path()).await.unwrap();
-    let mut body = request("other").body().clone();
-    body.uuid = Some(Uuid::from_u128(2));
-    let other = BootRequest::new(body, Uuid::nil()).unwrap();
-    for request in [&request("vm"), &other] {
-        journal.accept(request).await.unwrap();
-    }
-    journal.turn(guest(), &Course::Active).await.unwrap();
+    journal.accept(&request("vm")).await.unwrap();
+    journal.late_claim(guest()).await.unwrap();
     drop(journal);
-    let file = berth_store::Location::SqliteFile(folder.path().join("conductor.db"));
-    let rows = berth_store::SqlStore::open(&file, &berth_store::SqlOptions::default()).await;
-    let rows = rows.unwrap();
-    rows.write(&Spoil).await.unwrap();
-    drop(rows);
+    let sql = "INSERT INTO late_claim VALUES ('x'); INSERT INTO guest (uuid, request, course) VALUES ('x', '{}', '\"boot\"')";
+    spoil(folder.path(), sql).await;
     let journal = SqlJournal::open(folder.path()).await.unwrap();
-    let error = journal.guest(guest()).await.unwrap_err();
-    assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
-    let asked = [other.uuid(), guest()];
-    for known in [
-        journal.guests().await.unwrap(),
-        journal.guests_of(&asked).await.unwrap(),
-    ] {
-        assert_eq!(known.uuids().collect::<Vec<_>>(), asked);
-        assert_eq!(known.readable[0].request, other);
-        assert_eq!(known.unreadable[0].to_string(), error.to_string());
-        assert!(error.to_string().contains("course"), "{error}");
-    }
+    assert_eq!(journal.open_guests().await.unwrap(), [guest()]);
+    assert_eq!(journal.late_claims().await.unwrap(), [guest()]);
+    let known = journal.guests().await.unwrap();
+    assert_eq!(known.uuids().collect::<Vec<_>>(), [guest()]);
+    assert_eq!(known.unreadable[0].guest, "x");
 }
 
 /// Each second the conductor looks what is to be done; of a guest that runs that is nothing.

@@ -351,6 +351,10 @@ fn a_journal_with_a_guest_that_cannot_be_read_is_told_until_it_can() {
             }) && manager.status().contains("what cannot be read")
         };
         host.up.wait_until(PATIENCE, told).expect("it is told");
+        if file == "conductor.db" {
+            let listed = host.node.run(&["guest", "list", "-f", "value"]);
+            assert!(listed.stdout.contains(file), "{listed:?}");
+        }
         host.up.kill();
         write(&journal, "UPDATE guest SET course = ltrim(course, '?')");
         host.up = host.node.start(&["up"]);

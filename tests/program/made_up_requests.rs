@@ -70,6 +70,13 @@ fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
     })
 }
 
+/// So many requests of whole runs, the memory of the service in KiB, and what was wrong.
+fn report(requests: u64, (before, after): (u64, u64), violations: u8) {
+    report_bad_input(&format!(
+        "schemathesis, compute and identity\t{requests}\t{before}\t{after}\t{violations}"
+    ));
+}
+
 fn set(variable: &str, otherwise: u64) -> u64 {
     env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
 }
@@ -119,9 +126,11 @@ fn whatever_is_asked_of_compute_and_identity_is_answered_as_their_documents_say(
                 ("BERTH_ANSWERS", answers.display().to_string()),
             ],
         };
-        let asked = run
-            .run()
-            .unwrap_or_else(|error| panic!("{error}\n{}", cloud.host.up.stderr()));
+        let asked = run.run().unwrap_or_else(|error| {
+            let after = cloud.host.up.resident_kib();
+            report(requests, (before, after), 1);
+            panic!("{error}\n{}", cloud.host.up.stderr())
+        });
         let answers = fs::read_to_string(&answers).expect("the hooks write it");
         println!(
             "{document}: {asked} requests in {:?}, {answers}",
@@ -134,9 +143,7 @@ fn whatever_is_asked_of_compute_and_identity_is_answered_as_their_documents_say(
         requests += asked;
     }
     let after = cloud.host.up.resident_kib();
-    report_bad_input(&format!(
-        "schemathesis, compute and identity\t{requests}\t{before}\t{after}\t0"
-    ));
+    report(requests, (before, after), 0);
     assert!(requests > 1_000, "{requests}");
     // It is the same service still, and does what it is there for.
     cloud.token();

@@ -1,6 +1,6 @@
 //! `berth guest list` and `berth guest show`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use berth_client::GuestApiError;
@@ -42,12 +42,10 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
     }
     let silent = at_agent.as_ref().err().map(ToString::to_string);
     let (at_agent, asked_for) = both(at_agent, ways.conductor.guests().await)?;
-    let at_agent = at_agent.unwrap_or_default();
-    let mut listing = of_agent(&at_agent);
-    let there: BTreeSet<_> = at_agent.iter().map(|guest| guest.uuid).collect();
+    let mut at_agent = at_agent.unwrap_or_default();
     // Of another host it is what that host has.
     let Some(asked_for) = asked_for.filter(|_| !ways.elsewhere) else {
-        return listing.print(format, out);
+        return of_agent(&at_agent).print(format, out);
     };
     if let Some(reason) = silent
         && asked_for.guests.iter().any(|guest| guest.node.is_some())
@@ -58,6 +56,15 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
              --agent URL asks the agent of another host"
         );
     }
+    let unreadable = asked_for.unreadable.into_iter();
+    let mut unreadable: BTreeMap<String, String> =
+        unreadable.map(|guest| (guest.uuid, guest.reason)).collect();
+    for guest in &mut at_agent {
+        let reason = unreadable.remove(&guest.uuid.to_string());
+        guest.reason = guest.reason.take().or(reason);
+    }
+    let mut listing = of_agent(&at_agent);
+    let there: BTreeSet<_> = at_agent.iter().map(|guest| guest.uuid).collect();
     for guest in asked_for.guests {
         // One that is at its agent is what the agent says.
         if !there.contains(&guest.uuid) {
@@ -72,19 +79,16 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
             ]);
         }
     }
-    let there: BTreeSet<_> = there.iter().map(ToString::to_string).collect();
-    for guest in asked_for.unreadable {
-        if !there.contains(&guest.uuid) {
-            listing.push([
-                json!(guest.uuid),
-                json!(null),
-                json!(null),
-                json!("unreadable"),
-                json!(null),
-                json!(""),
-                json!(guest.reason),
-            ]);
-        }
+    for (uuid, reason) in unreadable {
+        listing.push([
+            json!(uuid),
+            json!(null),
+            json!(null),
+            json!("unreadable"),
+            json!(null),
+            json!(""),
+            json!(reason),
+        ]);
     }
     listing.print(format, out)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
 use berth_conductor::Conductor;
@@ -86,6 +86,8 @@ pub(crate) struct Inner {
     pub(crate) mirror: Mutex<()>,
     /// Whether it was said that there are servers of another conductor's journal.
     pub(crate) anothers_told: AtomicBool,
+    /// The highest number of a server in the names of the guests that the conductor had at the start.
+    pub(crate) numbered: AtomicI64,
     /// The guests of which was told that their rows cannot be read.
     pub(crate) unreadable_told: std::sync::Mutex<BTreeSet<String>>,
 }
@@ -105,6 +107,7 @@ impl Compute {
             pacing: Pacing::default(),
             mirror: Mutex::default(),
             anothers_told: AtomicBool::new(false),
+            numbered: AtomicI64::new(0),
             unreadable_told: std::sync::Mutex::default(),
         };
         Self {

@@ -92,6 +92,24 @@ impl Compute {
         look: Look,
     ) -> Result<Vec<KnownServer>, ServerError> {
         let mut records = self.records(&servers).await?;
+        let is_missing = |server: &Server| {
+            let is_over = server.handed == Handed::Over && server.owner == Some(self.owner());
+            is_over && !server.deleting && !records.contains_key(&server.uuid)
+        };
+        let missing: Vec<Uuid> = servers
+            .iter()
+            .filter(|it| is_missing(it))
+            .map(|it| it.uuid)
+            .collect();
+        if !missing.is_empty()
+            && let Some(nameless) = self.inner.conductor.nameless().await?
+        {
+            records.extend(
+                missing
+                    .into_iter()
+                    .map(|uuid| (uuid, Err(nameless.clone()))),
+            );
+        }
         let told: Vec<(Server, Told)> = servers
             .into_iter()
             .map(|server| {

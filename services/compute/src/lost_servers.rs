@@ -2,13 +2,14 @@
 //! them. It is the other way round of [`crate::owners`]; here nothing can be done but to say it.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use berth_conductor::journal::Course;
 use berth_store::Statement;
 use uuid::Uuid;
 
 use crate::compute::Compute;
-use crate::servers::{ServerError, is_instance_name};
+use crate::servers::{ServerError, number_of};
 
 impl Compute {
     /// The servers that were asked for here, whose guests the conductor has, and that the database does not know. A row is written
@@ -19,12 +20,18 @@ impl Compute {
     /// The journal cannot be read, or the database fails.
     pub async fn lost_servers(&self) -> Result<Vec<Uuid>, ServerError> {
         let records = self.inner.conductor.list().await?;
-        let asked_here = records.readable.iter().filter(|record| {
-            record.course != Course::Delete && is_instance_name(&record.request.body().name)
+        let named = records.readable.iter().filter_map(|record| {
+            let number = number_of(&record.request.body().name)?;
+            Some((number, record))
         });
-        let guests: Vec<Uuid> = asked_here
-            .map(|record| *record.request.uuid().as_uuid())
-            .collect();
+        let mut guests = Vec::new();
+        for (number, record) in named {
+            // No new server has the name of a guest that is there.
+            self.inner.numbered.fetch_max(number, Ordering::Relaxed);
+            if record.course != Course::Delete {
+                guests.push(*record.request.uuid().as_uuid());
+            }
+        }
         let known = self.known_of(&guests).await?;
         let unknown = guests.into_iter().filter(|guest| !known.contains(guest));
         let unknown: Vec<_> = unknown.map(Into::into).collect();

@@ -23,8 +23,15 @@ impl Compute {
         !is_refused && server.owner.is_some_and(|owner| owner != self.owner())
     }
 
-    /// The conductor does not know the guest. Where its journal is the one that did, nobody does, and the row goes.
+    /// The conductor does not know the guest. Where its journal is the one that did, nobody does, and the row goes; not while it has
+    /// one whose UUID cannot be read, which may be this, unless the server is to go anyway.
     pub(crate) async fn gone(&self, server: &Server) -> Result<(), ServerError> {
+        if !server.deleting
+            && let Some(nameless) = self.inner.conductor.nameless().await?
+        {
+            self.tell_of_unreadable(&nameless);
+            return Ok(());
+        }
         if server.owner == Some(self.owner()) || matches!(server.handed, Handed::Refused { .. }) {
             return self.forget_server(server.uuid).await;
         }

@@ -190,11 +190,11 @@ fn instance_name(id: i64) -> String {
     format!("instance-{id:08x}")
 }
 
-/// Whether a guest has the name of some server's.
-pub(crate) fn is_instance_name(name: &str) -> bool {
+/// The number of the server whose name on the hypervisor this is; none of another name.
+pub(crate) fn number_of(name: &str) -> Option<i64> {
     let number = name.strip_prefix("instance-");
     let number = number.and_then(|digits| i64::from_str_radix(digits, 16).ok());
-    number.is_some_and(|number| instance_name(number) == name)
+    number.filter(|number| instance_name(*number) == name)
 }
 
 impl Compute {

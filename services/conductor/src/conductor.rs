@@ -27,7 +27,9 @@ use journeys::Progress;
 
 use crate::absent::Absent;
 use crate::headroom::Headrooms;
-use crate::journal::{Accepted, BootJournal, BootRecord, Course, GuestRecords, JournalError};
+use crate::journal::{
+    Accepted, BootJournal, BootRecord, Course, GuestRecords, JournalError, UnreadableGuest,
+};
 use crate::late_claims::LateClaims;
 use crate::metrics::Metrics;
 use crate::plugins::{ExtraSpecsError, HintError};
@@ -292,6 +294,14 @@ impl Conductor {
     /// The journal cannot be read.
     pub async fn guests_of(&self, uuids: &[ConsumerUuid]) -> Result<GuestRecords, ConductorError> {
         Ok(self.inner.way.journal.guests_of(uuids).await?)
+    }
+
+    /// A guest of which not even the UUID can be read, where there is one: a guest that is not found may be that.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn nameless(&self) -> Result<Option<UnreadableGuest>, ConductorError> {
+        Ok(self.inner.way.journal.nameless().await?)
     }
 
     /// Why a guest went where it went: the decisions that are still kept, the oldest first. None where

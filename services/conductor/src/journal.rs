@@ -89,6 +89,9 @@ pub trait BootJournal: Send + Sync {
     /// One guest; none where it is not known.
     fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>>;
 
+    /// A guest of which not even the UUID can be read, where there is one: a guest that is not found may be that.
+    fn nameless(&self) -> Answer<'_, Option<UnreadableGuest>>;
+
     /// Those of these guests that are known.
     fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, GuestRecords> {
         Box::pin(async move {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_conductor::BootRequest;
 use berth_conductor::journal::{
     Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, GuestRecords,
-    JournalError, SqlJournal, StepRecord, StepState,
+    JournalError, SqlJournal, StepRecord, StepState, UnreadableGuest,
 };
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
@@ -49,6 +49,10 @@ impl BootJournal for Seam {
 
     fn guests(&self) -> Answer<'_, GuestRecords> {
         self.cross("guests".to_owned(), self.journal.guests())
+    }
+
+    fn nameless(&self) -> Answer<'_, Option<UnreadableGuest>> {
+        self.cross("nameless".to_owned(), self.journal.nameless())
     }
 
     fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>> {

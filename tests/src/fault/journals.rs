@@ -248,6 +248,10 @@ impl conductor::BootJournal for GatedBootJournal {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }
 
+    fn nameless(&self) -> conductor::Answer<'_, Option<conductor::UnreadableGuest>> {
+        self.cross(read("conductor.db nameless", ""), || self.inner.nameless())
+    }
+
     fn open_guests(&self) -> conductor::Answer<'_, Vec<ConsumerUuid>> {
         self.cross(read("conductor.db open guests", ""), || {
             self.inner.open_guests()

@@ -1,8 +1,9 @@
 //! Servers are written down before anybody is asked for their guests.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
-use berth_store::{Statement, Transaction, Work};
+use berth_store::{Dialect, Statement, Transaction, Work};
 use berth_wire::conductor::CreateGuest;
 use uuid::Uuid;
 
@@ -120,6 +121,7 @@ impl Compute {
         let create = Create {
             reservation_id: format!("r-{}", uuid.get(..8).unwrap_or_default()),
             owner: self.owner(),
+            behind: self.inner.numbered.load(Ordering::Relaxed),
             asked,
             each,
         };
@@ -130,6 +132,8 @@ impl Compute {
 struct Create {
     reservation_id: String,
     owner: Uuid,
+    /// They are numbered from behind this number on.
+    behind: i64,
     asked: NewServers,
     each: Vec<One>,
 }
@@ -163,16 +167,37 @@ impl Work for Create {
 }
 
 impl Create {
+    /// The number of the next server, where the database would not give it by itself: it was lost, and counts anew.
+    async fn number(&self, tx: &mut Transaction) -> Result<Option<i64>, ServerError> {
+        let highest = "SELECT COALESCE(MAX(id), 0) FROM compute_servers";
+        let highest = tx.row(Statement::new(highest)).await?;
+        let highest = highest.map_or(Ok(0), |row| row.int(0))?;
+        if highest >= self.behind {
+            return Ok(None);
+        }
+        if tx.dialect() == Dialect::Postgres {
+            // Its sequence takes no notice of numbers that it did not give.
+            let sequence = "pg_get_serial_sequence('compute_servers', 'id')";
+            let skip = format!("SELECT setval({sequence}, GREATEST(?, nextval({sequence})))");
+            tx.row(Statement::new(skip).bind(self.behind)).await?;
+            return Ok(None);
+        }
+        Ok(Some(self.behind + 1))
+    }
+
     async fn insert(&self, tx: &mut Transaction, at: i64, one: &One) -> Result<(), ServerError> {
         let asked = &self.asked;
         let flavor = berth_wire::encode(&asked.flavor);
+        let number = self.number(tx).await?;
+        let (column, mark) = number.map_or(("", ""), |_| ("id, ", "?, "));
         let sql = format!(
-            "INSERT INTO compute_servers (uuid, project_id, user_id, name, hostname, description, reservation_id, launch_index, \
+            "INSERT INTO compute_servers ({column}uuid, project_id, user_id, name, hostname, description, reservation_id, launch_index, \
              key_name, image, flavor, zone, server_group, disk_config, access_ip_v4, access_ip_v6, request, owner, handed, deleting, \
-             created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, {})",
+             created_at) VALUES ({mark}?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, {})",
             tx.dialect().now()
         );
         let insert = Statement::recurring(sql)
+            .bind_all(number)
             .bind(one.uuid.to_string())
             .bind(&asked.project_id)
             .bind(&asked.user_id)

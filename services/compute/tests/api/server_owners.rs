@@ -164,6 +164,67 @@ async fn a_server_of_an_earlier_release_is_its_whose_journal_knows_the_guest() {
     assert_eq!(shown.status, 404);
 }
 
+/// Whose guest it is that has no name any more nobody knows: it may be any of those that are missing.
+#[tokio::test]
+async fn no_server_is_forgotten_while_the_journal_has_a_guest_without_a_name() {
+    let service = service().await;
+    let running = service.running(json!({})).await;
+    let other = service.running(json!({})).await;
+    service.rest().await;
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    for guest in [running, other] {
+        let record = service.cloud.journal.guest(guest.into()).await.unwrap();
+        journal.accept(&record.unwrap().request).await.unwrap();
+        journal.turn(guest.into(), &Course::Active).await.unwrap();
+    }
+    drop(journal);
+    let file = Location::SqliteFile(folder.path().join("conductor.db"));
+    let rows = SqlStore::open(&file, &SqlOptions::default()).await.unwrap();
+    let owner = service.cloud.journal.owner();
+    let upper = format!(
+        "UPDATE guest SET uuid = 'g' || uuid WHERE uuid = '{running}'; UPDATE owner SET uuid = '{owner}'"
+    );
+    change(&rows, upper.leak()).await;
+    drop(rows);
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let next = service.beside_with(journal).await;
+    next.rest().await;
+    for server in [running, other] {
+        let shown = next.shown("alice", "2.82", server).await;
+        assert_eq!(shown["status"], "ACTIVE");
+    }
+    let path = format!("/servers/{other}");
+    let deleted = next.ask("alice", "2.82", "DELETE", &path, None).await;
+    assert_eq!(deleted.status, 204);
+    next.rest().await;
+    assert_eq!(next.get("alice", "2.82", &path).await.status, 404);
+    let path = format!("/servers/{running}");
+    assert_eq!(next.get("alice", "2.82", &path).await.status, 200);
+}
+
+/// The database counts anew; the guests that it forgot have their names still.
+#[tokio::test]
+async fn a_new_server_has_no_name_that_a_guest_has_whose_server_was_lost() {
+    let service = service().await;
+    let known = service.server(json!({})).await;
+    service.rest().await;
+    let record = service.cloud.journal.guest(known.into()).await.unwrap();
+    let mut body = record.unwrap().request.body().clone();
+    (body.uuid, body.name) = (None, "instance-000000fe".to_owned());
+    let lost = BootRequest::new(body, Uuid::from_u128(7)).unwrap();
+    service.cloud.journal.accept(&lost).await.unwrap();
+    service.compute.lost_servers().await.unwrap();
+    let named = async |server: Uuid| {
+        let shown = service.shown("admin", "2.82", server).await;
+        shown["OS-EXT-SRV-ATTR:instance_name"].clone()
+    };
+    for name in ["instance-000000ff", "instance-00000100"] {
+        assert_eq!(named(service.server(json!({})).await).await, name);
+    }
+    assert_eq!(named(known).await, "instance-00000001");
+}
+
 #[tokio::test]
 async fn user_data_is_nowhere_in_the_database_once_the_conductor_has_it() {
     let folder = tempfile::tempdir().unwrap();

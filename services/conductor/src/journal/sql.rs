@@ -31,6 +31,10 @@ const ONE_GUESTS_STEPS: &str =
 const OPEN_GUESTS: &str = concat!("SELECT uuid FROM guest WHERE ", open!(), " ORDER BY uuid");
 const REQUESTS: &str = "SELECT guest, detail FROM step WHERE step = 'arqs' AND detail <> ''";
 
+/// As UUIDs are written here.
+const NAMELESS: &str = "SELECT quote(uuid) FROM guest WHERE typeof(uuid) <> 'text' OR length(uuid) <> 36 \
+                        OR uuid GLOB '*[^0-9a-f-]*' LIMIT 1";
+
 /// Of so many guests at most the rows are asked for at once.
 const AT_ONCE: usize = 500;
 
@@ -166,6 +170,21 @@ impl BootJournal for SqlJournal {
                 }
             }
             Ok(requests)
+        })
+    }
+
+    fn nameless(&self) -> Answer<'_, Option<UnreadableGuest>> {
+        Box::pin(async move {
+            let rows = self.file.rows(Statement::new(NAMELESS)).await?;
+            let Some(row) = rows.first() else {
+                return Ok(None);
+            };
+            let guest = row.text(0).map_err(|source| self.file.failed(source))?;
+            Ok(Some(UnreadableGuest {
+                path: self.path(),
+                guest,
+                reason: "its UUID is none".to_owned(),
+            }))
         })
     }
 

@@ -249,6 +249,17 @@ async fn a_row_whose_uuid_is_none_keeps_no_other_from_being_found() {
     let known = journal.guests().await.unwrap();
     assert_eq!(known.uuids().collect::<Vec<_>>(), [guest()]);
     assert_eq!(known.unreadable[0].guest, "x");
+    assert_eq!(journal.nameless().await.unwrap().unwrap().guest, "'x'");
+    drop(journal);
+    for (sql, nameless) in [
+        ("DELETE FROM guest WHERE uuid = 'x'", None),
+        ("UPDATE guest SET uuid = x'ff'", Some("X'FF'")),
+    ] {
+        spoil(folder.path(), sql).await;
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let found = journal.nameless().await.unwrap();
+        assert_eq!(found.map(|it| it.guest).as_deref(), nameless, "{sql}");
+    }
 }
 
 /// Each second the conductor looks what is to be done; of a guest that runs that is nothing.

@@ -313,7 +313,7 @@ TOML
 else
     images=$target/guest-image
     "$scripts/guest-image.sh" "$images" || fail "there is no guest to boot (see above)"
-    boot=(--kernel "$images/vmlinuz" --ramdisk "$images/initrd.gz" --cmdline "console=ttyS0 quiet")
+    boot=(--kernel "$images/vmlinuz" --ramdisk "$images/initrd.gz" --cmdline "console=ttyS0 quiet no_timer_check")
 fi
 case $stage in
 host | cards | machine) "${stage}_stage" ;;

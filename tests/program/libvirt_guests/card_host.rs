@@ -161,7 +161,7 @@ impl CardHost {
             "--ramdisk",
             &ramdisk,
             "--cmdline",
-            "console=ttyS0 quiet",
+            "console=ttyS0 quiet no_timer_check",
             "--device-profile",
             "gpu",
         ]);

@@ -33,7 +33,7 @@ impl Hook {
             .args(asked.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let (mut child, mut running) = self.start(command)?;
+        let (mut child, mut running) = self.start(command).await?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let mut ear = Ear::default();
         let ending = async {

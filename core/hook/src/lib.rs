@@ -15,6 +15,7 @@ mod run;
 mod trust;
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -32,6 +33,11 @@ use run::{RUN, Running, next_run};
 
 /// How long one that was ended is waited for.
 const LAST_BREATH: Duration = Duration::from_secs(2);
+
+/// How often, and after what pause, one is started that somebody has open for writing: whoever puts it there, or a process that is
+/// begun at this moment by whoever did and has not become another program yet.
+const BUSY_LOOKS: u32 = 100;
+const BUSY_LOOK: Duration = Duration::from_millis(10);
 
 /// How much of what it says is kept, in bytes: as much of the first line, and as much of the end.
 const KEPT: usize = 400;
@@ -226,7 +232,7 @@ impl Hook {
             .envs(about)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        let (mut child, mut running) = self.start(command)?;
+        let (mut child, mut running) = self.start(command).await?;
         let mut ear = Ear::default();
         let stderr = child.stderr.take();
         let ending = async {
@@ -264,19 +270,28 @@ impl Hook {
         command
     }
 
-    fn start(&self, mut command: Command) -> Result<(Child, Running), HookError> {
+    async fn start(&self, mut command: Command) -> Result<(Child, Running), HookError> {
         let run = next_run();
         command.envs(run.iter().map(|run| (RUN, run)));
-        match command.spawn() {
-            Ok(child) => {
-                let id = child.id().and_then(|id| i32::try_from(id).ok());
-                Ok((child, Running::new(id.map(Pid::from_raw), run)))
+        let mut looks = 0;
+        loop {
+            match command.spawn() {
+                Ok(child) => {
+                    let id = child.id().and_then(|id| i32::try_from(id).ok());
+                    return Ok((child, Running::new(id.map(Pid::from_raw), run)));
+                }
+                Err(busy) if busy.kind() == ErrorKind::ExecutableFileBusy && looks < BUSY_LOOKS => {
+                    looks += 1;
+                    tokio::time::sleep(BUSY_LOOK).await;
+                }
+                Err(source) => {
+                    return Err(HookError::NotStarted {
+                        called: self.called,
+                        program: self.program.clone(),
+                        source,
+                    });
+                }
             }
-            Err(source) => Err(HookError::NotStarted {
-                called: self.called,
-                program: self.program.clone(),
-                source,
-            }),
         }
     }
 

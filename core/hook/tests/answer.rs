@@ -15,7 +15,6 @@ async fn answered(script: &str, document: &[u8], deadline: Duration) -> Result<V
     let [text, program] = ["text", "hook"].map(|name| folder.path().join(name));
     std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
-    // A file that somebody has open for writing cannot be started; nobody has had this name open.
     std::fs::rename(&text, &program).unwrap();
     let hook = Hook {
         called: "plugin",
@@ -28,6 +27,31 @@ async fn answered(script: &str, document: &[u8], deadline: Duration) -> Result<V
         most: MOST,
     };
     hook.answer(asked).await
+}
+
+#[tokio::test]
+async fn one_that_is_open_for_writing_is_started_once_it_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("hook");
+    std::fs::write(&program, "#!/bin/sh\nprintf yes\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let hook = Hook {
+        called: "plugin",
+        program: program.clone(),
+        deadline: LONG,
+    };
+    let asked = Asked {
+        arguments: &[],
+        document: b"",
+        most: MOST,
+    };
+    let open = std::fs::OpenOptions::new().append(true).open(program);
+    let close = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(open.unwrap());
+    };
+    let (answer, ()) = tokio::join!(hook.answer(asked), close);
+    assert_eq!(answer.unwrap(), b"yes");
 }
 
 const LONG: Duration = Duration::from_secs(60);

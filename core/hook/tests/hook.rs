@@ -11,7 +11,6 @@ fn hook(folder: &tempfile::TempDir, script: &str) -> Hook {
     let [text, program] = ["text", "hook"].map(|name| folder.path().join(name));
     std::fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
-    // A file that somebody has open for writing cannot be started; nobody has had this name open.
     std::fs::rename(&text, &program).unwrap();
     Hook {
         called: "reset hook",

@@ -86,7 +86,6 @@ fn program(folder: &TempDir, manifest: &str, script: &str) -> PathBuf {
     );
     fs::write(&text, script).unwrap();
     fs::set_permissions(&text, Permissions::from_mode(0o755)).unwrap();
-    // A file that somebody has open for writing cannot be started; nobody has had this name open.
     fs::rename(&text, &program).unwrap();
     program
 }

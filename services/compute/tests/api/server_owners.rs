@@ -1,6 +1,7 @@
 //! Whose journal knows a server's guest: another one says nothing of it. And guests whose servers nobody knows.
 
 use std::future::ready;
+use std::path::Path;
 use std::sync::Arc;
 
 use berth_conductor::BootRequest;
@@ -15,6 +16,18 @@ async fn service() -> Service {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     service
+}
+
+/// Another process, whose conductor has the journal of this folder as its own, changed so behind its back.
+async fn beside_spoilt(service: &Service, folder: &Path, sql: &str) -> Service {
+    let file = Location::SqliteFile(folder.join("conductor.db"));
+    let rows = SqlStore::open(&file, &SqlOptions::default()).await.unwrap();
+    let owner = service.cloud.journal.owner();
+    let sql = format!("{sql}; UPDATE owner SET uuid = '{owner}'");
+    change(&rows, sql.leak()).await;
+    drop(rows);
+    let journal = SqlJournal::open(folder).await.unwrap();
+    service.beside_with(journal).await
 }
 
 #[tokio::test]
@@ -70,16 +83,8 @@ async fn a_server_whose_guest_cannot_be_read_is_shown_as_it_was_and_keeps_no_oth
     let course = Course::Failed { reason, told: None };
     journal.turn(failed.into(), &course).await.unwrap();
     drop(journal);
-    let file = Location::SqliteFile(folder.path().join("conductor.db"));
-    let rows = SqlStore::open(&file, &SqlOptions::default()).await.unwrap();
-    let owner = service.cloud.journal.owner();
-    let sideways = format!(
-        r#"UPDATE guest SET course = '"sideways"' WHERE course = '"boot"'; UPDATE owner SET uuid = '{owner}'"#
-    );
-    change(&rows, sideways.leak()).await;
-    drop(rows);
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
-    let next = service.beside_with(journal).await;
+    let sideways = r#"UPDATE guest SET course = '"sideways"' WHERE course = '"boot"'"#;
+    let next = beside_spoilt(&service, folder.path(), sideways).await;
     let listed = next.get("alice", "2.82", "/servers/detail").await;
     assert_eq!(listed.status, 200, "{listed:?}");
     for (server, status) in [(running, "ACTIVE"), (failed, "ERROR")] {
@@ -179,16 +184,8 @@ async fn no_server_is_forgotten_while_the_journal_has_a_guest_without_a_name() {
         journal.turn(guest.into(), &Course::Active).await.unwrap();
     }
     drop(journal);
-    let file = Location::SqliteFile(folder.path().join("conductor.db"));
-    let rows = SqlStore::open(&file, &SqlOptions::default()).await.unwrap();
-    let owner = service.cloud.journal.owner();
-    let upper = format!(
-        "UPDATE guest SET uuid = 'g' || uuid WHERE uuid = '{running}'; UPDATE owner SET uuid = '{owner}'"
-    );
-    change(&rows, upper.leak()).await;
-    drop(rows);
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
-    let next = service.beside_with(journal).await;
+    let nameless = format!("UPDATE guest SET uuid = 'g' || uuid WHERE uuid = '{running}'");
+    let next = beside_spoilt(&service, folder.path(), &nameless).await;
     next.rest().await;
     for server in [running, other] {
         let shown = next.shown("alice", "2.82", server).await;

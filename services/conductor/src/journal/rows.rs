@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_store::{Row, SqlError};
+use berth_store::Row;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -12,7 +12,7 @@ use crate::BootRequest;
 
 /// `uuid, request, config_drive, course, attempt, failures` and, by guest, `guest, attempt, step, state, detail`, of the file that is
 /// at this path.
-pub(super) fn records(path: &str, guests: &[Row], steps: &[Row]) -> Result<GuestRecords, SqlError> {
+pub(super) fn records(path: &str, guests: &[Row], steps: &[Row]) -> GuestRecords {
     let mut by_guest: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in steps {
         // A step of nobody's is of no guest that is shown.
@@ -22,17 +22,18 @@ pub(super) fn records(path: &str, guests: &[Row], steps: &[Row]) -> Result<Guest
     }
     let mut records = GuestRecords::default();
     for row in guests {
-        let guest = row.text(0)?;
-        let steps = by_guest.remove(&guest).unwrap_or_default();
-        records.push(
-            record(&guest, row, &steps).map_err(|reason| UnreadableGuest {
-                path: path.to_owned(),
-                guest,
-                reason,
-            }),
-        );
+        let guest = text(row, 0);
+        let read = guest.clone().and_then(|guest| {
+            let steps = by_guest.remove(&guest).unwrap_or_default();
+            record(&guest, row, &steps)
+        });
+        records.push(read.map_err(|reason| UnreadableGuest {
+            path: path.to_owned(),
+            guest: guest.unwrap_or_default(),
+            reason,
+        }));
     }
-    Ok(records)
+    records
 }
 
 fn record(guest: &str, row: &Row, steps: &[&Row]) -> Result<BootRecord, String> {

@@ -31,7 +31,7 @@ const ONE_GUESTS_STEPS: &str =
 const OPEN_GUESTS: &str = concat!("SELECT uuid FROM guest WHERE ", open!(), " ORDER BY uuid");
 const REQUESTS: &str = "SELECT guest, detail FROM step WHERE step = 'arqs' AND detail <> ''";
 
-/// As UUIDs are written here.
+/// Guests whose UUIDs are not as they are written here.
 const NAMELESS: &str = "SELECT quote(uuid) FROM guest WHERE typeof(uuid) <> 'text' OR length(uuid) <> 36 \
                         OR uuid GLOB '*[^0-9a-f-]*' LIMIT 1";
 
@@ -105,8 +105,7 @@ impl SqlJournal {
             Ok::<_, SqlError>((guests, steps))
         };
         let (guests, steps) = rows.await.map_err(|source| self.file.failed(source))?;
-        let records = records(self.file.path(), &guests, &steps);
-        records.map_err(|source| self.file.failed(source).into())
+        Ok(records(self.file.path(), &guests, &steps))
     }
 
     fn unreadable(&self, guest: String, reason: String) -> JournalError {

@@ -258,6 +258,8 @@ async fn a_row_whose_uuid_is_none_keeps_no_other_from_being_found() {
         spoil(folder.path(), sql).await;
         let journal = SqlJournal::open(folder.path()).await.unwrap();
         let found = journal.nameless().await.unwrap();
+        let known = journal.guests().await.unwrap();
+        assert_eq!(known.unreadable.is_empty(), nameless.is_none(), "{sql}");
         assert_eq!(found.map(|it| it.guest).as_deref(), nameless, "{sql}");
     }
 }

@@ -174,6 +174,8 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn manager() -> (tempfile::TempDir, UnixDatagram, OsString) {
@@ -268,8 +270,10 @@ mod tests {
         }
         notifier.status("full");
         let reader = std::thread::spawn(move || {
+            let began = Instant::now();
             let mut all = Vec::new();
             while !all.contains(&"READY=1\n".to_owned()) {
+                assert!(began.elapsed() < Duration::from_secs(60), "it never came");
                 all.extend(received(&socket));
             }
             (socket, all)

@@ -3,6 +3,7 @@
 use std::env;
 use std::future::Future;
 use std::path::{Path, absolute};
+use std::time::Duration;
 
 use crate::config::{self, Loaded, Sources};
 use crate::failure::{ErrorCode, Failure};
@@ -61,13 +62,19 @@ impl Context {
     }
 }
 
+/// How long calls that block are waited for at the end.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
 fn on<F: Future>(builder: &mut tokio::runtime::Builder, future: F) -> Result<F::Output, Failure> {
     let runtime = builder.enable_all().build().map_err(|error| {
         // Nothing but the limits of the host can keep it from starting.
         Failure::caused(ErrorCode::Unavailable, "cannot start the runtime", &error)
             .mend("allow more open files (ulimit -n; LimitNOFILE in the unit)")
     })?;
-    Ok(runtime.block_on(future))
+    let output = runtime.block_on(future);
+    // Dropped, it would wait for each call to a disk that is under way, and some disks never answer.
+    runtime.shutdown_timeout(LAST_CALLS);
+    Ok(output)
 }
 
 /// `berth`, where that is found on PATH, else the path of this program.

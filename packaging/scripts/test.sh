@@ -5,11 +5,13 @@
 # Usage:  test.sh [ARGUMENT...]   each program gets the arguments: a part of a test's name, say
 #   TEST_LANES=2          how many programs at once
 #   RUST_TEST_THREADS=2   how many tests at once in each; both are the number of processors where nothing is said
+#   TEST_LIMIT=1800       after how many seconds a program is ended, and has failed: no test waits for ever
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 LANES=${TEST_LANES:-$(nproc)}
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(nproc)}
+LIMIT=${TEST_LIMIT:-1800}
 # Those that take longest, the longest first: nobody waits for one that began last.
 LONG='databases program scenarios fault real_cyborg conformance real_placement kill berth_agent'
 LOGS=$(mktemp -d)
@@ -30,19 +32,34 @@ in_order() {
         { print (($3 in place) ? place[$3] : n + 1) "\t" $0 }' | sort -s -n -k1,1 | cut -f2-
 }
 
+# The tests of a program that had begun long ago and were not at their end: libtest tells of both.
+not_ended() {
+    sed -n 's/^test \(.*\) has been running for over .*/\1/p' "$1" | sort -u |
+        grep -vxFf <(sed -n 's/^test \(.*\) \.\.\. [a-zA-Z].*/\1/p' "$1") || true
+}
+
 # Waits for one of those under way, and shows what it said.
 ended() {
     local pid status=0
     wait -n -p pid || status=$?
     printf '\n     Ran %s in %s s\n' "${NAMES[$pid]}" $((SECONDS - BEGAN[$pid]))
     cat "${SAID[$pid]}"
+    if [ "$status" = 124 ]; then
+        printf '\ntest: %s was ended after %s s (TEST_LIMIT); not at their end: %s\n' "${NAMES[$pid]}" "$LIMIT" \
+            "$(not_ended "${SAID[$pid]}" | paste -s -d ' ')"
+    fi
     [ "$status" = 0 ] || FAILED+=("${NAMES[$pid]}")
     unset "NAMES[$pid]"
 }
 
-# Whoever is under way is ended as well.
+# Whoever is under way is ended as well, and named.
 give_up() {
-    [ "${#NAMES[@]}" = 0 ] || kill "${!NAMES[@]}" 2>/dev/null || true
+    local pid
+    for pid in "${!NAMES[@]}"; do
+        printf '\ntest: %s was under way for %s s; not at their end: %s\n' "${NAMES[$pid]}" $((SECONDS - BEGAN[$pid])) \
+            "$(not_ended "${SAID[$pid]}" | paste -s -d ' ')" >&2
+        kill "$pid" 2>/dev/null || true
+    done
     rm -rf "$LOGS"
 }
 
@@ -59,7 +76,7 @@ while IFS=$'\t' read -r folder program name <&3; do
     name=${folder#"$PWD"/}/$name
     said=$LOGS/${program##*/}
     printf '     Running %s\n' "$name"
-    (cd "$folder" && CARGO_MANIFEST_DIR=$folder exec "$program" "$@") >"$said" 2>&1 </dev/null &
+    (cd "$folder" && CARGO_MANIFEST_DIR=$folder exec timeout -k 30 "$LIMIT" "$program" "$@") >"$said" 2>&1 </dev/null &
     NAMES[$!]=$name SAID[$!]=$said BEGAN[$!]=$SECONDS
 done 3<"$LOGS/programs"
 while ((${#NAMES[@]} > 0)); do ended; done

@@ -8,7 +8,7 @@ use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transact
 use tokio::sync::Barrier;
 
 use crate::place::Place;
-use crate::work::{Insert, WorkError, ask, count, named, one};
+use crate::work::{Insert, WorkError, ask, count, in_time, named, one};
 
 mod everywhere {
     use super::{
@@ -130,7 +130,8 @@ async fn a_deadlock_runs_the_whole_of_one_again(place: Place) {
     });
     let one_way = Crossing(Arc::clone(&cross), cross.first, cross.second);
     let other_way = Crossing(Arc::clone(&cross), cross.second, cross.first);
-    let (one, other) = tokio::join!(store.write(&one_way), store.write(&other_way));
+    let both = async { tokio::join!(store.write(&one_way), store.write(&other_way)) };
+    let (one, other) = in_time(both).await;
     one.unwrap();
     other.unwrap();
     assert!(cross.runs.load(Ordering::SeqCst) >= 3, "one was run again");
@@ -307,7 +308,7 @@ async fn a_lock_that_is_not_had_in_time_is_a_conflict(place: Place) {
         hold.1.wait().await;
         refused
     };
-    let (held, refused) = tokio::join!(store.write(&hold), refused);
+    let (held, refused) = in_time(async { tokio::join!(store.write(&hold), refused) }).await;
     held.unwrap();
     let Err(WorkError::Sql(SqlError::Conflict(_))) = refused else {
         panic!("{refused:?}");
@@ -354,7 +355,7 @@ async fn a_locked_row_is_read_as_it_is_now(place: Place) {
             hold.1.wait().await;
             looking.await.unwrap()
         };
-        let (held, seen) = tokio::join!(store.write(&hold), looking);
+        let (held, seen) = in_time(async { tokio::join!(store.write(&hold), looking) }).await;
         held.unwrap();
         assert_eq!(seen.unwrap(), 5, "{isolation:?}");
         store.close().await;

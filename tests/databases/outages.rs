@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::Barrier;
 
 use crate::place::Place;
-use crate::work::{Do, count, named};
+use crate::work::{Do, count, in_time, named};
 
 /// On a server of its own: others share one.
 fn alone(place: &str) -> Place {
@@ -25,7 +25,7 @@ fn alone(place: &str) -> Place {
 
 fn quick() -> SqlOptions {
     SqlOptions {
-        acquire_timeout: Duration::from_millis(500),
+        acquire_timeout: Duration::from_secs(3),
         connect_timeout: Duration::from_secs(2),
         attempts: 3,
         ..SqlOptions::default()
@@ -68,7 +68,7 @@ async fn a_killed_server_leaves_nothing_half_and_the_work_is_run_again(place: Pl
         place.start_server_again();
         work.killed.wait().await;
     };
-    let (written, ()) = tokio::join!(store.write(&work), killing);
+    let (written, ()) = in_time(async { tokio::join!(store.write(&work), killing) }).await;
     written.unwrap();
     assert_eq!(
         work.runs.load(Ordering::SeqCst),
@@ -171,6 +171,21 @@ async fn a_dropped_transaction_gives_its_connection_back(place: Place) {
         .write(&Do(Statement::new("DELETE FROM things")))
         .await
         .unwrap();
+}
+
+/// A connection that is given back just then is waited for by who closes the pool.
+async fn a_server_that_has_fallen_silent_keeps_nobody_from_closing(place: Place) {
+    let proxy = crate::proxy::Proxy::start(&place).await;
+    let options = SqlOptions {
+        statement_timeout: Duration::from_secs(1),
+        ..quick()
+    };
+    let opened = SqlStore::open(&proxy.location(&place), &options).await;
+    let through = opened.unwrap();
+    let given_back = through.read().await.unwrap();
+    proxy.fall_silent();
+    drop(given_back);
+    in_time(through.close()).await;
 }
 
 /// Two rows or none.
@@ -276,12 +291,14 @@ mod shared {
     use super::{
         a_connection_lost_at_commit_leaves_the_outcome_unknown,
         a_dropped_transaction_gives_its_connection_back, a_pool_that_is_used_up_is_told_as_busy,
+        a_server_that_has_fallen_silent_keeps_nobody_from_closing,
         statements_that_take_too_long_are_ended,
     };
     on_servers! {
         a_connection_lost_at_commit_leaves_the_outcome_unknown
         a_dropped_transaction_gives_its_connection_back
         a_pool_that_is_used_up_is_told_as_busy
+        a_server_that_has_fallen_silent_keeps_nobody_from_closing
         statements_that_take_too_long_are_ended
     }
 }

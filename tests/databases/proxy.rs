@@ -1,7 +1,7 @@
-//! A proxy in front of a database that can lose the answer to a COMMIT.
+//! A proxy in front of a database that can lose the answer to a COMMIT, and fall silent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use berth_store::Location;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,22 +11,31 @@ use crate::place::Place;
 
 pub(crate) struct Proxy {
     port: u16,
-    cut: Arc<AtomicU32>,
+    spoilt: Arc<Spoilt>,
+}
+
+/// What does not pass.
+#[derive(Default)]
+struct Spoilt {
+    /// The answers to so many COMMITs.
+    commits: AtomicU32,
+    /// Anything.
+    all: AtomicBool,
 }
 
 impl Proxy {
     pub(crate) async fn start(place: &Place) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (cut, behind) = (Arc::new(AtomicU32::new(0)), port_of(&place.url()));
-        let is_cut = Arc::clone(&cut);
+        let (spoilt, behind) = (Arc::<Spoilt>::default(), port_of(&place.url()));
+        let told = Arc::clone(&spoilt);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
-                tokio::spawn(pass(client, server, Arc::clone(&is_cut)));
+                tokio::spawn(pass(client, server, Arc::clone(&told)));
             }
         });
-        Self { port, cut }
+        Self { port, spoilt }
     }
 
     /// The same database through the proxy, which must be able to read what passes.
@@ -42,12 +51,17 @@ impl Proxy {
     }
 
     pub(crate) fn cut_at_commit(&self) {
-        self.cut.store(u32::MAX, Ordering::SeqCst);
+        self.spoilt.commits.store(u32::MAX, Ordering::SeqCst);
+    }
+
+    /// From now on nothing passes, and no connection ends.
+    pub(crate) fn fall_silent(&self) {
+        self.spoilt.all.store(true, Ordering::SeqCst);
     }
 
     /// The next, and no other.
     pub(crate) fn cut_at_one_commit(&self) {
-        self.cut.store(1, Ordering::SeqCst);
+        self.spoilt.commits.store(1, Ordering::SeqCst);
     }
 }
 
@@ -56,19 +70,22 @@ fn port_of(url: &str) -> u16 {
     before.rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-async fn pass(mut client: TcpStream, mut server: TcpStream, cut: Arc<AtomicU32>) {
+async fn pass(mut client: TcpStream, mut server: TcpStream, spoilt: Arc<Spoilt>) {
     let (mut asked, mut answered) = ([0; 65_536], [0; 65_536]);
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
                 let Ok(length @ 1..) = read else { return };
+                if spoilt.all.load(Ordering::SeqCst) {
+                    std::future::pending::<()>().await;
+                }
                 if server.write_all(&asked[..length]).await.is_err() {
                     return;
                 }
                 let is_commit = asked[..length].windows(6).any(|window| window == b"COMMIT");
                 let is_cut = is_commit && {
                     let one_less = |left: u32| left.checked_sub(1);
-                    let cut = cut.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+                    let cut = spoilt.commits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
                     cut.is_ok()
                 };
                 if is_cut {

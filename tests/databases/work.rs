@@ -1,5 +1,7 @@
 //! Pieces of work for the tests.
 
+use std::time::Duration;
+
 use berth_store::{
     Disposition, Retryable, Row, SqlError, SqlStore, Statement, Transaction, Value, Work,
 };
@@ -77,6 +79,12 @@ pub(crate) async fn one(store: &SqlStore, statement: Statement) -> Row {
 /// One row of a statement without values.
 pub(crate) async fn ask(store: &SqlStore, sql: &'static str) -> Row {
     one(store, Statement::new(sql)).await
+}
+
+/// What this comes to, which may wait for ever: for one that failed before it was waited for, or for a server.
+pub(crate) async fn in_time<T>(waiting: impl Future<Output = T>) -> T {
+    let ended = tokio::time::timeout(Duration::from_secs(120), waiting).await;
+    ended.expect("it comes to its end")
 }
 
 pub(crate) async fn count(store: &SqlStore) -> i64 {

@@ -23,18 +23,8 @@ pub(crate) fn serve(home: &mut BerthHome) -> (RunningBerth, String) {
     let config = home.config_file().display().to_string();
     let arguments = ["--config", &config, "accelerator", "serve"];
     let mut berth = home.start(arguments).expect("it starts");
-    let mut url = String::new();
-    let said = |text: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("Accelerator at "));
-        line.map(str::to_owned)
-    };
-    while url.is_empty() {
-        assert!(!berth.has_ended(), "{}", berth.stderr());
-        url = said(&berth.stdout()).unwrap_or_default();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let url = berth.wait_for_line(PATIENCE, "Accelerator at ");
+    let url = url.expect("it says where it is");
     (berth, url)
 }
 

@@ -4,6 +4,7 @@ use berth_tests::berth::BerthHome;
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::hypervisor::PATIENCE;
 use crate::placement_api::Api;
 
 const FAST: &str = "CUSTOM_FAST";
@@ -173,10 +174,9 @@ fn a_database_without_a_service_can_be_asked_too() {
             &database,
         ])
         .expect("it starts");
-    while !service.stdout().contains("Placement at") {
-        assert!(!service.has_ended(), "{}", service.stderr());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    service
+        .wait_for_line(PATIENCE, "Placement at ")
+        .expect("it says where it is");
     let held = home.run([
         "placement",
         "explain",

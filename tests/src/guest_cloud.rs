@@ -72,7 +72,8 @@ const LOOK: Duration = Duration::from_secs(15);
 /// All of it. Clones are one.
 #[derive(Clone)]
 pub struct GuestCloud {
-    clock: HarnessClock,
+    /// The wall clock of all of it.
+    pub clock: HarnessClock,
     cloud: Cloud,
     service: Router,
     /// Placement's process and the accelerator service's.

@@ -16,6 +16,7 @@ pub mod fleet;
 pub mod guest_cloud;
 pub mod host;
 pub mod host_states;
+pub mod limit;
 pub mod node;
 pub mod peer;
 pub mod port;

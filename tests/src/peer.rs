@@ -2,11 +2,14 @@
 //! command line client of all, MariaDB, PostgreSQL, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
 //! where [`installed`] looks.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use std::{env, fs, io};
 
 use crate::exchange::ExchangeError;
+use crate::limit::Limit;
 use crate::process::ProcessError;
 
 mod cyborg;
@@ -123,14 +126,18 @@ fn tls(name: &str) -> PathBuf {
 /// # Errors
 /// When it cannot be run or fails; with what it wrote beside that.
 pub fn output(command: &mut Command) -> Result<String, PeerError> {
+    output_of(command.stdin(Stdio::null()))
+}
+
+/// The same of one that reads what it is given.
+fn output_of(command: &mut Command) -> Result<String, PeerError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |errors: String| PeerError::Command {
         program: program.clone(),
         errors,
     };
-    let output = command
-        .output()
-        .map_err(|source| failed(source.to_string()))?;
+    let ended = ended(command, Duration::from_mins(5));
+    let output = ended.map_err(|source| failed(source.to_string()))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
@@ -138,6 +145,14 @@ pub fn output(command: &mut Command) -> Result<String, PeerError> {
             String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         ))
     }
+}
+
+/// Runs a command to its end, which comes when its time is over at the latest.
+fn ended(command: &mut Command, time: Duration) -> io::Result<Output> {
+    let outputs = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = outputs.process_group(0).spawn()?;
+    let _limit = Limit::of(&child, time);
+    child.wait_with_output()
 }
 
 /// Writes a file that a peer reads.

@@ -96,14 +96,11 @@ impl Stat {
     }
 }
 
-/// The programs whose owner is gone, as far as this process may look.
-fn left_behind() -> Vec<Stat> {
-    let Some(this) = Owner::this() else {
-        return Vec::new();
-    };
+/// The programs whose owner, a process of that namespace, is gone, as far as this process may look.
+fn left_behind(namespace: u64) -> Vec<Stat> {
     let found = pids().filter_map(|pid| {
         let owner = owner_in(&fs::read(Path::new("/proc").join(&pid).join("environ")).ok()?)?;
-        let gone = owner.namespace == this.namespace && !owner.is_alive();
+        let gone = owner.namespace == namespace && !owner.is_alive();
         gone.then(|| Stat::of(&pid)).flatten()
     });
     found.collect()
@@ -144,9 +141,16 @@ pub struct LeftBehind {
 ///
 /// A program of somebody else's, whom this process may not look at, stays.
 pub async fn end_left_behind() -> LeftBehind {
+    match Owner::this() {
+        Some(this) => end_left_behind_in(this.namespace).await,
+        None => LeftBehind::default(),
+    }
+}
+
+async fn end_left_behind_in(namespace: u64) -> LeftBehind {
     let mut all = Vec::new();
     for _ in 0..LOOKS {
-        let found = tokio::task::spawn_blocking(left_behind).await;
+        let found = tokio::task::spawn_blocking(move || left_behind(namespace)).await;
         let found = found.unwrap_or_default();
         let staying: Vec<i32> = found.iter().map(|stat| stat.pid).collect();
         for stat in &found {
@@ -163,7 +167,7 @@ pub async fn end_left_behind() -> LeftBehind {
         }
         sleep(LOOK).await;
     }
-    let found = tokio::task::spawn_blocking(left_behind).await;
+    let found = tokio::task::spawn_blocking(move || left_behind(namespace)).await;
     let found = found.unwrap_or_default();
     let staying: Vec<i32> = found.iter().map(|stat| stat.pid).collect();
     all.retain(|pid| !staying.contains(pid));
@@ -185,6 +189,8 @@ fn end(stat: &Stat) {
 mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command};
+
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -213,23 +219,30 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_process_that_is_gone_left_is_ended_with_all_it_started_and_nobody_elses() {
-        let this = Owner::this().unwrap();
+        // Of a namespace that is none: an agent that another test starts meanwhile ends those of its own.
+        let this = Owner {
+            namespace: u64::MAX,
+            ..Owner::this().unwrap()
+        };
         let gone = Owner {
             start: this.start + 1,
             ..this.clone()
         };
         let elsewhere = Owner {
-            namespace: this.namespace + 1,
+            namespace: this.namespace - 1,
             ..gone.clone()
         };
         let [mut left, mut own, mut others] = [&gone, &this, &elsewhere].map(program);
         for child in [&left, &own, &others] {
-            while members(child) < 3 {
-                sleep(Duration::from_millis(5)).await;
-            }
+            let begun = async {
+                while members(child) < 3 {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(Duration::from_secs(60), begun).await.unwrap();
         }
         // Its parent, this process, is what sees it off elsewhere: nobody has to.
-        let ended = end_left_behind().await;
+        let ended = end_left_behind_in(this.namespace).await;
         let number = i32::try_from(left.id()).unwrap();
         assert!(ended.ended.contains(&number), "{ended:?}");
         left.wait().unwrap();

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod begun;
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use berth_hook::{Hook, HookError};
+
+use begun::{DEADLINES, is_gone, number};
 
 fn hook(folder: &tempfile::TempDir, script: &str) -> Hook {
     let [text, program] = ["text", "hook"].map(|name| folder.path().join(name));
@@ -62,11 +66,6 @@ async fn one_that_cannot_be_started_or_is_killed_did_not_say_yes() {
     assert!(killed.contains("signal: 9"), "{killed}");
 }
 
-fn is_there(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
-}
-
 #[tokio::test]
 async fn one_that_does_not_go_when_it_is_ended_is_late_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
@@ -78,41 +77,56 @@ async fn one_that_does_not_go_when_it_is_ended_is_late_and_not_waited_for() {
         &folder,
         &format!("exec perl -e '{leaves}' {}", started.display()),
     );
-    hook.deadline = Duration::from_secs(2);
-    let error = hook.ask([("A", "")]).await.unwrap_err();
-    assert!(matches!(error, HookError::Late { .. }), "{error}");
-    let pid = std::fs::read_to_string(&started).unwrap();
-    while is_there(&pid) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    for deadline in DEADLINES {
+        hook.deadline = deadline;
+        let error = hook.ask([("A", "")]).await.unwrap_err();
+        assert!(matches!(error, HookError::Late { .. }), "{error}");
+        if let Some(pid) = number(&started) {
+            return is_gone(pid).await;
+        }
     }
+    panic!("it never began");
+}
+
+/// A hook whose script starts a process that stays, and where it writes the number of that.
+fn hook_that_stays(folder: &tempfile::TempDir) -> (Hook, std::path::PathBuf) {
+    let started = folder.path().join("started");
+    let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
+    (hook(folder, &script), started)
 }
 
 #[tokio::test]
-async fn at_its_deadline_and_when_nobody_wants_it_all_that_it_started_ends() {
-    for dropped in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let started = folder.path().join("started");
-        let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
-        let mut hook = hook(&folder, &script);
-        let pid = || std::fs::read_to_string(&started).unwrap_or_default();
-        let until_started = async {
-            while pid().trim().is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        if dropped {
-            tokio::select! {
-                ended = hook.ask([("A", "")]) => panic!("{ended:?}"),
-                () = until_started => {}
-            }
-        } else {
-            hook.deadline = Duration::from_secs(2);
-            let error = hook.ask([("A", "")]).await.unwrap_err();
-            assert!(matches!(error, HookError::Late { .. }), "{error}");
-            assert!(error.reason().contains("did not end within 2s"), "{error}");
-        }
-        while is_there(pid().trim()) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+async fn at_its_deadline_all_that_it_started_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut hook, started) = hook_that_stays(&folder);
+    for deadline in DEADLINES {
+        hook.deadline = deadline;
+        let error = hook.ask([("A", "")]).await.unwrap_err();
+        assert!(matches!(error, HookError::Late { .. }), "{error}");
+        let late = format!("did not end within {}s", deadline.as_secs());
+        assert!(error.reason().contains(&late), "{error}");
+        if let Some(pid) = number(&started) {
+            return is_gone(pid).await;
         }
     }
+    panic!("it never began");
+}
+
+#[tokio::test]
+async fn when_nobody_wants_it_all_that_it_started_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hook, started) = hook_that_stays(&folder);
+    let begun = async {
+        loop {
+            if let Some(pid) = number(&started) {
+                return pid;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let pid = tokio::select! {
+        ended = hook.ask([("A", "")]) => panic!("{ended:?}"),
+        pid = begun => pid,
+    };
+    is_gone(pid).await;
 }

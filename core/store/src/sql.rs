@@ -410,7 +410,8 @@ impl SqlStore {
         Ok(Row::from(row).int(0)? == 0)
     }
 
-    /// Closes all connections and waits for them. Statements under way end first.
+    /// Closes all connections and waits for them. Statements under way end first; a server that does not answer is given as long as
+    /// it has for a statement.
     pub async fn close(&self) {
         match &self.inner.pools {
             Pools::Sqlite(files) => {

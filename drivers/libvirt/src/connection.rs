@@ -5,7 +5,7 @@
 //! as a closure and wait, with a limit that begins with their turn, for what it returns. A thread that does not come back is
 //! left behind with its connection and another takes its place, at most [`MOST_THREADS`] in all; whatever still waited in its
 //! queue goes to the next one, unless nobody waits for it any more. When libvirtd goes away, the thread looks for it again by
-//! itself and says so by an event.
+//! itself and says so by an event; a look that does not come back is noticed by who waits for a turn behind it.
 //!
 //! Callers: `observe` for everything the driver reads.
 
@@ -88,6 +88,7 @@ struct Thread {
     calls: Sender<Call>,
     /// Closed when the thread is let go of, which those hear who still wait for their turn.
     kept: watch::Sender<()>,
+    looks: Looks,
 }
 
 /// A place in a thread's queue.
@@ -95,6 +96,33 @@ struct Thread {
 struct Place {
     thread: u64,
     kept: watch::Receiver<()>,
+    looks: Looks,
+}
+
+/// A thread's own looks for libvirtd: how many it has begun and ended, both counted.
+#[derive(Debug, Clone, Default)]
+struct Looks(Arc<AtomicU64>);
+
+impl Looks {
+    /// One of them, begun and ended.
+    fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let found = look();
+        self.0.fetch_add(1, Ordering::SeqCst);
+        found
+    }
+
+    /// Comes back when one has taken longer than that.
+    async fn hang(&self, limit: Duration) {
+        let counted = || self.0.load(Ordering::SeqCst);
+        loop {
+            let before = counted();
+            tokio::time::sleep(limit).await;
+            if before % 2 == 1 && counted() == before {
+                return;
+            }
+        }
+    }
 }
 
 /// The connection. Nothing is loaded or opened before the first call.
@@ -152,6 +180,7 @@ impl Connection {
             let has_begun = tokio::select! {
                 begun = begun => begun.is_ok(),
                 _ = place.kept.changed() => false,
+                () = place.looks.hang(self.limit) => false,
             };
             if has_begun || lock(&work).is_none() {
                 return self.answered(call, place.thread, waiting).await;
@@ -213,7 +242,8 @@ impl Connection {
             });
         }
         let (calls, queue) = mpsc::channel();
-        let worker = Worker::new(&self.uri, self.subscribers.clone());
+        let looks = Looks::default();
+        let worker = Worker::new(&self.uri, self.subscribers.clone(), looks.clone());
         let living = Arc::clone(&self.living);
         std::thread::Builder::new()
             .name("libvirt".to_owned())
@@ -227,6 +257,7 @@ impl Connection {
             number,
             calls,
             kept: watch::Sender::new(()),
+            looks,
         })
     }
 
@@ -248,6 +279,7 @@ impl Thread {
         Place {
             thread: self.number,
             kept: self.kept.subscribe(),
+            looks: self.looks.clone(),
         }
     }
 }

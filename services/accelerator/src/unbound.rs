@@ -15,8 +15,10 @@ use berth_store::{Moment, SqlError, SqlStore};
 
 use crate::store::Tables;
 use crate::store::arqs::ArqError;
-use crate::store::unbound::{BATCH, DeleteUnbound};
+use crate::store::unbound::{BATCH, DateBack, DeleteUnbound};
 
+/// So much later than now a request may be dated: another host's clock is ahead by less.
+const AHEAD: Duration = Duration::from_secs(60);
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(60);
 /// How many requests a line of the log names.
@@ -39,14 +41,23 @@ impl From<SqlError> for UnboundError {
 /// [`UnboundError`] when the database fails; what was deleted before stays deleted.
 pub async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, UnboundError> {
     let tables = Tables::of(store.clone());
-    let old = DeleteUnbound {
-        before: Moment::now().before(grace),
+    let now = Moment::now();
+    let ahead = DateBack {
+        now,
+        latest: now.after(AHEAD),
     };
-    {
+    let old = DeleteUnbound {
+        before: now.before(grace),
+    };
+    let (is_any_ahead, is_any_old) = {
         let mut tx = tables.read().await?;
-        if !old.any(&mut tx).await? {
-            return Ok(0);
-        }
+        (ahead.any(&mut tx).await?, old.any(&mut tx).await?)
+    };
+    if is_any_ahead {
+        tables.write(&ahead).await?;
+    }
+    if !is_any_old {
+        return Ok(0);
     }
     let mut all = 0;
     loop {

@@ -24,10 +24,22 @@ pub async fn turn(pause: Duration) {
     tokio::time::sleep(pause).await;
 }
 
+/// No effect is under way for so long: one that is waits for time, which does not pass.
+const FOR_EVER: Duration = Duration::from_mins(10);
+
 /// The clock stands still until what this returns is dropped.
+#[expect(clippy::print_stderr, reason = "the process ends without another word")]
 pub(super) fn hold() -> mpsc::Sender<()> {
     let (ends, end) = mpsc::channel::<()>();
-    drop(tokio::task::spawn_blocking(move || end.recv()));
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    drop(tokio::task::spawn_blocking(move || {
+        if end.recv_timeout(FOR_EVER) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!(
+                "{name}: an effect waits for a clock that stands still while it is under way"
+            );
+            std::process::abort();
+        }
+    }));
     ends
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Uid;
 
-use super::{PeerError, installed, output, rows, tls};
+use super::{PeerError, installed, output, output_of, rows, tls};
 use crate::port::free_port;
 use crate::process::{Process, ProcessError, Program};
 use crate::scratch::{Scratch, copy_tree};
@@ -208,7 +208,7 @@ impl Database {
     pub(super) fn load(&self, file: &Path) -> Result<(), PeerError> {
         let file = std::fs::File::open(file)
             .map_err(PeerError::files("open the template of a database"))?;
-        output(client(&self.server.socket()).arg(&self.name).stdin(file)).map(drop)
+        output_of(client(&self.server.socket()).arg(&self.name).stdin(file)).map(drop)
     }
 
     /// The server it is on.

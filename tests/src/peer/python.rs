@@ -4,11 +4,16 @@ use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{PeerError, checkout, installed};
+use crate::limit::Limit;
 use crate::scratch::Scratch;
+
+/// How long it may take for an answer: a client's `--wait` has no end of its own.
+const LIMIT: Duration = Duration::from_mins(10);
 
 /// A program that runs. It ends with the value, or with the thread that started it.
 #[derive(Debug)]
@@ -65,8 +70,9 @@ impl PythonProgram {
     /// Writes a line to it and reads the answer.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has ended, or is ended because it did not answer within [`LIMIT`].
     pub(super) fn ask(&mut self, question: &Value) -> Result<Value, PeerError> {
+        let _limit = Limit::of(&self.child, LIMIT);
         let line = format!("{question}\n");
         let asked = self.asked.write_all(line.as_bytes());
         asked.map_err(PeerError::files("ask a program in Python"))?;

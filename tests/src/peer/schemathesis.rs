@@ -6,12 +6,16 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{PeerError, checkout, installed};
+use super::{PeerError, checkout, ended, installed};
 use crate::scratch::Scratch;
+
+/// How long a run may take: it waits a minute for each answer that does not come.
+const LIMIT: Duration = Duration::from_hours(1);
 
 /// Writes a line of what bad input came to, to the file that BERTH_BAD_INPUT_REPORT names: what was done, how many
 /// requests or inputs, KiB resident before and after, violations. Nothing where none is named.
@@ -58,15 +62,16 @@ impl Schemathesis<'_> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory"))?;
         let told = scratch.join("report.json");
         let (module, folder) = self.hooks;
-        let ran = Command::new(installed()?.join("venv/bin/st"))
+        let mut command = Command::new(installed()?.join("venv/bin/st"));
+        command
+            .stdin(Stdio::null())
             .args(self.arguments(&told))
             .current_dir(scratch.path())
             .env("SCHEMATHESIS_HOOKS", module)
             .env("PYTHONPATH", checkout().join("tests").join(folder))
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .output()
-            .map_err(PeerError::files("run schemathesis"))?;
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let ran = ended(&mut command, LIMIT).map_err(PeerError::files("run schemathesis"))?;
         let failed = |errors: String| PeerError::Command {
             program: format!("schemathesis, {}, seed {}", self.document, self.seed),
             errors,

@@ -40,7 +40,12 @@ async fn beside<T, D: berth_virt::VirtDriver>(
 ) -> (Result<(), ServiceError>, T) {
     let shutdown = CancellationToken::new();
     let scripted = async {
+        let began = std::time::Instant::now();
         while UnixStream::connect(socket).await.is_err() {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "nobody listens there"
+            );
             sleep(Duration::from_millis(2)).await;
         }
         let value = script(AdminClient::new(socket).unwrap()).await;

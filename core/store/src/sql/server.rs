@@ -145,10 +145,20 @@ impl ServerPool {
         }
     }
 
+    /// Each connection is asked for a sign of life when it is given back, and a server that has fallen silent would keep whoever
+    /// waits for that for ever.
     pub(super) async fn close(&self) {
-        match &self.pool {
-            Pool::Postgres(pool, _) => pool.close().await,
-            Pool::MySql(pool, _) => pool.close().await,
+        let closed = async {
+            match &self.pool {
+                Pool::Postgres(pool, _) => pool.close().await,
+                Pool::MySql(pool, _) => pool.close().await,
+            }
+        };
+        if tokio::time::timeout(self.limit, closed).await.is_err() {
+            tracing::warn!(
+                server = self.named,
+                "the database server has fallen silent: its connections are left as they are"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use berth_virt::HostEvent;
 use virt::connect::Connect;
 
 use super::events::Registrations;
-use super::{Call, ConnectionError, event_loop};
+use super::{Call, ConnectionError, Looks, event_loop};
 use crate::observe::SteadyFacts;
 use crate::watch::Subscribers;
 
@@ -82,15 +82,17 @@ pub(super) struct Worker {
     session: Option<Session>,
     /// The pause before the next look for a libvirtd that was there and went away.
     looking: Option<Duration>,
+    looks: Looks,
 }
 
 impl Worker {
-    pub(super) fn new(uri: &str, subscribers: Subscribers) -> Self {
+    pub(super) fn new(uri: &str, subscribers: Subscribers, looks: Looks) -> Self {
         Self {
             uri: uri.to_owned(),
             subscribers,
             session: None,
             looking: None,
+            looks,
         }
     }
 
@@ -127,7 +129,8 @@ impl Worker {
 
     /// One more look for libvirtd. That it is back is news: what happened meanwhile was not told.
     fn look(&mut self) {
-        if self.session().is_ok() {
+        let looks = self.looks.clone();
+        if looks.look(|| self.session().is_ok()) {
             self.subscribers.publish(HostEvent::Unknown);
         } else {
             self.looking = self.looking.map(|pause| (pause * 2).min(PAUSE.1));

@@ -145,9 +145,13 @@ impl Daemon {
         }
     }
 
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("sock/libvirt-sock")
+    }
+
     pub(crate) fn uri(&self) -> String {
-        let socket = self.directory.path().join("sock/libvirt-sock");
-        format!("qemu+unix:///system?socket={}", socket.display())
+        format!("qemu+unix:///system?socket={}", self.socket().display())
     }
 
     /// SIGKILL, and its end awaited.

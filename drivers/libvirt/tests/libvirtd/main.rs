@@ -179,6 +179,36 @@ async fn a_libvirtd_that_hangs_is_an_error_within_the_limit_and_is_well_afterwar
 }
 
 #[tokio::test]
+async fn a_libvirtd_that_comes_back_and_does_not_answer_is_an_error_and_is_well_afterwards() {
+    loaded();
+    let mut daemon = Daemon::start();
+    let mut hasty = options(&daemon);
+    hasty.call_timeout = Duration::from_secs(3);
+    let hasty = LibvirtDriver::new(hasty);
+    let before = node(&driver(&daemon)).await;
+    let mut events = hasty.watch();
+    assert_eq!(node(&hasty).await, before);
+    daemon.kill();
+    until(&mut events, HostEvent::Unknown).await;
+    let error = hasty.observe().await.expect_err("libvirtd was killed");
+    assert!(
+        matches!(error, ObserveError::Unreachable { .. }),
+        "{error:?}"
+    );
+    std::fs::remove_file(daemon.socket()).expect("what the killed one left");
+    let silent = tokio::net::UnixListener::bind(daemon.socket()).expect("nobody is there");
+    // The driver looks for it by itself, and hears nothing.
+    let looks = silent.accept().await.expect("it comes");
+    let asked = tokio::time::timeout(Duration::from_secs(60), hasty.observe()).await;
+    let error = asked.expect("nobody waits for ever").expect_err("it hangs");
+    assert!(matches!(error, ObserveError::TimedOut { .. }), "{error:?}");
+    drop((looks, silent));
+    std::fs::remove_file(daemon.socket()).expect("our own");
+    daemon.start_again();
+    assert_eq!(node(&hasty).await, before);
+}
+
+#[tokio::test]
 async fn cards_are_seen_with_their_parts() {
     loaded();
     let daemon = Daemon::start_with_cards();

@@ -17,7 +17,7 @@ use super::device_profiles::{self, Key};
 use super::events::{self, Sent, SentOutcome};
 use super::programmings::{self, BeginProgram, End, EndLate};
 use super::schema;
-use super::unbound::DeleteUnbound;
+use super::unbound::{DateBack, DeleteUnbound};
 
 /// The host of all devices.
 const HOST: &str = "host";
@@ -209,6 +209,12 @@ async fn story(requests: i64) -> Ledger {
     ledger.write(&begin).await;
     ledger.end_late().await;
 
+    let ahead = DateBack {
+        now: Moment::now(),
+        latest: Moment::now().before(LONG),
+    };
+    assert!(ledger.read(async |tx| ahead.any(tx).await).await);
+    ledger.write(&ahead).await;
     let old = DeleteUnbound {
         before: Moment::now().after(LONG),
     };

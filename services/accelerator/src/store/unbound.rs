@@ -17,6 +17,49 @@ const OLD: &str = "accelerator_requests WHERE state IN (?, ?, ?) AND coalesce(up
      AND NOT EXISTS (SELECT 1 FROM attach_handles WHERE arq_id = accelerator_requests.id) \
      AND NOT EXISTS (SELECT 1 FROM programmings WHERE arq_id = accelerator_requests.id)";
 
+/// Requests of those states that were made or changed last after a moment.
+const DATED_AHEAD: &str =
+    "accelerator_requests WHERE state IN (?, ?, ?) AND coalesce(updated_at, created_at) > ?";
+
+/// Takes what is dated too late for changed now: a clock was set back since, and until it is as late again the request would not
+/// grow older.
+pub(crate) struct DateBack {
+    pub(crate) now: Moment,
+    /// What is dated later is dated too late.
+    pub(crate) latest: Moment,
+}
+
+impl DateBack {
+    /// A statement on them.
+    fn statement(&self, verb: &str, tail: &str) -> Statement {
+        Statement::new(format!("{verb} {DATED_AHEAD} {tail}"))
+            .bind_all(PHASES.map(ArqPhase::as_str))
+            .bind(self.latest)
+    }
+
+    /// Whether there is any: nothing is locked for that.
+    pub(crate) async fn any(&self, tx: &mut Transaction) -> Result<bool, SqlError> {
+        let search = self.statement("SELECT 1 FROM", "LIMIT 1");
+        Ok(tx.row(search).await?.is_some())
+    }
+}
+
+impl Work for DateBack {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let rows = tx
+            .rows(self.statement("SELECT id FROM", "ORDER BY id"))
+            .await?;
+        let ids: Result<Vec<i64>, _> = rows.iter().map(|row| row.int(0)).collect();
+        // One that is being bound by now is dated back as well: it was changed a moment ago.
+        let head = Statement::new("UPDATE accelerator_requests SET updated_at = ? WHERE id IN");
+        tx.execute_in(&head.bind(self.now), &ids?).await?;
+        Ok(())
+    }
+}
+
 /// Deletes up to [`BATCH`] of them; which.
 pub(crate) struct DeleteUnbound {
     /// What was touched since then stays.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_accelerator::{delete_unbound, delete_unbound_requests};
-use berth_store::{Location, SqlOptions, SqlStore, Statement, Synchronous};
+use berth_store::{Location, Moment, SqlOptions, SqlStore, Statement, Synchronous};
 use serde_json::json;
 
 use super::service::{ABSENT, HOST, RP, Service, bind, card, guest, options, unbind};
@@ -78,6 +78,32 @@ async fn what_holds_nothing_and_was_not_touched_for_the_grace_time_goes_and_free
     age(&service, &[young, touched]).await;
     assert_eq!(delete_unbound(&service.store, GRACE).await.unwrap(), 2);
     assert_eq!(service.delete("/v2/device_profiles/dp").await.status, 204);
+}
+
+/// Its host's clock was a year ahead when it was made, or changed, and is right now.
+#[tokio::test]
+async fn what_is_dated_later_than_now_goes_after_the_grace_time_too() {
+    let service = Service::with_profile(1).await;
+    let made = || async { service.requests("dp").await.remove(0) };
+    let [never, unbound, bound] = [made().await, made().await, made().await];
+    for (uuid, n) in [(&unbound, 1), (&bound, 2)] {
+        let uuids = std::slice::from_ref(uuid);
+        assert_eq!(service.bind(uuids, &guest(n)).await.status, 202);
+    }
+    let uuids = std::slice::from_ref(&unbound);
+    assert_eq!(service.patch(unbind(uuids)).await.status, 202);
+    let later = Moment::now().after(Duration::from_hours(365 * 24));
+    for date in ["created_at", "updated_at"] {
+        let sql = format!("UPDATE accelerator_requests SET {date} = ? WHERE {date} IS NOT NULL");
+        service.change(Statement::new(sql).bind(later)).await;
+    }
+    assert_eq!(delete_unbound(&service.store, GRACE).await.unwrap(), 0);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let soon = Duration::from_millis(10);
+    assert_eq!(delete_unbound(&service.store, soon).await.unwrap(), 2);
+    let all = [never, unbound, bound.clone()];
+    assert_eq!(statuses(&service, &all).await, [404, 404, 200]);
+    assert_eq!(service.request(&bound).await.body["state"], "Bound");
 }
 
 #[tokio::test]

@@ -278,10 +278,14 @@ async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_is_made_of_a_token_while_it_is_taken_back_goes_with_it() {
     let service = Service::start().await;
+    let has_begun = tokio::sync::Notify::new();
     let ask_for_another = async |id: &str| {
         let body = json!({"auth": {"identity": {"methods": ["token"], "token": {"id": id}}, "scope": project("research")}});
         let made = service.post_text(&body.to_string()).await;
-        (made.status == 201).then(|| made.header("x-subject-token").to_owned())
+        (made.status == 201).then(|| {
+            has_begun.notify_one();
+            made.header("x-subject-token").to_owned()
+        })
     };
     // Each makes the next one of the last, until there is none: that comes soon.
     const MANY: usize = 500;
@@ -305,8 +309,11 @@ async fn what_is_made_of_a_token_while_it_is_taken_back_goes_with_it() {
         made
     };
     for _ in 0..10 {
+        // What the round before told.
+        let _ = tokio::time::timeout(std::time::Duration::ZERO, has_begun.notified()).await;
         let first = service.token("alice", None).await;
         let owner = async {
+            has_begun.notified().await;
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             let headers = [
                 ("x-auth-token", first.as_str()),

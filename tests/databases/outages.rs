@@ -173,18 +173,22 @@ async fn a_dropped_transaction_gives_its_connection_back(place: Place) {
         .unwrap();
 }
 
-/// A connection that is given back just then is waited for by who closes the pool.
+/// A connection that is given back is asked for a sign of life, for which whoever closes the pool waits.
 async fn a_server_that_has_fallen_silent_keeps_nobody_from_closing(place: Place) {
     let proxy = crate::proxy::Proxy::start(&place).await;
-    let options = SqlOptions {
-        statement_timeout: Duration::from_secs(1),
-        ..quick()
-    };
-    let opened = SqlStore::open(&proxy.location(&place), &options).await;
+    let opened = SqlStore::open(&proxy.location(&place), &quick()).await;
     let through = opened.unwrap();
-    let given_back = through.read().await.unwrap();
-    proxy.fall_silent();
-    drop(given_back);
+    let sleep = match place {
+        Place::Postgres(_) => "SELECT CAST(pg_sleep(3) AS TEXT)",
+        _ => "SELECT SLEEP(3)",
+    };
+    let silence = async {
+        // It has asked, and is not answered yet.
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        proxy.fall_silent();
+    };
+    let (answered, ()) = tokio::join!(through.rows(Statement::new(sleep)), silence);
+    answered.unwrap();
     in_time(through.close()).await;
 }
 

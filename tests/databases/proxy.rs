@@ -54,7 +54,7 @@ impl Proxy {
         self.spoilt.commits.store(u32::MAX, Ordering::SeqCst);
     }
 
-    /// From now on nothing passes, and no connection ends.
+    /// From now on nothing that is asked passes, and no connection ends. What was asked before is answered.
     pub(crate) fn fall_silent(&self) {
         self.spoilt.all.store(true, Ordering::SeqCst);
     }

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use berth_accelerator::UnboundRequests;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestApiError, GuestClient, HttpService,
     PlacementClient, Secret,
@@ -79,6 +80,8 @@ pub struct GuestCloud {
     /// Placement's process and the accelerator service's.
     services: [Arc<Service>; 2],
     accelerator_db: SqlStore,
+    /// What the accelerator service has seen of requests that hold nothing.
+    unbound: Arc<tokio::sync::Mutex<UnboundRequests>>,
     /// What the scheduler knows of the host, and the server groups.
     pub hosts: Hosts,
     /// A server group whose guests are to be on different hosts: one host has one guest of it at a time.

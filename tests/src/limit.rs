@@ -1,14 +1,15 @@
 //! The end of a program that is waited for: one that hangs would hold up its test for ever, and with it all others.
 
+use std::io::Write as _;
 use std::process::Child;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A program, begun in a process group of its own, is killed with all of its group once its time is over; not any more when this
-/// is dropped, which is to be before anybody else has its number.
+/// A program is killed once its time is over; not any more when this is dropped, which is to be at once when its end was awaited:
+/// from then on another may have its number.
 #[derive(Debug)]
 pub struct Limit {
     _dropped: Sender<()>,
@@ -17,16 +18,16 @@ pub struct Limit {
 impl Limit {
     /// Gives a child so long.
     #[must_use]
-    #[expect(clippy::print_stderr, reason = "its test only sees that it ended")]
     pub fn of(child: &Child, time: Duration) -> Self {
         let (dropped, is_dropped) = mpsc::channel();
         let id = child.id();
         std::thread::spawn(move || {
             let over = is_dropped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
-            if over && let Ok(group) = i32::try_from(id) {
-                eprintln!("process {id} is ended: it ran for {time:?}");
+            if over && let Ok(number) = i32::try_from(id) {
+                let said = format!("process {id} is ended: it ran for {time:?}\n");
+                let _ = std::io::stderr().write_all(said.as_bytes());
                 // It may have ended by itself just now.
-                let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+                let _ = kill(Pid::from_raw(number), Signal::SIGKILL);
             }
         });
         Self { _dropped: dropped }
@@ -35,14 +36,12 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt as _;
     use std::process::Command;
 
     use super::*;
 
     fn sleep(seconds: &str) -> Child {
-        let mut command = Command::new("sleep");
-        command.arg(seconds).process_group(0).spawn().unwrap()
+        Command::new("sleep").arg(seconds).spawn().unwrap()
     }
 
     #[test]

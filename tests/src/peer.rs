@@ -2,7 +2,6 @@
 //! command line client of all, MariaDB, PostgreSQL, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
 //! where [`installed`] looks.
 
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -136,7 +135,8 @@ fn output_of(command: &mut Command) -> Result<String, PeerError> {
         program: program.clone(),
         errors,
     };
-    let ended = ended(command, Duration::from_mins(5));
+    // The longest of them is a build of the fuzzer.
+    let ended = ended(command, Duration::from_mins(30));
     let output = ended.map_err(|source| failed(source.to_string()))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -147,10 +147,10 @@ fn output_of(command: &mut Command) -> Result<String, PeerError> {
     }
 }
 
-/// Runs a command to its end, which comes when its time is over at the latest.
+/// Runs a command to its end; it is killed when its time is over.
 fn ended(command: &mut Command, time: Duration) -> io::Result<Output> {
     let outputs = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = outputs.process_group(0).spawn()?;
+    let child = outputs.spawn()?;
     let _limit = Limit::of(&child, time);
     child.wait_with_output()
 }

@@ -410,8 +410,7 @@ impl SqlStore {
         Ok(Row::from(row).int(0)? == 0)
     }
 
-    /// Closes all connections and waits for them. Statements under way end first; a server that does not answer is given as long as
-    /// it has for a statement.
+    /// Closes all connections and waits for them. Statements under way end first; on a server they are given ten seconds.
     pub async fn close(&self) {
         match &self.inner.pools {
             Pools::Sqlite(files) => {

@@ -36,4 +36,4 @@ pub use programmings::end_late_programmings;
 pub use providers::watch_providers;
 pub use router::{Options, ServiceTokens, router};
 pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};
-pub use unbound::{UnboundError, delete_unbound, delete_unbound_requests};
+pub use unbound::{UnboundError, UnboundRequests, delete_unbound_requests};

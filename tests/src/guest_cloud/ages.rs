@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use berth_accelerator::delete_unbound;
 use berth_store::{SqlError, SqlStore, Statement, Transaction, Work};
 
 use super::GuestCloud;
@@ -71,7 +70,8 @@ impl GuestCloud {
         let done = async {
             let older = store.write(&Older::requests(seconds)).await;
             older.expect("a database");
-            delete_unbound(store, UNBOUND_GRACE).await
+            let mut unbound = self.unbound.lock().await;
+            unbound.delete(store, UNBOUND_GRACE).await
         };
         busy(done).await.expect("a database");
     }

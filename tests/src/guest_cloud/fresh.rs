@@ -164,6 +164,7 @@ impl GuestCloud {
             service,
             services,
             accelerator_db,
+            unbound: Arc::default(),
             apart: group("apart", GroupPolicy::AntiAffinity).await,
             together: group("together", GroupPolicy::Affinity).await,
             hosts,

@@ -15,7 +15,7 @@ use super::{PeerError, checkout, ended, installed};
 use crate::scratch::Scratch;
 
 /// How long a run may take: it waits a minute for each answer that does not come.
-const LIMIT: Duration = Duration::from_hours(1);
+const LIMIT: Duration = Duration::from_hours(2);
 
 /// Writes a line of what bad input came to, to the file that BERTH_BAD_INPUT_REPORT names: what was done, how many
 /// requests or inputs, KiB resident before and after, violations. Nothing where none is named.

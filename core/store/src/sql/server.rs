@@ -33,6 +33,10 @@ pub(super) enum Access {
     Read,
 }
 
+/// How long connections are waited for at the end. A process closes several pools one after another, and its service manager kills
+/// it after a minute and a half.
+const CLOSE: Duration = Duration::from_secs(10);
+
 /// An open server database.
 #[derive(Debug)]
 pub(super) struct ServerPool {
@@ -154,10 +158,10 @@ impl ServerPool {
                 Pool::MySql(pool, _) => pool.close().await,
             }
         };
-        if tokio::time::timeout(self.limit, closed).await.is_err() {
+        if tokio::time::timeout(CLOSE, closed).await.is_err() {
             tracing::warn!(
                 server = self.named,
-                "the database server has fallen silent: its connections are left as they are"
+                "not every connection is given back within {CLOSE:?}: somebody still has one, or the database server has fallen silent"
             );
         }
     }

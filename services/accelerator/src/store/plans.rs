@@ -17,7 +17,7 @@ use super::device_profiles::{self, Key};
 use super::events::{self, Sent, SentOutcome};
 use super::programmings::{self, BeginProgram, End, EndLate};
 use super::schema;
-use super::unbound::{DateBack, DeleteUnbound};
+use super::unbound::{DeleteUnbound, Touched};
 
 /// The host of all devices.
 const HOST: &str = "host";
@@ -209,17 +209,25 @@ async fn story(requests: i64) -> Ledger {
     ledger.write(&begin).await;
     ledger.end_late().await;
 
-    let ahead = DateBack {
-        now: Moment::now(),
-        latest: Moment::now().before(LONG),
-    };
-    assert!(ledger.read(async |tx| ahead.any(tx).await).await);
-    ledger.write(&ahead).await;
+    let touched = Touched::Before(Moment::now().after(LONG));
+    assert!(ledger.read(async |tx| touched.any(tx).await).await);
+    let ahead = Touched::After(Moment::now().before(LONG));
+    let among: Vec<i64> = ledger
+        .read(async |tx| ahead.all(tx).await)
+        .await
+        .into_keys()
+        .collect();
+    assert_eq!(among.len(), 1);
     let old = DeleteUnbound {
-        before: Moment::now().after(LONG),
+        touched,
+        among: Some(among),
     };
-    assert!(ledger.read(async |tx| old.any(tx).await).await);
     assert_eq!(ledger.write(&old).await, [late]);
+    let none = DeleteUnbound {
+        touched,
+        among: None,
+    };
+    assert_eq!(ledger.write(&none).await, []);
     let keys = vec![Key::Name("programmed".to_owned())];
     ledger.write(&device_profiles::Delete { keys }).await;
     ledger

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{delete_unbound, delete_unbound_requests};
+use berth_accelerator::{UnboundError, UnboundRequests, delete_unbound_requests};
 use berth_store::{Location, Moment, SqlOptions, SqlStore, Statement, Synchronous};
 use serde_json::json;
 
 use super::service::{ABSENT, HOST, RP, Service, bind, card, guest, options, unbind};
 
 const GRACE: Duration = Duration::from_secs(3600);
+
+/// One look of a process that has seen nothing before.
+async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, UnboundError> {
+    UnboundRequests::default().delete(store, grace).await
+}
 
 /// Makes a request as old as nobody waits for.
 async fn age(service: &Service, uuids: &[String]) {
@@ -80,30 +85,36 @@ async fn what_holds_nothing_and_was_not_touched_for_the_grace_time_goes_and_free
     assert_eq!(service.delete("/v2/device_profiles/dp").await.status, 204);
 }
 
-/// Its host's clock was a year ahead when it was made, or changed, and is right now.
+/// Its host's clock was a year ahead when it was made, or changed, and is right now; or this one is behind.
 #[tokio::test]
-async fn what_is_dated_later_than_now_goes_after_the_grace_time_too() {
+async fn what_is_dated_ahead_goes_once_it_was_seen_for_the_grace_time() {
     let service = Service::with_profile(1).await;
     let made = || async { service.requests("dp").await.remove(0) };
-    let [never, unbound, bound] = [made().await, made().await, made().await];
+    let [never, touched, unbound, bound] = [made().await, made().await, made().await, made().await];
     for (uuid, n) in [(&unbound, 1), (&bound, 2)] {
         let uuids = std::slice::from_ref(uuid);
         assert_eq!(service.bind(uuids, &guest(n)).await.status, 202);
     }
     let uuids = std::slice::from_ref(&unbound);
     assert_eq!(service.patch(unbind(uuids)).await.status, 202);
-    let later = Moment::now().after(Duration::from_hours(365 * 24));
+    let later = |days: u64| Moment::now().after(Duration::from_hours(days * 24));
     for date in ["created_at", "updated_at"] {
         let sql = format!("UPDATE accelerator_requests SET {date} = ? WHERE {date} IS NOT NULL");
-        service.change(Statement::new(sql).bind(later)).await;
+        service.change(Statement::new(sql).bind(later(365))).await;
     }
-    assert_eq!(delete_unbound(&service.store, GRACE).await.unwrap(), 0);
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let soon = Duration::from_millis(10);
-    assert_eq!(delete_unbound(&service.store, soon).await.unwrap(), 2);
-    let all = [never, unbound, bound.clone()];
-    assert_eq!(statuses(&service, &all).await, [404, 404, 200]);
+    let mut requests = UnboundRequests::default();
+    let grace = Duration::from_millis(20);
+    assert_eq!(requests.delete(&service.store, grace).await.unwrap(), 0);
+    tokio::time::sleep(grace).await;
+    let sql = "UPDATE accelerator_requests SET updated_at = ? WHERE uuid = ?";
+    let sql = Statement::new(sql).bind(later(366)).bind(&touched);
+    service.change(sql).await;
+    assert_eq!(requests.delete(&service.store, grace).await.unwrap(), 2);
+    let all = [never, unbound, touched, bound.clone()];
+    assert_eq!(statuses(&service, &all).await, [404, 404, 200, 200]);
     assert_eq!(service.request(&bound).await.body["state"], "Bound");
+    tokio::time::sleep(grace).await;
+    assert_eq!(requests.delete(&service.store, grace).await.unwrap(), 1);
 }
 
 #[tokio::test]

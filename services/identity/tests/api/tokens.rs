@@ -313,7 +313,9 @@ async fn what_is_made_of_a_token_while_it_is_taken_back_goes_with_it() {
         let _ = tokio::time::timeout(std::time::Duration::ZERO, has_begun.notified()).await;
         let first = service.token("alice", None).await;
         let owner = async {
-            has_begun.notified().await;
+            let begun = std::time::Duration::from_secs(60);
+            let begun = tokio::time::timeout(begun, has_begun.notified()).await;
+            begun.expect("tokens are made of tokens");
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             let headers = [
                 ("x-auth-token", first.as_str()),

@@ -1,7 +1,7 @@
 //! Our conductor before the real Placement, the real Cyborg and an agent.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use berth_agent::guest::api;
@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 use crate::agent::Agent;
 use crate::cloud::{Cloud, NODE};
 
-/// How often a journey is gone on with at most.
-const TRIES: usize = 5;
+/// How long a journey is gone on with at most: an agent that was started anew has to report its host first.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// One that asks an agent of this process.
 pub(crate) async fn conductor(
@@ -109,14 +109,14 @@ pub(crate) fn body(guest: ConsumerUuid, node: &str, profile: &str) -> Value {
 
 /// The end of a guest's journey; one that stands still goes on when its pause is over.
 pub(crate) async fn end(conductor: &Conductor, guest: ConsumerUuid) -> JourneyEnd {
-    let mut end = conductor.journey(guest).await;
-    for _ in 1..TRIES {
-        if !matches!(end, JourneyEnd::Held { .. }) {
-            break;
+    let began = Instant::now();
+    loop {
+        let end = conductor.journey(guest).await;
+        if !matches!(end, JourneyEnd::Held { .. }) || began.elapsed() > PATIENCE {
+            return end;
         }
-        end = conductor.journey(guest).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    end
 }
 
 /// Neither Placement nor Cyborg has anything of the guest.

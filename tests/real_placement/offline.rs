@@ -1,5 +1,5 @@
-//! The offline upgrade of four hosts, on the database that OpenStack's Placement filled and goes on with: with a thousand consumers
-//! in a file, and with fewer, but all hosts at once, on a server.
+//! The offline upgrade of four hosts with a thousand consumers, on the database that OpenStack's Placement filled and goes on
+//! with.
 
 use std::{fs, thread};
 
@@ -13,6 +13,9 @@ use berth_tests::peer::{PlacementSettings, RealPlacement, Storage};
 use crate::agent::Agent;
 use crate::holdings::{assert_held, check_consumers, claims, expected, post};
 use crate::upgrade::{Upgrade, Version};
+
+/// Of each host.
+const GUESTS: u32 = 250;
 
 /// A host with `berth` installed, whose machine is modelled anew.
 struct Host {
@@ -91,13 +94,12 @@ fn rows(placement: &RealPlacement) -> Vec<Vec<String>> {
 
 async fn four_hosts_are_upgraded(settings: PlacementSettings) {
     let on_a_server = settings.storage != Storage::Sqlite;
-    let guests = if on_a_server { 60 } else { 250 };
     let mut placement = RealPlacement::lease(settings).expect("Placement starts");
     let cloud = Cloud::at(&placement.url());
     let neighbours = neighbours(&cloud.placement()).await;
     let (mut before, mut after, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
     for upgrade in Upgrade::ALL {
-        let [old, new] = [Version::Old, Version::New].map(|it| upgrade.machine(guests, it));
+        let [old, new] = [Version::Old, Version::New].map(|it| upgrade.machine(GUESTS, it));
         let agent = Agent::new(&old, upgrade.node());
         agent.start(&cloud).await;
         let root = agent.root().await;

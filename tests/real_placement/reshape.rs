@@ -1,4 +1,4 @@
-//! The four reshapes, with one consumer, ten and more: a thousand where that makes the tree larger, too.
+//! The four reshapes, with one consumer, ten and a thousand.
 
 use berth_tests::claims::{Claim, join, neighbours};
 use berth_tests::cloud::Cloud;
@@ -101,8 +101,8 @@ async fn one_and_ten(upgrade: Upgrade) {
     }
 }
 
-async fn many(upgrade: Upgrade, guests: u32) {
-    reshapes(upgrade, guests, PlacementSettings::default(), Then::Nothing).await;
+async fn a_thousand(upgrade: Upgrade) {
+    reshapes(upgrade, 1000, PlacementSettings::default(), Then::Nothing).await;
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn a_few_guests_virtual_gpus_move_to_their_gpus_and_back() {
 
 #[tokio::test]
 async fn a_thousand_guests_virtual_gpus_move_to_their_gpus() {
-    many(Upgrade::VgpuPerGpu, 1000).await;
+    a_thousand(Upgrade::VgpuPerGpu).await;
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_few_guests_move_to_their_numa_cells_and_back() {
 
 #[tokio::test]
 async fn a_thousand_guests_move_to_their_numa_cells() {
-    many(Upgrade::NumaCells, 1000).await;
+    a_thousand(Upgrade::NumaCells).await;
 }
 
 #[tokio::test]
@@ -131,8 +131,8 @@ async fn a_few_guests_cards_take_their_class_s_standard_name_and_its_old_one_bac
 }
 
 #[tokio::test]
-async fn a_hundred_guests_cards_take_their_class_s_standard_name() {
-    many(Upgrade::ClassRenamed, 100).await;
+async fn a_thousand_guests_cards_take_their_class_s_standard_name() {
+    a_thousand(Upgrade::ClassRenamed).await;
 }
 
 #[tokio::test]
@@ -141,8 +141,8 @@ async fn a_few_guests_pinned_cpus_become_pcpu_and_vcpu_again() {
 }
 
 #[tokio::test]
-async fn a_hundred_guests_pinned_cpus_become_pcpu() {
-    many(Upgrade::Pcpu, 100).await;
+async fn a_thousand_guests_pinned_cpus_become_pcpu() {
+    a_thousand(Upgrade::Pcpu).await;
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use super::sweep::{FAULTS, virtually};
 use crate::sweep::on_all_processors;
 
 /// The seeds that run where nothing is said.
-const SEEDS: std::ops::Range<u64> = 0..100;
+const SEEDS: std::ops::Range<u64> = 0..120;
 /// From so many seeds on every journey must have come to a good end, and more faults struck than there are seeds.
 const MANY: usize = 100;
 /// How long a client has any patience with its journey.

@@ -70,21 +70,17 @@ pub enum AdminError {
     /// Another agent has the socket.
     #[error("another agent answers on {socket}; stop it first (systemctl stop berth-agent)")]
     Held {
-        /// The socket.
         socket: String,
     },
     /// Something else stands where the socket is to be.
     #[error("{socket} is not a socket; set [agent] admin_socket to a path that is free")]
     NotASocket {
-        /// The path.
         socket: String,
     },
     /// The socket cannot be made.
     #[error("the admin socket {socket} cannot be made ([agent] admin_socket)")]
     Socket {
-        /// The path.
         socket: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -93,24 +89,19 @@ pub enum AdminError {
         "[agent] metrics_listen is {address}; only a loopback address (127.0.0.1, [::1]) is allowed"
     )]
     NotLoopback {
-        /// The address.
         address: SocketAddr,
     },
     /// The metrics' address cannot be listened on.
     #[error("the metrics cannot be offered on {address} ([agent] metrics_listen)")]
     Listen {
-        /// The address.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The address for TLS cannot be listened on.
     #[error("the agent's API cannot be offered on {address} ([agent] listen)")]
     ListenTls {
-        /// The address.
         address: SocketAddr,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -163,9 +154,6 @@ pub(crate) const LIMITS: Limits = Limits {
 
 impl Door {
     /// Opens the sockets, or finds that another agent has them. `taken` is the lock where the caller holds it already.
-    ///
-    /// # Errors
-    /// Another agent runs, or a socket cannot be made.
     pub(crate) async fn open(
         options: &AdminOptions,
         taken: Option<&SocketLock>,

@@ -24,7 +24,6 @@ use crate::guest::journal::{Course, GuestRecord};
 /// What is compared: one node, as it is seen and as Placement has it.
 #[derive(Debug, Clone, Copy)]
 pub struct Audited<'a> {
-    /// The node.
     pub node: &'a NodeName,
     /// What the hypervisor shows of it.
     pub seen: &'a NodeView,
@@ -39,11 +38,9 @@ pub struct Audited<'a> {
 /// One consumer of whose allocations something is amiss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The consumer.
     pub consumer: ConsumerUuid,
     /// What it holds of the tree.
     pub here: Resources,
-    /// What is amiss.
     pub amiss: Amiss,
 }
 

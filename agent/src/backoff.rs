@@ -13,10 +13,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The longest pause.
     pub const CAP: Duration = Duration::from_mins(1);
 
-    /// No failure yet.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self {

@@ -13,7 +13,6 @@ use crate::options::TrackerOptions;
 /// Whether the node takes new guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// It does.
     Enabled,
     /// It does not: schedulers see COMPUTE_STATUS_DISABLED and pass it over.
     Disabled,

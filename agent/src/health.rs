@@ -42,7 +42,6 @@ pub struct Warnable {
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// A few words.
     pub title: &'static str,
     /// A sentence with `{argument}` places.
     pub text: &'static str,
@@ -201,17 +200,13 @@ impl Health {
 /// A finding as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The warnable's code.
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// A few words.
     pub title: &'static str,
-    /// The whole sentence.
     pub text: String,
     /// The node or file it is about; empty where it is about the whole agent.
     pub subject: String,
-    /// Since when.
     pub since: Instant,
 }
 

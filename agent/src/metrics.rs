@@ -72,7 +72,6 @@ fn key(name: &'static str, labels: Vec<Label>) -> Key {
 }
 
 impl Metrics {
-    /// Everything at zero.
     #[must_use]
     pub fn new(version: &'static str) -> Self {
         let matcher = Matcher::Full(TICK_DURATION.to_owned());

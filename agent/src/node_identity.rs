@@ -15,9 +15,7 @@ use uuid_file::{FirstUuid, UuidFiles};
 /// A node whose identity is clear.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeIdentity {
-    /// Its name.
     pub node: NodeName,
-    /// Its root provider.
     pub root: ProviderUuid,
     /// What Placement knows of it.
     pub known: Known,
@@ -32,7 +30,6 @@ pub enum Known {
     ByName,
     /// Its root provider under the name the host had before, which an operator accepts.
     Renamed {
-        /// The name before.
         from: ProviderName,
     },
 }
@@ -46,11 +43,9 @@ pub enum IdentityError {
          (openstack resource provider list --name {node}), or remove it if this node was never reported"
     )]
     Corrupt {
-        /// The file.
         file: String,
         /// What it holds, shortened.
         content: String,
-        /// The node.
         node: NodeName,
     },
     /// The file is gone, but Placement has the node.
@@ -59,9 +54,7 @@ pub enum IdentityError {
          host, restore the file: echo {root} > {file}; if not, rename this host or delete that provider"
     )]
     Lost {
-        /// The file.
         file: String,
-        /// The node.
         node: NodeName,
         /// The provider that has its name.
         root: ProviderUuid,
@@ -73,11 +66,8 @@ pub enum IdentityError {
          into {file}"
     )]
     NameTaken {
-        /// The file.
         file: String,
-        /// The node.
         node: NodeName,
-        /// The node's UUID.
         root: ProviderUuid,
         /// The UUID of the provider with its name.
         other: ProviderUuid,
@@ -88,13 +78,11 @@ pub enum IdentityError {
          start once with --accept-risk rename-host; if {file} was copied from {from}, remove it"
     )]
     Renamed {
-        /// The file.
         file: String,
         /// The node's name now.
         node: NodeName,
         /// The name in Placement.
         from: ProviderName,
-        /// The node's UUID.
         root: ProviderUuid,
     },
     /// The host had one node and has several, and none of them has the name of that one.
@@ -108,9 +96,7 @@ pub enum IdentityError {
         file: String,
         /// The node without a UUID of its own.
         node: NodeName,
-        /// That node's file.
         own: String,
-        /// The UUID.
         root: ProviderUuid,
         /// The name in Placement.
         from: ProviderName,
@@ -121,28 +107,21 @@ pub enum IdentityError {
          node's own root provider into {file}"
     )]
     NotARoot {
-        /// The file.
         file: String,
-        /// The UUID.
         root: ProviderUuid,
-        /// That provider's name.
         name: ProviderName,
     },
     /// The file cannot be read or written.
     #[error("the node's UUID file {file}")]
     File {
-        /// The file.
         file: String,
-        /// Why.
         #[source]
         source: StateFileError,
     },
     /// Placement could not be asked.
     #[error("asking Placement who node {node} is")]
     Placement {
-        /// The node.
         node: NodeName,
-        /// Why.
         #[source]
         source: Box<PlacementError>,
     },
@@ -160,9 +139,6 @@ impl IdentityError {
 }
 
 /// Finds out who the node is; for a node that was never reported, gives it a UUID and keeps it before anything is sent.
-///
-/// # Errors
-/// The identity is unclear, the file cannot be used, or Placement does not answer.
 pub async fn identify(
     node: &NodeName,
     from: &UuidSource,
@@ -174,9 +150,6 @@ pub async fn identify(
 }
 
 /// The same without keeping anything: for a plan that is only shown.
-///
-/// # Errors
-/// As [`identify`].
 pub async fn foresee(
     node: &NodeName,
     from: &UuidSource,

@@ -37,9 +37,6 @@ impl Notifier {
     }
 
     /// Talks to the socket that `NOTIFY_SOCKET` names, with the watchdog of `WATCHDOG_USEC` and `WATCHDOG_PID`.
-    ///
-    /// # Errors
-    /// The variable names no socket, or one that cannot be used.
     pub fn from_environment() -> io::Result<Self> {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(Self::silent());
@@ -53,9 +50,6 @@ impl Notifier {
     }
 
     /// Talks to this socket: a path, or `@` and an abstract name. `watchdog` is how often the manager wants to hear at least.
-    ///
-    /// # Errors
-    /// There is no such socket.
     pub fn to(socket: &OsString, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = match socket.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -85,7 +79,6 @@ impl Notifier {
         self.ready.subscribe()
     }
 
-    /// Whether anybody listens.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.socket.is_none()
@@ -130,7 +123,6 @@ impl Notifier {
         }
     }
 
-    /// The agent stops.
     pub fn stopping(&self) {
         self.send_surely(&[NotifyState::Stopping]);
     }

@@ -106,7 +106,6 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// The trait.
     #[must_use]
     pub fn as_trait(self) -> Trait {
         match self {

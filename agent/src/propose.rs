@@ -78,7 +78,6 @@ impl<D: VirtDriver> ResourceTracker<D> {
         self
     }
 
-    /// The node.
     #[must_use]
     pub fn node(&self) -> &NodeName {
         &self.node
@@ -153,7 +152,6 @@ impl<D: VirtDriver> ResourceTracker<D> {
         Ok(self.applied.keep(next).await?)
     }
 
-    /// Once of each.
     fn tell_of(&mut self, absent: Vec<Absent>) {
         let absent = BTreeSet::from_iter(absent);
         for Absent { file, provider } in absent.difference(&self.absent) {
@@ -180,9 +178,6 @@ impl<D: VirtDriver> ResourceTracker<D> {
     }
 
     /// The tree Placement has, with what is in use on each provider: one request per provider more than the tree itself.
-    ///
-    /// # Errors
-    /// Placement does not answer.
     pub async fn look(&mut self, now: Instant) -> Result<(ProviderTree, Usages), ReportError> {
         let tree = self.report.current_tree(now).await?;
         let known = tree
@@ -232,7 +227,6 @@ pub struct Proposal {
     pub current: ProviderTree,
     /// The tree that is wanted, and what moved.
     pub desired: Desired,
-    /// The verdict.
     pub plan: Plan,
     /// What of the tree that is wanted comes from provider files.
     pub(crate) configured: Applied,

@@ -89,13 +89,10 @@ pub enum Cause {
          {uuid}), or delete it where no consumer holds anything of it"
     )]
     Elsewhere {
-        /// The child's name.
         name: ProviderName,
-        /// The child.
         uuid: ProviderUuid,
         /// The name of the root it is below.
         root: ProviderName,
-        /// That root.
         root_uuid: ProviderUuid,
         /// The root that it belongs below.
         own: ProviderUuid,
@@ -196,9 +193,6 @@ impl ReportClient {
 
     /// Learns which of the traits Placement has, asking once for each: standard ones that it does not know are remembered
     /// as unknown and left out from then on.
-    ///
-    /// # Errors
-    /// Placement does not answer.
     pub async fn learn_traits(&mut self, wanted: &BTreeSet<Trait>) -> Result<(), ReportError> {
         let settled = |name: &&Trait| {
             self.traits.contains(*name)

@@ -124,7 +124,6 @@ pub struct Agent<D> {
     pub driver: Arc<D>,
     /// Placement. Give it [`Agent::metrics`] as its observer, so that its requests are counted.
     pub placement: PlacementClient,
-    /// The state folder.
     pub files: Arc<dyn StateFiles>,
     /// Options that SIGHUP may change.
     pub live: LiveOptions,
@@ -146,11 +145,9 @@ pub struct Agent<D> {
     pub trees: KnownTrees,
     /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
     pub lock: Option<SocketLock>,
-    /// What is counted.
     pub metrics: Metrics,
     /// Metrics of what runs beside in this process; none: nothing does that has any.
     pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
-    /// The service manager.
     pub notifier: Notifier,
     /// The plans, one for each node, that a start must follow or refuse (`--expect-plan`).
     pub reviewed: Option<ReviewedPlans>,

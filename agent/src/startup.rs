@@ -33,26 +33,21 @@ pub struct Started {
 /// What a start would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preview {
-    /// Nothing.
     InSync {
         /// Units held without a home.
         held: Vec<Held>,
     },
-    /// A plain update.
     Update {
-        /// What would change.
         diff: TreeDiff,
         /// Units held without a home.
         held: Vec<Held>,
     },
-    /// A reshape.
     Reshape(Box<ReshapeRequest>),
 }
 
 /// A plan that was reviewed: a start that is given one does exactly that or refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReviewedPlan {
-    /// The plan's text.
     pub text: String,
     /// The generations of the tree it was made on.
     pub generations: BTreeMap<ProviderUuid, i64>,
@@ -122,7 +117,6 @@ pub enum StartupError {
         "ReshapeFailed: the plan that was reviewed no longer holds; {reason}; make it again with berth reshape plan --out"
     )]
     PlanMoved {
-        /// What differs.
         reason: String,
     },
     /// The driver wants to move inventory again and again.
@@ -199,9 +193,6 @@ fn is_lost_race(error: &StartupError) -> bool {
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Send + Sync);
 
 /// Brings Placement's tree in step with what is seen, reshaping it where that is needed.
-///
-/// # Errors
-/// Placement does not answer, a reshape is not lawful, or Placement refuses it.
 pub async fn reconcile<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     view: &HostView,
@@ -321,9 +312,6 @@ fn endless(sent: &[ReshapeRequest], next: &ReshapeRequest) -> StartupError {
 }
 
 /// What a start would do, without doing it.
-///
-/// # Errors
-/// As [`reconcile`], but for what sending may bring.
 pub async fn preview<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     view: &HostView,

@@ -49,9 +49,6 @@ impl TickError {
 pub(crate) const REFRESHES: u32 = 1;
 
 /// Brings Placement's tree in step with what is seen.
-///
-/// # Errors
-/// A reshape is needed, or Placement does not answer or refuses.
 pub async fn reconcile<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     view: &HostView,

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 /// A reason to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trigger {
-    /// The process started.
     Start,
     /// `update_resources_interval` is over.
     Timer,
@@ -84,7 +83,6 @@ impl fmt::Display for Causes {
 /// How often to look without any other reason (`update_resources_interval`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interval {
-    /// Never.
     Off,
     /// This often; zero counts as a second.
     Every(Duration),

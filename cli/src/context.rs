@@ -17,9 +17,6 @@ pub struct Context {
 
 impl Context {
     /// Reads and checks the configuration.
-    ///
-    /// # Errors
-    /// Everything that is wrong in it, at once.
     pub fn load(&self) -> Result<Loaded, Failure> {
         Ok(config::load(&self.sources)?)
     }
@@ -44,18 +41,12 @@ impl Context {
     }
 
     /// Runs a short conversation on a runtime of its own, on this thread.
-    ///
-    /// # Errors
-    /// The runtime cannot be built (no file descriptors, no memory).
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         on(&mut tokio::runtime::Builder::new_current_thread(), future)
     }
 
     /// Runs a node until its end. Beside this thread, which holds the signals and the service manager's watchdog, two others
     /// do the work: a disk that is slow to answer one of them stops neither the other nor the signs of life.
-    ///
-    /// # Errors
-    /// As [`Context::block_on`].
     pub fn serve<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         on(builder.worker_threads(2).thread_name("berth"), future)

@@ -80,9 +80,6 @@ pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
 }
 
 /// The same, of a database that is there, for offline work: a path with a slip in it is refused, and nothing made.
-///
-/// # Errors
-/// As [`open`], and where there is no database.
 pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     let options = SqlOptions {
@@ -94,9 +91,6 @@ pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
 }
 
 /// The same, to look at only: not a byte of it is changed, and nobody is kept from owning it.
-///
-/// # Errors
-/// As [`open_existing`].
 pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     let options = SqlOptions {
@@ -119,9 +113,6 @@ pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
 
 /// A database to look at, whatever its schema is, and its name in sentences. None where it is not there, or has no tables on a
 /// server.
-///
-/// # Errors
-/// The URL is none Berth knows, or the database cannot be opened.
 pub async fn look_at_any(url: &Secret) -> Result<(Option<SqlStore>, String), Failure> {
     let (location, named) = located(url)?;
     let store = SqlStore::look_at(&location, &SqlOptions::default()).await;
@@ -131,9 +122,6 @@ pub async fn look_at_any(url: &Secret) -> Result<(Option<SqlStore>, String), Fai
 
 /// A database to make or change the schema of, whatever it is now, and its name in sentences. A file is made where it is not
 /// there. A statement may take a day: a table is written anew where the database can do no better.
-///
-/// # Errors
-/// As [`open`], but for the schema.
 pub async fn open_any(url: &Secret, state_path: &Path) -> Result<(SqlStore, String), Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, state_path)?;
@@ -155,9 +143,6 @@ async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<Sq
 }
 
 /// The same for the accelerator service.
-///
-/// # Errors
-/// As [`open`].
 pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
@@ -179,9 +164,6 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
 }
 
 /// The same for the identity service.
-///
-/// # Errors
-/// As [`open`].
 pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     let ready = berth_identity::prepare(&store).await;
@@ -191,9 +173,6 @@ pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, 
 }
 
 /// Opens the database of what the scheduler knows of hosts; one that is empty is brought to its schema.
-///
-/// # Errors
-/// As [`open`].
 pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     let ready = berth_hosts::prepare(&store).await;
@@ -203,9 +182,6 @@ pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Fai
 }
 
 /// The compute API's database, with its schema.
-///
-/// # Errors
-/// As [`open`].
 pub async fn open_compute(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     // What a server is asked for has its config drive in it, until the conductor has it.
     let options = |location: &Location| SqlOptions {
@@ -278,9 +254,6 @@ fn options(location: &Location) -> SqlOptions {
 }
 
 /// Where the database of a URL is; of `file:PATH`, that of the URL in the file.
-///
-/// # Errors
-/// The URL is none Berth knows, or there is none in the file.
 pub fn location(url: &Secret) -> Result<Location, Failure> {
     let Some(file) = url.reveal().strip_prefix("file:") else {
         return Ok(url.reveal().parse()?);

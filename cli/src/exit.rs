@@ -9,7 +9,6 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ExitCode {
-    /// 0: done.
     Done = 0,
     /// 1: refused by a rule, or the thing asked for does not exist.
     Refused = 1,

@@ -16,7 +16,6 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::failure::{ErrorCode, Failure};
 
-/// Who knows images.
 #[derive(Clone)]
 pub(crate) enum ImageSource {
     /// The image service that `[glance]` names.
@@ -62,9 +61,6 @@ impl ImageSource {
     }
 
     /// Who knows images for the compute API.
-    ///
-    /// # Errors
-    /// The way to the image service is not configured.
     pub(crate) fn for_compute(&self, config: &Config) -> Result<Arc<dyn Images>, Failure> {
         match self {
             Self::Service => image_service(config).map(|client| Arc::new(client) as _),
@@ -74,9 +70,6 @@ impl ImageSource {
 }
 
 /// Says how images are added where there are none.
-///
-/// # Errors
-/// It cannot be written.
 pub(crate) fn tell_images(images: &ImageSource, out: &mut dyn Write) -> io::Result<()> {
     match images.list() {
         Some(list) if list.images().next().is_none() => match list.file() {

@@ -33,9 +33,6 @@ struct Known {
 }
 
 /// Keystone, asked by the account of `[keystone_authtoken]`. Nothing is sent yet.
-///
-/// # Errors
-/// Options are missing or contradictory, or a file they name cannot be used.
 pub fn identity_client(options: &KeystoneAuthtoken) -> Result<IdentityClient, Failure> {
     let wrong = |error: &(dyn std::error::Error + 'static)| {
         let what = "the way to Keystone is not configured";
@@ -51,9 +48,6 @@ pub fn identity_client(options: &KeystoneAuthtoken) -> Result<IdentityClient, Fa
 
 impl KeystoneTokens {
     /// By the options of `[keystone_authtoken]`. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory, or a file they name cannot be used.
     pub fn new(options: &KeystoneAuthtoken) -> Result<Self, Failure> {
         Ok(Self {
             url: options.account.auth_url.clone(),

@@ -11,11 +11,9 @@ use crate::failure::{ErrorCode, Failure};
 /// A built-in service, as sentences name it.
 pub(crate) struct BuiltIn {
     called: &'static str,
-    /// Of the configuration.
     section: &'static str,
 }
 
-/// The built-in Placement.
 pub(crate) const PLACEMENT: BuiltIn = BuiltIn {
     called: "the built-in Placement",
     section: "placement_service",
@@ -33,7 +31,6 @@ pub(crate) const API: BuiltIn = BuiltIn {
     section: "api",
 };
 
-/// The Identity service.
 pub(crate) const IDENTITY: BuiltIn = BuiltIn {
     called: "the identity service",
     section: "identity_service",
@@ -47,9 +44,6 @@ pub(crate) const COMPUTE: BuiltIn = BuiltIn {
 
 impl BuiltIn {
     /// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
-    ///
-    /// # Errors
-    /// The address is not loopback, or is taken.
     pub(crate) async fn listen_on(
         &self,
         address: SocketAddr,

@@ -32,7 +32,6 @@ pub enum Intent {
 
 /// This host, seen once.
 pub struct Host {
-    /// What was seen.
     pub view: HostView,
     /// Whether an operator lets it take guests.
     pub service: Service,
@@ -43,9 +42,6 @@ pub struct Host {
 impl Host {
     /// Observes this host and tells who its nodes are. What the agent knows of devices beside that (quarantines, disabled ones, the
     /// vendor's check) is laid over it, so that what comes of it is what an agent would do.
-    ///
-    /// # Errors
-    /// The hypervisor or Placement does not answer, or a node's identity is unclear.
     pub async fn observe(
         config: &Config,
         placement: &PlacementClient,

@@ -57,9 +57,6 @@ impl PolicyRefused {
 }
 
 /// A service's rules: its defaults, and what the file says instead.
-///
-/// # Errors
-/// The file cannot be used.
 pub(crate) fn with_file(defaults: Policy, path: Option<&Path>) -> Result<Policy, PolicyRefused> {
     let Some(path) = path else {
         return Ok(defaults);
@@ -77,10 +74,6 @@ pub(crate) fn with_file(defaults: Policy, path: Option<&Path>) -> Result<Policy,
         .map_err(|reason| PolicyRefused::Wrong { path, reason })
 }
 
-/// Prints every rule.
-///
-/// # Errors
-/// The list cannot be written.
 pub(crate) fn list(policy: &Policy, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
     let mut listing = Listing::new(&["rule", "check", "origin"]);
     for (name, rule, origin) in policy.rules() {

@@ -21,9 +21,6 @@ pub(crate) fn read(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
 }
 
 /// All that there is to read, of at most `limit` bytes.
-///
-/// # Errors
-/// It cannot be read, or is larger.
 pub(crate) fn bounded(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     from.take(limit.saturating_add(1))

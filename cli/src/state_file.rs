@@ -8,9 +8,6 @@ use std::path::Path;
 use crate::failure::{ErrorCode, Failure};
 
 /// Writes a file, mode 0600, in place of what was there. Once this returns it outlives a power cut.
-///
-/// # Errors
-/// The disk or the folder says no; what was there before is there still.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     replace(file, text).map_err(|error| {
         let what = format!("cannot write {}", file.display());

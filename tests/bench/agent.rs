@@ -77,7 +77,6 @@ impl RunningAgent {
         })
     }
 
-    /// What it uses.
     pub(crate) fn meter(&self) -> Meter {
         Meter::of_process(self.berth.pid())
     }

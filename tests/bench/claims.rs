@@ -23,7 +23,6 @@ const ROUNDS: u32 = 3;
 /// How often a claim that met another is made again; the peer's scheduler gives up sooner.
 const TRIES: u32 = 100;
 
-/// Measures them.
 pub(crate) fn measure() -> Outcome<Vec<Section>> {
     let mut rows = Vec::new();
     for kind in [Kind::Sqlite, Kind::Postgres, Kind::MariaDb] {

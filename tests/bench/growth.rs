@@ -14,7 +14,6 @@ use crate::{Outcome, say};
 /// How many providers there are.
 const SIZES: [u32; 4] = [100, 1_000, 10_000, 100_000];
 
-/// What is asked.
 const QUESTIONS: [(&str, &str); 4] = [
     (
         "plain, limit 1000",
@@ -69,7 +68,6 @@ struct Cost {
     candidates: usize,
 }
 
-/// Measures it.
 pub(crate) fn measure() -> Outcome<Section> {
     let server = Postgres::shared()?;
     let mut rows = Vec::new();

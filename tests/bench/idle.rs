@@ -19,7 +19,6 @@ const IDLE: Duration = Duration::from_secs(12);
 /// How often a start is repeated, for the one in the middle.
 const STARTS: usize = 5;
 
-/// Measures it.
 pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<Section> {
     say("idle");
     let placement = Placement::real()?;

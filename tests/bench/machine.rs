@@ -19,7 +19,6 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This one, now.
     pub(crate) fn here() -> Outcome<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo")?;
         let cpu = cpuinfo

@@ -46,7 +46,6 @@ impl Mark {
 }
 
 impl Meter {
-    /// A process alone.
     pub(crate) fn of_process(pid: u32) -> Self {
         Self(vec![pid])
     }
@@ -82,17 +81,14 @@ impl Meter {
         Self(all.collect())
     }
 
-    /// Nothing.
     pub(crate) fn none() -> Self {
         Self(Vec::new())
     }
 
-    /// Their process ids.
     pub(crate) fn pids(&self) -> &[u32] {
         &self.0
     }
 
-    /// Starts a measurement.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             scheduled: self.0.iter().map(|pid| scheduled(*pid)).sum(),
@@ -166,7 +162,6 @@ fn status_kib(pid: u32, key: &str) -> f64 {
         .unwrap_or_default()
 }
 
-/// In milliseconds.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }

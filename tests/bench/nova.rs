@@ -28,7 +28,6 @@ pub(crate) struct NovaPeer {
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Pass {
     pub(crate) wall_ms: f64,
-    /// Of the agent.
     pub(crate) cpu_ms: f64,
     /// Of the Placement it reports to.
     #[serde(default)]
@@ -77,14 +76,11 @@ impl NovaRun {
     }
 }
 
-/// A whole nova-compute.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NovaService {
-    /// Before anything runs.
     pub(crate) import: Pass,
     /// From then on until its first report has landed.
     pub(crate) start: Pass,
-    /// Resident memory afterwards.
     pub(crate) idle_mib: f64,
 }
 

@@ -93,7 +93,6 @@ impl Api {
 /// A Placement whose rows can be put back to what they were.
 #[expect(clippy::large_enum_variant, reason = "there are two in a run")]
 pub(crate) enum Placement {
-    /// OpenStack's, on SQLite.
     Real {
         service: Box<RealPlacement>,
         kept: PathBuf,
@@ -115,7 +114,6 @@ impl Placement {
         Ok(Self::Real { service, kept })
     }
 
-    /// OpenStack's, empty.
     pub(crate) fn real() -> Outcome<Self> {
         let service = Box::new(RealPlacement::start(PlacementSettings::default())?);
         let rows = service
@@ -188,7 +186,6 @@ impl Placement {
         Api { url }
     }
 
-    /// What it uses.
     pub(crate) fn meter(&self) -> Meter {
         match self {
             Self::Real { service, .. } => service

@@ -50,7 +50,6 @@ const PART: f64 = 500.0;
 /// What telling may take of a request: so many times what it takes without.
 const TOLD: f64 = 1.2;
 
-/// What Nova says.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Ran {
     /// Instances that were placed.
@@ -63,7 +62,6 @@ struct Ran {
     later_ms: f64,
 }
 
-/// What ours says.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Ours {
     #[serde(flatten)]
@@ -85,7 +83,6 @@ impl Ran {
     }
 }
 
-/// Measures both.
 pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<[Section; 2]> {
     let (mut rows, mut told) = (Vec::new(), Vec::new());
     for (hosts, instances) in SIZES {

@@ -29,7 +29,6 @@ const GUESTS: usize = 40;
 /// How often it is looked whether a guest is there, or gone: the looking is part of the agent's figure.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Measures it.
 pub(crate) fn measure() -> Outcome<Section> {
     say("spawns");
     let placement = Placement::built_in()?;

@@ -11,7 +11,6 @@ use crate::Outcome;
 pub(crate) struct Logged<'a>(&'a Postgres);
 
 impl<'a> Logged<'a> {
-    /// From now on.
     pub(crate) fn begin(server: &'a Postgres) -> Outcome<Self> {
         server.query(None, "ALTER ROLE ALL SET log_statement = 'all'")?;
         Ok(Self(server))
@@ -24,7 +23,6 @@ impl<'a> Logged<'a> {
         Ok(f64::from(self.all()? - before))
     }
 
-    /// Ends it.
     pub(crate) fn end(self) -> Outcome<()> {
         self.0.query(None, "ALTER ROLE ALL RESET log_statement")?;
         Ok(())

@@ -13,7 +13,6 @@ pub(crate) enum Figure {
     Us(f64),
     /// Memory or a file's size.
     Mib(f64),
-    /// Requests.
     Count(f64),
 }
 
@@ -58,11 +57,9 @@ pub(crate) enum Goal {
 /// A line of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// What was measured.
     pub(crate) what: String,
     /// What the peer takes, where it was there.
     pub(crate) peer: Option<Figure>,
-    /// What we take.
     pub(crate) ours: Figure,
     /// What we want to take at most, where there is a goal.
     pub(crate) goal: Option<Goal>,
@@ -113,15 +110,12 @@ impl Row {
 /// Rows that belong together.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
-    /// Its heading.
     pub(crate) title: &'static str,
     /// Who the peer is and how it was measured, in a sentence or two.
     pub(crate) note: &'static str,
-    /// Its rows.
     pub(crate) rows: Vec<Row>,
 }
 
-/// The whole page.
 pub(crate) fn page(machine: &Machine, sections: &[Section]) -> String {
     let mut page = format!(
         "# Bench, {}\n\nWritten by `make bench`; do not edit.\n\n{}\n",

@@ -47,7 +47,6 @@ struct Provider {
     done: usize,
 }
 
-/// The rules.
 struct Rules;
 
 impl Specification for Rules {

@@ -16,7 +16,6 @@ use crate::trials::{number, runtime};
 /// A contest that was held: what the judges need of it.
 #[derive(Serialize, Deserialize)]
 struct Recorded {
-    /// What ran where.
     what: String,
     history: History,
     testimony: Testimony,

@@ -7,7 +7,6 @@ use berth_tests::contest::{Answer, History};
 
 use crate::linear::Verdict;
 
-/// Sums over contests.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     trials: u64,

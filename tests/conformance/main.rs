@@ -68,7 +68,6 @@ impl Storage {
         names.split(',').map(storage).collect()
     }
 
-    /// An empty database.
     fn make(self) -> Rows {
         match self {
             Self::Sqlite => Rows::Sqlite,

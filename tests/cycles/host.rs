@@ -18,7 +18,6 @@ use crate::round::PROFILES;
 pub(crate) const CARDS: [&str; 2] = ["0000:81:00.0", "0000:82:00.0"];
 /// How many mediated devices the third card makes.
 pub(crate) const PARTS: usize = 16;
-/// The node's name.
 pub(crate) const NODE: &str = "card-host";
 
 /// No start takes this long, not even on a machine that does much else.

@@ -64,9 +64,6 @@ fn values(name: &str, value: &Value, rows: &mut Rows) {
 impl Host {
     /// Waits until the host has what it had before, nothing more and nothing less; then what it has. At first: until it has
     /// twice the same.
-    ///
-    /// # Errors
-    /// What there is in excess and what is missing.
     pub(crate) fn settled(&mut self, before: Option<&Rows>) -> Result<Rows, Vec<String>> {
         let began = Instant::now();
         let mut last = before.cloned().unwrap_or_default();

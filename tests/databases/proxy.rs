@@ -19,7 +19,6 @@ pub(crate) struct Proxy {
 struct Spoilt {
     /// The answers to so many COMMITs.
     commits: AtomicU32,
-    /// Anything.
     all: AtomicBool,
 }
 

@@ -26,7 +26,6 @@ impl Retryable for WorkError {
     }
 }
 
-/// Several statements.
 pub(crate) struct Script(pub(crate) &'static str);
 
 impl Work for Script {
@@ -38,7 +37,6 @@ impl Work for Script {
     }
 }
 
-/// One statement.
 pub(crate) struct Do(pub(crate) Statement);
 
 impl Work for Do {

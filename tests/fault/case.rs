@@ -25,7 +25,6 @@ const HEALED_PHASE: Duration = Duration::from_mins(20);
 /// What came of a run.
 #[derive(Debug)]
 pub(crate) struct Case {
-    /// What crossed.
     pub(crate) trace: Trace,
     /// Where the faults struck, in order.
     pub(crate) struck: Vec<Crossing>,
@@ -64,7 +63,6 @@ pub(crate) enum UnderFault {
 
 type Gates = RecordingGate<SwitchedGate<PointGate>>;
 
-/// Runs it.
 pub(crate) fn run(situation: &Situation, points: &[Point]) -> Case {
     run_tampered(situation, points, |http| http)
 }

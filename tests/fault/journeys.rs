@@ -61,7 +61,6 @@ pub(crate) struct Situation {
     /// The host as it is.
     pub(crate) is: Host,
     pub(crate) options: TrackerOptions,
-    /// Placement before.
     pub(crate) before: PlacementRows,
     /// What each consumer holds afterwards, by hand.
     pub(crate) expected: BTreeMap<u32, BTreeMap<String, u64>>,

@@ -12,7 +12,6 @@ use crate::sweep::Swept;
 /// The seed of whose turn it is, as the sweep has it.
 const SEED: &str = "1";
 
-/// A journey's lines.
 fn lines(journey: Journey) -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fault/regressions");
     let file = folder.join(format!("{}.txt", journey.as_str()));

@@ -61,9 +61,7 @@ pub(crate) fn as_rows(tally: &Tally) -> String {
 /// A part of the page: each is written and compared by a test of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
-    /// The node's journeys.
     Node,
-    /// Those of guests.
     Guests,
 }
 

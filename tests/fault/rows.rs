@@ -116,7 +116,6 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The table.
 pub(crate) type Rows = BTreeMap<Cell, BTreeSet<Outcome>>;
 
 /// Reads `rows.toml`: a table per journey, in it a table per fault, in it a word (or several) per kind of crossing.

@@ -167,7 +167,6 @@ impl Times {
     }
 }
 
-/// What systemd hears.
 struct Manager {
     socket: UnixDatagram,
     heard: RefCell<Heard>,
@@ -183,7 +182,6 @@ struct Heard {
 enum Ended {
     Exit(u8, String),
     Silent,
-    /// It did not.
     AtRest,
 }
 

@@ -20,7 +20,6 @@ pub(crate) enum Moment {
 /// A kill: at the so manyth request of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kill {
-    /// From 1.
     pub(crate) request: usize,
     pub(crate) moment: Moment,
 }
@@ -89,7 +88,6 @@ impl Recovery {
     }
 }
 
-/// One seed's case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Case {
     /// The journey, by its place in the list of those prepared.

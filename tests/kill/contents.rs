@@ -25,7 +25,6 @@ const LINES: &str = "\
     UNION ALL SELECT 'trait ' || name FROM traits WHERE name LIKE 'CUSTOM%' \
     UNION ALL SELECT 'class ' || name FROM resource_classes WHERE name LIKE 'CUSTOM%'";
 
-/// All it holds.
 pub(crate) fn lines(placement: &RealPlacement) -> BTreeSet<String> {
     let rows = placement.query(LINES).expect("the database can be read");
     rows.into_iter().flatten().collect()

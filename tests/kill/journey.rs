@@ -9,7 +9,6 @@ use berth_virt::{CpuSet, Cpus, CustomResource, Disk, Hypervisor, ResourceModel, 
 
 use crate::tenant::Tenant;
 
-/// A start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Journey {
     /// The upgrade: virtual GPUs of so many consumers go from the root to so many GPUs.

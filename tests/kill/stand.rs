@@ -52,7 +52,6 @@ fn locked(victim: &Victim) -> MutexGuard<'_, Option<RunningBerth>> {
 pub(crate) struct Sword(Victim);
 
 impl Sword {
-    /// SIGKILL.
     pub(crate) fn strike(&self) {
         if let Some(berth) = locked(&self.0).as_mut() {
             berth.kill();

@@ -31,7 +31,6 @@ pub(crate) fn password(state: &Path) -> String {
 /// An image whose bytes the image service gives.
 pub(crate) const SERVED: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac897";
 
-/// Its bytes.
 pub(crate) fn served() -> Vec<u8> {
     (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect()
 }

@@ -13,7 +13,6 @@ use crate::service_manager::ServiceManager;
 /// Nothing that is to happen takes this long, not even on a machine that does much else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// One machine.
 pub(crate) struct Hypervisor {
     /// Where it all is.
     pub(crate) home: BerthHome,

@@ -25,7 +25,6 @@ use berth_virt::{HostDevice, VirtDriver as _};
 use crate::cloud::{Cloud, FUNCTIONS, NODE};
 use crate::nova::Mailbox;
 
-/// The agent.
 pub(crate) struct Agent {
     pub(crate) guests: Guests<FakeDriver, HostResources<FakeDriver>>,
     driver: Arc<FakeDriver>,

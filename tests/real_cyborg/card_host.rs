@@ -34,7 +34,6 @@ pub(crate) const CARDS: [PciFunction; 2] = [
 /// Nothing that is to happen takes this long, not even on a machine that does much else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The host.
 pub(crate) struct CardHost {
     cloud: &'static Cloud,
     node: &'static str,
@@ -49,7 +48,6 @@ pub(crate) struct CardHost {
 
 /// The cards are Cyborg's to report.
 const BESIDE: &str = "[pci]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
-/// They are Berth's.
 const OWN: &str = "[accelerators]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
 
 impl CardHost {

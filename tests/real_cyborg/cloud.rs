@@ -25,7 +25,6 @@ use uuid::Uuid;
 
 use crate::nova::Nova;
 
-/// The node.
 pub(crate) const NODE: &str = "acc-01";
 
 /// The host's functions; the last ones are each of a kind of its own.
@@ -86,7 +85,6 @@ const fn function(address: &'static str) -> PciFunction {
     }
 }
 
-/// The cloud.
 pub(crate) struct Cloud {
     pub(crate) cyborg: RealCyborg,
     pub(crate) nova: Nova,
@@ -175,7 +173,6 @@ impl Cloud {
         Arc::clone(&self.tree)
     }
 
-    /// Placement's calls.
     pub(crate) fn placement_client(&self) -> PlacementClient {
         let who = self.cyborg.keystone().berth();
         let options = options(&self.cyborg, &who, "placement");

@@ -17,7 +17,6 @@ pub(crate) enum Cut {
     After(usize),
 }
 
-/// The way.
 #[derive(Clone)]
 pub(crate) struct Gate {
     asked: Arc<AtomicUsize>,

@@ -30,7 +30,6 @@ pub(crate) enum Mailbox {
     Lost,
 }
 
-/// What Cyborg told.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub(crate) events: Value,
@@ -50,7 +49,6 @@ struct Desk {
     sources: Option<EventSources>,
 }
 
-/// The address.
 #[derive(Clone)]
 pub(crate) struct Nova {
     url: String,

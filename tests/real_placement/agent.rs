@@ -63,7 +63,6 @@ impl Agent {
             .expect("an agent that was started")
     }
 
-    /// Starts its process.
     pub(crate) async fn start(&self, cloud: &Cloud) -> Life {
         let placement = cloud.placement();
         let source = UuidSource::File(COMPUTE_ID.to_owned());

@@ -14,7 +14,6 @@ use crate::agent::Agent;
 use crate::holdings::{assert_held, check_consumers, claims, expected, post};
 use crate::upgrade::{Upgrade, Version};
 
-/// Of each host.
 const GUESTS: u32 = 250;
 
 /// A host with `berth` installed, whose machine is modelled anew.

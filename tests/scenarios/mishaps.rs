@@ -28,7 +28,6 @@ pub(crate) enum Mishap {
     Meanwhile(Meanwhile),
 }
 
-/// What happens meanwhile.
 pub(crate) type Meanwhile = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl Mishap {

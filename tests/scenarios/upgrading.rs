@@ -90,7 +90,6 @@ impl Upgrading {
         unit.run(pending::<()>, &|| {}, history).await
     }
 
-    /// What Placement holds.
     pub(crate) async fn rows(&self) -> PlacementRows {
         self.cloud.rows().await
     }

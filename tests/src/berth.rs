@@ -32,9 +32,6 @@ pub enum BerthError {
 
 /// The program that this build of the tests belongs to: `$BERTH_PROGRAM`, else `berth` in the same target directory and
 /// profile as the test that runs.
-///
-/// # Errors
-/// When it is not there.
 pub fn program() -> Result<PathBuf, BerthError> {
     if let Some(path) = env::var_os("BERTH_PROGRAM") {
         return Ok(path.into());
@@ -71,10 +68,6 @@ pub struct Outcome {
 }
 
 impl BerthHome {
-    /// An empty home.
-    ///
-    /// # Errors
-    /// When its directories cannot be made.
     pub fn new() -> Result<Self, BerthError> {
         let scratch = Scratch::new()?;
         fs::create_dir(scratch.join("state"))?;
@@ -128,17 +121,11 @@ impl BerthHome {
     }
 
     /// Writes the configuration file; `@HOME@` in the text stands for the home's path.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn configure(&self, toml: &str) -> Result<(), BerthError> {
         self.write("berth.toml", toml).map(drop)
     }
 
     /// Writes any file of the home, a machine for the fake driver say; `@HOME@` as in [`BerthHome::configure`].
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, BerthError> {
         let path = self.path(name);
         let home = self.scratch.path().display().to_string();
@@ -157,9 +144,6 @@ impl BerthHome {
     }
 
     /// Starts `berth` with these arguments. Nothing of the test's own environment that Berth reads comes through.
-    ///
-    /// # Errors
-    /// When it is not built or cannot be run.
     pub fn start<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(
         &mut self,
         args: I,
@@ -224,7 +208,6 @@ pub struct RunningBerth {
 }
 
 impl RunningBerth {
-    /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
@@ -245,7 +228,6 @@ impl RunningBerth {
             .expect("a number of KiB")
     }
 
-    /// Sends a signal.
     pub fn signal(&mut self, signal: Signal) {
         self.process.signal(signal);
     }
@@ -256,9 +238,6 @@ impl RunningBerth {
     }
 
     /// Asks `ready` until it says yes.
-    ///
-    /// # Errors
-    /// When `berth` ends first or `limit` passes; with the end of its log.
     pub fn wait_until(
         &mut self,
         limit: Duration,
@@ -268,18 +247,12 @@ impl RunningBerth {
     }
 
     /// Waits until its log holds this text.
-    ///
-    /// # Errors
-    /// As [`RunningBerth::wait_until`].
     pub fn wait_for_log(&mut self, limit: Duration, text: &str) -> Result<(), BerthError> {
         let path = self.stderr.clone();
         self.wait_until(limit, || read(&path).contains(text))
     }
 
     /// Waits until its output has a line that begins so; the rest of that line.
-    ///
-    /// # Errors
-    /// As [`RunningBerth::wait_until`].
     pub fn wait_for_line(&mut self, limit: Duration, begin: &str) -> Result<String, BerthError> {
         let path = self.stdout.clone();
         let mut rest = None;
@@ -301,9 +274,6 @@ impl RunningBerth {
     }
 
     /// Waits for it to end by itself.
-    ///
-    /// # Errors
-    /// When it still runs after `limit`; it is killed then.
     pub fn wait(mut self, limit: Duration) -> Result<Outcome, BerthError> {
         let status = self.process.wait(limit)?;
         Ok(Outcome {
@@ -314,9 +284,6 @@ impl RunningBerth {
     }
 
     /// SIGTERM, then [`RunningBerth::wait`].
-    ///
-    /// # Errors
-    /// When it still runs after `limit`; it is killed then.
     pub fn stop(mut self, limit: Duration) -> Result<Outcome, BerthError> {
         self.signal(Signal::SIGTERM);
         self.wait(limit)

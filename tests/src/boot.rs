@@ -37,7 +37,6 @@ pub use crossings::{Crossings, Fault, Point};
 use crate::cloud::Cloud;
 use crate::host_states::{self, ToldHost};
 
-/// The node.
 pub const NODE: &str = "compute1";
 /// How many GPUs it has.
 pub const GPUS: u8 = 8;
@@ -49,7 +48,6 @@ pub struct BootStage {
     service: Router,
     /// The agent of the node.
     pub agent: BootAgent,
-    /// The crossings.
     pub crossings: Crossings,
     /// What is known of the host, and the server groups.
     pub hosts: Hosts,
@@ -378,7 +376,6 @@ pub fn asked(body: &Value) -> BootRequest {
     BootRequest::new(body, Uuid::new_v4()).expect("a request")
 }
 
-/// The n-th guest.
 #[must_use]
 pub fn guest(number: u32) -> ConsumerUuid {
     Uuid::from_u128(0x1000_0000_0000_4000_8000_0000_0000_0000 + u128::from(number)).into()

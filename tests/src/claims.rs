@@ -14,14 +14,11 @@ use uuid::Uuid;
 /// The project and user of every consumer.
 pub const PROJECT: &str = "project";
 
-/// One consumer's claim.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// Who.
     pub consumer: ConsumerUuid,
     /// `INSTANCE`, `MIGRATION`.
     pub kind: &'static str,
-    /// What, where.
     pub resources: BTreeMap<(ProviderUuid, ResourceClass), u64>,
 }
 
@@ -36,7 +33,6 @@ impl Claim {
         }
     }
 
-    /// A migration's.
     #[must_use]
     pub fn migrating(mut self) -> Self {
         self.kind = "MIGRATION";
@@ -96,7 +92,6 @@ pub async fn claim(placement: &PlacementClient, claims: Vec<Claim>) {
 pub struct Neighbours {
     /// A sharing provider of DISK_GB.
     pub storage: ProviderUuid,
-    /// Another host.
     pub other: ProviderUuid,
     /// The aggregate that brings the storage in.
     pub aggregate: AggregateUuid,

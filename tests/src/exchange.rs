@@ -21,15 +21,11 @@ pub enum ExchangeError {
     /// The URL is not `http://ADDRESS:PORT/…` with an IP address or `localhost`.
     #[error("'{url}' is not an http URL with an IP address, or localhost, and a port")]
     Url {
-        /// As given.
         url: String,
     },
-    /// Nothing listens there.
     #[error("no connection to {address}: {source}")]
     Connect {
-        /// Where.
         address: SocketAddr,
-        /// The system's reason.
         source: std::io::Error,
     },
     /// The request cannot be written as one.
@@ -38,7 +34,6 @@ pub enum ExchangeError {
     /// The connection ended without a whole answer.
     #[error("no whole answer from {address}: {source}")]
     Broken {
-        /// Where.
         address: SocketAddr,
         /// What went wrong with HTTP.
         source: hyper::Error,
@@ -46,7 +41,6 @@ pub enum ExchangeError {
     /// The other side took too long.
     #[error("no answer from {address} within {} s", LIMIT.as_secs())]
     Slow {
-        /// Where.
         address: SocketAddr,
     },
     /// The runtime of the tests ended meanwhile.
@@ -54,12 +48,9 @@ pub enum ExchangeError {
     Ending,
 }
 
-/// A whole answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Status code.
     pub status: StatusCode,
-    /// Headers.
     pub headers: HeaderMap,
     /// Body, at most what the peer sent.
     pub body: Bytes,
@@ -121,31 +112,26 @@ impl Ask {
         }
     }
 
-    /// GET.
     #[must_use]
     pub fn get(url: impl Into<String>) -> Self {
         Self::new(Method::GET, url)
     }
 
-    /// POST.
     #[must_use]
     pub fn post(url: impl Into<String>) -> Self {
         Self::new(Method::POST, url)
     }
 
-    /// PUT.
     #[must_use]
     pub fn put(url: impl Into<String>) -> Self {
         Self::new(Method::PUT, url)
     }
 
-    /// DELETE.
     #[must_use]
     pub fn delete(url: impl Into<String>) -> Self {
         Self::new(Method::DELETE, url)
     }
 
-    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -161,9 +147,6 @@ impl Ask {
 
     /// Sends it and waits for the whole answer, whatever its status. May be called from inside a runtime, whose thread
     /// it blocks.
-    ///
-    /// # Errors
-    /// When no whole answer comes.
     pub fn send(self) -> Result<Answer, ExchangeError> {
         let address = address_of(&self.url)?;
         let mut request = Request::builder()
@@ -192,9 +175,6 @@ impl Ask {
 }
 
 /// The address in an `http://ADDRESS:PORT/path` URL; `localhost` is 127.0.0.1.
-///
-/// # Errors
-/// When it is another kind of URL, or names another host.
 pub fn address_of(url: &str) -> Result<SocketAddr, ExchangeError> {
     let wrong = || ExchangeError::Url {
         url: url.to_owned(),

@@ -37,9 +37,7 @@ use spoil::{Body, Cut};
 pub struct Crossing {
     /// From 1, in order of arrival.
     pub number: usize,
-    /// Method.
     pub method: String,
-    /// Path with query.
     pub path: String,
     /// What the client was answered; `None` while under way, or where the connection was cut.
     pub status: Option<u16>,
@@ -86,9 +84,6 @@ pub enum FaultProxyError {
 
 impl FaultProxy {
     /// Listens on a free port, and forwards to the service at `upstream` (its path, if any, is the client's matter).
-    ///
-    /// # Errors
-    /// When `upstream` is not `http://ADDRESS:PORT`, or it cannot listen.
     pub fn start(upstream: &str) -> Result<Self, FaultProxyError> {
         let shared = Arc::new(Shared {
             upstream: address_of(upstream)?,

@@ -27,19 +27,15 @@ use crate::boot::{BootAgent, accelerators, impatient, once};
 use crate::cloud::Cloud;
 use crate::host_states::{self, ToldHost};
 
-/// A host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetHost {
-    /// Its name.
     pub name: String,
-    /// Its cell.
     pub cell: &'static str,
     /// Its CPUs, each for one guest.
     pub vcpus: u64,
 }
 
 impl FleetHost {
-    /// Its root provider.
     #[must_use]
     pub fn root(&self) -> ProviderUuid {
         Uuid::new_v5(&Uuid::NAMESPACE_DNS, self.name.as_bytes()).into()
@@ -57,7 +53,6 @@ pub fn hosts(many: usize, cell: &'static str, vcpus: u64) -> Vec<FleetHost> {
     (0..many).map(host).collect()
 }
 
-/// All of it.
 pub struct Fleet {
     cloud: Cloud,
     accelerators: Router,
@@ -227,7 +222,6 @@ impl Fleet {
         Self { cloud, ..self }
     }
 
-    /// The Placement.
     #[must_use]
     pub fn cloud(&self) -> &Cloud {
         &self.cloud

@@ -67,7 +67,6 @@ pub const CARDS: u8 = 3;
 const PATIENCE: Duration = Duration::from_mins(30);
 /// The first pause between two looks meanwhile; each is twice as long as the one before.
 const SOON: Duration = Duration::from_secs(1);
-/// The longest.
 const LOOK: Duration = Duration::from_secs(15);
 
 /// All of it. Clones are one.
@@ -91,7 +90,6 @@ pub struct GuestCloud {
     keeps_members: Arc<AtomicBool>,
     /// The first host, beneath its agent.
     pub hardware: Arc<Hardware>,
-    /// All hosts.
     pub nodes: Arc<[Arc<Node>]>,
     /// The crossings of agents and conductor.
     pub crossings: Crossings,
@@ -107,7 +105,6 @@ impl GuestCloud {
         let _: AbortHandle = processes.spawn_local(process);
     }
 
-    /// Ends all processes.
     pub fn end(&self) {
         self.processes.lock().expect("no panic").abort_all();
         self.kill();
@@ -159,7 +156,6 @@ impl GuestCloud {
         cloud.placement()
     }
 
-    /// Placement, beside everything.
     #[must_use]
     pub fn placement(&self) -> PlacementClient {
         self.cloud.placement()
@@ -205,10 +201,6 @@ impl GuestCloud {
     }
 
     /// An operator asks the agent of the guest's host, or the first where none knows it; no gate is on the way.
-    ///
-    /// # Errors
-    /// As the agent says; also that it is away.
-    ///
     /// # Panics
     /// No agent comes to life.
     pub async fn action(
@@ -291,7 +283,6 @@ fn unheard(http: HttpService) -> HttpService {
     }))
 }
 
-/// The n-th guest.
 #[must_use]
 pub fn guest(n: u32) -> ConsumerUuid {
     Uuid::from_u128(0x3000_0000_0000_4000_8000_0000_0000_0000 + u128::from(n)).into()

@@ -67,7 +67,6 @@ impl Host {
         }
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &NodeName {
         &self.name

@@ -19,11 +19,9 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// A host of one node of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldHost {
-    /// Its name.
     pub name: String,
     /// Its node's root provider.
     pub node: Uuid,
-    /// Its CPUs.
     pub vcpus: u64,
     /// Its memory, in MiB.
     pub memory_mb: u64,

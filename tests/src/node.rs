@@ -41,7 +41,6 @@ impl Shown {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = host.view();
     }
 
-    /// What is shown.
     #[must_use]
     pub fn view(&self) -> HostView {
         self.0
@@ -81,9 +80,7 @@ pub enum NodeError {
 
 /// A node with one driver, across any number of process lives.
 pub struct Node {
-    /// The driver.
     pub driver: Arc<Shown>,
-    /// Its name.
     pub name: NodeName,
     /// The options of its next life.
     pub options: TrackerOptions,
@@ -95,7 +92,6 @@ pub struct Node {
 
 /// One life of a node's process, after its startup.
 pub struct Life {
-    /// Its tracker.
     pub tracker: ResourceTracker<Shown>,
     /// What the startup did.
     pub started: Started,
@@ -129,7 +125,6 @@ impl Node {
         }
     }
 
-    /// Its state files.
     #[must_use]
     pub fn files(&self) -> &Arc<dyn StateFiles> {
         &self.files
@@ -152,9 +147,6 @@ impl Node {
     }
 
     /// Who it is, and its tracker: what a start does before its first pass.
-    ///
-    /// # Errors
-    /// As the agent's.
     pub async fn identified(
         &self,
         cloud: &Cloud,
@@ -172,9 +164,6 @@ impl Node {
     }
 
     /// Starts its process: who am I, rename if accepted, startup.
-    ///
-    /// # Errors
-    /// As the agent's.
     pub async fn start(&self, cloud: &Cloud) -> Result<Life, NodeError> {
         let (mut tracker, known) = self.identified(cloud).await?;
         if let Known::Renamed { from } = &known {
@@ -188,9 +177,6 @@ impl Node {
     }
 
     /// What a start would do.
-    ///
-    /// # Errors
-    /// As the agent's.
     pub async fn preview(&self, cloud: &Cloud) -> Result<(Preview, ReviewedPlan), NodeError> {
         let (mut tracker, _) = self.identified(cloud).await?;
         let (view, now) = (self.driver.view(), Instant::now());
@@ -199,10 +185,6 @@ impl Node {
 }
 
 impl Life {
-    /// One tick.
-    ///
-    /// # Errors
-    /// As the agent's.
     pub async fn tick(&mut self, node: &Node) -> Result<Ticked, TickError> {
         let view = node.driver.view();
         tick::reconcile(&mut self.tracker, &view, node.service, Instant::now()).await

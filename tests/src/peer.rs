@@ -59,13 +59,11 @@ pub enum PeerError {
     Files {
         /// What was tried, as words after "could not".
         doing: &'static str,
-        /// The system's reason.
         source: io::Error,
     },
     /// A command line tool failed.
     #[error("{program} failed: {errors}")]
     Command {
-        /// The tool.
         program: String,
         /// What it wrote to its error output.
         errors: String,
@@ -76,11 +74,8 @@ pub enum PeerError {
     /// The peer gave another answer than setting it up needs.
     #[error("{asked} was answered {status}: {body}")]
     Answer {
-        /// Method and path.
         asked: String,
-        /// Status code.
         status: u16,
-        /// Body.
         body: String,
     },
 }
@@ -94,9 +89,6 @@ impl PeerError {
 
 /// The folder that `make peers` filled: `$BERTH_PEERS`, else `peers` in the build's target directory, else
 /// `target/peers` of the checkout.
-///
-/// # Errors
-/// When nothing complete is there.
 pub fn installed() -> Result<PathBuf, PeerError> {
     let dir =
         env::var_os("BERTH_PEERS").map_or_else(|| checkout().join("target/peers"), PathBuf::from);
@@ -107,7 +99,6 @@ pub fn installed() -> Result<PathBuf, PeerError> {
     }
 }
 
-/// The checkout's root.
 #[must_use]
 pub fn checkout() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -121,9 +112,6 @@ fn tls(name: &str) -> PathBuf {
 }
 
 /// Runs a tool to its end and gives what it wrote.
-///
-/// # Errors
-/// When it cannot be run or fails; with what it wrote beside that.
 pub fn output(command: &mut Command) -> Result<String, PeerError> {
     output_of(command.stdin(Stdio::null()))
 }

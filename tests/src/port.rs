@@ -24,9 +24,6 @@ static TAKEN: Mutex<Vec<Flock<File>>> = Mutex::new(Vec::new());
 
 /// A port on loopback that nothing listens on, which no other call gives for as long as this process lives, nor another process
 /// with this one's folder for temporary files.
-///
-/// # Errors
-/// When none is left, or the locks cannot be written.
 pub fn free_port() -> io::Result<u16> {
     let folder = folder()?;
     let mut taken = TAKEN

@@ -20,15 +20,12 @@ pub enum ProcessError {
     Spawn {
         /// What was to run.
         name: String,
-        /// The system's reason.
         source: io::Error,
     },
     /// It ended before it was ready.
     #[error("{name} ended ({status}) before it was ready; the end of its log:\n{log}")]
     Ended {
-        /// What ran.
         name: String,
-        /// How it ended.
         status: ExitStatus,
         /// The last lines it wrote.
         log: String,
@@ -36,7 +33,6 @@ pub enum ProcessError {
     /// It runs, but does not answer.
     #[error("{name} was not ready after {seconds} s; the end of its log:\n{log}")]
     NotReady {
-        /// What runs.
         name: String,
         /// How long was waited.
         seconds: u64,
@@ -46,7 +42,6 @@ pub enum ProcessError {
     /// It was to end by itself and did not.
     #[error("{name} still ran after {seconds} s; the end of its log:\n{log}")]
     StillRuns {
-        /// What runs.
         name: String,
         /// How long was waited.
         seconds: u64,
@@ -88,14 +83,12 @@ impl Program {
         Self { name, command }
     }
 
-    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<std::ffi::OsStr>) -> Self {
         self.command.arg(arg);
         self
     }
 
-    /// Adds arguments.
     #[must_use]
     pub fn args<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(mut self, args: I) -> Self {
         self.command.args(args);
@@ -124,18 +117,12 @@ impl Program {
     }
 
     /// Starts it; what it writes to both its outputs is appended to `log`.
-    ///
-    /// # Errors
-    /// When the log cannot be opened or the program cannot be run.
     pub fn start(self, log: &Path) -> Result<Process, ProcessError> {
         let errors = log.to_path_buf();
         self.start_with_outputs(log, &errors)
     }
 
     /// Starts it with its two outputs apart; the errors are the log that failures quote.
-    ///
-    /// # Errors
-    /// When a file cannot be opened or the program cannot be run.
     pub fn start_with_outputs(
         mut self,
         output: &Path,
@@ -207,9 +194,6 @@ impl Process {
     }
 
     /// Asks `ready` until it says yes.
-    ///
-    /// # Errors
-    /// When the process ends first, or `limit` passes.
     pub fn wait_until(
         &mut self,
         limit: Duration,
@@ -240,9 +224,6 @@ impl Process {
     }
 
     /// Waits for it to end by itself.
-    ///
-    /// # Errors
-    /// When it still runs after `limit`; it is left running.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus, ProcessError> {
         let start = Instant::now();
         loop {

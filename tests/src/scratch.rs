@@ -17,9 +17,6 @@ pub struct Scratch {
 
 impl Scratch {
     /// Makes an empty directory under the system's temporary one.
-    ///
-    /// # Errors
-    /// When the directory cannot be made.
     pub fn new() -> io::Result<Self> {
         static SWEEP: Once = Once::new();
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -34,7 +31,6 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -78,9 +74,6 @@ fn owner_of(name: &str) -> Option<u32> {
 }
 
 /// Copies a directory with all that is in it; a template becomes a test's own.
-///
-/// # Errors
-/// When something cannot be read or written.
 pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

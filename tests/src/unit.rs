@@ -62,7 +62,6 @@ pub enum Rest {
     },
     /// Its process ended, and systemd does not start it again.
     Stopped {
-        /// With which code.
         exit: Exit,
         /// And for which reason.
         reason: String,
@@ -85,7 +84,6 @@ pub struct Pass {
     pub life: usize,
     /// When it began, since the unit did.
     pub began: Duration,
-    /// When it ended.
     pub ended: Duration,
     /// Why it failed, if it did.
     pub failure: Option<String>,
@@ -100,13 +98,10 @@ impl History {
     }
 }
 
-/// A node's unit.
 pub struct Unit<D> {
     /// The driver, decorated or not.
     pub driver: Arc<D>,
-    /// The node's name.
     pub name: NodeName,
-    /// Its options.
     pub options: TrackerOptions,
     /// Its state files, decorated or not.
     pub files: Arc<dyn StateFiles>,
@@ -114,7 +109,6 @@ pub struct Unit<D> {
     pub cloud: Cloud,
 }
 
-/// One process.
 struct Process<'a, D> {
     unit: &'a Unit<D>,
     backoff: Backoff,

@@ -16,7 +16,6 @@ use serde_json::Value;
 
 use crate::worlds::{PlacementRows, Rows};
 
-/// What was noted.
 #[derive(Debug, Clone, Default)]
 pub struct Testimony {
     /// The writes, in the order of their answers.
@@ -25,7 +24,6 @@ pub struct Testimony {
     pub reshapes: Vec<Reshape>,
 }
 
-/// Notes what passes.
 #[derive(Debug, Clone, Default)]
 pub struct Witness(Arc<Mutex<Testimony>>);
 

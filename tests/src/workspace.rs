@@ -16,7 +16,6 @@ pub enum WorkspaceError {
     /// Cargo would not run.
     #[error("cargo metadata could not be run: {0}")]
     Run(#[from] io::Error),
-    /// Cargo refused.
     #[error("cargo metadata failed: {0}")]
     Refused(String),
     /// Cargo's answer is not what it used to be.
@@ -30,9 +29,7 @@ pub enum WorkspaceError {
 pub enum Kind {
     /// The library or program itself; cargo says null.
     Normal,
-    /// A build script.
     Build,
-    /// Tests alone.
     Dev,
 }
 
@@ -41,7 +38,6 @@ pub enum Kind {
 pub struct Package {
     /// Name in its manifest.
     pub name: String,
-    /// Version.
     pub version: String,
     /// SPDX expression, where it has one.
     pub license: Option<String>,
@@ -56,9 +52,7 @@ pub struct Package {
 /// A line of a manifest.
 #[derive(Clone, Debug)]
 pub struct Dependency {
-    /// The package's name.
     pub name: String,
-    /// What for.
     pub kind: Kind,
     /// The versions it takes; `*` takes any.
     pub requirement: String,
@@ -75,9 +69,6 @@ pub struct Workspace {
 
 impl Workspace {
     /// Asks cargo about the checkout that the tests were built from.
-    ///
-    /// # Errors
-    /// When cargo does not answer as expected.
     pub fn read() -> Result<Self, WorkspaceError> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         // Without a platform cargo would fetch what only others need.
@@ -102,7 +93,6 @@ impl Workspace {
         )?))
     }
 
-    /// Every crate.
     pub fn packages(&self) -> impl Iterator<Item = &Package> {
         self.packages.values()
     }

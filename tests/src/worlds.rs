@@ -15,50 +15,36 @@ use crate::peer::RealPlacement;
 
 /// A database that Placement's rows can be read from.
 pub enum Rows<'a> {
-    /// The built-in Placement's.
     BuiltIn(&'a SqlStore),
-    /// The real one's.
     Real(&'a RealPlacement),
 }
 
 /// All that Placement holds, by name where there is one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PlacementRows {
-    /// By name.
     pub providers: BTreeMap<String, ProviderRow>,
     /// By UUID; one that has allocations but no row of its own has no generation.
     pub consumers: BTreeMap<String, ConsumerRow>,
 }
 
-/// A provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ProviderRow {
-    /// Its UUID.
     pub uuid: String,
-    /// Its parent's name.
     pub parent: Option<String>,
-    /// Its root's name.
     pub root: String,
-    /// Its generation.
     pub generation: i64,
     /// By class: `total reserved min_unit max_unit step_size allocation_ratio`.
     pub inventories: BTreeMap<String, String>,
-    /// By name.
     pub traits: BTreeSet<String>,
-    /// By UUID.
     pub aggregates: BTreeSet<String>,
 }
 
-/// A consumer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ConsumerRow {
-    /// Its project.
     pub project: String,
-    /// Its user.
     pub user: String,
     /// Its type; empty where none was given.
     pub kind: String,
-    /// Its generation.
     pub generation: Option<i64>,
     /// By `PROVIDER CLASS`.
     pub holds: BTreeMap<String, u64>,

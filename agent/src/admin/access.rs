@@ -31,7 +31,6 @@ impl Peer {
     }
 }
 
-/// The rule.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     own_uid: u32,
@@ -66,7 +65,6 @@ impl Access {
         self.group
     }
 
-    /// The group's name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -24,9 +24,6 @@ pub struct SocketBeside {
 
 impl SocketBeside {
     /// Makes the socket, in the place of one that a killed process left. `group` is `[agent] admin_group`.
-    ///
-    /// # Errors
-    /// Somebody answers on it already, something else stands there, or it cannot be made.
     pub async fn open(path: &Path, group: &str) -> Result<Self, AdminError> {
         let access = Access::of_group(group);
         let listener = socket::bind(path, access.group()).await?;

@@ -220,7 +220,6 @@ pub struct ProviderBody {
 
 /// An inventory, in Placement's words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "each field is Placement's of its name")]
 pub struct InventoryBody {
     pub total: u32,
     pub reserved: u32,

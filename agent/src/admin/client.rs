@@ -29,18 +29,13 @@ pub enum AdminClientError {
     Away {
         /// The socket, or the root of its API.
         socket: String,
-        /// Why.
         #[source]
         source: TransportError,
     },
-    /// The agent refuses.
     #[error("the agent answers {status}: {message}")]
     Refused {
-        /// The status.
         status: StatusCode,
-        /// The answer's code.
         code: String,
-        /// The answer's sentence.
         message: String,
     },
     /// The answer is not what this version understands.
@@ -48,9 +43,7 @@ pub enum AdminClientError {
         "the agent's answer on {socket} is not understood: {reason}; agent and command may be of different versions"
     )]
     NotUnderstood {
-        /// The socket.
         socket: String,
-        /// What is wrong.
         reason: String,
     },
 }
@@ -68,9 +61,6 @@ pub struct AdminClient {
 
 impl AdminClient {
     /// A client of the agent with this socket; nothing is sent yet.
-    ///
-    /// # Errors
-    /// The path cannot be a socket's.
     pub fn new(socket: &Path) -> Result<Self, AdminClientError> {
         let options = TransportOptions {
             body_limit: BODY_LIMIT,
@@ -110,43 +100,26 @@ impl AdminClient {
     }
 
     /// GET /healthz. An agent that is not well answers too.
-    ///
-    /// # Errors
-    /// No answer, or not the agent's.
     pub async fn health(&self) -> Result<HealthBody, AdminClientError> {
         let answer = self.send(Method::GET, "/healthz", Bytes::new()).await?;
         self.understand(answer.body())
     }
 
-    /// GET /v1/state.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or not the agent's.
     pub async fn state(&self) -> Result<StateBody, AdminClientError> {
         self.ask(Method::GET, "/v1/state", Bytes::new()).await
     }
 
-    /// GET /v1/plan.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
     pub async fn plan(&self) -> Result<PlanBody, AdminClientError> {
         self.ask(Method::GET, "/v1/plan", Bytes::new()).await
     }
 
     /// GET /v1/config: the configuration in force, secrets masked.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
     pub async fn config(&self) -> Result<serde_json::Value, AdminClientError> {
         let body: ConfigBody = self.ask(Method::GET, "/v1/config", Bytes::new()).await?;
         Ok(body.config)
     }
 
     /// GET /metrics, as text.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
     pub async fn metrics(&self) -> Result<String, AdminClientError> {
         let answer = self.accepted(Method::GET, "/metrics", Bytes::new()).await?;
         Ok(String::from_utf8_lossy(answer.body()).into_owned())
@@ -160,10 +133,6 @@ impl AdminClient {
         self.ask(Method::POST, "/v1/tick", Bytes::new()).await
     }
 
-    /// PUT /v1/disabled.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
     pub async fn disable(&self, reason: &str) -> Result<DisabledBody, AdminClientError> {
         let body = DisableBody {
             reason: reason.to_owned(),
@@ -172,10 +141,6 @@ impl AdminClient {
         self.ask(Method::PUT, "/v1/disabled", body.into()).await
     }
 
-    /// DELETE /v1/disabled.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
     pub async fn enable(&self) -> Result<DisabledBody, AdminClientError> {
         self.ask(Method::DELETE, "/v1/disabled", Bytes::new()).await
     }

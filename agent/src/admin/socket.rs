@@ -24,9 +24,6 @@ impl Drop for SocketLock {
 
 impl SocketLock {
     /// Takes the lock of the agent with this socket; an offline command takes it too, to be alone.
-    ///
-    /// # Errors
-    /// An agent runs, or the lock's file cannot be made.
     pub fn take(socket: &Path) -> Result<Self, AdminError> {
         let shown = || socket.display().to_string();
         let failed = |source| AdminError::Socket {
@@ -58,9 +55,6 @@ impl SocketLock {
 }
 
 /// Makes the socket, for its owner and the group.
-///
-/// # Errors
-/// Somebody answers on it already, something else stands there, or it cannot be made.
 pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener, AdminError> {
     let shown = || path.display().to_string();
     let failed = |source| AdminError::Socket {

@@ -14,7 +14,6 @@ pub(super) enum Wanted {
     Known(Resources),
     /// It lacks something where it uses it, and holds something where it is not seen to use any.
     Unclear {
-        /// Of this class.
         class: ResourceClass,
     },
 }

@@ -50,7 +50,6 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The devices' routes.
 pub fn routes<D: VirtDriver>(devices: &Devices<D>) -> Router {
     Router::new()
         .route("/v1/devices", get(list::<D>))

@@ -27,7 +27,6 @@ const BREATH: Duration = Duration::from_secs(1);
 /// The program, and how often each device is asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// The program.
     pub hook: Hook,
     /// From the end of one check of a device to the next.
     pub interval: Duration,

@@ -133,9 +133,6 @@ impl<D: VirtDriver> Devices<D> {
     /// Removes mediated devices that are there and nobody's; their names. One that an accelerator request holds, or that is
     /// being cleaned or set aside, is somebody's. Each is looked for once in a process's life: a guest that ends under it
     /// leaves none.
-    ///
-    /// # Errors
-    /// The journal cannot be read or written.
     pub async fn remove_orphan_mdevs(&self) -> Result<Vec<String>, JournalError> {
         self.refresh().await?;
         let mut removed = Vec::new();
@@ -164,9 +161,6 @@ impl<D: VirtDriver> Devices<D> {
 
     /// Takes back what a guest that is no more left behind: gives it to its driver, reset, or removes it, by the same way as after
     /// any guest. Whether that was done; what somebody has is left, and what does not come back is tried again or set aside.
-    ///
-    /// # Errors
-    /// The journal cannot be written, or the hypervisor does not say who has it.
     pub(crate) async fn take_back_left(&self, left: &WantedDevice) -> Result<bool, ResetError> {
         let order = Order {
             releases: None,
@@ -321,9 +315,6 @@ impl<D: VirtDriver> Devices<D> {
 
     /// Begins a reset or a programming, unless a guest has the device; also one that a process before this one began: its end is
     /// nobody else's.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub(super) async fn begin(&self, name: &str) -> Result<Cleaning, JournalError> {
         let begun = self.inner.register.begin(name).await?;
         if begun == Cleaning::UnderWay && self.known().cut_off.remove(name) {
@@ -334,9 +325,6 @@ impl<D: VirtDriver> Devices<D> {
 
     /// Writes down the end of a reset or of a programming: now, or as soon as the journal takes it. Until then the device goes
     /// to nobody.
-    ///
-    /// # Errors
-    /// The journal did not take it yet.
     pub(super) async fn end(&self, name: &str, end: Cleaned) -> Result<(), JournalError> {
         let ended = self.inner.register.end(name, &end).await;
         if ended.is_err() {

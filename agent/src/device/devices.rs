@@ -90,15 +90,12 @@ impl Default for DeviceOptions {
 
 /// What devices are known through.
 pub struct DevicesParts<D> {
-    /// Who resets them.
     pub driver: Arc<D>,
     /// What is kept of them: [`crate::guest::SqlJournal::devices`].
     pub register: DeviceRegister,
-    /// The guests.
     pub journal: Arc<dyn GuestJournal>,
     /// The accelerator service; none where `[cyborg]` names none.
     pub service: Option<AcceleratorClient>,
-    /// Options.
     pub options: DeviceOptions,
 }
 
@@ -127,7 +124,6 @@ pub(super) struct Inner<D> {
     known: Mutex<Known>,
     /// Something is to be told.
     pub(super) stir: Notify,
-    /// Something was told.
     pub(super) told: Notify,
     /// Other devices are seen than before.
     pub(super) looked: Notify,
@@ -209,9 +205,6 @@ impl Known {
 impl<D: VirtDriver> Devices<D> {
     /// The devices as the register has them; none is seen yet. What a process before this one was resetting goes to nobody
     /// before this one has reset it.
-    ///
-    /// # Errors
-    /// The register cannot be read.
     pub async fn open(parts: DevicesParts<D>) -> Result<Self, JournalError> {
         let register = parts.register.read().await?;
         let known = Known {

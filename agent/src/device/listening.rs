@@ -28,7 +28,6 @@ const PAUSE: Duration = Duration::from_secs(2);
 enum Heard {
     /// A report would be answered otherwise.
     Change,
-    /// Nothing new.
     Nothing,
 }
 

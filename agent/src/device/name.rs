@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 /// A device that has a name.
 pub(crate) trait Named {
-    /// The name.
     fn name(&self) -> String;
 }
 

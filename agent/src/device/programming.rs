@@ -287,9 +287,6 @@ async fn run_all(
 }
 
 /// Asks the program for one device.
-///
-/// # Errors
-/// Why the device is not known to be programmed.
 async fn run(
     hook: &Hook,
     programming: Uuid,

@@ -29,7 +29,6 @@ pub(crate) use sql::{CREATE, withheld};
 pub enum QuarantinedBy {
     /// The agent, because a reset failed.
     Agent,
-    /// An operator.
     Operator,
 }
 
@@ -47,16 +46,13 @@ impl QuarantinedBy {
 /// Why a device goes to nobody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantine {
-    /// Why.
     pub reason: String,
-    /// Who says so.
     pub by: QuarantinedBy,
     /// Since when, in whole seconds.
     pub since: SystemTime,
 }
 
 impl Quarantine {
-    /// From now on.
     #[must_use]
     pub fn new(reason: impl Into<String>, by: QuarantinedBy) -> Self {
         Self {
@@ -70,7 +66,6 @@ impl Quarantine {
 /// All of it, as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Register {
-    /// By device.
     pub quarantines: BTreeMap<String, Quarantine>,
     /// The words of the vendor's check, by the address of each device of which it does not say that it is well.
     pub sick: BTreeMap<String, String>,
@@ -100,14 +95,12 @@ pub enum Cleaning {
 pub enum QuarantineStays {
     /// It does: an operator only wanted the device reset.
     Yes,
-    /// It is lifted.
     No,
 }
 
 /// What the end of a reset says of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cleaned {
-    /// It is clean.
     Clean {
         /// After this release of its handle, where it has one.
         releases: Option<i64>,
@@ -149,10 +142,6 @@ impl DeviceRegister {
         Self { file }
     }
 
-    /// Everything.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub async fn read(&self) -> Result<Register, JournalError> {
         let read = async {
             let mut tx = self.file.read().await?;
@@ -166,9 +155,6 @@ impl DeviceRegister {
     }
 
     /// Begins a reset, unless a guest has the device.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn begin(&self, name: &str) -> Result<Cleaning, JournalError> {
         match self.file.write(&Begin(name)).await? {
             Ok(cleaning) => Ok(cleaning),
@@ -180,9 +166,6 @@ impl DeviceRegister {
     }
 
     /// Ends a reset: in one transaction it is over, and what came of it holds.
-    ///
-    /// # Errors
-    /// The journal cannot be written; the reset counts as not made.
     pub async fn end(&self, name: &str, end: &Cleaned) -> Result<(), JournalError> {
         let over = Statement::new("DELETE FROM device_cleaning WHERE name = ?").bind(name);
         let mut steps = vec![over];
@@ -203,25 +186,16 @@ impl DeviceRegister {
     }
 
     /// Counts the reset that a guest's journey made and verified as the one after this release, once; whether there was one.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn take_as_cleaned(&self, name: &str, releases: i64) -> Result<bool, JournalError> {
         Ok(self.file.write(&TakeAsCleaned { name, releases }).await?)
     }
 
     /// Puts a device into quarantine, or gives it another reason.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn quarantine(&self, name: &str, why: &Quarantine) -> Result<(), JournalError> {
         self.execute(vec![quarantined(name, why)]).await
     }
 
     /// Lifts a quarantine; `clean`: somebody takes the word for it that it is clean after this release of its handle.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn release(&self, name: &str, clean: Option<i64>) -> Result<(), JournalError> {
         let mut steps = vec![unquarantined(name)];
         steps.extend(clean.map(|releases| cleaned(name, releases)));
@@ -229,35 +203,23 @@ impl DeviceRegister {
     }
 
     /// Writes down that a device's check does not say that it is well.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn sick(&self, address: &str, words: &str) -> Result<(), JournalError> {
         self.execute(vec![sick(address, words)]).await
     }
 
     /// Writes down that a device's check says that it is well.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn well(&self, address: &str) -> Result<(), JournalError> {
         let well = Statement::new("DELETE FROM device_sick WHERE address = ?").bind(address);
         self.execute(vec![well]).await
     }
 
     /// Forgets what checks said of any device.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn nobody_is_sick(&self) -> Result<(), JournalError> {
         self.execute(vec![Statement::new("DELETE FROM device_sick")])
             .await
     }
 
     /// Replaces what the accelerator service wants disabled of a node.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
     pub async fn disable(
         &self,
         node: &NodeName,

@@ -171,7 +171,6 @@ fn attach_handle(
 /// Who holds a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
-    /// The accelerator request.
     pub arq: ArqUuid,
     /// The guest that it is bound for.
     pub guest: Option<ConsumerUuid>,
@@ -180,9 +179,7 @@ pub struct Holder {
 /// A handle that was given back and is not clean yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unclean {
-    /// The device's name.
     pub name: String,
-    /// The device.
     pub wanted: WantedDevice,
     /// The release after which it is to be cleaned.
     pub releases: i64,
@@ -191,9 +188,7 @@ pub struct Unclean {
 /// Something of the host that is held and was not there at the last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VanishedHeld {
-    /// The device's name.
     pub name: String,
-    /// Who holds it.
     pub holder: Holder,
 }
 

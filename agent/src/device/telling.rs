@@ -55,9 +55,7 @@ pub enum TellError {
     /// It did not take the report.
     #[error("the accelerator service was not told the devices of {node}: {source}")]
     Service {
-        /// The node.
         node: NodeName,
-        /// Why.
         source: Box<AcceleratorError>,
     },
     /// The journal cannot be read or written.
@@ -194,9 +192,6 @@ impl<D: VirtDriver> Devices<D> {
     }
 
     /// Tells what has changed, or is due; nothing is sent of a node of which neither is so.
-    ///
-    /// # Errors
-    /// The service or the journal does not answer; the nodes before were told.
     pub async fn tell(&self) -> Result<(), TellError> {
         let Some(service) = self.inner.service.as_ref() else {
             return Ok(());

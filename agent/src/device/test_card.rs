@@ -15,7 +15,6 @@ use uuid::Uuid;
 
 type Reset = dyn Fn() -> BoxFuture<'static, Result<(), DeviceError>> + Send + Sync;
 
-/// The host.
 pub(crate) struct Card {
     reset: Box<Reset>,
     /// Which mediated devices are there.

@@ -16,7 +16,6 @@ use super::{BoundDevice, BoundDevices, GuestRequest};
 const BREATH: Duration = Duration::from_millis(100);
 /// The first pause after which the service is asked although no event came; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// The accelerator service as guests need it.
@@ -35,9 +34,6 @@ impl Accelerators {
     pub const BINDING_TIMEOUT: Duration = Duration::from_secs(300);
 
     /// Waits until all requests of the guest are bound. Subscribes before it asks, so that no event is missed.
-    ///
-    /// # Errors
-    /// They are not bound in time, or not as they must be.
     pub(super) async fn bound(&self, request: &GuestRequest) -> Result<BoundDevices, BindRefused> {
         if request.arqs().is_empty() {
             return Ok(BoundDevices::default());
@@ -88,9 +84,6 @@ impl Accelerators {
     }
 
     /// The devices that the guest's requests are bound to at this moment; one question, no waiting.
-    ///
-    /// # Errors
-    /// They are not all bound, or not as they must be.
     pub(super) async fn bound_now(
         &self,
         request: &GuestRequest,
@@ -111,9 +104,6 @@ impl Accelerators {
 
     /// All requests that are bound on one of these nodes at this moment, whoever made them; one question for all requests that
     /// there are on all hosts, for the service tells them no other way. None where there is no service.
-    ///
-    /// # Errors
-    /// The service does not tell.
     pub(super) async fn bound_on(
         &self,
         nodes: &BTreeSet<NodeName>,
@@ -146,9 +136,6 @@ impl Accelerators {
     }
 
     /// Gives back what the guest's requests hold on this node; the requests stay.
-    ///
-    /// # Errors
-    /// The service does not do it.
     pub(super) async fn unbind(&self, request: &GuestRequest) -> Result<(), AcceleratorError> {
         let Some(client) = self.client.as_ref().filter(|_| !request.arqs().is_empty()) else {
             return Ok(());
@@ -169,9 +156,6 @@ impl Accelerators {
     }
 
     /// Deletes the guest's requests, but for those that are bound for another guest or on another node by now.
-    ///
-    /// # Errors
-    /// The service does not do it.
     pub(super) async fn delete(&self, request: &GuestRequest) -> Result<(), AcceleratorError> {
         let Some(client) = self.client.as_ref().filter(|_| !request.arqs().is_empty()) else {
             return Ok(());
@@ -210,7 +194,6 @@ async fn ask(
 struct Here {
     /// They hold, or may come to hold, a device for this guest on this node.
     bound: BTreeSet<ArqUuid>,
-    /// They are nobody's.
     free: BTreeSet<ArqUuid>,
 }
 

@@ -22,13 +22,11 @@ pub enum BindRefused {
     /// The service could not bind it.
     #[error("accelerator request {arq} could not be bound (BindFailed)")]
     BindFailed {
-        /// Which.
         arq: ArqUuid,
     },
     /// It is being deleted.
     #[error("accelerator request {arq} is being deleted")]
     Deleting {
-        /// Which.
         arq: ArqUuid,
     },
     /// Its device could not be given back, and nobody knows in which state it is.
@@ -36,31 +34,25 @@ pub enum BindRefused {
         "accelerator request {arq} could not be unbound (UnbindFailed): its device is in an unknown state"
     )]
     UnbindFailed {
-        /// Which.
         arq: ArqUuid,
     },
     /// It does not exist, or is another project's.
     #[error("accelerator request {arq} does not exist, or is another project's")]
     Gone {
-        /// Which.
         arq: ArqUuid,
     },
     /// It is bound for a host that is not this one.
     #[error("accelerator request {arq} is bound on host {host}, and this is {node}")]
     WrongHost {
-        /// Which.
         arq: ArqUuid,
         /// The host it is bound on.
         host: String,
-        /// This node.
         node: NodeName,
     },
     /// It is bound for another guest.
     #[error("accelerator request {arq} is bound for guest {instance}")]
     WrongInstance {
-        /// Which.
         arq: ArqUuid,
-        /// That guest.
         instance: ConsumerUuid,
     },
     /// What it is bound to is no device.
@@ -69,9 +61,7 @@ pub enum BindRefused {
     /// What the service says of it makes no sense: an unknown state or kind of handle.
     #[error("accelerator request {arq} cannot be used: {reason}")]
     Unreadable {
-        /// Which.
         arq: ArqUuid,
-        /// What is wrong.
         reason: BodyError,
     },
     /// The guest has a request that nobody asked it to be made with.
@@ -80,7 +70,6 @@ pub enum BindRefused {
          fewer devices than are bound"
     )]
     Unasked {
-        /// Which.
         arq: ArqUuid,
     },
     /// One device for two requests.
@@ -91,12 +80,9 @@ pub enum BindRefused {
         "the accelerator requests are bound to {now}, and were to {before} when the spawn began"
     )]
     Changed {
-        /// The devices before.
         before: BoundDevices,
-        /// The devices now.
         now: BoundDevices,
     },
-    /// Time is up.
     #[error(
         "after {} s (arq_binding_timeout) accelerator requests are not bound: {}", waited.as_secs(), list(missing)
     )]
@@ -138,11 +124,9 @@ pub type ArqAnswer = BTreeMap<ArqUuid, SeenArq>;
 /// What the service said of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SeenArq {
-    /// This.
     There(Arq),
     /// Something that makes no sense.
     Unreadable(BodyError),
-    /// There is none.
     Gone,
 }
 

@@ -17,7 +17,6 @@ use crate::device::Named as _;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MdevParent {
-    /// The parent function.
     #[serde(with = "text")]
     pub address: PciAddress,
     /// The type, `nvidia-35` for instance.
@@ -28,10 +27,8 @@ pub struct MdevParent {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoundDevice {
-    /// The request.
     #[serde(with = "text")]
     pub arq: ArqUuid,
-    /// The device.
     pub device: GuestDevice,
     /// What it is made of, for a mediated device.
     pub mdev: Option<MdevParent>,
@@ -50,9 +47,6 @@ pub struct NoDevice {
 
 impl BoundDevice {
     /// The device of a handle.
-    ///
-    /// # Errors
-    /// There is none behind it.
     pub fn of(arq: ArqUuid, handle: &AttachHandle) -> Result<Self, NoDevice> {
         let (device, mdev) = match &handle.info {
             AttachHandleInfo::Pci { address, .. } => {
@@ -99,9 +93,6 @@ pub struct BoundTwice {
 
 impl BoundDevices {
     /// The devices, by their requests.
-    ///
-    /// # Errors
-    /// Two requests have one device, or one request has two.
     pub fn new(devices: impl IntoIterator<Item = BoundDevice>) -> Result<Self, BoundTwice> {
         let (mut requests, mut names) = (BTreeSet::new(), BTreeSet::new());
         let mut bound = BTreeSet::new();
@@ -119,7 +110,6 @@ impl BoundDevices {
         Ok(Self(bound))
     }
 
-    /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = &BoundDevice> {
         self.0.iter()
     }
@@ -131,9 +121,6 @@ impl BoundDevices {
     }
 
     /// The guest with these devices beside its own.
-    ///
-    /// # Errors
-    /// It has one of them already.
     pub fn attached_to(&self, spec: &GuestSpec) -> Result<GuestSpec, GuestSpecError> {
         let mut devices = spec.devices.as_slice().to_vec();
         devices.extend(self.0.iter().map(|bound| AttachedDevice {

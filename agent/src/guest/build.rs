@@ -51,7 +51,6 @@ pub type TreeOf = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sy
 pub struct Building {
     /// The same for all guests of this agent.
     pub options: BuildOptions,
-    /// Placement's trees.
     pub trees: TreeOf,
     /// What is known of devices beside what the driver sees; none where nobody keeps it.
     pub conditions: Option<Arc<dyn DeviceConditions>>,
@@ -70,9 +69,6 @@ pub struct BuildOptions {
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Makes a guest of a build. Once this is answered it will run, or say why not, whatever happens to the agent.
-    ///
-    /// # Errors
-    /// [`BuildError`]; nothing is left behind.
     pub async fn build(&self, build: &GuestBuild) -> Result<Accepted, BuildError> {
         let building = self.building.as_ref().ok_or(BuildError::NotHere)?;
         let asked = Asked::of(build, &building.options)?;
@@ -105,9 +101,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Makes a guest of a whole document, whose place and devices its sender knows.
-    ///
-    /// # Errors
-    /// [`BuildError`]; nothing is left behind.
     pub async fn whole(&self, request: &GuestRequest) -> Result<Accepted, BuildError> {
         let uuid = request.uuid();
         named(uuid)?;

@@ -38,9 +38,7 @@ pub enum EventSources {
     Anybody,
     /// Those whose token Keystone knows and gives one of these roles (Nova's rule: `service` or `admin`).
     WithToken {
-        /// Keystone.
         identity: Box<IdentityClient>,
-        /// The roles.
         roles: Arc<[String]>,
     },
 }
@@ -52,7 +50,6 @@ struct Desk {
     sources: EventSources,
 }
 
-/// The routes.
 pub fn compute_api(
     journal: Arc<dyn GuestJournal>,
     events: ExternalEvents,

@@ -11,9 +11,6 @@ use super::files::AllowedFile;
 const MOST: u64 = 100 << 10;
 
 /// The log's end: its last `lines` lines, or all that is read. Empty where the guest has written nothing yet.
-///
-/// # Errors
-/// The file is none (a link, a device), or cannot be read.
 pub(super) fn end_of(log: &AllowedFile, lines: Option<usize>) -> io::Result<Vec<u8>> {
     end_of_file(log.as_path(), lines)
 }

@@ -77,9 +77,6 @@ pub struct Disks {
 impl Disks {
     /// The disks below `instances_path`, which is made where it is not there, and cleaned of what an earlier life left
     /// unfinished. As long as this is there no other has it.
-    ///
-    /// # Errors
-    /// The folder cannot be used, or another agent has it.
     pub fn open(
         options: DiskOptions,
         sources: ImageSources,

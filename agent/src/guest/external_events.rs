@@ -16,11 +16,8 @@ const WAITING: usize = 1024;
 /// The bind of an accelerator request came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindEvent {
-    /// The guest.
     pub instance: ConsumerUuid,
-    /// The request.
     pub arq: ArqUuid,
-    /// How.
     pub status: EventStatus,
 }
 

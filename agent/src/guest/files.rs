@@ -33,14 +33,12 @@ const CACHE: &str = "_base";
 /// A file that a guest may not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileRefused {
-    /// It lies elsewhere.
     #[error(
         "{field}: {path} lies in none of the folders that it may lie in ({folders}), links followed"
     )]
     Elsewhere {
         /// The field of the spec.
         field: &'static str,
-        /// The file.
         path: HostPath,
         /// Where it might lie.
         folders: String,
@@ -50,9 +48,7 @@ pub enum FileRefused {
     Unseen {
         /// The field of the spec.
         field: &'static str,
-        /// The file.
         path: HostPath,
-        /// Why.
         reason: String,
     },
     /// It is no plain file: whoever opens it may wait for ever.
@@ -60,9 +56,7 @@ pub enum FileRefused {
     NotPlain {
         /// The field of the spec.
         field: &'static str,
-        /// The file.
         path: HostPath,
-        /// What it is.
         found: &'static str,
     },
     /// It is not there, and nobody makes it for the guest.
@@ -72,7 +66,6 @@ pub enum FileRefused {
     Absent {
         /// The field of the spec.
         field: &'static str,
-        /// The file.
         path: HostPath,
     },
 }
@@ -91,7 +84,6 @@ impl From<FileRefused> for ResourceError {
 pub struct AllowedFile(HostPath);
 
 impl AllowedFile {
-    /// Its path.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         self.0.as_path()
@@ -128,7 +120,6 @@ pub struct GuestFiles {
     pub instances: InstancesPath,
     /// `[image_cache] image_directories`: where an operator puts images, and disks that berth does not make.
     pub image_directories: Vec<HostPath>,
-    /// Where kernels lie.
     pub kernel_directories: Vec<HostPath>,
 }
 
@@ -144,9 +135,6 @@ impl GuestFiles {
     }
 
     /// The document for the hypervisor. It may have to wait for the file system.
-    ///
-    /// # Errors
-    /// A file of it may not be the guest's.
     pub fn allow(&self, spec: &GuestSpec) -> Result<AllowedSpec, FileRefused> {
         self.console(spec)?;
         let uuid = spec.uuid;
@@ -173,9 +161,6 @@ impl GuestFiles {
 
     /// Whether what nobody makes for the guest is there: its kernel and RAM disk. Asked where somebody asks for the guest, or for a
     /// rescue, and hears the answer; a guest that is there already may come before the file system with its kernel.
-    ///
-    /// # Errors
-    /// One is not, or cannot be looked at.
     pub fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
         let GuestBoot::Kernel {
             kernel, ramdisk, ..
@@ -205,9 +190,6 @@ impl GuestFiles {
     }
 
     /// What the guest's serial console is written to.
-    ///
-    /// # Errors
-    /// It is not in the guest's own folder.
     pub fn console(&self, spec: &GuestSpec) -> Result<AllowedFile, FileRefused> {
         self.file("console_log", &spec.console_log, &Place::Own(spec.uuid))
     }
@@ -273,7 +255,6 @@ enum Place {
     Disk(ConsumerUuid),
     /// There, or in the cache.
     Base(ConsumerUuid),
-    /// Where kernels lie.
     Kernel,
 }
 

@@ -69,9 +69,6 @@ pub struct Placed {
 }
 
 /// Finds the guest's place.
-///
-/// # Errors
-/// The host has none; each host cell is named with what it lacks.
 pub fn fit(
     wanted: &FlavorPlacement,
     host: &NodeView,

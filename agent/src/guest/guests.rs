@@ -36,7 +36,6 @@ pub enum GuestsError {
     /// It is not known here.
     #[error("there is no guest {uuid} on this host")]
     NotFound {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// The hypervisor has a guest of that UUID that berth made, and the journal says nothing of it: not how it is ended.
@@ -45,7 +44,6 @@ pub enum GuestsError {
          restore guests.db from a backup, or end the guest by the hypervisor's own means, and delete it again"
     )]
     Orphan {
-        /// The guest.
         uuid: ConsumerUuid,
         /// Its name on the hypervisor.
         name: String,
@@ -55,29 +53,23 @@ pub enum GuestsError {
         "the journal does not know guest {uuid}, and whether it is on this host cannot be said: {source}"
     )]
     Hypervisor {
-        /// The guest.
         uuid: ConsumerUuid,
-        /// Why.
         source: GuestError,
     },
     /// Another request has its UUID.
     #[error("guest {uuid} was asked for before, and differently; delete that one first")]
     Other {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// It is being deleted.
     #[error("guest {uuid} is being deleted; ask again when it is gone")]
     Ending {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// Host CPUs that it is to be pinned to are another's.
     #[error("the host's CPUs {cpus} are guest {holder}'s; name others in spec.topology.pinning")]
     CpusTaken {
-        /// The CPUs.
         cpus: CpuSet,
-        /// Whose they are.
         holder: ConsumerUuid,
     },
     /// It names a file of the host that it may not have.
@@ -137,11 +129,8 @@ impl<D, R> Clone for Guests<D, R> {
 pub struct GuestsParts<D, R> {
     /// What is under way.
     pub journal: Arc<dyn GuestJournal>,
-    /// The hypervisor.
     pub driver: Arc<D>,
-    /// Devices and disks.
     pub resources: Arc<R>,
-    /// The accelerator service.
     pub accelerators: Accelerators,
     /// Which boot of the host this is (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
@@ -194,9 +183,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the agent.
-    ///
-    /// # Errors
-    /// Another request has its UUID, or the journal cannot be written.
     pub async fn create(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
         let _placing = self.inner.placing.lock().await;
         let pinned = !request.reserved_cpus().is_empty();
@@ -271,10 +257,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
     }
 
-    /// All guests.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub async fn list(&self) -> Result<Vec<Arc<GuestRecord>>, GuestsError> {
         let read = self.inner.way.journal.guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
@@ -297,10 +279,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         guest.map(|found| found.state)
     }
 
-    /// One guest.
-    ///
-    /// # Errors
-    /// There is none, or the journal cannot be read.
     pub async fn show(&self, uuid: ConsumerUuid) -> Result<Arc<GuestRecord>, GuestsError> {
         let record = self.inner.way.journal.guest(uuid).await?;
         record.ok_or(GuestsError::NotFound { uuid })
@@ -321,9 +299,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Goes on with every guest that is not where it should be: at the start, and again after each pause for those that stand
     /// still. How many those are.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub async fn resume(&self) -> Result<usize, GuestsError> {
         let records = self.list().await?;
         let open = records.iter().filter(|record| record.open().is_some());

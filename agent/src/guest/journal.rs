@@ -54,14 +54,12 @@ pub enum Claimed {
     Taken {
         /// The device, by its address or UUID.
         device: String,
-        /// Whose it is.
         guest: ConsumerUuid,
     },
     /// One of them goes to nobody now; none was claimed.
     Withheld {
         /// The device, by its address or UUID.
         device: String,
-        /// Why.
         why: Withheld,
     },
 }

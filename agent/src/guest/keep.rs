@@ -93,9 +93,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// One comparison of all guests with the hypervisor's, and what no guest uses any more is removed: every guest's folder is
     /// looked at, so this is for the clock, and not for each change. Their journeys go on by themselves afterwards.
-    ///
-    /// # Errors
-    /// The journal or the hypervisor does not answer.
     pub async fn reconcile(&self) -> Result<(), KeepError> {
         self.resume().await?;
         let records = self.list().await?;

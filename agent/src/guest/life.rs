@@ -41,7 +41,6 @@ pub enum RescueSystem {
 pub enum LifeChange {
     /// Boot from something else, its own root disk beside.
     Rescue {
-        /// From what.
         system: RescueSystem,
         /// How long it may take to end by itself.
         grace: Duration,
@@ -50,7 +49,6 @@ pub enum LifeChange {
     Unrescue,
     /// Its root disk made anew.
     Rebuild {
-        /// From this image.
         image: ImageSource,
         /// Whether its ephemeral disks stay.
         preserve_ephemeral: bool,
@@ -68,9 +66,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// The same, once for each id: what is done by the id of the last action is not done again, and what is under way by it is
     /// gone on with.
-    ///
-    /// # Errors
-    /// As [`Self::change`].
     pub async fn change_once(
         &self,
         uuid: ConsumerUuid,
@@ -221,9 +216,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Refuses to move a guest to another host while it runs: with devices it cannot be done, and without it is not done yet.
-    ///
-    /// # Errors
-    /// Always; [`GuestError::HoldsDevices`] where it is for its devices.
     pub async fn live_migrate(
         &self,
         uuid: ConsumerUuid,

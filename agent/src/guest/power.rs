@@ -27,13 +27,11 @@ pub enum PowerError {
     /// It is not known here.
     #[error("there is no guest {uuid} on this host")]
     NotFound {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// It is being spawned, undone or deleted, or its power is being changed.
     #[error("guest {uuid} is on its way ({course}); ask again when it is there")]
     Busy {
-        /// The guest.
         uuid: ConsumerUuid,
         /// What is under way.
         course: &'static str,
@@ -104,9 +102,6 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// The same, once for each id: that of the last action is known for good, and asked for again it is only said to be so.
-    ///
-    /// # Errors
-    /// As [`Self::power`].
     pub async fn power_once(
         &self,
         uuid: ConsumerUuid,

@@ -50,7 +50,6 @@ const LIST_AGE: Duration = Duration::from_mins(60);
 enum Wanted {
     /// Somebody who waits for the answer: it is of now.
     Now,
-    /// The clock.
     NowAndThen,
 }
 
@@ -110,9 +109,6 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     }
 
     /// Compares, and changes nothing.
-    ///
-    /// # Errors
-    /// The journal cannot be read; whatever else does not answer is told as unknown.
     pub async fn look(&self) -> Result<Reconciled, GuestsError> {
         Ok(self.look_by(Wanted::Now).await?.0)
     }
@@ -135,9 +131,6 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     }
 
     /// Compares, mends what can be mended, and says what was found. Guests' journeys go on by themselves afterwards.
-    ///
-    /// # Errors
-    /// The journal or the hypervisor does not answer.
     pub async fn repair(&self) -> Result<Reconciled, KeepError> {
         self.repair_by(Wanted::Now).await
     }

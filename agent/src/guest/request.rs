@@ -19,19 +19,16 @@ pub enum GuestRequestError {
     /// The node's name is none.
     #[error("node: {reason}")]
     Node {
-        /// Why.
         reason: String,
     },
     /// An accelerator request's UUID is none.
     #[error("accelerator_requests: {reason}")]
     Arq {
-        /// Why.
         reason: String,
     },
     /// An accelerator request is named twice.
     #[error("accelerator_requests: {arq} is there twice")]
     Twice {
-        /// Which.
         arq: ArqUuid,
     },
     /// There are too many.
@@ -46,7 +43,6 @@ pub enum GuestRequestError {
          what it is bound to"
     )]
     DeviceOfArq {
-        /// Which request.
         arq: ArqUuid,
     },
     /// Its disks are not those of its plan.
@@ -102,18 +98,12 @@ impl GuestRequest {
     }
 
     /// The same with disks that are to be made: those that its spec names, by [`super::disks::InstancesPath::disks`].
-    ///
-    /// # Errors
-    /// The spec names others.
     pub fn with_disks(self, disks: DiskPlan) -> Result<Self, GuestRequestError> {
         disks.fits(&self.spec.disks)?;
         Ok(Self { disks, ..self })
     }
 
     /// The same guest, that starts from something else and has other disks.
-    ///
-    /// # Errors
-    /// The disks are not those of the plan.
     pub fn in_form(
         &self,
         boot: GuestBoot,
@@ -134,7 +124,6 @@ impl GuestRequest {
         Self { picked, ..self }
     }
 
-    /// The guest's UUID.
     #[must_use]
     pub fn uuid(&self) -> ConsumerUuid {
         self.spec.uuid
@@ -146,7 +135,6 @@ impl GuestRequest {
         &self.node
     }
 
-    /// Its accelerator requests.
     #[must_use]
     pub fn arqs(&self) -> &BTreeSet<ArqUuid> {
         &self.arqs

@@ -20,7 +20,6 @@ pub enum ResourceError {
     Refused {
         /// The device or file.
         what: String,
-        /// Why.
         reason: String,
     },
     /// It could not be made ready or taken back; it may be so partly.
@@ -28,19 +27,16 @@ pub enum ResourceError {
     Failed {
         /// The device or file.
         what: String,
-        /// Why.
         reason: String,
     },
     /// Its image is not what it should be, or is not there.
     #[error("its image cannot be used: {reason}")]
     BadImage {
-        /// Why.
         reason: String,
     },
     /// Its disks cannot be made here.
     #[error("its disks cannot be made on this host: {reason}")]
     NoDisks {
-        /// Why.
         reason: String,
         /// What a loop does about it.
         disposition: Disposition,
@@ -48,9 +44,7 @@ pub enum ResourceError {
     /// Its reset failed or could not be verified: nobody else may have it.
     #[error("{what} must go to nobody: {reason}")]
     Quarantined {
-        /// The device.
         what: String,
-        /// Why.
         reason: String,
     },
 }
@@ -98,7 +92,6 @@ pub struct Provision<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Anew {
-    /// None.
     Nothing,
     /// The root disk, or the rescue system's.
     Root,
@@ -113,9 +106,6 @@ pub trait GuestResources: Send + Sync + 'static {
     fn files(&self) -> &GuestFiles;
 
     /// Whether the files of the host that the guest names, and that nobody makes for it, are there.
-    ///
-    /// # Errors
-    /// One is not.
     fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
         let _ = spec;
         Ok(())
@@ -123,9 +113,6 @@ pub trait GuestResources: Send + Sync + 'static {
 
     /// Keeps what the journal must not have in clear, where a kill cannot reach it. Asked before the journal knows of the
     /// guest.
-    ///
-    /// # Errors
-    /// It cannot be written; nothing was taken.
     fn keep(
         &self,
         request: &GuestRequest,
@@ -135,16 +122,10 @@ pub trait GuestResources: Send + Sync + 'static {
     }
 
     /// Whether the guest may have each device and each disk. Changes nothing.
-    ///
-    /// # Errors
-    /// One may not, or cannot be looked at.
     fn check(&self, guest: Provision<'_>)
     -> impl Future<Output = Result<(), ResourceError>> + Send;
 
     /// Makes devices and disks ready.
-    ///
-    /// # Errors
-    /// One cannot be made ready; the caller releases all.
     fn prepare(
         &self,
         guest: Provision<'_>,
@@ -162,9 +143,6 @@ pub trait GuestResources: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Released, ResourceError>> + Send;
 
     /// Where the disks of this plan lie: what the guest's spec is to name.
-    ///
-    /// # Errors
-    /// No disks are made here, or a path is too long.
     fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {
         let _ = (guest, plan);
         Err(super::host_resources::no_disks())
@@ -192,9 +170,6 @@ pub trait GuestResources: Send + Sync + 'static {
     }
 
     /// Removes files of a guest that is off, for others in their place. What is not there is removed already.
-    ///
-    /// # Errors
-    /// One is not in the guest's folder, or could not be removed.
     fn remove(
         &self,
         guest: ConsumerUuid,
@@ -205,9 +180,6 @@ pub trait GuestResources: Send + Sync + 'static {
     }
 
     /// Removes what was kept for a guest that will not be made any more.
-    ///
-    /// # Errors
-    /// It could not be removed.
     fn discard(
         &self,
         guest: ConsumerUuid,

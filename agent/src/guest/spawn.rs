@@ -38,17 +38,13 @@ pub enum SpawnError {
     /// Another guest has one of them.
     #[error("device {device} is guest {holder}'s")]
     DeviceTaken {
-        /// The device.
         device: String,
-        /// Whose it is.
         holder: ConsumerUuid,
     },
     /// One of them goes to nobody now.
     #[error("device {device} goes to no guest now: {reason}")]
     DeviceWithheld {
-        /// The device.
         device: String,
-        /// Why.
         reason: Withheld,
     },
     /// The guest cannot have these devices beside its own.

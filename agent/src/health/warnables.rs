@@ -199,7 +199,6 @@ pub static NOT_IN_SYNC: Warnable = Warnable {
     time_to_visible: RESTART,
 };
 
-/// All of them.
 pub static WARNABLES: &[&Warnable] = &[
     &PLACEMENT_AWAY,
     &PLACEMENT_REFUSES,

@@ -15,7 +15,6 @@ use crate::guest::{Course, GuestRecord, SpawnStep, StepState, Turn};
 /// What a node's state is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeFacts<'a> {
-    /// Its name.
     pub node: &'a NodeName,
     /// The hypervisor that shows it.
     pub hypervisor: &'a Hypervisor,

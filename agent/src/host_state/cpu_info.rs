@@ -32,7 +32,6 @@ struct Width {
     bits: u32,
 }
 
-/// The text.
 pub(super) fn text(processor: &Processor) -> String {
     let info = CpuInfo {
         arch: &processor.arch,

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use berth_virt::HostCpuStats;
 
-/// A monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Monitor {
     /// `cpu.virt_driver`: the driver's word on the CPUs.

@@ -47,10 +47,8 @@ impl Default for HostStateOptions {
 pub struct HostStateService {
     /// Where hosts' states are kept.
     pub client: HostsClient,
-    /// The guests.
     pub journal: Arc<dyn GuestJournal>,
     /// Changes whenever guests did ([`crate::guest::Guests::changes`]).
     pub changes: watch::Receiver<GuestChanges>,
-    /// Options.
     pub options: HostStateOptions,
 }

@@ -36,9 +36,7 @@ pub enum TellError {
     /// It did not take the state, or the sign of life.
     #[error("the scheduler was not told the state of {host}: {source}")]
     Service {
-        /// The host.
         host: NodeName,
-        /// Why.
         source: Box<HostsError>,
     },
     /// The journal of guests cannot be read.
@@ -65,7 +63,6 @@ pub(crate) struct Around<D> {
     pub(crate) states: States,
     /// Where the cloud's word on the host goes.
     pub(crate) asked: mpsc::Sender<Request>,
-    /// What is counted.
     pub(crate) metrics: Metrics,
     /// Why the scheduler is not told; none where it is.
     pub(crate) untold: watch::Sender<Option<String>>,
@@ -110,7 +107,6 @@ struct Measured {
     metrics: BTreeMap<String, f64>,
 }
 
-/// The loop's state.
 pub(crate) struct Telling<D> {
     around: Around<D>,
     service: HostStateService,
@@ -171,9 +167,6 @@ impl<D: VirtDriver> Telling<D> {
     }
 
     /// Tells what is to be told now, if anything is.
-    ///
-    /// # Errors
-    /// The service does not take it, or the journal cannot be read.
     async fn tell(&mut self) -> Result<(), TellError> {
         self.measure().await;
         let Some(basis) = self.look() else {

@@ -10,7 +10,6 @@ pub enum HostStateRequest {
 }
 
 impl HostStateRequest {
-    /// Both.
     pub const ALL: [Self; 2] = [Self::State, Self::Seen];
 
     /// The word in labels.
@@ -35,7 +34,6 @@ pub enum HostStateResult {
 }
 
 impl HostStateResult {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Taken, Self::Unknown, Self::Failed];
 
     /// The word in labels.

@@ -15,14 +15,12 @@ pub trait MetricsBeside: Send + Sync {
 /// What `GET /metrics` answers from.
 #[derive(Clone)]
 pub(crate) struct MetricsPage {
-    /// The agent's.
     pub(crate) own: Metrics,
     /// None where the agent is alone.
     pub(crate) beside: Option<Arc<dyn MetricsBeside>>,
 }
 
 impl MetricsPage {
-    /// All of it.
     pub(crate) async fn render(&self) -> String {
         // First, so that what the agent counts of it is on the page.
         let beside = match &self.beside {

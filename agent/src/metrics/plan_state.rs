@@ -14,7 +14,6 @@ pub enum PlanState {
 }
 
 impl PlanState {
-    /// All of them.
     pub const ALL: [PlanState; 4] = [
         PlanState::InSync,
         PlanState::Update,
@@ -22,7 +21,6 @@ impl PlanState {
         PlanState::Unknown,
     ];
 
-    /// The label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -10,7 +10,6 @@ pub(super) enum ReshapeResult {
     Done,
     /// It would not have been lawful; nothing was sent.
     Refused,
-    /// Placement refused it.
     Failed,
     /// It got no answer, or something was changed meanwhile; it is planned anew.
     Interrupted,

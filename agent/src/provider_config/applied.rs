@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 /// What of one provider came from a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Items {
-    /// Its inventories' classes.
     pub inventories: BTreeSet<ResourceClass>,
-    /// Its traits.
     pub traits: BTreeSet<Trait>,
 }
 
@@ -63,9 +61,7 @@ pub enum AppliedError {
          then, to be taken away by hand"
     )]
     Malformed {
-        /// The file.
         path: String,
-        /// Why.
         reason: String,
     },
 }
@@ -121,7 +117,6 @@ impl AppliedFile {
         }
     }
 
-    /// What it says.
     pub(crate) async fn read(&mut self) -> Result<&Applied, AppliedError> {
         let kept = match self.kept.take() {
             Some(kept) => kept,

@@ -26,7 +26,6 @@ pub enum ProviderFileError {
     /// It is no YAML.
     #[error("{path} is no YAML: {reason}")]
     Malformed {
-        /// The file.
         path: String,
         /// Why, with the line.
         reason: String,
@@ -34,11 +33,9 @@ pub enum ProviderFileError {
     /// Something in it is not as it must be.
     #[error("{path}: {key}: {wrong}; {right}")]
     Refused {
-        /// The file.
         path: String,
         /// Where in it, for example `providers[0].traits.additional[1]`.
         key: String,
-        /// What is wrong.
         wrong: String,
         /// What would be right.
         right: String,
@@ -47,9 +44,6 @@ pub enum ProviderFileError {
 
 impl ProviderConfigs {
     /// What all files `*.yaml` of the directory say, in the order of their names. A directory that is not there says nothing.
-    ///
-    /// # Errors
-    /// What is wrong: the directory, or the first thing of each file.
     pub fn read(directory: &Path) -> Result<Self, Vec<ProviderFileError>> {
         let files = files(directory).map_err(|error| vec![unreadable(directory, error)])?;
         let mut configs = Self::default();

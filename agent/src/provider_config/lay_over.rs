@@ -15,11 +15,9 @@ pub enum LayOverError {
         "{file}: the entry of {provider} has {item}, which the driver reports of {name} itself; take it out of the file"
     )]
     Drivers {
-        /// The file.
         file: String,
         /// How the entry names the provider.
         provider: ProviderIdentification,
-        /// That provider.
         name: ProviderName,
         /// The inventory or trait.
         item: String,
@@ -29,11 +27,9 @@ pub enum LayOverError {
         "{file}: the entry of {provider} means {name}, which another service writes; add to it through that service"
     )]
     AnothersProvider {
-        /// The file.
         file: String,
         /// How the entry names the provider.
         provider: ProviderIdentification,
-        /// That provider.
         name: ProviderName,
     },
     /// Two entries mean one provider.
@@ -41,15 +37,12 @@ pub enum LayOverError {
         "{file}: the entry of {provider} and that of {other} in {other_file} both mean {name}; write all it is to have into one"
     )]
     Twice {
-        /// The file.
         file: String,
         /// How the entry names the provider.
         provider: ProviderIdentification,
-        /// The provider.
         name: ProviderName,
         /// How the other entry names it.
         other: ProviderIdentification,
-        /// The other's file.
         other_file: String,
     },
 }
@@ -65,7 +58,6 @@ impl LayOverError {
 /// An entry whose provider is not in the tree.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Absent {
-    /// The file.
     pub(crate) file: String,
     /// How it names the provider.
     pub(crate) provider: ProviderIdentification,

@@ -11,9 +11,6 @@ use super::{ReportClient, ReportError};
 impl ReportClient {
     /// The allocations of every consumer that holds anything on the own tree, theirs elsewhere included. `progress` is told
     /// how many of how many consumers are read.
-    ///
-    /// # Errors
-    /// Placement does not answer.
     pub async fn allocations(
         &self,
         tree: &ProviderTree,

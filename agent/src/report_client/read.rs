@@ -13,9 +13,6 @@ impl ReportClient {
     /// The tree as Placement has it. A fresh cache answers without a request; an aged one is compared by one reading of
     /// the generations, and only providers that changed are read again. A root that Placement does not have yet is
     /// answered without a generation.
-    ///
-    /// # Errors
-    /// Placement does not answer, or what it answers is no tree.
     pub async fn current_tree(&mut self, now: Instant) -> Result<ProviderTree, ReportError> {
         if let Some(cached) = &self.cached {
             let aged = self
@@ -155,9 +152,6 @@ impl ReportClient {
     }
 
     /// What is in use on these providers: one request each.
-    ///
-    /// # Errors
-    /// Placement does not answer.
     pub async fn usages(&self, providers: &BTreeSet<ProviderUuid>) -> Result<Usages, ReportError> {
         let mut usages = Usages::new();
         for uuid in providers {

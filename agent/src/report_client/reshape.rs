@@ -48,9 +48,6 @@ impl ReportClient {
 
     /// Deletes the providers that were made for a reshape that Placement refused: those of the request's tree that have
     /// no inventory in Placement, and that this process made or nobody has given traits or aggregates.
-    ///
-    /// # Errors
-    /// Placement does not answer, or refuses; the others are deleted all the same.
     pub async fn clear_half_made(
         &mut self,
         request: &ReshapeRequest,

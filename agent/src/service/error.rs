@@ -31,7 +31,6 @@ pub enum ExitReason {
     Disk,
     /// Another agent runs (73).
     HeldByAnother,
-    /// A bug (70).
     Bug,
 }
 
@@ -53,18 +52,14 @@ pub enum ServiceError {
     /// The start of a node failed, and trying again does not help.
     #[error("node {node} cannot be started")]
     Start {
-        /// The node.
         node: NodeName,
-        /// Why.
         #[source]
         source: PassError,
     },
     /// A node must be reshaped, which only a start may do.
     #[error("the provider tree of {node} must be reshaped, which the next start does")]
     ReshapeNeeded {
-        /// The node.
         node: NodeName,
-        /// What moves.
         pending: Box<PendingReshape>,
     },
     /// What was to be done once was not done in time.
@@ -72,14 +67,12 @@ pub enum ServiceError {
     DeadlinePassed {
         /// The time that was given.
         deadline: Duration,
-        /// What failed last.
         #[source]
         last: Box<LastFailure>,
     },
     /// A pass ended in a panic.
     #[error("a pass ended in a panic: {message}")]
     Panicked {
-        /// What it said.
         message: String,
     },
 }
@@ -87,15 +80,11 @@ pub enum ServiceError {
 /// What failed last before a deadline passed.
 #[derive(Debug, thiserror::Error)]
 pub enum LastFailure {
-    /// The hypervisor.
     #[error("the hypervisor cannot be observed")]
     Observe(#[source] ObserveError),
-    /// A node's pass.
     #[error("the pass over node {node} failed")]
     Pass {
-        /// The node.
         node: NodeName,
-        /// Why.
         #[source]
         source: PassError,
     },
@@ -132,10 +121,8 @@ pub enum PassError {
     /// The renamed host's providers could not be renamed.
     #[error("the providers of a renamed host")]
     Rename(#[source] ReportError),
-    /// The first pass.
     #[error(transparent)]
     Startup(#[from] StartupError),
-    /// A later one.
     #[error(transparent)]
     Tick(#[from] TickError),
 }

@@ -88,7 +88,6 @@ pub struct GuestService {
 /// What is known of devices, and what makes it be looked at again.
 #[derive(Clone)]
 pub struct DeviceService {
-    /// The devices.
     pub devices: Arc<dyn DeviceConditions>,
     /// Changes whenever a guest's journey ended.
     pub ends: Option<watch::Receiver<u64>>,

@@ -9,14 +9,12 @@ use tokio::time::Instant;
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
 pub(super) const EXTEND_BY: Duration = Duration::from_secs(90);
 
-/// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Due {
     pub(super) extend: bool,
     pub(super) alive: bool,
 }
 
-/// The schedule.
 #[derive(Debug)]
 pub(super) struct Keepalive {
     watchdog: Option<(Duration, Instant)>,

@@ -42,7 +42,6 @@ pub(super) struct Seen {
     pub(super) breaks_backoff: bool,
 }
 
-/// All nodes.
 pub(super) struct Nodes<D> {
     known: BTreeMap<NodeName, Node<D>>,
     dice: Dice,
@@ -182,7 +181,6 @@ impl<D> Nodes<D> {
             .map(|(name, node)| (name, &node.state))
     }
 
-    /// One node's state.
     pub(super) fn state(&self, node: &NodeName) -> Option<&NodeState> {
         self.known.get(node).map(|node| &node.state)
     }

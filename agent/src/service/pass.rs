@@ -44,7 +44,6 @@ pub(super) struct Identified<D> {
 pub(super) enum Journey {
     /// The first pass of a node known at the process's start: it may reshape.
     Startup,
-    /// Any later one.
     Tick,
 }
 
@@ -87,7 +86,6 @@ pub(super) struct Returned<D> {
     pub(super) took: Duration,
 }
 
-/// Makes the pass.
 pub(super) async fn run<D: VirtDriver>(
     surroundings: Arc<Surroundings<D>>,
     mut progressed: Progressed<D>,

@@ -20,7 +20,6 @@ pub(super) const MARGIN: Duration = Duration::from_mins(1);
 /// How long one look at the hypervisor may take. A driver bounds its calls itself; this is longer than any number of them.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_mins(15);
 
-/// One node's.
 pub(super) struct Pulse {
     origin: Instant,
     last: AtomicU64,
@@ -38,7 +37,6 @@ impl Pulse {
         }
     }
 
-    /// A pass begins.
     pub(super) fn begin(&self, now: Instant) {
         self.read(0, 0, now);
     }

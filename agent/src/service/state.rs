@@ -55,13 +55,11 @@ pub struct AgentState {
     pub unobserved: Option<String>,
     /// Consumers read for a reshape, of how many, while that goes on.
     pub consumers: Option<(usize, usize)>,
-    /// All findings.
     pub health: Health,
     /// The configuration in force, secrets masked.
     pub config: Arc<serde_json::Value>,
 }
 
-/// One node.
 #[derive(Debug, Clone)]
 pub struct NodeState {
     /// Its root provider, once that is clear.
@@ -74,7 +72,6 @@ pub struct NodeState {
     pub failures: u32,
     /// When it is tried again, if it failed.
     pub retry_at: Option<Instant>,
-    /// Its last pass.
     pub last: Option<LastPass>,
     /// The last pass that changed something.
     pub last_change: Option<LastPass>,
@@ -89,7 +86,6 @@ pub struct NodeState {
 /// A pass that is over.
 #[derive(Debug, Clone)]
 pub struct LastPass {
-    /// When it ended.
     pub at: SystemTime,
     /// How long it took.
     pub took: Duration,
@@ -106,11 +102,9 @@ pub struct LastPass {
 pub enum PassResult {
     /// There was nothing to do.
     InSync,
-    /// Differences were sent.
     Updated,
     /// Inventory and allocations were moved.
     Reshaped,
-    /// It failed.
     Failed,
 }
 
@@ -130,11 +124,8 @@ impl PassResult {
 /// Providers by what a pass did to them, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// Made.
     pub created: Vec<String>,
-    /// Changed.
     pub changed: Vec<String>,
-    /// Deleted.
     pub removed: Vec<String>,
 }
 

@@ -13,7 +13,6 @@ use crate::failure::{ErrorCode, Failure};
 
 use super::EVENTS_TIMEOUT;
 
-/// Whoever is told.
 pub(crate) enum Receivers {
     /// One, whatever the host: Nova, or the only agent.
     One(ComputeClient),
@@ -32,9 +31,6 @@ pub(crate) struct AtHost {
 
 impl Receivers {
     /// As `[accelerator_service] external_events_endpoint` says; none where it says nothing.
-    ///
-    /// # Errors
-    /// The way there is not configured.
     pub(crate) fn new(config: &Config) -> Result<Option<Self>, Failure> {
         let Some(endpoint) = &config.accelerator_service.external_events_endpoint else {
             return Ok(None);

@@ -64,23 +64,19 @@ pub(super) async fn alone_on_this_host(
 
 /// How an agent runs, from its start to its end.
 pub struct Run<'a> {
-    /// The configuration.
     pub loaded: &'a Loaded,
     /// Where it is read again.
     pub sources: &'a Sources,
     /// What the command line says.
     pub arguments: &'a RunArguments,
-    /// What is counted.
     pub metrics: Metrics,
     /// What this process's other services count; none where there are none.
     pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
-    /// Ends it.
     pub shutdown: CancellationToken,
 }
 
 /// This host, taken: no other agent has it as long as this lives.
 pub struct OwnHost {
-    /// The driver.
     pub driver: Arc<Driver>,
     lock: SocketLock,
     files: StateDir,
@@ -113,9 +109,6 @@ impl OwnHost {
     /// Runs the agent against a Placement until `shutdown`. `hosts` is where the scheduler is told of this host; none: nobody is
     /// told. `beside` are the journals of this process's other services, each
     /// with what tells why it cannot be used; `ready` is given what tells when the agent's first inventory landed.
-    ///
-    /// # Errors
-    /// As the agent's, each with its exit code.
     pub async fn serve(
         self,
         run: Run<'_>,
@@ -196,9 +189,6 @@ fn notifier() -> Notifier {
 }
 
 /// Keeps agents away for as long as the lock lives: for commands that act on the node without serving.
-///
-/// # Errors
-/// An agent runs, or the lock's file cannot be made.
 pub(crate) fn alone(config: &Config) -> Result<SocketLock, Failure> {
     let socket = &config.agent.admin_socket;
     SocketLock::take(socket).map_err(|error| match &error {

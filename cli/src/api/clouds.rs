@@ -21,7 +21,6 @@ pub(super) enum Login {
     OfFile(String),
 }
 
-/// The file's text.
 pub(super) fn text(base: &str, region: &str, login: &Login) -> String {
     let mut text = String::from(
         "# Written by berth at each start: openstack --os-cloud berth, with OS_CLIENT_CONFIG_FILE naming this file.\n",

@@ -53,11 +53,8 @@ pub(crate) struct OpenApi {
 
 /// What is served behind it beside the Identity service, each with this listener's tokens.
 pub(crate) struct Behind {
-    /// Placement.
     pub(crate) placement: Router,
-    /// The accelerator service.
     pub(crate) accelerator: Router,
-    /// The compute API.
     pub(crate) compute: Router,
     /// The image service, where images are of a list.
     pub(crate) image: Option<Router>,
@@ -116,9 +113,6 @@ impl OpenApi {
     }
 
     /// Serves all of it until `stop`; the database, to be closed last.
-    ///
-    /// # Errors
-    /// Never in practice: the services' paths are constants.
     pub(crate) fn serve(
         self,
         config: &Config,

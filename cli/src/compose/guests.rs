@@ -43,9 +43,6 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const LARGEST_ANSWER: usize = 64 << 20;
 
 /// The accelerator service as `[cyborg]` says, over the network; none where it names none.
-///
-/// # Errors
-/// Options contradict each other, or a file they name cannot be used.
 pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorClient>, Failure> {
     if config.cyborg.auth_type.is_none() {
         return Ok(None);
@@ -60,9 +57,6 @@ pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorCl
 }
 
 /// A service of this process, asked as an administrator.
-///
-/// # Errors
-/// Never in practice: the endpoint's name is a constant.
 fn in_process(router: axum::Router, endpoint: &str) -> Result<(HttpService, Auth), Failure> {
     let http = HttpService::in_process::<_, axum::body::Body, _>(router, LARGEST_ANSWER);
     let auth = Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN))
@@ -71,9 +65,6 @@ fn in_process(router: axum::Router, endpoint: &str) -> Result<(HttpService, Auth
 }
 
 /// The built-in accelerator service in this process.
-///
-/// # Errors
-/// Never in practice.
 pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient, Failure> {
     let (http, auth) = in_process(router, "http://accelerator")?;
     Ok(AcceleratorClient::new(
@@ -84,9 +75,6 @@ pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient
 }
 
 /// The built-in image service in this process.
-///
-/// # Errors
-/// Never in practice.
 pub fn images_in_process(router: axum::Router) -> Result<ImageClient, Failure> {
     let downloads = Downloads::in_process::<_, axum::body::Body, _>(router.clone());
     let (http, auth) = in_process(router, "http://image")?;
@@ -95,9 +83,6 @@ pub fn images_in_process(router: axum::Router) -> Result<ImageClient, Failure> {
 }
 
 /// The keeper of hosts' states in this process.
-///
-/// # Errors
-/// Never in practice.
 pub fn hosts_in_process(router: axum::Router) -> Result<HostsClient, Failure> {
     let (http, auth) = in_process(router, "http://hosts")?;
     Ok(HostsClient::new(http, auth, &AdapterOptions::default()))
@@ -230,9 +215,6 @@ impl HostGuests {
     }
 
     /// The scheduler as the agent's service tells it of this host.
-    ///
-    /// # Errors
-    /// `host` is no name of a node.
     pub fn host_state(
         &self,
         config: &Config,
@@ -259,9 +241,6 @@ impl HostGuests {
     }
 
     /// Serves external events where `[agent] events_listen` says, until `stop`; none where it says nothing.
-    ///
-    /// # Errors
-    /// The address cannot be listened on, or the way to Keystone is not configured.
     pub async fn serve_events(
         &self,
         config: &Config,
@@ -293,9 +272,6 @@ impl HostGuests {
     }
 
     /// Who is told of binds in this process.
-    ///
-    /// # Errors
-    /// Never in practice.
     pub fn receiver(&self) -> Result<ComputeClient, Failure> {
         let router = self.compute_api(EventSources::Anybody);
         let (http, auth) = in_process(router, "http://agent/v2.1")?;
@@ -303,9 +279,6 @@ impl HostGuests {
     }
 
     /// The agent's guests, asked in this process.
-    ///
-    /// # Errors
-    /// Never in practice.
     pub fn client(&self) -> Result<GuestClient, Failure> {
         let (http, auth) = in_process(api::routes(&self.guests), "http://agent")?;
         Ok(GuestClient::new(http, auth, &AdapterOptions::default()))

@@ -46,9 +46,6 @@ pub fn conductor_socket(config: &Config) -> PathBuf {
 }
 
 /// Placement for a command that looks once: as `[placement]` says, else the one that `berth up` serves on this machine.
-///
-/// # Errors
-/// Options contradict each other, or a file they name cannot be used.
 pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failure> {
     if config.placement.auth_type.is_some() || config.placement.endpoint_override.is_some() {
         return placement_over_network(config, None);
@@ -80,9 +77,6 @@ pub const EMBEDDED_TOKEN: &str = "admin";
 const IN_PROCESS_AT_ONCE: usize = 128;
 
 /// The built-in Placement in this process, on an open database.
-///
-/// # Errors
-/// Never in practice: the endpoint's name is a constant.
 pub fn placement_in_process(
     store: SqlStore,
     observer: Option<Arc<dyn RequestObserver>>,

@@ -10,9 +10,6 @@ use crate::config::Config;
 use crate::failure::{ErrorCode, Failure, sentence};
 
 /// What the configuration says about reporting.
-///
-/// # Errors
-/// A ratio is out of range.
 pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions, Failure> {
     let ratio = |name: &str, value: f64| {
         AllocationRatio::new(value).map_err(|error| {
@@ -64,9 +61,6 @@ pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions
 
 /// What the files of this directory add to providers. One that is named and not there is no empty one: all that its files gave
 /// to Placement would be taken away.
-///
-/// # Errors
-/// Everything that is wrong with them, a sentence each.
 pub(crate) fn provider_configs(directory: &Path) -> Result<ProviderConfigs, Vec<String>> {
     if directory != Path::new(PROVIDER_CONFIGS) && !directory.exists() {
         let shown = directory.display();

@@ -15,9 +15,6 @@ use crate::failure::{ErrorCode, Failure};
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
 /// The service as `[conductor]` says, over the network; none where it names none.
-///
-/// # Errors
-/// Options contradict each other, or a file they name cannot be used.
 pub fn hosts_over_network(config: &Config) -> Result<Option<HostsClient>, Failure> {
     if config.conductor.auth_type.is_none() {
         return Ok(None);
@@ -32,9 +29,6 @@ pub fn hosts_over_network(config: &Config) -> Result<Option<HostsClient>, Failur
 }
 
 /// How the scheduler is told of this host.
-///
-/// # Errors
-/// `host` is no name of a node.
 pub(super) fn host_state_options(config: &Config) -> Result<HostStateOptions, Failure> {
     let host = config.host.as_deref().map(NodeName::new).transpose();
     let host = host.map_err(|error| Failure::new(ErrorCode::BadValue, format!("host: {error}")))?;

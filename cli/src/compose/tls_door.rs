@@ -36,9 +36,6 @@ pub fn open(config: &Config) -> Result<Option<TlsListen>, Failure> {
 }
 
 /// Reads the files again that the door was opened with; new connections are served by them.
-///
-/// # Errors
-/// As [`open`], in a sentence; the settings before stay in force.
 pub fn read_again(door: &TlsDoor) -> Result<(), String> {
     let settings = door.files().read(SystemTime::now());
     let settings = settings.map_err(|error| format!("[agent] {error}; {}", error.mend()))?;

@@ -52,9 +52,6 @@ impl OpenCompute {
     }
 
     /// Begins it beside a conductor and what is known of hosts, until `stop`; at an address of its own where there is one.
-    ///
-    /// # Errors
-    /// The way to who believes tokens is not configured.
     pub(crate) fn begin(
         self,
         config: &Config,

@@ -8,18 +8,12 @@ use crate::failure::Failure;
 use crate::policy_file::{self, PolicyRefused};
 
 /// The compute API's rules: its defaults, and what the file says instead.
-///
-/// # Errors
-/// The file cannot be used.
 pub(crate) fn with_file(config: &Config) -> Result<Policy, PolicyRefused> {
     let path = config.compute_service.policy_file.as_deref();
     policy_file::with_file(default_policy(), path)
 }
 
 /// The rules for a service that starts.
-///
-/// # Errors
-/// The file cannot be used.
 pub(super) fn in_force(config: &Config) -> Result<Policy, Failure> {
     with_file(config).map_err(|refused| {
         let what = "[compute_service] policy_file cannot be used";

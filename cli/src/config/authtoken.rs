@@ -7,7 +7,6 @@ use berth_client::{AuthOptions, AuthType, Secret};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// The section, read.
 #[derive(Debug, Clone)]
 pub struct KeystoneAuthtoken {
     /// The account that asks.

@@ -14,7 +14,6 @@ use crate::failure::ErrorCode;
 pub struct Document {
     /// The path as an operator would write it.
     pub name: String,
-    /// The whole text.
     pub text: String,
 }
 

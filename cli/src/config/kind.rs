@@ -16,9 +16,7 @@ pub enum Kind {
     Secret,
     /// A host name as Nova's `host`: letters, digits, `.`, `-`, `_`, at most 255.
     HostName,
-    /// An IP address.
     IpAddress,
-    /// An absolute path.
     Path,
     /// A URL with one of these schemes.
     Url(&'static [&'static str]),

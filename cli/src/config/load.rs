@@ -26,7 +26,6 @@ pub(super) const DEFAULT_ORIGIN: &str = "default";
 /// A configuration that passed every check.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// The values, typed.
     pub config: Config,
     /// The same, option by option, each with where it comes from.
     pub effective: Vec<Effective>,
@@ -37,9 +36,6 @@ pub struct Loaded {
 }
 
 /// Reads the files and resolves them with the environment.
-///
-/// # Errors
-/// Everything that is wrong, at once.
 pub fn load(sources: &Sources) -> Result<Loaded, Refused> {
     let Found {
         documents,
@@ -68,9 +64,6 @@ pub fn load(sources: &Sources) -> Result<Loaded, Refused> {
 }
 
 /// Checks and merges documents (later ones win) and environment (wins over all).
-///
-/// # Errors
-/// Everything that is wrong, at once.
 pub fn resolve(
     documents: &[Document],
     environment: &[(OsString, OsString)],

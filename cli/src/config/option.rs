@@ -7,7 +7,6 @@ use super::kind::Kind;
 pub struct OptionRow {
     /// The section, empty at the top level; `mdev_TYPE` and `scheduler_plugin_NAME` stand for every section of that form.
     pub section: &'static str,
-    /// The key.
     pub key: &'static str,
     /// What values it takes.
     pub kind: Kind,
@@ -50,19 +49,13 @@ impl OptionRow {
 /// What holds when an option is not set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Default {
-    /// Nothing.
     Unset,
     /// Something worked out from the host or other options; the text says what.
     Derived(&'static str),
-    /// This text.
     Text(&'static str),
-    /// This whole number.
     Integer(i64),
-    /// This number.
     Float(f64),
-    /// This flag.
     Flag(bool),
-    /// This list.
     List(&'static [&'static str]),
 }
 

@@ -19,7 +19,6 @@ pub(super) struct Pattern {
     is_name: fn(&str) -> bool,
 }
 
-/// All forms.
 pub(super) const PATTERNS: [Pattern; 2] = [
     Pattern {
         section: "mdev_TYPE",

@@ -39,7 +39,6 @@ struct Judge<'a> {
     verdict: Verdict,
 }
 
-/// Applies every rule.
 pub(super) fn judge(
     config: &Config,
     effective: &[Effective],

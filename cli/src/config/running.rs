@@ -24,26 +24,20 @@ pub enum RunningError {
     /// Nobody answers on the socket.
     #[error("the agent does not answer on {}", socket.display())]
     Away {
-        /// The admin socket.
         socket: PathBuf,
-        /// Why.
         #[source]
         source: TransportError,
     },
     /// The agent answered with an error.
     #[error("the agent on {} answered {status}", socket.display())]
     Refused {
-        /// The admin socket.
         socket: PathBuf,
-        /// The HTTP status.
         status: u16,
     },
     /// The answer is not what this version expects.
     #[error("the agent's answer on {} is not understood", socket.display())]
     Answer {
-        /// The admin socket.
         socket: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -57,9 +51,6 @@ struct Answer {
 }
 
 /// Asks the agent for its configuration, secrets masked.
-///
-/// # Errors
-/// The agent is away, refuses, or answers what this version does not understand.
 pub async fn running_config(socket: &Path) -> Result<Public, RunningError> {
     let away = |source| RunningError::Away {
         socket: socket.to_owned(),

@@ -34,13 +34,8 @@ pub use services::{
     ConductorService, Cors, HOST_PART, IdentityService, PlacementService, catalog_entry,
 };
 
-/// The whole configuration.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Config {
     pub compute_driver: ComputeDriver,
     pub host: Option<String>,
@@ -247,9 +242,7 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfigDriveLayout {
-    /// OpenStack's.
     OpenStack,
-    /// cloud-init's.
     NoCloud,
 }
 
@@ -301,10 +294,6 @@ impl From<i64> for UpdateInterval {
 /// `[compute]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Compute {
     #[serde(default, deserialize_with = "cpu_set")]
     pub cpu_shared_set: Option<CpuSet>,
@@ -330,10 +319,6 @@ impl Compute {
 /// `[libvirt]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Libvirt {
     connection_uri: Option<String>,
     pub virt_type: VirtType,
@@ -376,11 +361,9 @@ impl Libvirt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuMode {
-    /// The hypervisor's default.
     None,
     /// The nearest named model to the host's.
     HostModel,
-    /// The host's own.
     HostPassthrough,
     /// All that the hypervisor can show.
     Maximum,
@@ -394,7 +377,6 @@ pub enum CacheMode {
     /// Past the host's page cache.
     #[serde(rename = "file=none")]
     None,
-    /// Through it.
     #[serde(rename = "file=writeback")]
     Writeback,
 }
@@ -402,10 +384,6 @@ pub enum CacheMode {
 /// `[pci]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Pci {
     /// As written; `AllowList::read` makes a list of it.
     pub device_spec: Vec<serde_json::Value>,
@@ -417,10 +395,6 @@ pub struct Pci {
 /// `[trusted_computing]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct TrustedComputing {
     pub attestation_file: Option<PathBuf>,
     #[serde(deserialize_with = "seconds")]
@@ -430,10 +404,6 @@ pub struct TrustedComputing {
 /// `[accelerators]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Accelerators {
     /// As written; `AllowList::read` makes a list of it.
     pub device_spec: Vec<serde_json::Value>,
@@ -454,10 +424,6 @@ pub struct Accelerators {
 /// `[image_cache]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct ImageCache {
     pub image_directories: Vec<PathBuf>,
     pub largest_image_gb: u64,
@@ -473,19 +439,13 @@ pub struct ImageCache {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VirtType {
-    /// With hardware support.
     Kvm,
-    /// Emulation.
     Qemu,
 }
 
 /// `[devices]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Devices {
     pub enabled_mdev_types: Vec<String>,
 }
@@ -493,10 +453,6 @@ pub struct Devices {
 /// `[mdev_TYPE]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct MdevType {
     #[serde(deserialize_with = "addresses")]
     pub device_addresses: Vec<PciAddress>,
@@ -563,17 +519,12 @@ impl TryFrom<ModelWords> for Model {
 pub enum ScrubPolicy {
     /// A device is reset between two guests.
     Always,
-    /// It is not.
     Never,
 }
 
 /// `[agent]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Agent {
     pub admin_socket: PathBuf,
     pub admin_group: String,
@@ -588,10 +539,6 @@ pub struct Agent {
 /// `[fake]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Fake {
     pub machine: Option<PathBuf>,
 }

@@ -58,7 +58,6 @@ impl Sources {
     }
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The files that could be read, in order.

@@ -15,66 +15,41 @@ const LARGEST: u64 = 4 << 20;
 /// A host as the checks see it. Paths are absolute paths of the host.
 pub trait Facts {
     /// The text of a file, blanks at the end cut off.
-    ///
-    /// # Errors
-    /// As reading a file.
     fn read(&self, path: &Path) -> io::Result<String>;
 
     /// The names in a directory, sorted.
-    ///
-    /// # Errors
-    /// As reading a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
     /// What kind of file it is and who may use it; links are followed.
-    ///
-    /// # Errors
-    /// As asking for a file's metadata.
     fn look(&self, path: &Path) -> io::Result<Look>;
 
     /// Whether this process may write there.
-    ///
-    /// # Errors
-    /// Why it may not.
     fn writable(&self, path: &Path) -> io::Result<()>;
 
     /// Free bytes of the file system that holds the path.
-    ///
-    /// # Errors
-    /// As asking the file system.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 
     /// Whether somebody accepts a connection on a unix socket.
-    ///
-    /// # Errors
-    /// Why the connection failed.
     fn connect(&self, path: &Path) -> io::Result<()>;
 
-    /// The time.
     fn now(&self) -> SystemTime;
 }
 
 /// What a file is, and who may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
-    /// Its kind.
     pub kind: FileKind,
     /// The permission bits, 0 to 0o7777.
     pub mode: u32,
-    /// The owner's number.
     pub uid: u32,
-    /// The group's number.
     pub gid: u32,
 }
 
 /// Kinds of file the checks tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// A directory.
     Directory,
-    /// A unix socket.
     Socket,
-    /// A character device.
     CharacterDevice,
     /// Anything else, ordinary files most of all.
     Other,

@@ -15,7 +15,6 @@ pub struct Check {
     pub severity: Severity,
     /// Checks whose bad answer explains this one's: it is skipped then.
     pub depends_on: &'static [&'static str],
-    /// Looks.
     pub look: fn(&Host<'_>) -> Seen,
 }
 
@@ -31,11 +30,9 @@ pub enum Severity {
 /// What a check has to look at.
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
-    /// The host's files.
     pub facts: &'a dyn Facts,
     /// The configuration, or why it is refused.
     pub config: Result<&'a Loaded, &'a str>,
-    /// What Placement answered.
     pub placement: &'a PlacementSeen,
 }
 
@@ -56,7 +53,6 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// Good, with evidence.
     pub fn good(evidence: impl Into<String>) -> Self {
         Seen::Good(evidence.into())
     }
@@ -82,7 +78,6 @@ pub enum Status {
     Ok,
     /// Bad, and only a warning.
     Warning,
-    /// Bad.
     Failure,
     /// Not looked at: it does not arise, or another finding explains it.
     Skipped,
@@ -104,11 +99,8 @@ impl Status {
 /// A check with what it found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The check's name.
     pub code: &'static str,
-    /// What it asked.
     pub title: &'static str,
-    /// How it ended.
     pub status: Status,
     /// Path and value read, or why it was not looked at.
     pub evidence: String,

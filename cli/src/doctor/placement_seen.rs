@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-/// What Placement answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementSeen {
     /// It was not asked, and why.
@@ -17,14 +16,12 @@ pub enum PlacementSeen {
         /// What failed, with its causes.
         error: String,
     },
-    /// It answers.
     Answered(Answers),
 }
 
 /// The answers of a Placement that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answers {
-    /// Its endpoint.
     pub endpoint: String,
     /// Its clock (the `Date` header).
     pub date: Option<SystemTime>,

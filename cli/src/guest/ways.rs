@@ -21,7 +21,6 @@ const UNREADABLE: &str = "unreadable";
 /// The largest answer that is read: a thousand guests.
 const BODY_LIMIT: usize = 64 << 20;
 
-/// Both ways.
 pub(super) struct Ways {
     pub(super) agent: GuestClient,
     pub(super) conductor: ConductorClient,

@@ -19,9 +19,6 @@ const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 
 /// Refuses a database file that another process has open. Those of other users are seen by root only.
-///
-/// # Errors
-/// The processes, by name and id; or the URL is none.
 pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
     let Location::SqliteFile(path) = database::location(url)? else {
         return Ok(());
@@ -40,17 +37,11 @@ pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
 
 /// Refuses a database on a server that a service has a session on; other hosts' offline work may be beside this. Sessions of
 /// other users are seen only with the server's leave (PROCESS on MariaDB and MySQL).
-///
-/// # Errors
-/// The sessions; or the server does not answer.
 pub(super) async fn refuse_beside_services(store: &SqlStore) -> Result<(), Failure> {
     refuse_beside(store, |other| !other.is_offline_work).await
 }
 
 /// Refuses a database on a server that anybody else has a session on.
-///
-/// # Errors
-/// As [`refuse_beside_services`].
 pub(super) async fn refuse_beside_sessions(store: &SqlStore) -> Result<(), Failure> {
     refuse_beside(store, |_| true).await
 }

@@ -8,9 +8,6 @@ use crate::failure::Failure;
 use crate::policy_file::{self, PolicyRefused};
 
 /// Placement's rules: its defaults, and what the file says instead.
-///
-/// # Errors
-/// The file cannot be used.
 pub(crate) fn with_file(config: &Config) -> Result<Policy, PolicyRefused> {
     let service = &config.placement_service;
     let deprecated = match service.enforce_new_defaults {
@@ -21,9 +18,6 @@ pub(crate) fn with_file(config: &Config) -> Result<Policy, PolicyRefused> {
 }
 
 /// The rules for a service that starts.
-///
-/// # Errors
-/// The file cannot be used.
 pub(super) fn in_force(config: &Config) -> Result<Policy, Failure> {
     with_file(config).map_err(|refused| {
         let what = "[placement_service] policy_file cannot be used";

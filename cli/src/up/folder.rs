@@ -26,9 +26,6 @@ impl Drop for FolderLock {
 
 impl FolderLock {
     /// Takes the folder, and makes it where it is not there.
-    ///
-    /// # Errors
-    /// Another process has it, or it cannot be written to.
     pub(crate) fn take(folder: &Path) -> Result<Self, Failure> {
         let unusable = |error: io::Error| {
             let what = format!("the state folder {} cannot be used", folder.display());

@@ -53,9 +53,6 @@ impl Front {
     }
 
     /// Serves it until `stop`.
-    ///
-    /// # Errors
-    /// As [`OpenApi::serve`].
     pub(crate) fn serve(
         self,
         config: &Config,

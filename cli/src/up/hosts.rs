@@ -20,7 +20,6 @@ use crate::failure::{ErrorCode, Failure};
 use crate::keystone_tokens::KeystoneTokens;
 use crate::listen::COMPUTE;
 
-/// The hosts, open.
 pub(crate) struct OpenHosts {
     store: SqlStore,
     hosts: Hosts,

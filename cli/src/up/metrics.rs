@@ -5,7 +5,6 @@ use std::pin::Pin;
 use berth_agent::metrics::MetricsBeside;
 use berth_conductor::Conductor;
 
-/// A conductor's.
 pub(super) struct ConductorMetrics(pub(super) Conductor);
 
 impl MetricsBeside for ConductorMetrics {

@@ -50,9 +50,6 @@ pub(crate) struct Accelerator {
 
 impl Accelerator {
     /// Opens the database, and the port where it is to have one.
-    ///
-    /// # Errors
-    /// Another process has one of them, or the configuration contradicts itself.
     pub(crate) async fn open(config: &Config, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let service = &config.accelerator_service;
         let store =
@@ -94,7 +91,6 @@ impl Accelerator {
 
 /// What the services are begun with.
 pub(crate) struct Parts {
-    /// The accelerator service.
     pub(crate) accelerator: Accelerator,
     /// What is known of hosts.
     pub(crate) hosts: OpenHosts,
@@ -112,9 +108,7 @@ pub(crate) struct Parts {
 
 /// What is served behind the one listener.
 pub(crate) struct BehindApi {
-    /// The accelerator service.
     pub(crate) accelerator: Router,
-    /// The compute API.
     pub(crate) compute: Router,
 }
 
@@ -138,9 +132,6 @@ pub(crate) struct Services {
 
 impl Services {
     /// Serves the accelerator service and the conductor until `stop`, and makes the compute API where it is to be anywhere.
-    ///
-    /// # Errors
-    /// Another process has the conductor's port or journal, or a file cannot be written.
     pub(crate) async fn begin(
         config: &Config,
         parts: Parts,

@@ -38,7 +38,6 @@ macro_rules! variable_cases {
 }
 use {cases, variable_cases};
 
-/// Each section's cases.
 const FILES: &[&[Case]] = &[
     accelerator_service::CASES,
     agent::CASES,

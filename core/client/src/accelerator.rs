@@ -32,7 +32,6 @@ use crate::{
     RequestObserver,
 };
 
-/// The service type.
 const SERVICE: &str = "accelerator";
 const ARQS: &str = "/v2/accelerator_requests";
 const ONE_ARQ: &str = "/v2/accelerator_requests/{uuid}";
@@ -41,7 +40,6 @@ const PROFILES: &str = "/v2/device_profiles";
 /// A request as the service told it: what it says of one that makes no sense must not hide the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldArq {
-    /// Its UUID.
     pub uuid: ArqUuid,
     /// The request, or why it cannot be read: a state or a kind of handle that no version has, for instance.
     pub arq: Result<Arq, BodyError>,
@@ -70,9 +68,6 @@ impl AcceleratorClient {
     }
 
     /// The service over the network, all by the options of `[cyborg]`. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory, or a file they name cannot be used.
     pub fn from_options(
         options: &AuthOptions,
         observer: Option<Arc<dyn RequestObserver>>,
@@ -81,9 +76,6 @@ impl AcceleratorClient {
     }
 
     /// The same through a given service: a decorated one, or a unix socket.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory.
     pub fn from_options_over(
         http: HttpService,
         options: &AuthOptions,
@@ -107,9 +99,6 @@ impl AcceleratorClient {
     }
 
     /// GET /v2/device_profiles?name=N: a profile's groups; none for an unknown name.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no such profile.
     pub async fn device_profile_groups(
         &self,
         name: &DeviceProfileName,
@@ -151,9 +140,6 @@ impl AcceleratorClient {
     }
 
     /// PATCH: binds all of them. That the answer is there does not say that they are bound: ask, or wait for the event.
-    ///
-    /// # Errors
-    /// No answer, or a refusal; some of them may be bound then.
     pub async fn bind_arqs(
         &self,
         bindings: &BTreeMap<ArqUuid, Binding>,
@@ -176,9 +162,6 @@ impl AcceleratorClient {
     }
 
     /// PATCH: gives the handles of all of them back. The requests stay.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn unbind_arqs(&self, arqs: &BTreeSet<ArqUuid>) -> Result<(), AcceleratorError> {
         let remove = |path| PatchStep {
             path,
@@ -206,9 +189,6 @@ impl AcceleratorClient {
     }
 
     /// GET ?instance=U: all requests that are bound, or being bound, for a guest, on whatever host; in no order.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list.
     pub async fn arqs_of_instance(
         &self,
         instance: ConsumerUuid,
@@ -221,9 +201,6 @@ impl AcceleratorClient {
     }
 
     /// GET /v2/accelerator_requests: all requests that the account may see, in no order.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list.
     pub async fn arqs(&self) -> Result<Vec<ToldArq>, AcceleratorError> {
         let call = call(Method::GET, ARQS, ARQS.to_owned(), None, Repeat::Safe);
         let told = |body: ArqList| Ok(body.arqs.into_iter().map(ToldArq::from).collect());
@@ -232,9 +209,6 @@ impl AcceleratorClient {
     }
 
     /// GET /v2/accelerator_requests/{uuid}; none where there is none (or it is another project's).
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no request.
     pub async fn arq(&self, uuid: ArqUuid) -> Result<Option<ToldArq>, AcceleratorError> {
         let path = format!("{ARQS}/{uuid}");
         let call = call(Method::GET, ONE_ARQ, path, None, Repeat::Safe);
@@ -248,9 +222,6 @@ impl AcceleratorClient {
     }
 
     /// DELETE ?arqs=U, one request: a list with one unknown member makes Cyborg delete none of it.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn delete_arq(&self, uuid: ArqUuid) -> Result<Deleted, AcceleratorError> {
         let path = format!("{ARQS}?arqs={uuid}");
         let call = call(Method::DELETE, ARQS, path, None, Repeat::Safe);
@@ -259,9 +230,6 @@ impl AcceleratorClient {
     }
 
     /// DELETE ?instance=U: all requests of a guest, on whatever host; none is fine, too.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn delete_arqs_of_instance(
         &self,
         instance: ConsumerUuid,

@@ -29,7 +29,6 @@ pub struct AdapterOptions {
     pub timeout: Duration,
     /// Chance for jitter and request ids; seed it to make a run repeatable.
     pub dice: Arc<Dice>,
-    /// Who counts requests.
     pub observer: Option<Arc<dyn RequestObserver>>,
 }
 
@@ -82,7 +81,6 @@ pub struct Adapter {
 /// Whether a request says that a service asks (`X-Service-Token`), beside who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServiceToken {
-    /// It does not.
     None,
     /// It does, with the account's own token.
     Own,
@@ -91,7 +89,6 @@ enum ServiceToken {
 /// One call of a service's API.
 pub(crate) struct Call {
     pub(crate) method: Method,
-    /// The route's template.
     pub(crate) route: &'static str,
     /// The path below the endpoint, with its query.
     pub(crate) path: String,

@@ -35,9 +35,7 @@ pub struct Route(pub &'static str);
 pub struct RequestLine {
     /// The service's type: `placement`, `accelerator`.
     pub service: &'static str,
-    /// The method.
     pub method: Method,
-    /// The route's template.
     pub route: &'static str,
     /// The path as it was sent, with its query.
     pub path: String,
@@ -64,9 +62,7 @@ pub enum CallError {
     /// The request was not carried out, or it is safe to send it again.
     #[error("{} gave no answer to {request}: {reason}", request.service)]
     Transport {
-        /// The request.
         request: Box<RequestLine>,
-        /// Why.
         reason: TransportError,
     },
     /// The request may have been carried out, and must not simply be sent again.
@@ -74,9 +70,7 @@ pub enum CallError {
         "{}'s answer to {request} was lost: {reason}; whether it was carried out has to be read", request.service
     )]
     AnswerLost {
-        /// The request.
         request: Box<RequestLine>,
-        /// Why.
         reason: TransportError,
     },
 }

@@ -24,7 +24,6 @@ pub enum EventsError {
         status.as_u16()
     )]
     Refused {
-        /// The status.
         status: StatusCode,
         /// The answer's request id, `-` where it has none.
         request_id: String,
@@ -72,9 +71,6 @@ impl ComputeClient {
 
     /// Tells what happened. An answer of 207 is fine whatever codes it holds: 422 says that a guest has no host yet, and
     /// then it will ask when it has one.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn external_events(
         &self,
         events: Vec<ServerExternalEvent>,

@@ -51,9 +51,6 @@ impl HostsClient {
     }
 
     /// The service over the network, all by the options of `[conductor]`. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory, or a file they name cannot be used.
     pub fn from_options(
         options: &AuthOptions,
         observer: Option<Arc<dyn RequestObserver>>,
@@ -94,9 +91,6 @@ impl HostsClient {
     }
 
     /// GET /internal/v1/hosts/{host}/state: what is known of a host; none where nothing is.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no host's state.
     pub async fn state(&self, host: &str) -> Result<Option<HostStateBody>, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/state");
         let answer = self.ask(call(Method::GET, STATE, path, None)).await?;

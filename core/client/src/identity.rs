@@ -24,7 +24,6 @@ pub enum ValidateError {
         status.as_u16()
     )]
     Refused {
-        /// The status.
         status: StatusCode,
         /// The answer's request id, `-` where it has none.
         request_id: String,
@@ -46,9 +45,6 @@ pub struct IdentityClient {
 impl IdentityClient {
     /// Keystone by the options of the account that asks (`[keystone_authtoken]`): its `auth_url` is where tokens are
     /// validated.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory.
     pub fn from_options(
         http: HttpService,
         options: &AuthOptions,
@@ -68,9 +64,6 @@ impl IdentityClient {
     }
 
     /// Whose the token is; nobody's where Keystone does not know it (any more).
-    ///
-    /// # Errors
-    /// Keystone does not answer, or not what it promises.
     pub async fn validate(&self, token: &str) -> Result<Option<ValidatedToken>, ValidateError> {
         let Ok(mut subject) = HeaderValue::from_str(token) else {
             return Ok(None);

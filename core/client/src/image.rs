@@ -32,7 +32,6 @@ static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 /// An image as the service tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ImageRecord {
-    /// Its UUID.
     pub id: Uuid,
     /// `active` where it has bytes.
     pub status: String,
@@ -54,7 +53,6 @@ pub struct ImageRecord {
     /// The least root disk of a guest of it, in GiB.
     #[serde(default)]
     pub min_disk: Option<u64>,
-    /// How many bytes.
     #[serde(default)]
     pub size: Option<u64>,
     /// Their MD5, of old images.
@@ -123,9 +121,6 @@ impl ImageClient {
     }
 
     /// The service over the network, all by the options of `[glance]`. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory, or a file they name cannot be used.
     pub fn from_options(options: &AuthOptions) -> Result<Self, ConnectError> {
         let adapter = Adapter::from_options(SERVICE, options, None)?;
         let patience = options.timeout.unwrap_or(Downloads::DEFAULT_PATIENCE);
@@ -136,9 +131,6 @@ impl ImageClient {
     }
 
     /// GET /v2/images/{id}; none where there is none, or it may not be seen.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no image.
     pub async fn image(&self, image: Uuid) -> Result<Option<ImageRecord>, ImageError> {
         let path = format!("/v2/images/{}", image.hyphenated());
         let Some(answer) = self.get(ONE_IMAGE, path).await? else {
@@ -157,9 +149,6 @@ impl ImageClient {
     }
 
     /// GET /v2/images/{id}/members/{project}: whether a shared image is shared with this project, accepted or not.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn is_shared_with(&self, image: Uuid, project: Uuid) -> Result<bool, ImageError> {
         let (image, project) = (image.hyphenated(), project.simple());
         let path = format!("/v2/images/{image}/members/{project}");
@@ -186,9 +175,6 @@ impl ImageClient {
     }
 
     /// GET /v2/images/{id}/file: its bytes.
-    ///
-    /// # Errors
-    /// No answer or a refusal; the bytes may end early later.
     pub async fn file(&self, image: Uuid) -> Result<Download, ImageError> {
         let path = format!("/v2/images/{}/file", image.hyphenated());
         let mut renewed = false;

@@ -16,7 +16,6 @@ pub trait RequestObserver: Send + Sync {
 pub struct Exchange<'a> {
     /// The service's type: `placement`, `identity`, …
     pub service: &'a str,
-    /// The method.
     pub method: &'a Method,
     /// The route's template, `/resource_providers/{uuid}/inventories` for instance: few values, fit for a label.
     pub route: &'static str,
@@ -33,7 +32,6 @@ pub struct Exchange<'a> {
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered.
     Answered(StatusCode),
     /// It was not; the kind is [`crate::TransportError::kind`].
     Failed(&'static str),

@@ -55,11 +55,9 @@ pub mod pins {
     pub const INVENTORIES: u16 = 26;
     /// Traits, and traits of a provider.
     pub const TRAITS: u16 = 6;
-    /// The same, written.
     pub const TRAIT_WRITES: u16 = 23;
     /// Aggregates with the provider's generation.
     pub const AGGREGATES: u16 = 19;
-    /// The same, written.
     pub const AGGREGATE_WRITES: u16 = 23;
     /// The list of classes.
     pub const CLASSES: u16 = 2;
@@ -69,7 +67,6 @@ pub mod pins {
     pub const USAGES: u16 = 14;
     /// Allocations with the consumer's generation.
     pub const ALLOCATIONS: u16 = 28;
-    /// POST /reshaper.
     pub const RESHAPER: u16 = 30;
     /// Another parent for a provider.
     pub const REPARENT: u16 = 37;
@@ -80,9 +77,7 @@ pub mod pins {
 /// A value with the generation of its provider at which it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
-    /// The provider's generation.
     pub generation: Generation,
-    /// The value.
     pub value: T,
 }
 
@@ -95,7 +90,6 @@ pub enum Deleted {
     AlreadyGone,
 }
 
-/// Placement's service type.
 const SERVICE: &str = "placement";
 
 /// Placement, wherever it is. Clones share connections and session.
@@ -117,9 +111,6 @@ impl PlacementClient {
     }
 
     /// Placement over the network, all by the options. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory, or a file they name cannot be used.
     pub fn from_options(
         options: &AuthOptions,
         observer: Option<Arc<dyn RequestObserver>>,
@@ -128,9 +119,6 @@ impl PlacementClient {
     }
 
     /// The same through a given service: a decorated one, or a unix socket.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory.
     pub fn from_options_over(
         http: HttpService,
         options: &AuthOptions,
@@ -190,9 +178,6 @@ impl PlacementClient {
     }
 
     /// GET /: the microversions that this Placement speaks.
-    ///
-    /// # Errors
-    /// No answer, or not Placement's.
     pub async fn version_document(&self) -> Result<VersionDocument, PlacementError> {
         self.parse(read("/", "/".to_owned(), None), "a version document", Ok)
             .await

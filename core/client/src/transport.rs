@@ -33,7 +33,6 @@ pub enum Sent {
 /// No answer, or no whole one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
-    /// Nobody listens there.
     #[error("{peer} refuses connections")]
     Refused {
         /// Host and port, or the socket's path.
@@ -53,7 +52,6 @@ pub enum TransportError {
          to this system"
     )]
     Tls {
-        /// Host and port.
         peer: String,
         /// Why, in the TLS library's words.
         reason: String,
@@ -89,15 +87,12 @@ pub enum TransportError {
     File {
         /// The option that names it: `cafile`, `certfile`, `keyfile`.
         option: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         reason: String,
     },
     /// The request could not be made at all.
     #[error("the request cannot be sent: {reason}")]
     Unsendable {
-        /// Why.
         reason: String,
     },
 }
@@ -200,9 +195,6 @@ impl HttpService {
     }
 
     /// A unix socket: whatever host a request's URI names, the request goes there.
-    ///
-    /// # Errors
-    /// The client cannot be built.
     pub fn unix(
         path: &std::path::Path,
         options: &TransportOptions,
@@ -210,10 +202,6 @@ impl HttpService {
         network::unix(path, options)
     }
 
-    /// Sends one request.
-    ///
-    /// # Errors
-    /// No answer came, or none that is whole and within the limits.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
         self.0.clone().oneshot(request).await
     }

@@ -24,9 +24,6 @@ struct TooLong;
 impl Hook {
     /// Runs it to its end and gives back what it wrote; dropped, it is ended. Its end is seen only when all that holds its standard
     /// output or error has ended, too.
-    ///
-    /// # Errors
-    /// It did not end with 0 in its time, or wrote too much.
     pub async fn answer(&self, asked: Asked<'_>) -> Result<Vec<u8>, HookError> {
         let mut command = self.command();
         command

@@ -42,12 +42,10 @@ const BUSY_LOOK: Duration = Duration::from_millis(10);
 /// How much of what it says is kept, in bytes: as much of the first line, and as much of the end.
 const KEPT: usize = 400;
 
-/// The program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     /// What it is called in sentences: `reset hook`.
     pub called: &'static str,
-    /// Its path.
     pub program: PathBuf,
     /// How long it may take for one device.
     pub deadline: Duration,
@@ -68,9 +66,7 @@ pub enum HookError {
     NotStarted {
         /// What it is called.
         called: &'static str,
-        /// Its path.
         program: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// It ended otherwise than with 0.
@@ -78,11 +74,8 @@ pub enum HookError {
     No {
         /// What it is called.
         called: &'static str,
-        /// Its path.
         program: PathBuf,
-        /// How it ended.
         status: ExitStatus,
-        /// What it said.
         said: Said,
     },
     /// It did not end in time, and was killed with all that it had started.
@@ -90,7 +83,6 @@ pub enum HookError {
     Late {
         /// What it is called.
         called: &'static str,
-        /// Its path.
         program: PathBuf,
         /// How long it had.
         deadline: Duration,
@@ -102,7 +94,6 @@ pub enum HookError {
     TooLong {
         /// What it is called.
         called: &'static str,
-        /// Its path.
         program: PathBuf,
         /// The most that it may write.
         most: usize,
@@ -112,9 +103,7 @@ pub enum HookError {
     Lost {
         /// What it is called.
         called: &'static str,
-        /// Its path.
         program: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
 }
@@ -220,9 +209,6 @@ async fn reaped(mut child: Child) {
 impl Hook {
     /// Runs it to its end, with these variables in its environment; dropped, it is ended. Its end is seen only when all that
     /// holds its standard error has ended, too.
-    ///
-    /// # Errors
-    /// It did not say yes.
     pub async fn ask<V: AsRef<OsStr>>(
         &self,
         about: impl IntoIterator<Item = (&'static str, V)>,

@@ -14,7 +14,6 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgrp};
 use tokio::time::sleep;
 
-/// The variable.
 pub(crate) const OWNER: &str = "BERTH_HOOK_OWNER";
 
 /// How often it is looked whether what was ended is gone, and how often at most.

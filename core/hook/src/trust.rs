@@ -22,7 +22,6 @@ pub enum Untrusted {
     Unseen {
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
         source: io::Error,
     },
     /// It, or a folder that it is in, is somebody else's.
@@ -30,7 +29,6 @@ pub enum Untrusted {
     Owner {
         /// The file or folder.
         path: PathBuf,
-        /// Its owner's number.
         owner: u32,
     },
     /// Others may write it, or what is in it.
@@ -38,7 +36,6 @@ pub enum Untrusted {
     Mode {
         /// The file or folder.
         path: PathBuf,
-        /// Its permissions.
         mode: u32,
     },
 }

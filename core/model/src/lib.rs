@@ -22,6 +22,8 @@
 //! it with the current one and says [`Plan`]; a [`PendingReshape`] becomes lawful by [`PendingReshape::resolve`].
 //! Callers: the agent (startup, tick), the drivers (they build trees), the audit (tests, doctor).
 
+#![warn(missing_docs)]
+
 mod allocation;
 mod arq;
 mod attach_handle;

@@ -19,7 +19,6 @@ pub enum Seam {
 }
 
 impl Seam {
-    /// All five.
     pub const ALL: [Seam; 5] = [
         Seam::Http,
         Seam::Driver,
@@ -50,7 +49,6 @@ impl fmt::Display for Seam {
 /// Whether a crossing can change anything on the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// It only looks.
     Read,
     /// It may change something.
     Write,
@@ -59,7 +57,6 @@ pub enum Effect {
 /// One effect about to happen: the unit that is traced, counted and failed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Crossing {
-    /// Where.
     pub seam: Seam,
     /// Whether it looks or changes.
     pub effect: Effect,

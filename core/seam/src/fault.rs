@@ -24,27 +24,21 @@ pub enum FaultRow {
     F1,
     /// Effect done, answer lost.
     F2,
-    /// Request twice.
     F3,
     /// Answer after the deadline, undo begun.
     F4,
-    /// Conflict.
     F5,
-    /// 401, 403, 400.
     F6,
-    /// Killed.
     F7,
     /// Killed again during the recovery: F7's fault at a second point.
     F8,
     /// Hang beyond the watchdog.
     F9,
-    /// Stale read.
     F10,
     /// Truncated, wrong or endless body.
     F11,
     /// Disk full, input/output error.
     F12,
-    /// Power cut.
     F13,
     /// Clock off by an hour, token expired.
     F14,
@@ -92,11 +86,8 @@ pub enum Fault {
     Unauthorized,
     /// 403: a role is missing.
     Forbidden,
-    /// 400.
     BadRequest,
-    /// SIGKILL.
     Kill,
-    /// It never ends.
     Hang,
     /// The answer is an older one.
     Stale,
@@ -106,9 +97,7 @@ pub enum Fault {
     WrongBody,
     /// The body does not end.
     EndlessBody,
-    /// No space left.
     DiskFull,
-    /// Input/output error.
     InputOutput,
     /// The power goes: what was not synced is lost.
     PowerCut,

@@ -10,7 +10,6 @@ use crate::{Crossing, EffectEnd, Fault};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[must_use = "a release is to be acted out"]
 pub enum Release {
-    /// Go on.
     Proceed,
     /// Act this fault out.
     Fault(Fault),

@@ -24,9 +24,7 @@ pub struct Point {
     pub number: usize,
     /// On which side of it.
     pub moment: Moment,
-    /// What goes wrong.
     pub fault: Fault,
-    /// How often.
     pub repetition: Repetition,
 }
 
@@ -46,7 +44,6 @@ pub enum PointError {
     /// It has another form.
     #[error("{text:?} is no point; expected crossing:NUMBER:before|after:FAULT[:for_ever]")]
     Form {
-        /// The text.
         text: String,
     },
     /// It names no fault.

@@ -47,7 +47,6 @@ impl<G: Gate> RecordingGate<G> {
         }
     }
 
-    /// The gate asked.
     #[must_use]
     pub fn inner(&self) -> &G {
         &self.inner

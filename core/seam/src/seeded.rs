@@ -14,7 +14,6 @@ impl Seeded {
         Self { state: seed }
     }
 
-    /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

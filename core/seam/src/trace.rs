@@ -20,7 +20,6 @@ pub enum TraceEvent {
 }
 
 impl TraceEvent {
-    /// On which side.
     #[must_use]
     pub const fn moment(&self) -> Moment {
         match self {
@@ -46,9 +45,7 @@ pub struct TraceLine {
     pub at: Duration,
     /// Whose crossing it was; empty where there is one journey only.
     pub journey: Arc<str>,
-    /// What crossed.
     pub crossing: Crossing,
-    /// What happened.
     pub event: TraceEvent,
 }
 

@@ -43,7 +43,6 @@ pub enum Standing {
     Done,
 }
 
-/// One journey's gate.
 #[derive(Clone)]
 pub struct JourneyGate {
     id: usize,

@@ -41,7 +41,6 @@ pub enum RequestBodyError {
         /// What it may take.
         allowed: Duration,
     },
-    /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(hyper::Error),
 }

@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Waiting {
     /// Each with what ends it, the longest first.
     since: Mutex<Since>,
-    /// One more waits.
     more: Notify,
 }
 
@@ -66,7 +65,6 @@ enum Longest {
     Ended,
     /// It is to be left alone until then.
     Until(Instant),
-    /// Nobody waits.
     None,
 }
 

@@ -63,20 +63,15 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("{file}: {} cannot be read: {source}", path.display())]
     Unreadable {
-        /// Which.
         file: TlsFile,
-        /// Its path.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// A file does not hold what it should.
     #[error("{file}: {} {wrong}", path.display())]
     Malformed {
-        /// Which.
         file: TlsFile,
-        /// Its path.
         path: PathBuf,
         /// What is wrong, as the end of a sentence.
         wrong: String,
@@ -84,11 +79,8 @@ pub enum TlsError {
     /// A certificate's time is over, or has not come.
     #[error("{file}: {} holds the certificate of {holder}, which {wrong}", path.display())]
     Untimely {
-        /// Which.
         file: TlsFile,
-        /// Its path.
         path: PathBuf,
-        /// Whose certificate.
         holder: String,
         /// Since or until when, as the end of a sentence.
         wrong: String,
@@ -100,9 +92,7 @@ pub enum TlsError {
         certificate.display()
     )]
     Mismatched {
-        /// The certificate's path.
         certificate: PathBuf,
-        /// The key's path.
         key: PathBuf,
     },
 }
@@ -235,9 +225,6 @@ pub struct TlsDoor {
 
 impl TlsDoor {
     /// A door by these files, as of now.
-    ///
-    /// # Errors
-    /// As [`TlsFiles::read`].
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
         let settings = files.read(SystemTime::now())?;
         Ok(Self {

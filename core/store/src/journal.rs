@@ -23,34 +23,25 @@ pub enum JournalFileError {
     /// It cannot be opened, or another process has it.
     #[error("the journal {path}: {source}")]
     Open {
-        /// The file.
         path: String,
-        /// Why.
         source: OpenError,
     },
     /// It is damaged, or what is in it is nothing that its owner writes.
     #[error("the journal {path} is damaged: {reason}")]
     Damaged {
-        /// The file.
         path: String,
-        /// What was found.
         reason: String,
     },
     /// The database said no.
     #[error("the journal {path} cannot be used: {source}")]
     Sql {
-        /// The file.
         path: String,
-        /// Why.
         source: SqlError,
     },
 }
 
 impl JournalFile {
     /// Opens the file, and makes it where there is none.
-    ///
-    /// # Errors
-    /// Another process has it, it is damaged, or the disk says no.
     pub async fn open(file: &Path) -> Result<Self, JournalFileError> {
         let options = SqlOptions {
             readers: 1,
@@ -67,9 +58,6 @@ impl JournalFile {
     }
 
     /// Opens a file that another process may have, to look at it; none where there is none.
-    ///
-    /// # Errors
-    /// It is damaged, or the disk says no.
     pub async fn look(file: &Path) -> Result<Option<Self>, JournalFileError> {
         let path = file.display().to_string();
         match SqlStore::look(file, &SqlOptions::default()).await {
@@ -79,9 +67,6 @@ impl JournalFile {
     }
 
     /// One that lives as long as this value, for dry runs and tests.
-    ///
-    /// # Errors
-    /// SQLite says no.
     pub async fn in_memory() -> Result<Self, JournalFileError> {
         let path = "(memory)".to_owned();
         match SqlStore::in_memory().await {
@@ -97,26 +82,17 @@ impl JournalFile {
     }
 
     /// Begins a reading transaction.
-    ///
-    /// # Errors
-    /// The database says no.
     pub async fn read(&self) -> Result<Transaction, SqlError> {
         self.store.read().await
     }
 
     /// The rows of one statement that reads.
-    ///
-    /// # Errors
-    /// The database says no.
     pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, JournalFileError> {
         let rows = self.store.rows(statement).await;
         rows.map_err(|source| self.failed(source))
     }
 
     /// Does a piece of work in one transaction.
-    ///
-    /// # Errors
-    /// The database says no; nothing of it is there then, or all of it.
     pub async fn write<W: Work<Error = SqlError>>(
         &self,
         work: &W,
@@ -126,9 +102,6 @@ impl JournalFile {
     }
 
     /// Writes something and takes it away again in one transaction: a page is written, and nothing is changed.
-    ///
-    /// # Errors
-    /// Nothing can be written.
     pub async fn try_write(
         &self,
         insert: &'static str,

@@ -117,9 +117,6 @@ impl SqlStore {
 
     /// As [`SqlStore::open`], but a file that is not there, or has nothing in it, is refused and not made: for whoever works
     /// on what a service has written. So is a server's database without tables. A database in memory is a fresh one here, too.
-    ///
-    /// # Errors
-    /// As [`SqlStore::open`], [`OpenError::Absent`] and [`OpenError::NoTables`].
     pub async fn open_existing(
         location: &Location,
         options: &SqlOptions,
@@ -144,9 +141,6 @@ impl SqlStore {
 
     /// Opens a database to read what another process, which may be running, has written; none where there is none. Nothing can
     /// be written by it, and nobody is kept from owning the database.
-    ///
-    /// # Errors
-    /// [`OpenError::Sql`] when SQLite cannot open it.
     pub async fn look(path: &Path, options: &SqlOptions) -> Result<Option<Self>, OpenError> {
         let opened = sqlite::look(path, options).await?;
         Ok(opened.map(|opened| Self::files(opened, options)))
@@ -154,9 +148,6 @@ impl SqlStore {
 
     /// As [`SqlStore::look`], of any location: the database of a server refuses to change anything in the sessions of this
     /// store, and one without tables is none. In memory there is never one.
-    ///
-    /// # Errors
-    /// As [`SqlStore::open`].
     pub async fn look_at(
         location: &Location,
         options: &SqlOptions,
@@ -173,9 +164,6 @@ impl SqlStore {
     }
 
     /// Opens a fresh database in memory with the default options.
-    ///
-    /// # Errors
-    /// As [`SqlStore::open`].
     pub async fn in_memory() -> Result<Self, OpenError> {
         Self::open(&Location::SqliteMemory, &SqlOptions::default()).await
     }
@@ -250,9 +238,6 @@ impl SqlStore {
     /// Begins a reading transaction: all its statements see one state of the database.
     ///
     /// Do not call [`SqlStore::write`] while it is alive: in memory both share one connection.
-    ///
-    /// # Errors
-    /// [`SqlError`] when no connection can be had or the transaction cannot begin.
     pub async fn read(&self) -> Result<Transaction, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(files) => {
@@ -270,9 +255,6 @@ impl SqlStore {
 
     /// All rows of the answer to one statement that reads. It sees one state of the database without a transaction around
     /// it, which would cost two more hops to the database's thread.
-    ///
-    /// # Errors
-    /// [`SqlError`] when no connection can be had or the statement is refused.
     pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(files) => {
@@ -287,9 +269,6 @@ impl SqlStore {
     }
 
     /// As [`Transaction::rows_in`], without a transaction around its one statement.
-    ///
-    /// # Errors
-    /// [`SqlError`] when no connection can be had or the statement is refused.
     pub async fn rows_in<V: Into<Value> + Clone + Sync>(
         &self,
         head: &Statement,
@@ -380,9 +359,6 @@ impl SqlStore {
 
     /// Who else has a session on the database, by the server's own list: for work that must not be done beside a service. On
     /// SQLite nobody, as far as they ask for the ownership.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the server does not answer.
     pub async fn other_sessions(&self) -> Result<OtherSessions, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(_) => Ok(OtherSessions {
@@ -396,9 +372,6 @@ impl SqlStore {
     /// Writes all of SQLite's log into the database's file and cuts the log to nothing: until then what was deleted, and under
     /// [`SqlOptions::overwrite_deleted`] is nowhere in the file, still stands in the log. Whether that was done: somebody may be
     /// reading for longer than the busy timeout. A server keeps its log by itself.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the disk does not take it.
     pub async fn empty_log(&self) -> Result<bool, SqlError> {
         let Pools::Sqlite(files) = &self.inner.pools else {
             return Ok(false);

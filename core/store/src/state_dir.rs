@@ -22,7 +22,6 @@ pub enum StateFileError {
     /// The disk, or the quota on it, is full.
     #[error("the disk of {path} is full: free some space there")]
     DiskFull {
-        /// The file.
         path: String,
         /// What the system said.
         #[source]
@@ -31,7 +30,6 @@ pub enum StateFileError {
     /// The folder or file may not be used by this user.
     #[error("no permission for {path}: it must belong to the user Berth runs as")]
     Permission {
-        /// The file.
         path: String,
         /// What the system said.
         #[source]
@@ -40,21 +38,17 @@ pub enum StateFileError {
     /// The file exists although it must not.
     #[error("{path} exists already")]
     Exists {
-        /// The file.
         path: String,
     },
     /// The file is larger than any state file.
     #[error("{path} has {bytes} bytes; a state file has at most {MAX_BYTES}: it is not one")]
     TooLarge {
-        /// The file.
         path: String,
-        /// Its size.
         bytes: u64,
     },
     /// Anything else the system says.
     #[error("cannot use {path}")]
     Io {
-        /// The file.
         path: String,
         /// What the system said.
         #[source]
@@ -114,9 +108,6 @@ pub struct StateDir {
 
 impl StateDir {
     /// Opens the folder, making it if need be, and removes what killed writes left in it.
-    ///
-    /// # Errors
-    /// The folder cannot be made or read.
     pub fn open(folder: &Path) -> Result<Self, StateFileError> {
         let failed = |source| StateFileError::of(folder, source);
         fs::create_dir_all(folder).map_err(failed)?;

@@ -50,9 +50,6 @@ impl Usable {
     }
 
     /// What came of a write, noted.
-    ///
-    /// # Errors
-    /// It is the error of that.
     pub fn wrote<T, E: JournalFault>(&self, written: Result<T, E>) -> Result<T, E> {
         match &written {
             Ok(_) => self.written(None),

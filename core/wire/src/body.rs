@@ -27,7 +27,6 @@ pub enum BodyError {
     NotJson {
         /// What the parser says, with line and column.
         reason: String,
-        /// The first characters.
         excerpt: String,
     },
     /// A field is missing, has a wrong type, or a value out of range.
@@ -176,7 +175,6 @@ pub(crate) fn pairs<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer.deserialize_map(Pairs(expected, PhantomData))
 }
 
-/// Writes a body.
 #[must_use]
 pub fn encode<T: Serialize>(body: &T) -> Vec<u8> {
     serde_json::to_vec(body)

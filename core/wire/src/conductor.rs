@@ -68,7 +68,6 @@ pub struct CreateGuest {
     pub power: GuestPower,
 }
 
-/// GET /v1/guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestsShown {
     /// [`API`].
@@ -94,9 +93,7 @@ pub struct UnreadableShown {
 pub struct GuestShown {
     /// [`API`].
     pub api: String,
-    /// Its UUID.
     pub uuid: Uuid,
-    /// Its name.
     pub name: String,
     /// `building`, `active`, `failing` (an attempt is taken back), `error` or `deleting`.
     pub status: String,
@@ -111,11 +108,8 @@ pub struct GuestShown {
     pub project_id: String,
     /// The user who asked.
     pub user_id: String,
-    /// Its flavor.
     pub flavor: FlavorBody,
-    /// Its device profile.
     pub device_profile: Option<String>,
-    /// Its accelerator requests.
     pub accelerator_requests: Vec<Uuid>,
     /// Each step of each attempt, in order.
     pub steps: Vec<BootStepShown>,
@@ -150,21 +144,16 @@ pub struct DecisionShown {
     pub explanation: serde_json::Value,
 }
 
-/// Any refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// [`API`].
     pub api: String,
-    /// What is wrong.
     pub error: RefusedDetail,
 }
 
-/// What is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedDetail {
-    /// One word.
     pub code: String,
-    /// A sentence.
     pub message: String,
 }
 

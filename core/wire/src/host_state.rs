@@ -31,14 +31,12 @@ pub struct HostStateBody {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceBody {
-    /// The agent's release.
     pub version: String,
     /// Why the host's operator, or the agent itself, wants no new guests here; none where they are welcome. May be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
 }
 
-/// One compute node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeStateBody {
@@ -54,15 +52,12 @@ pub struct NodeStateBody {
     /// Where other hosts reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ip: Option<core::net::IpAddr>,
-    /// Host CPUs.
     pub vcpus: i64,
     /// CPUs that guests have, and what is reserved for the host.
     pub vcpus_used: i64,
-    /// Memory in MiB.
     pub memory_mb: i64,
     /// Memory that guests have, and what is reserved for the host, in MiB.
     pub memory_mb_used: i64,
-    /// Disk in GiB.
     pub local_gb: i64,
     /// Disk that guests were promised, and what is reserved for the host, in GiB.
     pub local_gb_used: i64,

@@ -5,16 +5,13 @@
 /// What a metric is to Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
     Counter,
     /// Goes up and down.
     Gauge,
-    /// Observations in buckets.
     Histogram,
 }
 
 impl Kind {
-    /// Prometheus' word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -25,14 +22,11 @@ impl Kind {
     }
 }
 
-/// One metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MetricRow {
     /// Its name, with its unit.
     pub name: &'static str,
-    /// What it is.
     pub kind: Kind,
-    /// Its labels.
     pub labels: &'static [&'static str],
     /// What it says, in one line.
     pub help: &'static str,

@@ -56,7 +56,6 @@ impl Failed<'_> {
         format!("exec:{}", self.program)
     }
 
-    /// What answered wrongly.
     fn origin(&self) -> String {
         format!("the answer of {} to {}", self.target(), self.method)
     }

@@ -44,9 +44,6 @@ pub(crate) struct Lines {
 }
 
 /// The book in a file.
-///
-/// # Errors
-/// Why it is none.
 pub(crate) fn read(text: &[u8]) -> Result<Lines, String> {
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();

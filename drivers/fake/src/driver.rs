@@ -48,17 +48,11 @@ struct Text {
 
 impl FakeDriver {
     /// The machine in this file, which must be well now; later it may be edited at any time.
-    ///
-    /// # Errors
-    /// The file cannot be read or describes no machine.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         Self::of(Source::File(path.to_owned()))
     }
 
     /// The machine that this text describes. `name` stands for the file in what is said about it.
-    ///
-    /// # Errors
-    /// The text describes no machine.
     pub fn from_text(name: &str, text: &str) -> Result<Self, MachineError> {
         Self::of(Source::text(name, text.to_owned()))
     }
@@ -101,9 +95,6 @@ impl FakeDriver {
 
     /// Replaces the machine's text as an editor would, right or wrong: the next look tells. A machine in a file is changed
     /// by writing the file.
-    ///
-    /// # Errors
-    /// The machine is in a file, and the file cannot be written.
     pub fn replace(&self, text: &str) -> std::io::Result<()> {
         match &self.source {
             Source::File(path) => std::fs::write(path, text),

@@ -28,7 +28,6 @@ pub(crate) enum GuestFile {
     Memory(Mutex<(Arc<GuestBook>, u64)>),
     /// In a file. The lock orders this process's changes.
     File {
-        /// The file.
         path: PathBuf,
         /// Held from the reading to the writing.
         changing: Mutex<()>,

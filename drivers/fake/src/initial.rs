@@ -15,9 +15,6 @@ const PROJECT_ID: &str = "fake-project";
 const USER_ID: &str = "fake-user";
 
 /// The tree that a node reports under its machine's model when Placement has only its bare root.
-///
-/// # Errors
-/// The machine has no such node, or the node makes no tree.
 pub fn initial_tree(
     machine: &Machine,
     node: &NodeName,

@@ -14,30 +14,22 @@ use uuid::Uuid;
 pub struct Machine {
     /// What the hypervisor says of itself.
     pub hypervisor: Hypervisor,
-    /// At least one.
     pub nodes: Vec<Node>,
 }
 
-/// One node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
     pub name: NodeName,
     /// The UUID its root provider has, where the hypervisor itself knows one.
     pub uuid: Option<ProviderUuid>,
     /// How its resources are modelled: an upgrade is another word here.
     pub model: ResourceModel,
-    /// Its CPUs.
     pub cpus: Cpus,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// Its disk.
     pub disk: Disk,
-    /// Its NUMA cells.
     pub cells: Vec<NumaCell>,
-    /// Its GPUs.
     pub gpus: Vec<Gpu>,
-    /// Its network cards.
     pub nics: Vec<VirtualFunctions>,
     /// Devices that are offered whole, as virtual functions or as mediated devices.
     pub devices: Vec<OfferedDevice>,
@@ -45,11 +37,9 @@ pub struct Node {
     pub pci: PciInPlacement,
     /// Further resources on the root.
     pub customs: Vec<CustomResource>,
-    /// Its traits.
     pub traits: Vec<Trait>,
     /// What goes wrong with its devices, by the function.
     pub faults: Faults,
-    /// Its guests.
     pub guests: Vec<Guest>,
 }
 
@@ -72,7 +62,6 @@ pub enum DeviceFault {
 }
 
 impl DeviceFault {
-    /// All there are.
     pub const ALL: [DeviceFault; 5] = [
         DeviceFault::HostsOwn,
         DeviceFault::PrepareFails,
@@ -94,12 +83,9 @@ impl DeviceFault {
     }
 }
 
-/// A physical GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gpu {
-    /// Its PCI address.
     pub address: PciAddress,
-    /// Its NUMA cell.
     pub numa_node: Option<u32>,
     /// The mediated device types it can be parted into, and into how many.
     pub types: BTreeMap<String, u64>,
@@ -109,10 +95,8 @@ pub struct Gpu {
     pub class: ResourceClass,
 }
 
-/// A guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guest {
-    /// The instance's UUID.
     pub uuid: ConsumerUuid,
     /// What the hypervisor shows of it. `also` is empty here: [`Guest::migration`] says it.
     pub seen: GuestView,
@@ -127,7 +111,6 @@ pub struct Guest {
 /// A migration record that holds a guest's resources on this node in the place of the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
-    /// Its UUID.
     pub consumer: ConsumerUuid,
     /// Whether the hypervisor tells of it.
     pub sight: MigrationSight,
@@ -136,7 +119,6 @@ pub struct Migration {
 /// Whether a hypervisor tells which migration a guest is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationSight {
-    /// It does.
     Known,
     /// It does not (as libvirt): the guest must be inferred.
     Unknown,
@@ -145,7 +127,6 @@ pub enum MigrationSight {
 /// The shape of a generated GPU host, for tests and benchmarks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuHost {
-    /// Its name.
     pub name: NodeName,
     /// How many GPUs, 1 to 255.
     pub gpus: u8,

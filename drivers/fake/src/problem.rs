@@ -32,16 +32,13 @@ pub enum MachineError {
     /// The file cannot be read.
     #[error("cannot read the machine file {file}")]
     Unreadable {
-        /// The file.
         file: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The file is larger than any machine is described in.
     #[error("the machine file {file} has {size} bytes; up to {limit} are taken")]
     TooLarge {
-        /// The file.
         file: String,
         /// Its size in bytes.
         size: u64,
@@ -51,9 +48,7 @@ pub enum MachineError {
     /// The text describes no machine. All that is wrong is listed, in the order of the file, each on a line of its own.
     #[error("{}", listed(file, problems))]
     Refused {
-        /// The file.
         file: String,
-        /// At least one.
         problems: Vec<Problem>,
     },
 }

@@ -69,7 +69,6 @@ impl Seen {
         })
     }
 
-    /// What was seen.
     pub(crate) fn look(&self) -> &Arc<Look> {
         &self.look
     }

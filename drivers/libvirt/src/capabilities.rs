@@ -41,7 +41,6 @@ pub(crate) struct GuestKind {
 }
 
 impl Capabilities {
-    /// Reads the document.
     pub(crate) fn read(text: &str) -> Result<Self, XmlError> {
         let reader = Reader::new("the host's capabilities", "capabilities", text)?;
         let Some(host) = xml::find(reader.root(), &["host"]) else {

@@ -45,17 +45,13 @@ pub(crate) enum ConnectionError {
     /// libvirtd is away or refuses.
     #[error("cannot open {uri}")]
     Open {
-        /// The connection's URI.
         uri: String,
-        /// What libvirt said.
         source: virt::error::Error,
     },
     /// The call did not come back in time; its thread is left behind.
     #[error("{call} at {uri} did not come back within {limit:?}")]
     TimedOut {
-        /// The connection's URI.
         uri: String,
-        /// What was asked.
         call: &'static str,
         /// How long was waited.
         limit: Duration,
@@ -63,17 +59,13 @@ pub(crate) enum ConnectionError {
     /// Too many threads hang in earlier calls.
     #[error("{threads} threads hang in calls to {uri}; no further one is started")]
     Hanging {
-        /// The connection's URI.
         uri: String,
-        /// How many.
         threads: usize,
     },
     /// The thread ended while the call ran.
     #[error("{call} at {uri} was cut off")]
     CutOff {
-        /// The connection's URI.
         uri: String,
-        /// What was asked.
         call: &'static str,
     },
 }

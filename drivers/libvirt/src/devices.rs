@@ -112,9 +112,6 @@ impl HostDevices {
     }
 
     /// A guest's devices with its functions given as their entries say.
-    ///
-    /// # Errors
-    /// The device tree cannot be read.
     pub(crate) fn as_listed(&self, devices: &GuestDevices) -> Result<GuestDevices, DeviceError> {
         let as_listed = |attached: &AttachedDevice| match attached.device {
             GuestDevice::Pci { address, .. } if self.is_prepared(address)? => Ok(AttachedDevice {
@@ -157,7 +154,6 @@ impl HostDevices {
 enum Stand {
     /// The kernel's VFIO driver, or one made of it.
     Vfio,
-    /// Its vendor's own.
     Vendors,
 }
 

@@ -28,7 +28,6 @@ pub(crate) struct DomainCapabilities {
 }
 
 impl DomainCapabilities {
-    /// Reads the document.
     pub(crate) fn read(text: &str) -> Result<Self, XmlError> {
         let reader = Reader::new("the domain capabilities", "domainCapabilities", text)?;
         let root = reader.root();

@@ -19,11 +19,8 @@ use crate::xml::{self, Reader, XmlError};
 pub(crate) struct Guest {
     /// Its UUID, which is the instance's.
     pub(crate) uuid: Uuid,
-    /// Its name.
     pub(crate) name: String,
-    /// Whether it runs.
     pub(crate) power: PowerState,
-    /// Its virtual CPUs.
     pub(crate) vcpus: u32,
     /// Its memory in MiB.
     pub(crate) memory_mib: u64,
@@ -44,7 +41,6 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Reads the document.
     pub(crate) fn read(text: &str) -> Result<Self, XmlError> {
         let reader = Reader::new("a guest", "domain", text)?;
         let domain = reader.root();

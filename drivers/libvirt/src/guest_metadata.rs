@@ -20,7 +20,6 @@ pub(crate) const NAMESPACE: &str = "urn:berth:guest:1";
 pub(crate) struct GuestMetadata {
     /// The instance's UUID: the guest's own, unless somebody copied the document.
     pub(crate) uuid: ConsumerUuid,
-    /// The project's id.
     pub(crate) project: String,
     /// The consumer that holds its allocations.
     pub(crate) consumer: ConsumerUuid,
@@ -60,7 +59,6 @@ impl GuestMetadata {
         }
     }
 
-    /// As an element.
     pub(crate) fn element(&self) -> MetadataElement {
         MetadataElement {
             namespace: NAMESPACE,

@@ -28,7 +28,6 @@ use domain::{
 pub enum Virtualisation {
     /// With the processor's help.
     Kvm,
-    /// Emulated: anywhere, slowly.
     Qemu,
     /// libvirt's test driver, which runs nothing.
     Test,
@@ -37,7 +36,6 @@ pub enum Virtualisation {
 /// What is the same for all guests of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestXmlOptions {
-    /// How guests run.
     pub virtualisation: Virtualisation,
     /// How their disks are cached.
     pub disk_cache: DiskCache,
@@ -56,7 +54,6 @@ impl Default for GuestXmlOptions {
     }
 }
 
-/// The guest's document.
 #[must_use]
 pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
     let topology = &spec.topology;

@@ -13,7 +13,6 @@ use crate::xml::{self, Reader, XmlError};
 pub(crate) enum NodeDevice {
     /// A PCI function whose driver offers mediated devices.
     MdevParent(MdevParent),
-    /// A mediated device.
     Mdev(Mdev),
     /// Anything else, a parent of mediated devices that is no PCI function included: no provider could be named for it.
     Other,
@@ -22,7 +21,6 @@ pub(crate) enum NodeDevice {
 /// A PCI function whose driver offers mediated devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MdevParent {
-    /// Its address.
     pub(crate) address: PciAddress,
     /// Its NUMA cell, where the host says.
     pub(crate) numa_node: Option<u32>,
@@ -33,16 +31,13 @@ pub(crate) struct MdevParent {
 /// A mediated device that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mdev {
-    /// Its UUID.
     pub(crate) uuid: Uuid,
-    /// Its type.
     pub(crate) type_id: String,
     /// The PCI function it is a part of; none for a parent that is no PCI function.
     pub(crate) parent: Option<PciAddress>,
 }
 
 impl NodeDevice {
-    /// Reads the document.
     pub(crate) fn read(text: &str) -> Result<Self, XmlError> {
         let reader = Reader::new("a node device", "device", text)?;
         let device = reader.root();

@@ -21,10 +21,8 @@ pub enum DiskPlacement {
 /// `[libvirt] virt_type`: how guests of the host's own architecture run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VirtType {
-    /// With hardware support.
     #[default]
     Kvm,
-    /// Emulated.
     Qemu,
 }
 
@@ -206,7 +204,6 @@ pub enum MdevTypesError {
         "[mdev_{first}] and [mdev_{second}] both name {address}: a GPU is used for one type at a time"
     )]
     TwoTypesForOneGpu {
-        /// The GPU.
         address: PciAddress,
         /// The type that named it first.
         first: String,
@@ -216,7 +213,6 @@ pub enum MdevTypesError {
     /// A type is listed twice.
     #[error("[devices] enabled_mdev_types lists {id} twice")]
     ListedTwice {
-        /// The type.
         id: String,
     },
 }
@@ -234,9 +230,6 @@ pub struct MdevTypes {
 impl MdevTypes {
     /// The types in the order of `enabled_mdev_types`. As in Nova, the first one without addresses is for every GPU that no
     /// other type names; further ones without addresses are of no use (see [`MdevTypes::ignored`]).
-    ///
-    /// # Errors
-    /// [`MdevTypesError`].
     pub fn new(types: impl IntoIterator<Item = MdevType>) -> Result<Self, MdevTypesError> {
         let mut result = Self::default();
         for one in types {

@@ -214,9 +214,6 @@ const REQUIRED: &[&str] = &[
 ];
 
 /// Opens libvirt's library and fills the slots; the first answer is kept for the life of the process.
-///
-/// # Errors
-/// [`LoadError`] when the library is missing or too old.
 pub fn load() -> Result<(), LoadError> {
     static LOADED: OnceLock<Result<(), LoadError>> = OnceLock::new();
     LOADED.get_or_init(|| fill(LIBRARY)).clone()

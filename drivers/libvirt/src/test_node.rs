@@ -14,12 +14,10 @@ use uuid::Uuid;
 
 use crate::options::LibvirtOptions;
 
-/// A host.
 #[derive(Debug, Clone, Default)]
 pub struct TestNode {
     /// CPUs, numbered from 0.
     pub cpus: u32,
-    /// Memory in MiB.
     pub memory_mib: u64,
     /// NUMA cells, by number from 0: the list of CPUs (`0-3`) and memory in MiB.
     pub cells: Vec<(String, u64)>,
@@ -27,42 +25,29 @@ pub struct TestNode {
     pub gpus: Vec<TestGpu>,
     /// Mediated devices that exist.
     pub mdevs: Vec<TestMdev>,
-    /// Guests.
     pub guests: Vec<TestGuest>,
 }
 
-/// A card.
 #[derive(Debug, Clone)]
 pub struct TestGpu {
-    /// Its address.
     pub address: PciAddress,
-    /// Its NUMA cell.
     pub numa_node: Option<u32>,
     /// Its types, and how many of each can still be made.
     pub available: Vec<(String, u64)>,
 }
 
-/// A mediated device.
 #[derive(Debug, Clone)]
 pub struct TestMdev {
-    /// Its UUID.
     pub uuid: Uuid,
-    /// Its type.
     pub type_id: String,
-    /// Its card.
     pub gpu: PciAddress,
 }
 
-/// A guest.
 #[derive(Debug, Clone)]
 pub struct TestGuest {
-    /// Its UUID.
     pub uuid: Uuid,
-    /// Its name.
     pub name: String,
-    /// Whether it runs.
     pub power: PowerState,
-    /// Its virtual CPUs.
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -100,9 +85,6 @@ impl TestGuest {
 impl TestNode {
     /// Writes the node into `directory` and answers the options of a driver that sees it. Each driver has its own copy of the
     /// node's state, from the file, while its connection is open.
-    ///
-    /// # Errors
-    /// A file cannot be written, or the path is not UTF-8.
     pub fn write(&self, directory: &Path) -> io::Result<LibvirtOptions> {
         let file = directory.join("node.xml");
         fs::write(&file, self.document())?;

@@ -43,9 +43,7 @@ impl Subscribers {
 /// Whether the kernel's uevents belong to the stream: a host of libvirt's test driver is not this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kernel {
-    /// They do.
     Heard,
-    /// They do not.
     Ignored,
 }
 

@@ -8,25 +8,19 @@ pub(crate) enum XmlError {
     /// It is not XML.
     #[error("{document} is not XML")]
     Syntax {
-        /// Which document.
         document: &'static str,
-        /// Where and why.
         source: roxmltree::Error,
     },
     /// It is XML, but of something else.
     #[error("{document} starts with <{found}> instead of <{expected}>")]
     OtherDocument {
-        /// Which document.
         document: &'static str,
-        /// Its outermost element.
         found: String,
-        /// The one expected.
         expected: &'static str,
     },
     /// Something that is always there is not, or makes no sense.
     #[error("{document}: {element} is {found:?}, expected {expected}")]
     Unexpected {
-        /// Which document.
         document: &'static str,
         /// The element or attribute, as a path.
         element: &'static str,

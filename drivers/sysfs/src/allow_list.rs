@@ -29,13 +29,11 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// The function.
     #[must_use]
     pub fn function(&self) -> &PciFunction {
         &self.function
     }
 
-    /// Its address.
     #[must_use]
     pub fn address(&self) -> PciAddress {
         self.function.address
@@ -60,7 +58,6 @@ pub enum NotAllowed {
     /// There is no such function.
     #[error("there is no PCI function {address} on this host")]
     NotThere {
-        /// Its address.
         address: PciAddress,
     },
     /// No entry means it.
@@ -69,19 +66,14 @@ pub enum NotAllowed {
          that means it if guests may have it"
     )]
     NotListed {
-        /// Its address.
         address: PciAddress,
-        /// Its vendor id.
         vendor: u16,
-        /// Its device id.
         device: u16,
     },
     /// It is a bridge, whatever the entries say.
     #[error("PCI function {address} is a bridge (class {class:06x}), which no guest is given")]
     Bridge {
-        /// Its address.
         address: PciAddress,
-        /// Its class code.
         class: u32,
     },
     /// The tree could not be read.
@@ -91,9 +83,6 @@ pub enum NotAllowed {
 
 impl AllowList {
     /// Reads the entries: tables, or Nova's JSON texts (each of one table or of a list of them).
-    ///
-    /// # Errors
-    /// [`DeviceSpecError`], naming the entry and the key.
     pub fn read(entries: &[Value]) -> Result<Self, DeviceSpecError> {
         let mut specs = Vec::new();
         for (number, entry) in (1..).zip(entries) {
@@ -149,9 +138,6 @@ impl AllowList {
     }
 
     /// Says yes or no to a function, whose network interfaces have these names. Pure.
-    ///
-    /// # Errors
-    /// [`NotAllowed`].
     pub fn admit(&self, function: &PciFunction, names: &[String]) -> Result<Allowed, NotAllowed> {
         if is_bridge(function) {
             return Err(NotAllowed::Bridge {
@@ -181,9 +167,6 @@ pub(crate) fn is_bridge(function: &PciFunction) -> bool {
 
 impl Sysfs {
     /// The function at this address, if the list says yes to it.
-    ///
-    /// # Errors
-    /// [`NotAllowed`].
     pub fn allowed(&self, list: &AllowList, address: PciAddress) -> Result<Allowed, NotAllowed> {
         let Some(function) = self.pci_function(address)? else {
             return Err(NotAllowed::NotThere { address });

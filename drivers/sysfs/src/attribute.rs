@@ -19,15 +19,12 @@ pub enum AttributeError {
     /// There is no such attribute: the device is gone, its driver is not loaded, or the kernel is too old.
     #[error("{} is not there", path.display())]
     Missing {
-        /// The attribute.
         path: PathBuf,
     },
     /// The kernel refused it.
     #[error("the kernel refused {content:?} for {}", path.display())]
     Refused {
-        /// The attribute.
         path: PathBuf,
-        /// What was written.
         content: String,
         /// What the kernel said.
         source: io::Error,
@@ -35,9 +32,7 @@ pub enum AttributeError {
     /// The kernel did not come back; the write may still be made.
     #[error("writing {content:?} to {} did not come back within {limit:?}", path.display())]
     TimedOut {
-        /// The attribute.
         path: PathBuf,
-        /// What was written.
         content: String,
         /// How long was waited.
         limit: Duration,

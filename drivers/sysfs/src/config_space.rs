@@ -17,9 +17,7 @@ const HEADER: usize = 64;
 pub enum ConfigSpace {
     /// It answers with these ids; virtual functions answer ffff for both and are known by the rest.
     Answers {
-        /// Vendor id.
         vendor: u16,
-        /// Device id.
         device: u16,
     },
     /// All ones: nothing answers on the bus.
@@ -51,7 +49,6 @@ impl ConfigSpace {
 pub struct Link {
     /// Speed in tenths of a gigatransfer per second: 25, 50, 80, 160, 320.
     pub speed: u32,
-    /// Lanes.
     pub width: u32,
 }
 
@@ -78,9 +75,6 @@ impl std::fmt::Display for Link {
 impl Sysfs {
     /// Reads a function's configuration space from the device itself (the files `vendor` and `device` are the kernel's
     /// memory of it).
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn config_space(&self, address: PciAddress) -> Result<ConfigSpace, SysfsError> {
         let path = self.pci_device(address).join("config");
         let mut header = [0_u8; HEADER];
@@ -102,9 +96,6 @@ impl Sysfs {
     }
 
     /// The link as it is; none for a function without one, and while it is down.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn link(&self, address: PciAddress) -> Result<Option<Link>, SysfsError> {
         let at = self.pci_device(address);
         let speed = read::value(
@@ -120,9 +111,6 @@ impl Sysfs {
     }
 
     /// The most lanes that a function and the port above it can have together; none where one of them does not say.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn most_lanes(&self, address: PciAddress) -> Result<Option<u32>, SysfsError> {
         let most = |at: &Path| -> Result<Option<u32>, SysfsError> {
             let width = read::value(&at.join("max_link_width"), "a count", read::decimal)?;

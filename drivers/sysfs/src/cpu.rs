@@ -12,7 +12,6 @@ const LAST_CPU: u32 = 65_535;
 /// One NUMA cell of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumaCell {
-    /// The cell's number.
     pub id: u32,
     /// Its CPUs, online or not. Empty for a cell that has only memory.
     pub cpus: BTreeSet<u32>,
@@ -39,18 +38,12 @@ pub struct HugePages {
 
 impl Sysfs {
     /// The CPUs that are online; `None` where the tree does not say.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn online_cpus(&self) -> Result<Option<BTreeSet<u32>>, SysfsError> {
         let path = self.root().join("devices/system/cpu/online");
         read::value(&path, "a list of CPUs such as 0-3,8", cpu_list)
     }
 
     /// The NUMA cells, by number. Empty where the kernel knows of none.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn numa_cells(&self) -> Result<Vec<NumaCell>, SysfsError> {
         let directory = self.root().join("devices/system/node");
         let mut cells = Vec::new();

@@ -12,9 +12,6 @@ const TICKS_PER_SECOND: u64 = 100;
 
 impl Procfs {
     /// What the host's CPUs did, all together; none where the kernel does not tell.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn cpu_stats(&self) -> Result<Option<HostCpuStats>, SysfsError> {
         let path = self.path("stat");
         let Some(text) = read::long_text(&path)? else {

@@ -44,7 +44,6 @@ impl ResetMethod {
         ResetMethod::CxlBus,
     ];
 
-    /// The kernel's word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -71,7 +70,6 @@ pub enum ResetWay {
 /// A reset that was made and verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedReset {
-    /// The function.
     pub address: PciAddress,
     /// How it was asked for.
     pub way: ResetWay,
@@ -90,7 +88,6 @@ pub enum ResetError {
         "PCI function {address} cannot be reset: the kernel offers no way ({file} is not there)"
     )]
     NoWay {
-        /// The function.
         address: PciAddress,
         /// The file that is not there.
         file: String,
@@ -101,17 +98,13 @@ pub enum ResetError {
          last guest wrote it; name a program that cleans it ([accelerators] reset_hook), or list it no more"
     )]
     PowerStateOnly {
-        /// The function.
         address: PciAddress,
     },
     /// The kernel does not know this way for it.
     #[error("PCI function {address} cannot be reset by {}; the kernel offers: {offered}", wanted.as_str())]
     NotOffered {
-        /// The function.
         address: PciAddress,
-        /// What was asked.
         wanted: ResetMethod,
-        /// What there is.
         offered: String,
     },
     /// The kernel says it is done, but the card did not come back as it was.
@@ -120,17 +113,13 @@ pub enum ResetError {
          was switched off and on"
     )]
     NotBack {
-        /// The function.
         address: PciAddress,
         /// What is seen instead.
         reason: String,
     },
-    /// The kernel refused.
     #[error("PCI function {address} was not reset")]
     Write {
-        /// The function.
         address: PciAddress,
-        /// The write.
         #[source]
         source: AttributeError,
     },
@@ -157,9 +146,6 @@ impl ResetError {
 impl Sysfs {
     /// The ways in which the kernel can reset a function, in its order; empty where it knows one and does not say which (before
     /// Linux 5.15). `None`: it knows none.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn reset_methods(
         &self,
         address: PciAddress,
@@ -179,9 +165,6 @@ impl Sysfs {
 
 impl Devices {
     /// Resets a function that no guest has and verifies that it came back.
-    ///
-    /// # Errors
-    /// [`ResetError`]: whatever it is, the function is not known to be clean.
     pub async fn reset(
         &self,
         allowed: &Allowed,

@@ -25,7 +25,6 @@ pub enum RestsOn {
 /// Whether a function may be taken back that the kernel knows no reset for, or none that clears its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetNeed {
-    /// It may not.
     Always,
     /// It may: something else cleans it.
     WhereOffered,
@@ -64,9 +63,6 @@ impl ReturnError {
 
 impl Devices {
     /// Takes back a function that no guest has.
-    ///
-    /// # Errors
-    /// [`ReturnError`]; the call may be repeated.
     pub async fn take_back(
         &self,
         allowed: &Allowed,

@@ -45,7 +45,6 @@ impl Flaw {
     }
 }
 
-/// One entry.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceSpec {
     entry: usize,

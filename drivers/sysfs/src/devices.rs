@@ -40,7 +40,6 @@ impl Devices {
         &self.sysfs
     }
 
-    /// Writes one attribute.
     pub(crate) async fn write(
         &self,
         name: &str,

@@ -14,7 +14,6 @@ pub struct ViableGroup {
 }
 
 impl ViableGroup {
-    /// Its number.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
@@ -36,7 +35,6 @@ pub enum GroupError {
          (intel_iommu=on or amd_iommu=on)"
     )]
     NoGroup {
-        /// The function.
         address: PciAddress,
     },
     /// Something in it may not be touched.
@@ -45,9 +43,7 @@ pub enum GroupError {
          card in another slot, or list that device too"
     )]
     NotWhole {
-        /// The asked function.
         address: PciAddress,
-        /// The group.
         group: u32,
         /// The member in the way.
         member: String,
@@ -61,9 +57,6 @@ pub enum GroupError {
 
 impl Sysfs {
     /// The function's IOMMU group, if each of its members is a bridge or in the list.
-    ///
-    /// # Errors
-    /// [`GroupError`].
     pub fn viable_group(
         &self,
         allowed: &Allowed,

@@ -34,7 +34,6 @@ impl AerCounts {
 /// What one look at a function saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceHealth {
-    /// Whether it answers.
     pub config: ConfigSpace,
     /// Its link; none for a function without one, and while it is down.
     pub link: Option<Link>,
@@ -44,29 +43,23 @@ pub struct DeviceHealth {
     pub aer: Option<AerCounts>,
     /// The driver that has it.
     pub driver: Option<String>,
-    /// Its IOMMU group.
     pub iommu_group: Option<u32>,
 }
 
 /// Something that is wrong with a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ailment {
-    /// It is gone.
     Vanished,
     /// Nothing answers on the bus.
     AllOnes,
-    /// Another card answers.
     AnotherCard,
     /// Its link is slower or narrower than it was, or down.
     Link {
-        /// As it was.
         was: Link,
-        /// As it is.
         is: Option<Link>,
     },
     /// Its link has fewer lanes than it and its port can have.
     Narrow {
-        /// As it is.
         is: Link,
         /// How many it could have.
         most: u32,
@@ -77,9 +70,7 @@ pub enum Ailment {
     Nonfatal(u64),
     /// Another driver has it.
     Driver {
-        /// Which had it.
         was: Option<String>,
-        /// Which has it.
         is: Option<String>,
     },
     /// It is in another IOMMU group.
@@ -181,9 +172,6 @@ impl DeviceHealth {
 
 impl Sysfs {
     /// Looks at a function. Touches nothing; a function that is gone is [`ConfigSpace::NotThere`].
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn device_health(&self, address: PciAddress) -> Result<DeviceHealth, SysfsError> {
         let function = self.pci_function(address)?;
         Ok(DeviceHealth {

@@ -19,31 +19,25 @@ use crate::read::{self, SysfsError};
 pub enum HostUse {
     /// A file system on its disk is mounted.
     Mounted {
-        /// The block device.
         disk: String,
-        /// Where.
         at: String,
     },
     /// Its disk holds swap space.
     Swap {
-        /// The block device.
         disk: String,
     },
     /// Its disk is a part of something else (a volume group, an array).
     PartOf {
-        /// The block device.
         disk: String,
         /// What it is a part of, by the kernel's name.
         of: String,
     },
     /// The default route leads through it.
     DefaultRoute {
-        /// The network interface.
         interface: String,
     },
     /// Its network interface is a port of a bridge, a bond or a switch.
     Port {
-        /// The network interface.
         interface: String,
         /// The bridge, bond or switch.
         of: String,
@@ -93,9 +87,6 @@ impl Procfs {
 
 impl Sysfs {
     /// What the host uses a function for; none for nothing that is seen.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn host_use(
         &self,
         address: PciAddress,

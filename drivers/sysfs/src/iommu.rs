@@ -11,7 +11,6 @@ use crate::read::{self, SysfsError};
 /// One IOMMU group of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IommuGroup {
-    /// The group's number.
     pub id: u32,
     /// Its devices by the kernel's name, sorted: a PCI address, a mediated device's UUID, or a platform device's name.
     pub members: Vec<String>,
@@ -19,9 +18,6 @@ pub struct IommuGroup {
 
 impl Sysfs {
     /// All groups, by number. Empty where no IOMMU is at work.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn iommu_groups(&self) -> Result<Vec<IommuGroup>, SysfsError> {
         let directory = self.iommu_directory();
         let mut groups = Vec::new();
@@ -36,9 +32,6 @@ impl Sysfs {
     }
 
     /// One group; `None` where there is none of this number or it has no members (any more).
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn iommu_group(&self, id: u32) -> Result<Option<IommuGroup>, SysfsError> {
         let members = read::names(&self.iommu_directory().join(id.to_string()).join("devices"))?;
         Ok((!members.is_empty()).then_some(IommuGroup { id, members }))
@@ -46,9 +39,6 @@ impl Sysfs {
 
     /// The other PCI functions of a function's group, bridges among them. Empty for one that is alone, and where no IOMMU is at
     /// work.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn group_fellows(&self, address: PciAddress) -> Result<BTreeSet<PciAddress>, SysfsError> {
         let group = self.iommu_group_of(address)?;
         let members = group.into_iter().flat_map(|group| group.members);

@@ -34,7 +34,6 @@ pub struct MdevType {
 /// A mediated device that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MdevDevice {
-    /// Its UUID.
     pub uuid: Uuid,
     /// The id of its type.
     pub type_id: String,
@@ -44,9 +43,6 @@ pub struct MdevDevice {
 
 impl Sysfs {
     /// All parents with their types, by name. Empty where no driver offers mediated devices.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn mdev_parents(&self) -> Result<Vec<MdevParent>, SysfsError> {
         let directory = self.root().join("class/mdev_bus");
         let mut parents = Vec::new();

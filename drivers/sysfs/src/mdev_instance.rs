@@ -11,7 +11,6 @@ use crate::read::SysfsError;
 /// What came of [`Devices::make_mdev`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MdevMade {
-    /// It was made.
     Made,
     /// It was there already, of the same type and parent.
     AlreadyThere,
@@ -20,9 +19,7 @@ pub enum MdevMade {
 /// What came of [`Devices::remove_mdev`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MdevRemoved {
-    /// It was removed.
     Removed,
-    /// There was none.
     NotThere,
 }
 
@@ -32,15 +29,12 @@ pub enum MdevError {
     /// No driver offers mediated devices there.
     #[error("{parent} offers no mediated devices; is its vendor's driver loaded?")]
     NoParent {
-        /// The parent.
         parent: String,
     },
     /// The parent knows no such type.
     #[error("{parent} offers no mediated devices of type {type_id}; it offers: {offered}")]
     NoType {
-        /// The parent.
         parent: String,
-        /// The type.
         type_id: String,
         /// The types there are.
         offered: String,
@@ -48,9 +42,7 @@ pub enum MdevError {
     /// The parent has none left.
     #[error("{parent} has no mediated device of type {type_id} left (available_instances is 0)")]
     NoneLeft {
-        /// The parent.
         parent: String,
-        /// The type.
         type_id: String,
     },
     /// Another one has the UUID.
@@ -58,31 +50,22 @@ pub enum MdevError {
         "mediated device {uuid} exists as {found_type} of {found_parent}, wanted is {wanted_type} of {wanted_parent}"
     )]
     Another {
-        /// The UUID.
         uuid: Uuid,
-        /// Its type.
         found_type: String,
-        /// Its parent.
         found_parent: String,
-        /// The type wanted.
         wanted_type: String,
-        /// The parent wanted.
         wanted_parent: String,
     },
     /// The kernel took the write and nothing came of it.
     #[error("mediated device {uuid} is {}, though the kernel took the write; its log says why (dmesg)", if *.there { "still there" } else { "not there" })]
     NotDone {
-        /// The UUID.
         uuid: Uuid,
         /// Whether it is there.
         there: bool,
     },
-    /// The kernel refused.
     #[error("mediated device {uuid} was left as it was")]
     Write {
-        /// The UUID.
         uuid: Uuid,
-        /// The write.
         #[source]
         source: AttributeError,
     },
@@ -109,9 +92,6 @@ impl MdevError {
 
 impl Devices {
     /// Makes a mediated device of a type of a parent (by the kernel's name, usually a PCI address).
-    ///
-    /// # Errors
-    /// [`MdevError`].
     pub async fn make_mdev(
         &self,
         parent: &str,
@@ -152,9 +132,6 @@ impl Devices {
     }
 
     /// Removes a mediated device that no guest has. (The kernel refuses while one has.)
-    ///
-    /// # Errors
-    /// [`MdevError`].
     pub async fn remove_mdev(&self, uuid: Uuid) -> Result<MdevRemoved, MdevError> {
         if self.mdev(uuid)?.is_none() {
             return Ok(MdevRemoved::NotThere);

@@ -24,7 +24,6 @@ use crate::{AllowList, Allowed, PciFunction, Sriov};
 pub use look::{Baseline, ConditionNews, LastLook};
 pub use refusal::DeviceRefusal;
 
-/// The operator's lists.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceLists<'a> {
     /// `[pci] device_spec`.
@@ -46,7 +45,6 @@ impl DeviceLists<'_> {
 /// A function that one of the lists means, as one look saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenFunction {
-    /// The function.
     pub function: PciFunction,
     /// The names of its network interfaces.
     pub names: Vec<String>,
@@ -63,9 +61,7 @@ pub struct SeenMdevs {
     pub mdev_type: String,
     /// The vendor's name for it (`GRID T4-2B`), where there is one.
     pub type_name: Option<String>,
-    /// Their resource class.
     pub class: ResourceClass,
-    /// Those that exist.
     pub existing: BTreeSet<Uuid>,
     /// How many there can be in all, those that exist among them.
     pub total: u64,
@@ -80,7 +76,6 @@ pub struct OfferedDevices {
     pub refused: Vec<DeviceRefusal>,
 }
 
-/// A listed function.
 struct Listed<'a> {
     seen: &'a SeenFunction,
     allowed: Allowed,

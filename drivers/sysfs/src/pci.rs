@@ -21,7 +21,6 @@ pub enum Sriov {
         /// The virtual functions that exist, in the order of their numbers.
         functions: Vec<PciAddress>,
     },
-    /// A virtual function.
     Virtual {
         /// The physical function it belongs to.
         physical: PciAddress,
@@ -31,11 +30,9 @@ pub enum Sriov {
 /// One PCI function of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PciFunction {
-    /// Its address.
     pub address: PciAddress,
     /// Vendor id, for example 0x10de.
     pub vendor: u16,
-    /// Device id.
     pub device: u16,
     /// Class code: base class, subclass and programming interface, 24 bits, for example 0x030200.
     pub class: u32,
@@ -68,9 +65,6 @@ impl Sysfs {
     }
 
     /// One PCI function; `None` where the host has none at this address (any more).
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn pci_function(&self, address: PciAddress) -> Result<Option<PciFunction>, SysfsError> {
         let at = self.pci_device(address);
         // Every function has these three; one that lacks them is on its way out.
@@ -96,9 +90,6 @@ impl Sysfs {
     }
 
     /// The IOMMU group of a function, with all its members; `None` where it has none.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn iommu_group_of(&self, address: PciAddress) -> Result<Option<IommuGroup>, SysfsError> {
         match iommu_group(&self.pci_device(address))? {
             Some(id) => self.iommu_group(id),
@@ -108,9 +99,6 @@ impl Sysfs {
 
     /// Whether the driver that has the function hands it to guests: it is a VFIO device (`vfio-dev`, since Linux 6.2), or a
     /// virtual function of NVIDIA's that was made a vGPU of some type (`nvidia/current_vgpu_type`).
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn offers_vfio(&self, address: PciAddress) -> Result<bool, SysfsError> {
         let at = self.pci_device(address);
         if !read::names(&at.join("vfio-dev"))?.is_empty() {
@@ -121,9 +109,6 @@ impl Sysfs {
     }
 
     /// The driver that a function is reserved for (`driver_override`), whichever has it now; the kernel writes `(null)` for none.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn driver_override(&self, address: PciAddress) -> Result<Option<String>, SysfsError> {
         let text = read::text(&self.pci_device(address).join("driver_override"))?;
         Ok(text.filter(|text| !text.is_empty() && text != "(null)"))

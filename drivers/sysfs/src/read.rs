@@ -21,7 +21,6 @@ pub enum SysfsError {
     /// The file holds something else than the kernel writes there.
     #[error("{} holds {content:?}, expected {expected}", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// What it holds, at most 80 characters of it.
         content: String,

@@ -29,7 +29,6 @@ pub enum SriovError {
         "PCI function {address} can have no virtual functions (it has no sriov_totalvfs); see the card's firmware settings"
     )]
     NotPhysical {
-        /// The function.
         address: PciAddress,
     },
     /// It cannot have so many.
@@ -37,11 +36,9 @@ pub enum SriovError {
         "PCI function {address} can have {total} virtual functions (sriov_totalvfs), {wanted} are wanted"
     )]
     TooMany {
-        /// The function.
         address: PciAddress,
         /// The most it can have.
         total: u32,
-        /// What was wanted.
         wanted: u32,
     },
     /// Another number exists. The kernel would end them all to change that, whoever uses them.
@@ -50,11 +47,8 @@ pub enum SriovError {
          sriov_numvfs, or start the host again"
     )]
     OtherNumber {
-        /// The function.
         address: PciAddress,
-        /// What there is.
         found: u32,
-        /// What was wanted.
         wanted: u32,
     },
     /// The kernel took the number and did not bring the functions.
@@ -62,19 +56,13 @@ pub enum SriovError {
         "PCI function {address} shows {found} virtual functions of {wanted}; the kernel's log says why (dmesg)"
     )]
     NotMade {
-        /// The function.
         address: PciAddress,
-        /// What is seen.
         found: usize,
-        /// What was wanted.
         wanted: u32,
     },
-    /// The kernel refused.
     #[error("PCI function {address} was given no virtual functions")]
     Write {
-        /// The function.
         address: PciAddress,
-        /// The write.
         #[source]
         source: AttributeError,
     },
@@ -102,9 +90,6 @@ impl SriovError {
 impl Devices {
     /// Sees to it that a physical function has `wanted` virtual functions. Never changes a number other than none: virtual
     /// functions that exist may be a guest's.
-    ///
-    /// # Errors
-    /// [`SriovError`].
     pub async fn make_virtual_functions(
         &self,
         allowed: &Allowed,

@@ -65,9 +65,6 @@ pub struct UeventStream {
 
 impl UeventStream {
     /// Opens the kernel's socket. Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// [`UeventError::Open`].
     pub fn open() -> Result<Self, UeventError> {
         let open = |errno: Errno| UeventError::Open(errno.into());
         let socket = socket(

@@ -30,7 +30,6 @@ pub enum VfioBound {
 pub enum VfioReleased {
     /// The function is back on its driver, or without one where it had none.
     Released,
-    /// It was already.
     AlreadyReleased,
     /// There is no such function any more.
     NotThere,
@@ -44,35 +43,28 @@ pub enum VfioError {
         "the driver {driver} is not loaded (modprobe {driver}); PCI function {address} stays where it is"
     )]
     DriverMissing {
-        /// The function.
         address: PciAddress,
-        /// The driver.
         driver: String,
     },
     /// A name that no driver has.
     #[error("{driver:?} is no driver's name")]
     DriverName {
-        /// The name.
         driver: String,
     },
     /// There is no such function any more.
     #[error("PCI function {address} is gone")]
     Gone {
-        /// The function.
         address: PciAddress,
     },
     /// Another card is there now.
     #[error("at {address} there is another card now than the one that device_spec allowed")]
     Changed {
-        /// The function.
         address: PciAddress,
     },
     /// It is not one of the group that was looked at.
     #[error("PCI function {address} is not in IOMMU group {group}")]
     OtherGroup {
-        /// The function.
         address: PciAddress,
-        /// The group.
         group: u32,
     },
     /// The kernel took the writes and did something else.
@@ -81,19 +73,15 @@ pub enum VfioError {
         found.as_deref().unwrap_or("no driver")
     )]
     NotOn {
-        /// The function.
         address: PciAddress,
         /// The driver it should be on, or the words "no driver".
         wanted: String,
         /// The driver it is on.
         found: Option<String>,
     },
-    /// A write failed.
     #[error("PCI function {address}: the driver was not changed")]
     Write {
-        /// The function.
         address: PciAddress,
-        /// The write.
         #[source]
         source: AttributeError,
     },
@@ -149,9 +137,6 @@ impl Devices {
     }
 
     /// Gives a function back to the driver it had, or to none.
-    ///
-    /// # Errors
-    /// [`VfioError`].
     pub async fn release_vfio(
         &self,
         allowed: &Allowed,

@@ -5,6 +5,8 @@
 //! into homes, the same for every such driver, so that a fake machine cannot drift from a real one. The agent is generic
 //! over [`VirtDriver`]; the composition root picks the type.
 
+#![warn(missing_docs)]
+
 pub mod conformance;
 mod cpu_set;
 mod device_life;

@@ -69,9 +69,6 @@ impl HostsBell {
     }
 
     /// Where a host's changes stand, as soon as it is not `after`, and at the latest after the wait.
-    ///
-    /// # Errors
-    /// The database fails.
     pub(crate) async fn changed(
         &self,
         tables: &Tables,

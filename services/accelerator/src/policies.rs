@@ -25,7 +25,6 @@ pub(crate) const ATTRIBUTE_GET_ALL: &str = "cyborg:attribute:get_all";
 pub(crate) const ATTRIBUTE_GET_ONE: &str = "cyborg:attribute:get_one";
 pub(crate) const ATTRIBUTE_CREATE: &str = "cyborg:attribute:create";
 pub(crate) const ATTRIBUTE_DELETE: &str = "cyborg:attribute:delete";
-/// The agents' reports.
 pub(crate) const HOST_DEVICES: &str = "berth:host_devices:update";
 
 /// The rules that others are made of, by Cyborg's names.

@@ -10,7 +10,6 @@ use uuid::Uuid;
 /// The longest text of a report that goes into a column of its own.
 const LONGEST: usize = 255;
 
-/// A whole report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) host: String,
@@ -18,7 +17,6 @@ pub(crate) struct Report {
     pub(crate) guests: Option<BTreeSet<Uuid>>,
 }
 
-/// One device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Device {
     pub(crate) name: String,
@@ -30,7 +28,6 @@ pub(crate) struct Device {
     pub(crate) deployables: Vec<Deployable>,
 }
 
-/// One deployable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Deployable {
     pub(crate) name: String,
@@ -46,7 +43,6 @@ pub(crate) struct Deployable {
     pub(crate) handles: Vec<Handle>,
 }
 
-/// One attach handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) uuid: Uuid,

@@ -66,7 +66,6 @@ impl Default for Options {
     }
 }
 
-/// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Accelerator {
     pub(crate) tables: Tables,

@@ -64,7 +64,6 @@ impl Tables {
 /// Why a row could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// The database failed.
     #[error("the database failed")]
     Sql(#[from] SqlError),
     /// A column holds what no version of this service writes.

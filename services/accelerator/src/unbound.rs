@@ -47,9 +47,6 @@ pub struct UnboundRequests {
 
 impl UnboundRequests {
     /// Deletes those never bound, unbound, or failed to be bound that nobody touched for `grace`. How many there were.
-    ///
-    /// # Errors
-    /// [`UnboundError`] when the database fails; what was deleted before stays deleted.
     pub async fn delete(
         &mut self,
         store: &SqlStore,

@@ -52,7 +52,6 @@ struct Change {
 struct Members {
     /// Those who should be.
     wanted: BTreeSet<ProviderUuid>,
-    /// Those who are.
     found: BTreeSet<ProviderUuid>,
 }
 
@@ -110,9 +109,6 @@ impl Compute {
     }
 
     /// The same for a request, which does not wait for ever.
-    ///
-    /// # Errors
-    /// As [`Compute::mirror_aggregates`].
     pub(crate) async fn mirror_in_time(&self) -> Result<usize, AggregateMirrorError> {
         let mirrored = timeout(WAIT, self.mirror_aggregates()).await;
         mirrored.unwrap_or(Err(AggregateMirrorError::Late))

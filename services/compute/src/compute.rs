@@ -69,7 +69,6 @@ pub struct Compute {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What clones share.
 pub(crate) struct Inner {
     pub(crate) conductor: Conductor,
     pub(crate) hosts: Hosts,

@@ -17,7 +17,6 @@ use crate::servers::{AgentWord, Handed, Server, ServerError};
 /// Whether agents are asked, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// They are.
     Agents,
     /// What they said last is enough.
     Conductor,
@@ -26,9 +25,7 @@ pub(crate) enum Look {
 /// Where a guest is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The host.
     pub(crate) host: String,
-    /// Its node.
     pub(crate) node: NodeName,
 }
 
@@ -76,9 +73,6 @@ type Recorded = Result<BootRecord, UnreadableGuest>;
 
 impl Compute {
     /// What is known of a server.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`], also where its guest is gone.
     pub(crate) async fn known_server(&self, uuid: Uuid) -> Result<KnownServer, ServerError> {
         let server = self.server(uuid).await?;
         let known = self.known(vec![server], Look::Agents).await?.pop();

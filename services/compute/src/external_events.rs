@@ -58,9 +58,6 @@ enum Receiver {
 
 impl Compute {
     /// Hands events on, to each agent its own, all agents at once; what became of each, in their order.
-    ///
-    /// # Errors
-    /// A database fails.
     pub(crate) async fn tell(
         &self,
         events: &[ServerExternalEvent],

@@ -24,9 +24,7 @@ pub struct NewFlavor {
     pub flavorid: String,
     /// Its name, 1 to 255 characters; no other flavor's.
     pub name: String,
-    /// Memory in MiB.
     pub memory_mb: i64,
-    /// Virtual CPUs.
     pub vcpus: i64,
     /// The root disk in GiB; 0: as large as its image.
     pub root_gb: i64,
@@ -68,35 +66,22 @@ impl Flavor {
 }
 
 impl Compute {
-    /// Makes a flavor.
-    ///
-    /// # Errors
-    /// [`FlavorError::NameExists`] or [`FlavorError::IdExists`].
     pub async fn create_flavor(&self, flavor: NewFlavor) -> Result<Flavor, FlavorError> {
         self.tables.write(&Create(flavor)).await
     }
 
     /// All flavors, in the order in which they were made.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn flavors(&self) -> Result<Vec<Flavor>, FlavorError> {
         let mut tx = self.tables.read().await?;
         Ok(rows::read(&mut tx, None).await?)
     }
 
     /// A flavor, by its id in the API.
-    ///
-    /// # Errors
-    /// [`FlavorError::NotFound`].
     pub async fn flavor(&self, flavorid: &str) -> Result<Flavor, FlavorError> {
         rows::one(&mut self.tables.read().await?, flavorid).await
     }
 
     /// Says something else of a flavor, or nothing.
-    ///
-    /// # Errors
-    /// [`FlavorError::NotFound`].
     pub async fn describe_flavor(
         &self,
         flavorid: &str,
@@ -112,9 +97,6 @@ impl Compute {
     }
 
     /// Removes a flavor. Guests of it stay what they are.
-    ///
-    /// # Errors
-    /// [`FlavorError::NotFound`].
     pub async fn delete_flavor(&self, flavorid: &str) -> Result<(), FlavorError> {
         self.tables.write(&Delete(flavorid.to_owned())).await
     }

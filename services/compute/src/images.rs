@@ -25,17 +25,13 @@ pub enum ImagesError {
     /// It is there, and no guest can be made of it.
     #[error("Image {image} is unacceptable: {reason}")]
     Unfit {
-        /// The image.
         image: Uuid,
-        /// Why.
         reason: String,
     },
     /// The image service did not say.
     #[error("the image service does not say what image {image} is")]
     Service {
-        /// The image.
         image: Uuid,
-        /// What it said.
         source: Box<ImageError>,
     },
 }
@@ -57,7 +53,6 @@ impl Images for BTreeMap<Uuid, FoundImage> {
     }
 }
 
-/// The image service.
 impl Images for ImageClient {
     fn image<'a>(&'a self, image: Uuid, project_id: &'a str) -> ImageAnswer<'a> {
         let service = move |source| ImagesError::Service {
@@ -87,9 +82,7 @@ impl Images for ImageClient {
 enum Whose {
     /// The project among others.
     Everybodys,
-    /// Its members, too.
     Shared,
-    /// Not the project.
     Others,
 }
 

@@ -21,17 +21,14 @@ const IS_OPEN: &str = "server_uuid = ? AND body IS NOT NULL AND outcome IS NULL"
 /// That it ends with another reboot, which waited when it was asked for and does the same: no agent is asked for this one.
 const GOES_WITH_ANOTHER: &str = "action = 'reboot' AND body IS NULL AND finished_at IS NULL";
 
-/// How something ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well.
     Success,
     /// Not well, for this reason.
     Error(Option<String>),
 }
 
 impl Outcome {
-    /// Nova's word.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -48,9 +45,7 @@ pub struct InstanceAction {
     pub(crate) id: i64,
     /// Whose the server is.
     pub project_id: String,
-    /// Who asked.
     pub user_id: String,
-    /// By which request.
     pub request_id: String,
     /// Nova's word for it: `create`, `stop`, …
     pub action: String,
@@ -60,16 +55,13 @@ pub struct InstanceAction {
     pub host: Option<String>,
     /// How it ended; none where it has not.
     pub outcome: Option<Outcome>,
-    /// When it began.
     pub started_at: Moment,
-    /// When it ended.
     pub finished_at: Option<Moment>,
 }
 
 /// What an agent is still to be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenAction {
-    /// Its row.
     pub(crate) id: i64,
     /// The request by which it was asked for.
     pub(crate) request_id: String,
@@ -77,7 +69,6 @@ pub(crate) struct OpenAction {
     pub(crate) body: String,
 }
 
-/// One that begins.
 pub(crate) struct NewAction<'a> {
     pub(crate) server: Uuid,
     pub(crate) project_id: &'a str,

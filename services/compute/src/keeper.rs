@@ -102,9 +102,6 @@ impl Compute {
     }
 
     /// Sets out with every server that something is left to be done with; how many there are.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn look(&self) -> Result<usize, ServerError> {
         let mut tx = self.tables.read().await?;
         let open = crate::servers::read(&mut tx, Rows::Open).await?;
@@ -139,9 +136,6 @@ impl Compute {
     }
 
     /// Goes on with a server as far as that goes now.
-    ///
-    /// # Errors
-    /// The database or the conductor's journal fails; it is tried again.
     pub(crate) async fn go_on(&self, uuid: Uuid) -> Result<(), ServerError> {
         let _turn = self.inner.journeys.turn(uuid).await;
         self.step(uuid).await

@@ -17,7 +17,6 @@ const COLUMNS: &str = "id, user_id, name, fingerprint, public_key, created_at";
 pub struct KeyPair {
     /// Another number for each key pair there ever was.
     pub(crate) id: i64,
-    /// Whose it is.
     pub user_id: String,
     /// What its user calls it: no other of this user's.
     pub name: String,
@@ -31,17 +30,11 @@ pub struct KeyPair {
 
 impl Compute {
     /// Keeps a user's public key.
-    ///
-    /// # Errors
-    /// [`KeyPairError::Exists`].
     pub async fn create_key_pair(&self, key: NewKeyPair) -> Result<KeyPair, KeyPairError> {
         self.tables.write(&Create(key)).await
     }
 
     /// All key pairs of a user, by name.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn key_pairs(&self, user_id: &str) -> Result<Vec<KeyPair>, KeyPairError> {
         let sql =
             format!("SELECT {COLUMNS} FROM compute_key_pairs WHERE user_id = ? ORDER BY name");
@@ -52,18 +45,12 @@ impl Compute {
     }
 
     /// A user's key pair of this name.
-    ///
-    /// # Errors
-    /// [`KeyPairError::NotFound`].
     pub async fn key_pair(&self, user_id: &str, name: &str) -> Result<KeyPair, KeyPairError> {
         let found = find(&mut self.tables.read().await?, user_id, name).await?;
         found.ok_or_else(|| not_found(user_id, name))
     }
 
     /// Removes a user's key pair. Guests that have it keep it.
-    ///
-    /// # Errors
-    /// [`KeyPairError::NotFound`].
     pub async fn delete_key_pair(&self, user_id: &str, name: &str) -> Result<(), KeyPairError> {
         let (user_id, name) = (user_id.to_owned(), name.to_owned());
         self.tables.write(&Delete { user_id, name }).await

@@ -15,9 +15,6 @@ impl Compute {
     /// The servers that were asked for here, whose guests the conductor has, and that the database does not know. A row is written
     /// before its guest is asked for and goes behind it: where the database was never lost there are none. Guests that others
     /// asked the conductor for have names of their own, and are none either. Reads the whole journal: once at a start.
-    ///
-    /// # Errors
-    /// The journal cannot be read, or the database fails.
     pub async fn lost_servers(&self) -> Result<Vec<Uuid>, ServerError> {
         let records = self.inner.conductor.list().await?;
         let named = records.readable.iter().filter_map(|record| {

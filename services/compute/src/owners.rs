@@ -39,7 +39,6 @@ impl Compute {
         Ok(())
     }
 
-    /// Said once.
     pub(crate) fn tell_of_anothers(&self, server: Uuid) {
         if !self.inner.anothers_told.swap(true, Ordering::Relaxed) {
             tracing::warn!(

@@ -22,7 +22,6 @@ pub(crate) struct Pacing(Mutex<HashMap<Uuid, Vain>>);
 
 #[derive(Debug)]
 struct Vain {
-    /// Its row.
     action: i64,
     /// It is not asked for before.
     next: Instant,

@@ -41,9 +41,6 @@ impl Page {
     }
 
     /// The page of a whole list, in which each is known by `id`, and whether there may be another behind it.
-    ///
-    /// # Errors
-    /// A 400 where the marker is not in the list.
     pub(crate) fn cut<T>(
         &self,
         mut all: Vec<T>,
@@ -96,9 +93,6 @@ fn encoded(text: &str) -> String {
 }
 
 /// Refuses a query with a key that is none of these.
-///
-/// # Errors
-/// A 400 that names it.
 pub(crate) fn check_keys(call: &Call, known: &[&str]) -> Result<(), Fault> {
     match call.query.pairs().find(|(key, _)| !known.contains(key)) {
         None => Ok(()),

@@ -45,7 +45,6 @@ pub(crate) const SERVER_REQUESTED_HOST: &str =
     "os_compute_api:compute:servers:create:requested_destination";
 /// A server gets a root disk as large as its image, however large that is: its flavor says 0.
 pub(crate) const SERVER_ZERO_DISK: &str = "os_compute_api:servers:create:zero_disk_flavor";
-/// Servers are listed.
 pub(crate) const SERVER_INDEX: &str = "os_compute_api:servers:index";
 /// Servers of all projects are listed.
 pub(crate) const SERVER_INDEX_ALL: &str = "os_compute_api:servers:index:get_all_tenants";
@@ -149,7 +148,6 @@ pub(crate) const HYPERVISOR_DETAIL: &str = "os_compute_api:os-hypervisors:list-d
 pub(crate) const HYPERVISOR_SHOW: &str = "os_compute_api:os-hypervisors:show";
 /// What they have all together is.
 pub(crate) const HYPERVISOR_STATISTICS: &str = "os_compute_api:os-hypervisors:statistics";
-/// Aggregates are listed.
 pub(crate) const AGGREGATE_INDEX: &str = "os_compute_api:os-aggregates:index";
 /// An aggregate is made.
 pub(crate) const AGGREGATE_CREATE: &str = "os_compute_api:os-aggregates:create";

@@ -38,7 +38,6 @@ pub enum OnQuotaFailure {
 /// The program, as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaOptions {
-    /// Its path.
     pub program: PathBuf,
     /// How long it may take for one request.
     pub time_budget: Duration,
@@ -49,7 +48,6 @@ pub struct QuotaOptions {
 /// What a project has, or asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct QuotaAmounts {
-    /// Servers.
     pub instances: u64,
     /// Processors of all of them.
     pub cores: u64,
@@ -66,13 +64,10 @@ pub struct QuotaQuestion {
     pub request_id: String,
     /// Whose the servers are to be.
     pub project_id: String,
-    /// Who asks.
     pub user_id: String,
     /// So many at once.
     pub count: u32,
-    /// The flavor's id.
     pub flavor: String,
-    /// Processors of each.
     pub vcpus: u32,
     /// Memory of each in MiB.
     pub ram_mb: u64,
@@ -80,7 +75,6 @@ pub struct QuotaQuestion {
     pub root_gb: u64,
     /// Ephemeral disk of each in GiB.
     pub ephemeral_gb: u64,
-    /// The flavor's.
     pub extra_specs: BTreeMap<String, String>,
     /// The availability zone that is asked for.
     pub availability_zone: Option<String>,
@@ -122,7 +116,6 @@ enum Unheard {
     Answer(berth_wire::BodyError),
 }
 
-/// The program.
 #[derive(Debug)]
 pub struct QuotaHook {
     hook: Hook,
@@ -132,9 +125,6 @@ pub struct QuotaHook {
 
 impl QuotaHook {
     /// Looks at the program; it is not run.
-    ///
-    /// # Errors
-    /// It is not there; as the superuser, others can change it.
     pub fn open(options: QuotaOptions) -> Result<Self, Untrusted> {
         match trusted(&options.program) {
             Err(error @ Untrusted::Unseen { .. }) => return Err(error),
@@ -153,9 +143,6 @@ impl QuotaHook {
     }
 
     /// Whether servers may be made.
-    ///
-    /// # Errors
-    /// They may not.
     pub async fn ask(&self, question: &QuotaQuestion) -> Result<(), QuotaRefused> {
         match self.answer(question).await {
             Ok(QuotaAnswer { allowed: true, .. }) => Ok(()),

@@ -39,7 +39,6 @@ impl Default for Options {
     }
 }
 
-/// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) compute: Compute,

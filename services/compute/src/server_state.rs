@@ -20,7 +20,6 @@ pub enum Boot {
     Active,
     /// It did not come to be, and nothing of it is left.
     Failed,
-    /// It goes.
     Deleting {
         /// Whether it had not come to be.
         failed: bool,
@@ -30,7 +29,6 @@ pub enum Boot {
 /// What the agent said of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// How it is.
     pub status: GuestStatus,
     /// What the hypervisor has of it; none where it has none, or does not answer.
     pub power: Option<PowerState>,
@@ -49,10 +47,8 @@ pub struct ServerFacts {
     pub task: Option<TaskState>,
 }
 
-/// A server's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerState {
-    /// What it is.
     pub vm_state: VmState,
     /// What is being done with it.
     pub task_state: Option<TaskState>,

@@ -46,7 +46,6 @@ pub(crate) const MOST_METADATA: usize = 128;
 pub struct ServerFlavor {
     /// Its id in the API.
     pub flavorid: String,
-    /// Swap in MiB.
     pub swap: i64,
     /// All else of it, as the guest has it.
     pub body: FlavorBody,
@@ -92,7 +91,6 @@ impl FromStr for Locker {
 /// That a server is locked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
-    /// By whom.
     pub by: Locker,
     /// Why, where that was said.
     pub reason: Option<String>,
@@ -103,14 +101,12 @@ pub struct Lock {
 pub enum Handed {
     /// The conductor may not know the guest yet. What it is asked for is in the row.
     NotYet {
-        /// That, as JSON.
         request: String,
     },
     /// The conductor knew it.
     Over,
     /// The conductor does not take it, for this reason.
     Refused {
-        /// The sentence.
         reason: String,
     },
 }
@@ -122,7 +118,6 @@ pub struct Server {
     pub(crate) id: i64,
     /// Its UUID, which is its guest's.
     pub uuid: Uuid,
-    /// Whose it is.
     pub project_id: String,
     /// Who asked for it.
     pub user_id: String,
@@ -140,7 +135,6 @@ pub struct Server {
     pub key_name: Option<String>,
     /// The image that it was made of, or is to be made of anew.
     pub image: Option<Uuid>,
-    /// Its flavor.
     pub flavor: ServerFlavor,
     /// The availability zone that was asked for.
     pub zone: Option<String>,
@@ -150,7 +144,6 @@ pub struct Server {
     pub disk_config: String,
     /// What its users say of its addresses.
     pub access_ip_v4: Option<String>,
-    /// The same.
     pub access_ip_v6: Option<String>,
     /// Whether the conductor knows it.
     pub handed: Handed,
@@ -199,9 +192,6 @@ pub(crate) fn number_of(name: &str) -> Option<i64> {
 
 impl Compute {
     /// The servers of a project, or all; those that were asked for last come first.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn servers(&self, project_id: Option<&str>) -> Result<Vec<Server>, ServerError> {
         let mut tx = self.tables.read().await?;
         let rows = match project_id {
@@ -212,18 +202,11 @@ impl Compute {
     }
 
     /// A part of them, the last asked for first.
-    ///
-    /// # Errors
-    /// The database fails.
     pub(crate) async fn part_of_servers(&self, part: Part<'_>) -> Result<Vec<Server>, ServerError> {
         let mut tx = self.tables.read().await?;
         Ok(rows::read(&mut tx, Rows::Part(part)).await?)
     }
 
-    /// A server.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`].
     pub async fn server(&self, uuid: Uuid) -> Result<Server, ServerError> {
         rows::one(&mut self.tables.read().await?, uuid).await
     }

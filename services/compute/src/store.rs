@@ -42,15 +42,12 @@ impl Tables {
 /// Why the tables could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The database failed.
     #[error("the database of the compute API failed")]
     Sql(#[from] SqlError),
     /// A column holds what no version of this service writes.
     #[error("column {column} of table {table} holds {text:?}, which this service does not write")]
     Foreign {
-        /// The table.
         table: &'static str,
-        /// Its column.
         column: &'static str,
         /// The beginning of what it holds.
         text: String,

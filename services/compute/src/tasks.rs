@@ -19,7 +19,6 @@ use crate::servers::{Begin, Besides, Ended, ServerError};
 
 /// What came of a question to an agent.
 enum Asked {
-    /// That.
     Ended(Ended),
     /// It does not answer: it is asked again.
     NoAnswer,
@@ -48,9 +47,6 @@ pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
 
 impl Compute {
     /// Has something done with a server, which was checked to be possible as it is.
-    ///
-    /// # Errors
-    /// [`ServerError::Busy`], and as ever.
     pub(crate) async fn begin(
         &self,
         server: Uuid,

@@ -45,7 +45,6 @@ struct Since {
 enum Entry {
     /// Its place in its server group.
     Member(PlacedMember),
-    /// Whose it is.
     Guest(OwnedGuest),
 }
 

@@ -99,19 +99,16 @@ pub enum ConductorError {
     /// It is not known here.
     #[error("there is no guest {uuid}")]
     NotFound {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// Another request has its UUID.
     #[error("guest {uuid} was asked for before, and differently; delete that one first")]
     Other {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// It is being deleted.
     #[error("guest {uuid} is being deleted; ask again when it is gone")]
     Ending {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// The journal cannot be read or written.
@@ -225,9 +222,6 @@ impl Conductor {
     }
 
     /// Whether the scheduler and its plugins can read a request's flavor; nothing is taken.
-    ///
-    /// # Errors
-    /// An extra spec is not as they ask for.
     pub fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
         self.inner.way.scheduler.check(request)
     }
@@ -251,9 +245,6 @@ impl Conductor {
     }
 
     /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests and allocation included.
-    ///
-    /// # Errors
-    /// There is no such guest, or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
         // Who asks may go away before it is written: it is done, and told the boot, all the same.
         let (tell, told) = oneshot::channel();
@@ -280,35 +271,22 @@ impl Conductor {
         Ok(())
     }
 
-    /// All guests.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub async fn list(&self) -> Result<GuestRecords, ConductorError> {
         Ok(self.inner.way.journal.guests().await?)
     }
 
     /// Those of these guests that are known.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub async fn guests_of(&self, uuids: &[ConsumerUuid]) -> Result<GuestRecords, ConductorError> {
         Ok(self.inner.way.journal.guests_of(uuids).await?)
     }
 
     /// A guest of which not even the UUID can be read, where there is one: a guest that is not found may be that.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub async fn nameless(&self) -> Result<Option<UnreadableGuest>, ConductorError> {
         Ok(self.inner.way.journal.nameless().await?)
     }
 
     /// Why a guest went where it went: the decisions that are still kept, the oldest first. None where
     /// nobody ever asked for this guest.
-    ///
-    /// # Errors
-    /// They cannot be read.
     pub async fn scheduling(
         &self,
         uuid: ConsumerUuid,
@@ -324,10 +302,6 @@ impl Conductor {
         Ok(shown.collect())
     }
 
-    /// One guest.
-    ///
-    /// # Errors
-    /// There is none, or the journal cannot be read.
     pub async fn show(&self, uuid: ConsumerUuid) -> Result<BootRecord, ConductorError> {
         let record = self.inner.way.journal.guest(uuid).await?;
         record.ok_or(ConductorError::NotFound { uuid })
@@ -356,9 +330,6 @@ impl Conductor {
 
     /// Goes on with every guest whose turn it is: at the start with all that are not where they should be, later with those
     /// whose pause is over. How many are not where they should be.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub async fn resume(&self) -> Result<usize, ConductorError> {
         let read = self.inner.way.journal.open_guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
@@ -431,18 +402,12 @@ impl Conductor {
     }
 
     /// Looks for lost accelerator requests once, where it is time to; how many were deleted.
-    ///
-    /// # Errors
-    /// The journal or the accelerator service does not answer; said in a sentence.
     pub async fn look_for_strays(&self) -> Result<usize, String> {
         let looked = self.inner.way.strays.look(&self.inner.way).await;
         looked.map_err(|error| error.to_string())
     }
 
     /// Looks once for claims, and releases of them, that came late, where it is time to; how many claims were deleted or made again.
-    ///
-    /// # Errors
-    /// The journal, Placement or the hosts' database does not answer; said in a sentence.
     pub async fn look_for_late_claims(&self) -> Result<usize, String> {
         let (late_claims, way) = (&self.inner.way.late_claims, &self.inner.way);
         let looked = late_claims.look(way, &self.inner.journeys).await;
@@ -450,9 +415,6 @@ impl Conductor {
     }
 
     /// Looks once for members of server groups who are nowhere, where it is time to; how many were taken out.
-    ///
-    /// # Errors
-    /// The journal, Placement or the hosts' database does not answer; said in a sentence.
     pub async fn look_for_absent_members(&self) -> Result<usize, String> {
         let looked = self.inner.absent.look(&self.inner.way).await;
         looked.map_err(|error| error.to_string())

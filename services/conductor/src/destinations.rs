@@ -32,7 +32,6 @@ pub struct FilterScheduler {
 }
 
 impl FilterScheduler {
-    /// Over these hosts.
     #[must_use]
     pub fn new(scheduler: Scheduler, hosts: impl CloudHosts + 'static) -> Self {
         Self {

@@ -129,7 +129,6 @@ impl Headrooms {
         drop(self.turn.lock().await);
     }
 
-    /// It is made.
     pub(crate) fn made(&self, flavor: &AskedFlavor, headroom: Headroom) {
         let made = Made {
             headroom: Some((headroom, Instant::now())),

@@ -46,7 +46,6 @@ pub enum Accepted {
 pub struct GuestRecords {
     /// Those that can be read, by UUID.
     pub readable: Vec<BootRecord>,
-    /// Those that cannot.
     pub unreadable: Vec<UnreadableGuest>,
 }
 
@@ -76,7 +75,6 @@ pub trait BootJournal: Send + Sync {
     /// The conductor whose journal it is: a name that is drawn where the journal begins, and lasts as long as it does.
     fn owner(&self) -> Uuid;
 
-    /// All guests.
     fn guests(&self) -> Answer<'_, GuestRecords>;
 
     /// The UUIDs of those of which anything is still to be done ([`BootRecord::is_open`]), in their order. Nothing else of them is read:

@@ -74,9 +74,6 @@ impl Plugins {
     }
 
     /// Whether a flavor's extra specs are as the plugins that read them ask for.
-    ///
-    /// # Errors
-    /// What is not, all of it.
     pub(crate) fn check(
         &self,
         extra_specs: &BTreeMap<String, String>,
@@ -93,9 +90,6 @@ impl Plugins {
 
     /// Whether hints are such as somebody may read. With a plugin each may be, and without one a name that is nearly that of a hint
     /// is taken for a slip.
-    ///
-    /// # Errors
-    /// The first that is a slip.
     pub(crate) fn check_hints<'a>(
         &self,
         names: impl IntoIterator<Item = &'a String>,

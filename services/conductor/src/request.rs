@@ -28,7 +28,6 @@ pub enum BootRequestError {
     /// A text is empty, too long, or has characters that it may not have.
     #[error("{field}: {expected}")]
     Text {
-        /// The field.
         field: &'static str,
         /// What would be right.
         expected: &'static str,
@@ -36,11 +35,8 @@ pub enum BootRequestError {
     /// A number is out of range.
     #[error("{field}: {value} is out of range, {expected} is allowed")]
     Number {
-        /// The field.
         field: &'static str,
-        /// The number.
         value: u64,
-        /// What is allowed.
         expected: &'static str,
     },
     /// The device profile's name is none.
@@ -93,9 +89,6 @@ struct Record {
 
 impl BootRequest {
     /// Checks a body. Where it has no UUID, the guest gets this one.
-    ///
-    /// # Errors
-    /// The first field that is not as it should be.
     pub fn new(mut body: CreateGuest, fresh: Uuid) -> Result<Self, BootRequestError> {
         names(&body)?;
         sizes(&body)?;
@@ -136,7 +129,6 @@ impl BootRequest {
         })
     }
 
-    /// The guest's UUID.
     #[must_use]
     pub fn uuid(&self) -> ConsumerUuid {
         self.uuid
@@ -148,7 +140,6 @@ impl BootRequest {
         &self.body
     }
 
-    /// The device profile.
     #[must_use]
     pub fn profile(&self) -> Option<&DeviceProfileName> {
         self.profile.as_ref()

@@ -34,7 +34,6 @@ pub enum UndoError {
     /// The agent still has the guest.
     #[error("the agent of {node} still has the guest: {reason}")]
     NotGone {
-        /// The node.
         node: NodeName,
         /// What the agent says.
         reason: String,

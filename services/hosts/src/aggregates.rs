@@ -24,7 +24,6 @@ pub(crate) use of_hosts::HostAggregates;
 /// The key of metadata that names an availability zone.
 pub const AVAILABILITY_ZONE: &str = "availability_zone";
 
-/// One aggregate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostAggregate {
     /// Its number, which is its name in the API.
@@ -35,7 +34,6 @@ pub struct HostAggregate {
     pub name: String,
     /// What filters and weighers read.
     pub metadata: BTreeMap<String, String>,
-    /// Its hosts.
     pub hosts: BTreeSet<String>,
     /// When it was made, by the database's clock.
     pub created_at: Moment,
@@ -54,7 +52,6 @@ impl HostAggregate {
 /// What is to be changed of an aggregate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AggregateUpdate {
-    /// Its new name.
     pub name: Option<String>,
     /// New values by key; none takes the key away.
     pub metadata: BTreeMap<String, Option<String>>,
@@ -70,17 +67,10 @@ enum Change {
 
 impl Hosts {
     /// All aggregates, by number.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn aggregates(&self) -> Result<Vec<HostAggregate>, AggregateError> {
         Ok(rows::all(&mut self.tables.read().await?).await?)
     }
 
-    /// One aggregate.
-    ///
-    /// # Errors
-    /// [`AggregateError::NotFound`].
     pub async fn aggregate(&self, id: i64) -> Result<HostAggregate, AggregateError> {
         let mut all = self.aggregates().await?.into_iter();
         let found = all.find(|aggregate| aggregate.id == id);
@@ -88,9 +78,6 @@ impl Hosts {
     }
 
     /// Makes an aggregate without hosts.
-    ///
-    /// # Errors
-    /// [`AggregateError::Body`] names what it may not have; [`AggregateError::NameTaken`].
     pub async fn create_aggregate(
         &self,
         name: &str,
@@ -131,9 +118,6 @@ impl Hosts {
     }
 
     /// Puts a host in; the aggregate as it is then.
-    ///
-    /// # Errors
-    /// [`AggregateError::NoSuchHost`], [`AggregateError::HostIsMember`], and as [`Hosts::update_aggregate`].
     pub async fn add_aggregate_host(
         &self,
         id: i64,
@@ -143,9 +127,6 @@ impl Hosts {
     }
 
     /// Takes a host out; the aggregate as it is then.
-    ///
-    /// # Errors
-    /// [`AggregateError::HostIsNoMember`], and as [`Hosts::update_aggregate`].
     pub async fn remove_aggregate_host(
         &self,
         id: i64,
@@ -155,17 +136,11 @@ impl Hosts {
     }
 
     /// Removes an aggregate without hosts.
-    ///
-    /// # Errors
-    /// [`AggregateError::NotFound`], [`AggregateError::NotEmpty`].
     pub async fn delete_aggregate(&self, id: i64) -> Result<(), AggregateError> {
         self.tables.write_aggregates(&Delete(id)).await
     }
 
     /// The availability zones with the hosts in each, the default zone's too.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn availability_zones(
         &self,
     ) -> Result<BTreeMap<String, BTreeSet<String>>, AggregateError> {

@@ -10,16 +10,12 @@ use crate::hosts::Hosts;
 use crate::report::{own_name, reason};
 use crate::store::{TableError, seconds, typed};
 
-/// A host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComputeHost {
-    /// Its name.
     pub host: String,
-    /// Its cell.
     pub cell: String,
     /// What its state is called; none where it has to be told anew.
     pub state: Option<String>,
-    /// The agent's release.
     pub version: String,
     /// What an operator of the cloud wants.
     pub status: ServiceStatus,
@@ -42,7 +38,6 @@ pub struct ComputeHost {
 pub struct ComputeNode {
     /// Its UUID, which is its root provider's.
     pub uuid: Uuid,
-    /// Its name.
     pub hypervisor_hostname: String,
     /// How many guests it has.
     pub instances: i64,
@@ -51,9 +46,7 @@ pub struct ComputeNode {
 /// Whether an operator of the cloud wants new guests on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceStatus {
-    /// They are welcome.
     Enabled,
-    /// They are not.
     Disabled {
         /// Why, where he said.
         reason: Option<String>,
@@ -67,7 +60,6 @@ pub struct ServiceUpdate {
     pub status: Option<ServiceStatus>,
     /// Whether it is said to be dead.
     pub forced_down: Option<bool>,
-    /// Its cell.
     pub cell: Option<String>,
 }
 
@@ -80,10 +72,8 @@ pub enum HostError {
     /// There is no such host.
     #[error("there is no compute host {host}")]
     NotFound {
-        /// Its name.
         host: String,
     },
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -113,26 +103,16 @@ impl Retryable for HostError {
 
 impl Hosts {
     /// All hosts, by name.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn hosts(&self) -> Result<Vec<ComputeHost>, HostError> {
         let mut tx = self.tables.read().await?;
         Ok(read(&mut tx, None).await?)
     }
 
-    /// One host.
-    ///
-    /// # Errors
-    /// [`HostError::NotFound`].
     pub async fn host(&self, host: &str) -> Result<ComputeHost, HostError> {
         one(&mut self.tables.read().await?, host).await
     }
 
     /// Changes what the cloud wants of a host; the host as it is then.
-    ///
-    /// # Errors
-    /// [`HostError::NotFound`]; [`HostError::Body`] names a text that is too long.
     pub async fn update_service(
         &self,
         host: &str,
@@ -148,9 +128,6 @@ impl Hosts {
     }
 
     /// Removes a host with its nodes, from its aggregates too. Should its agent still live, it comes back with its next report.
-    ///
-    /// # Errors
-    /// [`HostError::NotFound`].
     pub async fn remove(&self, host: &str) -> Result<(), HostError> {
         self.tables.write_aggregates(&Remove(host)).await
     }

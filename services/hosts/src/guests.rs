@@ -15,7 +15,6 @@ use crate::store::{TableError, typed};
 /// A guest, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnedGuest {
-    /// Its UUID.
     pub instance: Uuid,
     /// The conductor, by a name that its journal has for as long as it lasts.
     pub owner: Uuid,
@@ -23,33 +22,21 @@ pub struct OwnedGuest {
 
 impl Hosts {
     /// Makes a guest its conductor's, where it is nobody's yet; whether it is. Who does not hear the answer asks again.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn own(&self, guest: OwnedGuest) -> Result<bool, TableError> {
         self.tables.write(&Own(guest)).await
     }
 
     /// Makes a guest nobody's; whether it was its conductor's. Another's stays another's.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn disown(&self, guest: OwnedGuest) -> Result<bool, TableError> {
         self.tables.write(&Disown(guest)).await
     }
 
     /// The guests that are somebody's.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn owned_guests(&self) -> Result<Vec<OwnedGuest>, TableError> {
         read(&mut self.tables.read().await?).await
     }
 
     /// Those of them of whom no host tells.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn untold_guests(&self) -> Result<Vec<OwnedGuest>, TableError> {
         let mut owned = self.owned_guests().await?;
         if !owned.is_empty() {

@@ -21,11 +21,8 @@ pub enum HostStateError {
          host; give one of them a UUID of its own, or remove {other}"
     )]
     Elsewhere {
-        /// The node.
         node: Uuid,
-        /// Who tells it.
         host: String,
-        /// Who has it.
         other: String,
         /// How long ago that was heard of, in seconds.
         age: f64,
@@ -33,24 +30,19 @@ pub enum HostStateError {
     /// The state that was named is not the one that is known.
     #[error("host {host} has another state than {state:?}, or none: tell it whole")]
     OtherState {
-        /// The host.
         host: String,
-        /// What was named.
         state: String,
     },
     /// Nothing was ever told of this host.
     #[error("there is no compute host {host}")]
     NotFound {
-        /// Its name.
         host: String,
     },
     /// Somebody else changed a node at the same time.
     #[error("somebody else changed compute node {node} at the same time")]
     Outrun {
-        /// The node.
         node: Uuid,
     },
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -103,18 +95,12 @@ impl Hosts {
     }
 
     /// Notes that a host lives, and is as it told. The state is not read.
-    ///
-    /// # Errors
-    /// [`HostStateError::OtherState`] where it has to be told whole.
     pub async fn seen(&self, host: &str, state: &str) -> Result<HostWanted, HostStateError> {
         host_name(host)?;
         self.tables.write(&Seen { host, state }).await
     }
 
     /// What a host told last, without what another host has told since.
-    ///
-    /// # Errors
-    /// [`HostStateError::NotFound`].
     pub async fn told(&self, host: &str) -> Result<HostStateBody, HostStateError> {
         let mut tx = self.tables.read().await?;
         let sql = "SELECT version, agent_disabled_reason FROM compute_hosts WHERE host = ?";
@@ -187,7 +173,6 @@ async fn wanted(
 struct Tell<'a> {
     report: &'a Report,
     cell: &'a str,
-    /// Seconds.
     service_down_time: f64,
 }
 

@@ -17,7 +17,6 @@ use bounds::{FREE, few, name, short};
 /// A host has so many compute nodes at most.
 pub(crate) const MAX_NODES: usize = 1_000;
 
-/// A whole report.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Report {
     pub(crate) host: String,
@@ -27,7 +26,6 @@ pub(crate) struct Report {
     pub(crate) state: String,
 }
 
-/// One compute node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) uuid: Uuid,
@@ -118,25 +116,16 @@ fn encoded(field: &str, body: &impl serde::Serialize) -> Result<String, BodyErro
 }
 
 /// A host's name, as paths and bodies have it.
-///
-/// # Errors
-/// It is empty, too long, or has control characters in it.
 pub(crate) fn host_name(host: &str) -> Result<(), BodyError> {
     name("host", host)
 }
 
 /// Why an operator, or an agent, wants no new guests on a host.
-///
-/// # Errors
-/// It is too long, or has control characters in it.
 pub(crate) fn reason(field: &str, reason: &str) -> Result<(), BodyError> {
     bounds::text(field, reason, FREE)
 }
 
 /// A name of an operator's choice: a cell's, say.
-///
-/// # Errors
-/// As [`host_name`].
 pub(crate) fn own_name(field: &str, text: &str) -> Result<(), BodyError> {
     name(field, text)
 }

@@ -41,7 +41,6 @@ impl Default for Options {
     }
 }
 
-/// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) hosts: Hosts,

@@ -47,9 +47,7 @@ pub struct SchedulingRecord {
 /// A record without what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulingRecordHead {
-    /// Its number.
     pub id: i64,
-    /// The request.
     pub request_id: String,
     /// When, by the database's clock.
     pub created_at: Moment,
@@ -61,7 +59,6 @@ pub enum RecordError {
     /// A field is not what it may be.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -111,9 +108,6 @@ impl Hosts {
     }
 
     /// The records of a request, as it was decided.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn records_of(&self, request_id: &str) -> Result<Vec<SchedulingRecord>, RecordError> {
         let mut tx = self.tables.read().await?;
         let oldest = self.oldest(&mut tx).await?;
@@ -134,9 +128,6 @@ impl Hosts {
     }
 
     /// The newest records, the newest first; `limit` at most, and of those before the one of the number `before`, where one is given.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn records(
         &self,
         limit: u32,

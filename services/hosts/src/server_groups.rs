@@ -32,11 +32,8 @@ const COLUMNS: &str =
 /// A group as it is in the database at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptServerGroup {
-    /// Its UUID.
     pub uuid: Uuid,
-    /// Whose it is.
     pub project_id: String,
-    /// Who made it.
     pub user_id: String,
     /// What its owner calls it.
     pub name: String,
@@ -100,15 +97,12 @@ pub enum ServerGroupError {
     /// There is no such group.
     #[error("there is no server group {group}")]
     NotFound {
-        /// Its UUID.
         group: Uuid,
     },
     /// Somebody changed the group since it was read: read it again, and choose again.
     #[error("server group {group} is not at generation {generation} any more")]
     Changed {
-        /// The group.
         group: Uuid,
-        /// What was read.
         generation: i64,
     },
     /// A guest is in one group at most.
@@ -116,7 +110,6 @@ pub enum ServerGroupError {
         "instance {instance} is a member of server group {other}, and a guest is in one group at most"
     )]
     OtherGroup {
-        /// The guest.
         instance: Uuid,
         /// The group that it is in.
         other: Uuid,
@@ -126,12 +119,9 @@ pub enum ServerGroupError {
         "instance {instance} was put in server group {group} by another conductor, which boots it; take another UUID"
     )]
     OtherOwner {
-        /// The guest.
         instance: Uuid,
-        /// The group.
         group: Uuid,
     },
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -169,9 +159,6 @@ impl Retryable for ServerGroupError {
 
 impl Hosts {
     /// Makes a group without members.
-    ///
-    /// # Errors
-    /// [`ServerGroupError::Body`] names what the group may not have.
     pub async fn create_group(
         &self,
         group: NewServerGroup,
@@ -182,17 +169,11 @@ impl Hosts {
     }
 
     /// A group with all its members, as of one moment.
-    ///
-    /// # Errors
-    /// [`ServerGroupError::NotFound`].
     pub async fn group(&self, group: Uuid) -> Result<KeptServerGroup, ServerGroupError> {
         one(&mut self.tables.read().await?, group).await
     }
 
     /// The groups of a project, or all, in the order in which they were made.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn groups(
         &self,
         project_id: Option<&str>,
@@ -203,9 +184,6 @@ impl Hosts {
     }
 
     /// Removes a group. Its guests stay where they are.
-    ///
-    /// # Errors
-    /// [`ServerGroupError::NotFound`].
     pub async fn delete_group(&self, group: Uuid) -> Result<(), ServerGroupError> {
         self.tables.write(&Delete(group)).await
     }

@@ -28,9 +28,6 @@ use crate::store::TableError;
 impl Hosts {
     /// The states of these nodes, in the order in which they are asked for, none older than this call. A node that no host tells of
     /// is left out.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn states(&self, nodes: &[Uuid]) -> Result<Vec<Arc<HostState>>, TableError> {
         let (mut states, left) = self.states_of(nodes, Remembered::Used).await?;
         if !left.is_empty() {
@@ -61,17 +58,11 @@ impl Hosts {
     }
 
     /// The UUIDs of all nodes that hosts tell of, in their order.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn nodes(&self) -> Result<Vec<Uuid>, TableError> {
         read::uuids(&mut self.tables.read().await?).await
     }
 
     /// All host aggregates, as the question to Placement reads them.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn placement_aggregates(&self) -> Result<Vec<Arc<Aggregate>>, TableError> {
         let mut tx = self.tables.read().await?;
         let all = self.aggregates_of(&mut tx).await?;

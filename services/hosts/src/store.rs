@@ -65,15 +65,12 @@ fn unheard_of() -> i64 {
 /// Why the tables could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The database failed.
     #[error("the database of compute hosts failed: {}; {}", .0, .0.mend())]
     Sql(SqlError),
     /// A column holds what no version of this service writes.
     #[error("column {column} of table {table} holds {text:?}, which this service does not write")]
     Foreign {
-        /// The table.
         table: &'static str,
-        /// Its column.
         column: &'static str,
         /// The beginning of what it holds.
         text: String,

@@ -19,26 +19,17 @@ pub struct Answer {
 
 impl Answer {
     /// 200 with a body.
-    ///
-    /// # Errors
-    /// A 500 when the document cannot be serialised.
     pub fn ok(document: &impl Serialize) -> Result<Self, Fault> {
         Self::with_body(StatusCode::OK, document)
     }
 
     /// A status with a body.
-    ///
-    /// # Errors
-    /// A 500 when the document cannot be serialised.
     pub fn with_body(status: StatusCode, document: &impl Serialize) -> Result<Self, Fault> {
         let answer = Self::written(serde_json::to_vec(document))?;
         Ok(Self { status, ..answer })
     }
 
     /// 200 with a body that is JSON already, or could not be made so.
-    ///
-    /// # Errors
-    /// A 500 when it could not.
     pub fn written(document: Result<Vec<u8>, serde_json::Error>) -> Result<Self, Fault> {
         let body = document.map_err(|error| {
             tracing::error!(%error, "answer cannot be serialised");
@@ -67,7 +58,6 @@ impl Answer {
         }
     }
 
-    /// 204.
     #[must_use]
     pub fn no_content() -> Self {
         Self::empty(StatusCode::NO_CONTENT)

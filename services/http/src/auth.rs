@@ -25,7 +25,6 @@ pub enum Scope {
 /// Who sent a request, once the token was believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The user's id.
     pub user_id: String,
     /// What the token is good for.
     pub scope: Scope,

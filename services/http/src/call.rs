@@ -47,9 +47,6 @@ pub struct Call {
 
 impl Call {
     /// The part of the path with this name, decoded.
-    ///
-    /// # Errors
-    /// A 404 when the route has no such part.
     pub fn path(&self, name: &str) -> Result<&str, Fault> {
         self.path
             .iter()
@@ -59,9 +56,6 @@ impl Call {
     }
 
     /// Refuses a caller who does not accept JSON.
-    ///
-    /// # Errors
-    /// A 406.
     pub fn check_accept(&self) -> Result<(), Fault> {
         if accepts_json(&self.headers) {
             return Ok(());
@@ -73,9 +67,6 @@ impl Call {
     }
 
     /// Refuses a body that does not say it is JSON.
-    ///
-    /// # Errors
-    /// A 415.
     pub fn require_json(&self) -> Result<(), Fault> {
         let given = self
             .headers
@@ -94,25 +85,16 @@ impl Call {
     }
 
     /// The body as JSON of the schema's shape.
-    ///
-    /// # Errors
-    /// A 400 with the first offending place.
     pub fn json(&self, schema: &Schema) -> Result<Value, Fault> {
         json(&self.body, schema)
     }
 
     /// The body as a typed value, after the schema admitted it.
-    ///
-    /// # Errors
-    /// A 400 with the first offending place.
     pub fn body<T: DeserializeOwned>(&self, schema: &Schema) -> Result<T, Fault> {
         read_body(&self.body, schema)
     }
 
     /// The body as a typed value, where no schema stands before it.
-    ///
-    /// # Errors
-    /// A 400 that names the first offending field.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         berth_wire::decode(&self.body).map_err(|error| {
             invalid(&match error {
@@ -124,17 +106,11 @@ impl Call {
     }
 
     /// The body as a typed value, where any of it may be a secret: no value of it is repeated.
-    ///
-    /// # Errors
-    /// A 400 that names the first offending field.
     pub fn secret<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         berth_wire::decode(&self.body).map_err(|error| invalid(&error.without_values()))
     }
 
     /// Refuses a query string that is not of the schema's shape.
-    ///
-    /// # Errors
-    /// A 400 with the first offending place.
     pub fn check_query(&self, schema: &Schema) -> Result<(), Fault> {
         schema.check(&self.query.to_json()).map_err(|violation| {
             Fault::bad_request(format!("Invalid query string parameters: {violation}"))
@@ -191,9 +167,6 @@ pub(crate) fn absolute(
 }
 
 /// A body as a typed value, after the schema admitted it: [`Call::body`] of a body that no connection brought.
-///
-/// # Errors
-/// A 400 with the first offending place.
 pub fn read_body<T: DeserializeOwned>(body: &[u8], schema: &Schema) -> Result<T, Fault> {
     // Most bodies are as they should be: those are read without a tree of values in between.
     if schema.admits(body)

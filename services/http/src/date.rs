@@ -16,7 +16,6 @@ const MONTHS: [&str; 12] = [
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Now.
     #[must_use]
     pub fn now() -> Self {
         Self::of(SystemTime::now())
@@ -71,7 +70,6 @@ impl Timestamp {
         )
     }
 
-    /// Microseconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub fn as_micros(self) -> i64 {
         self.0

@@ -28,7 +28,6 @@ pub struct Door {
     pub manners: Manners,
     /// The versions it speaks.
     pub versions: MicroversionRange,
-    /// Who believes tokens.
     pub tokens: Arc<dyn ValidateToken>,
     /// The largest body taken, in bytes.
     pub body_limit: usize,

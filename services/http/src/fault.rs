@@ -54,7 +54,6 @@ impl Fault {
         }
     }
 
-    /// 400.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
@@ -66,13 +65,11 @@ impl Fault {
         Self::new(StatusCode::UNAUTHORIZED, UNAUTHENTICATED)
     }
 
-    /// 403.
     #[must_use]
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, message)
     }
 
-    /// 404.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
@@ -105,7 +102,6 @@ impl Fault {
         }
     }
 
-    /// 409.
     #[must_use]
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
@@ -117,7 +113,6 @@ impl Fault {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
-    /// 503.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
@@ -130,13 +125,11 @@ impl Fault {
         self
     }
 
-    /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The error code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code

@@ -69,9 +69,6 @@ impl MicroversionRange {
     /// The version a request asks for.
     ///
     /// Of several headers and values the last that names this service counts.
-    ///
-    /// # Errors
-    /// A 406 outside the range, a 400 when the text is no version.
     pub fn negotiate(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         match self.asked(headers).as_deref() {
             None => Ok(self.min),
@@ -81,9 +78,6 @@ impl MicroversionRange {
     }
 
     /// The same by Cyborg's rules: a number may stand without the service's name, and what is no version is a 406 as well.
-    ///
-    /// # Errors
-    /// A 406.
     pub fn negotiate_bare(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         let malformed = || {
             let message = "Invalid value for OpenStack-API-Version header";
@@ -109,9 +103,6 @@ impl MicroversionRange {
     }
 
     /// The same by Nova's rules: where the header says nothing of this service, Nova's own older one counts.
-    ///
-    /// # Errors
-    /// A 406 outside the range, a 400 when the text is no version.
     pub fn negotiate_nova(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         let older = || {
             let value = headers.get(NOVA_HEADER)?;

@@ -14,13 +14,11 @@ const JSON: &str = "application/json";
 /// One method of one path.
 #[derive(Debug)]
 pub struct Operation {
-    /// In capitals.
     pub method: &'static str,
     /// As the router has it.
     pub path: &'static str,
     /// Unlike that of all others of the service.
     pub name: &'static str,
-    /// One sentence.
     pub does: &'static str,
     /// When all went well; which one goes by the microversion or by what there was before.
     pub statuses: &'static [u16],
@@ -33,18 +31,14 @@ pub struct Operation {
 /// A status that says no.
 #[derive(Debug, Clone, Copy)]
 pub struct Refusal {
-    /// The status.
     pub status: u16,
-    /// When it comes.
     pub says: &'static str,
-    /// Where it comes.
     pub comes: Comes,
 }
 
 /// Where a refusal comes.
 #[derive(Debug, Clone, Copy)]
 pub enum Comes {
-    /// Anywhere.
     Always,
     /// Where something is changed.
     OnWrites,
@@ -54,14 +48,11 @@ pub enum Comes {
     At(&'static str),
 }
 
-/// A service.
 #[derive(Debug)]
 pub struct Service<'a> {
     /// What it is called.
     pub title: &'a str,
-    /// Its newest version.
     pub version: String,
-    /// One sentence.
     pub description: &'a str,
     /// What serves it, and where.
     pub served_by: &'a str,
@@ -78,7 +69,6 @@ pub struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// The document.
     #[must_use]
     pub fn document<'o>(&self, operations: impl IntoIterator<Item = &'o Operation>) -> String {
         let mut paths: BTreeMap<&str, Value> = BTreeMap::new();

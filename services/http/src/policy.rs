@@ -25,9 +25,7 @@ const LONGEST_WAY: usize = 32;
 /// Who said what a rule asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The service.
     Default,
-    /// An operator's file.
     File,
 }
 
@@ -49,7 +47,6 @@ impl Policy {
         Self { rules }
     }
 
-    /// Replaces a rule.
     #[must_use]
     pub fn with_rule(mut self, name: impl Into<Cow<'static, str>>, rule: Rule) -> Self {
         self.rules.insert(name.into(), (rule, Origin::File));
@@ -76,9 +73,6 @@ impl Policy {
     }
 
     /// Lets the caller pass or not. `project` is the one the request is about; the caller's own where none is given.
-    ///
-    /// # Errors
-    /// A 403 that names the rule.
     pub fn authorize(
         &self,
         caller: &Caller,

@@ -12,9 +12,6 @@ pub struct Query {
 
 impl Query {
     /// Decodes `key=value&key=value` with `%XX` and `+`.
-    ///
-    /// # Errors
-    /// A 400 when a part is not UTF-8.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let pairs = text
             .split('&')

@@ -55,15 +55,10 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
     }
 
     methods!(
-        /// GET.
         get = GET,
-        /// POST.
         post = POST,
-        /// PUT.
         put = PUT,
-        /// PATCH.
         patch = PATCH,
-        /// DELETE.
         delete = DELETE
     );
 

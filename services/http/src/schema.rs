@@ -14,16 +14,13 @@ use serde_json::Value;
 pub use violation::Violation;
 use violation::{Place, Step};
 
-/// A shape.
 #[derive(Debug, Clone, Copy)]
 pub enum Schema {
     /// An object with known keys.
     Object(&'static Object),
     /// An object whose keys all follow one pattern.
     Map(&'static MapOf),
-    /// A list.
     List(&'static ListOf),
-    /// Text.
     Text(Text),
     /// A whole number between two bounds.
     Integer(Option<i64>, Option<i64>),
@@ -38,7 +35,6 @@ pub enum Schema {
 /// An object with known keys; unknown keys are refused.
 #[derive(Debug)]
 pub struct Object {
-    /// Key and shape.
     pub properties: &'static [(&'static str, Schema)],
     /// Keys that must be there.
     pub required: &'static [&'static str],
@@ -47,9 +43,7 @@ pub struct Object {
 /// What happens to keys that do not follow the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherKeys {
-    /// They pass unseen.
     Ignored,
-    /// They are refused.
     Refused,
 }
 
@@ -80,27 +74,20 @@ pub struct ListOf {
 /// Whether the elements of a list must differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unique {
-    /// They must.
     Yes,
-    /// They need not.
     No,
 }
 
-/// Text.
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
-    /// Characters at least.
     pub min: usize,
-    /// Characters at most.
     pub max: Option<usize>,
     /// What it must look like.
     pub pattern: Option<Pattern>,
-    /// Its format.
     pub format: Option<Format>,
 }
 
 impl Text {
-    /// Any text.
     pub const ANY: Self = Self {
         min: 0,
         max: None,
@@ -195,9 +182,6 @@ pub fn normal_uuid(text: &str) -> Option<String> {
 
 impl Schema {
     /// Whether the value has this shape.
-    ///
-    /// # Errors
-    /// The violation nearest the root.
     pub fn check(&self, value: &Value) -> Result<(), Violation> {
         let mut found = Vec::new();
         self.walk(value, &Place::default(), &mut found);

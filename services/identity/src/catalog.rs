@@ -11,16 +11,12 @@ use crate::users::derived;
 /// For whom an endpoint is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Interface {
-    /// For users.
     Public,
-    /// For services.
     Internal,
-    /// For operators.
     Admin,
 }
 
 impl Interface {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Public, Self::Internal, Self::Admin];
 
     /// As the API writes it.
@@ -57,22 +53,18 @@ impl FromStr for Interface {
 /// Where a service is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The region's name.
     pub region: String,
     /// For whom it is.
     pub interface: Interface,
-    /// The base URL.
     pub url: String,
 }
 
-/// A service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogService {
     /// Its type, by which clients look for it: `placement`, `compute`, `accelerator`.
     pub service_type: String,
     /// Its name, for people.
     pub name: String,
-    /// Where it is.
     pub endpoints: Vec<Endpoint>,
 }
 

@@ -69,7 +69,6 @@ struct Known {
 pub(crate) enum Turn {
     /// Now; until it was found right or wrong the next one waits its pause.
     Now,
-    /// Ask again then.
     Later(Instant),
 }
 
@@ -128,7 +127,6 @@ impl Waiter<'_> {
         })
     }
 
-    /// It was wrong.
     pub(crate) fn was_wrong(&self, now: Instant) {
         self.with(|lane| match lane.known.get_mut(&self.source) {
             Some(known) => known.pace.was_wrong(now),

@@ -113,9 +113,6 @@ impl Identity {
 
     /// Makes a token for whoever proves who it is. `from`: the address that asks, where it is known: who guesses there holds up
     /// nobody elsewhere.
-    ///
-    /// # Errors
-    /// [`LoginError`].
     pub async fn log_in(
         &self,
         body: AuthBody,
@@ -234,9 +231,6 @@ impl Identity {
     }
 
     /// The token, where it holds.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn token(&self, token: &str) -> Result<Option<KnownToken>, TableError> {
         let row = self.inner.tokens.get(&tokens::digest(token)).await?;
         let now = self.inner.options.clock.now();

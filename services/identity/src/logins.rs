@@ -40,7 +40,6 @@ pub enum LoginError {
     /// It is not who it says, or may not have such a token. The reason is for the log alone.
     #[error("{reason}")]
     Refused {
-        /// What it was.
         reason: &'static str,
     },
     /// Too many passwords are waiting to be looked at, for this user or for all.
@@ -48,7 +47,6 @@ pub enum LoginError {
         "too many logins at once, or too many wrong passwords; wait some seconds and try again"
     )]
     TooMany,
-    /// The database failed.
     #[error(transparent)]
     Table(#[from] TableError),
     /// The system gives no random bytes, or no thread.

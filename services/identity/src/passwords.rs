@@ -49,7 +49,6 @@ pub enum PasswordHashError {
 /// A password that cannot be hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    /// It is empty.
     #[error("the password is empty")]
     Empty,
     /// It has more than [`LONGEST_PASSWORD`] bytes.
@@ -84,9 +83,6 @@ impl FromStr for PasswordHash {
 
 impl PasswordHash {
     /// Hashes a password with a fresh salt and the costs that OWASP recommends (19 MiB, two passes, one lane).
-    ///
-    /// # Errors
-    /// The password is empty or too long, or the system gives no random bytes.
     pub fn of(password: &str) -> Result<Self, PasswordError> {
         Self::with(password, Params::default())
     }
@@ -144,9 +140,6 @@ impl PasswordHash {
 }
 
 /// A password that nobody guesses, for a user that a program makes: 192 random bits, in letters, digits, `-` and `_`.
-///
-/// # Errors
-/// The system gives no random bytes.
 pub fn fresh_password() -> Result<String, PasswordError> {
     random::<24>().map_err(|_| PasswordError::System)
 }

@@ -4,7 +4,6 @@ use berth_http::{Caller, Fault, Scope};
 
 /// Looks at anybody's token.
 pub(crate) const VALIDATE_TOKEN: &str = "identity:validate_token";
-/// Revokes anybody's token.
 pub(crate) const REVOKE_TOKEN: &str = "identity:revoke_token";
 
 /// An operator, or somebody who may look at all of the cloud.

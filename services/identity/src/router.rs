@@ -49,7 +49,6 @@ impl Default for Options {
     }
 }
 
-/// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) identity: Identity,
@@ -82,7 +81,6 @@ impl ValidateToken for Believer {
     }
 }
 
-/// The Identity API.
 pub fn router(identity: Identity, options: Options) -> Router {
     let base = options.public_endpoint.as_deref();
     let base = base.map(|url| url.trim_end_matches('/').trim_end_matches("/v3"));

@@ -36,7 +36,6 @@ impl Links {
         }
     }
 
-    /// Of a list.
     pub(crate) fn list(&self, path: &str) -> ListLinks {
         let own = match self.query.as_str() {
             "" => format!("{}{path}", self.base),

@@ -31,13 +31,11 @@ pub(crate) struct TokenRow {
 /// Why the table could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The database failed.
     #[error("the database of tokens failed")]
     Sql(#[from] SqlError),
     /// A column holds what no version of this service writes.
     #[error("column {column} of table identity_tokens holds what this service does not write")]
     Foreign {
-        /// The column.
         column: &'static str,
     },
 }
@@ -117,7 +115,6 @@ impl Tokens {
 /// Which tokens a revocation takes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revoked {
-    /// The one.
     Alone,
     /// And those that were made from it.
     Chain,

@@ -101,7 +101,6 @@ impl KnownToken {
         self.users.user(&self.row.user_id)
     }
 
-    /// The user's id.
     #[must_use]
     pub fn user_id(&self) -> &str {
         &self.row.user_id

@@ -18,9 +18,7 @@ use crate::passwords::PasswordHash;
 /// A domain: names of users and projects are unique in one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// The id.
     pub id: String,
-    /// The name.
     pub name: String,
     /// What it is, in words; may be empty.
     pub description: String,
@@ -28,14 +26,11 @@ pub struct Domain {
     pub enabled: bool,
 }
 
-/// A project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Project {
-    /// The id.
     pub id: String,
     /// The name, unique in the domain.
     pub name: String,
-    /// The domain's id.
     pub domain_id: String,
     /// What it is, in words; may be empty.
     pub description: String,
@@ -43,18 +38,14 @@ pub struct Project {
     pub enabled: bool,
 }
 
-/// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// The id.
     pub id: String,
     /// The name, unique in the domain.
     pub name: String,
-    /// The domain's id.
     pub domain_id: String,
     /// What the password is checked against.
     pub password_hash: PasswordHash,
-    /// Mail address.
     pub email: Option<String>,
     /// What it is, in words.
     pub description: Option<String>,
@@ -64,10 +55,8 @@ pub struct User {
     pub default_project_id: Option<String>,
 }
 
-/// A role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
-    /// The id.
     pub id: String,
     /// The name, which services' policies ask for.
     pub name: String,
@@ -83,7 +72,6 @@ pub struct Users {
     pub(crate) domains: BTreeMap<String, Domain>,
     pub(crate) projects: BTreeMap<String, Project>,
     pub(crate) users: BTreeMap<String, User>,
-    /// By name.
     pub(crate) roles: BTreeMap<String, Role>,
     pub(crate) assignments: Vec<Assignment>,
     /// The hash that takes longest to check: what a password for nobody is checked against.

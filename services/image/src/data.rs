@@ -18,7 +18,6 @@ const PIECE: u64 = 256 << 10;
 /// Which bytes of an image are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// All of them.
     Whole,
     /// From the first to the last, both included.
     Range(u64, u64),
@@ -71,9 +70,6 @@ impl Data {
     }
 
     /// The bytes that are asked for, once the file is still what it was when the list was read. Blocks no thread of the runtime.
-    ///
-    /// # Errors
-    /// The file is not there any more, or is another.
     pub(crate) async fn body(&self, asked: Asked) -> io::Result<DataBody> {
         let (path, length, modified) = (self.path.clone(), self.length, self.modified);
         let opened = tokio::task::spawn_blocking(move || {

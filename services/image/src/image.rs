@@ -11,7 +11,6 @@ use uuid::Uuid;
 /// An image that servers can be made of. All of them are active, public, and for nobody to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Its id.
     pub id: Uuid,
     /// Its name: 1 to 255 bytes, of no other image.
     pub name: String,
@@ -54,7 +53,6 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Data {
     pub(crate) path: PathBuf,
-    /// In bytes.
     pub(crate) length: u64,
     pub(crate) modified: SystemTime,
 }
@@ -64,12 +62,10 @@ pub struct Data {
 pub enum DiskFormat {
     /// A disk as it is.
     Raw,
-    /// QEMU's format.
     Qcow2,
 }
 
 impl DiskFormat {
-    /// Glance's word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -82,9 +78,7 @@ impl DiskFormat {
 /// How a checksum is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashAlgorithm {
-    /// SHA-256.
     Sha256,
-    /// SHA-512.
     Sha512,
 }
 
@@ -103,7 +97,6 @@ impl HashAlgorithm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checksum {
     pub(crate) algorithm: HashAlgorithm,
-    /// In small digits.
     pub(crate) hex: String,
 }
 

@@ -23,7 +23,6 @@ pub enum ImageListError {
     Unreadable {
         /// The file of images.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// It is no list of images.
@@ -47,11 +46,9 @@ pub enum ImageListError {
         line: usize,
         /// Its column in characters, from 1.
         column: usize,
-        /// The image's name.
         image: String,
         /// The file with its data.
         data: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }
@@ -88,9 +85,6 @@ impl ImageList {
     }
 
     /// Whether the file is one that [`ImageList::read`] takes: of the data that are here only whether they are, and how long.
-    ///
-    /// # Errors
-    /// As there, but for data that fail while they are read.
     pub fn check(path: &Path) -> Result<(), ImageListError> {
         for entry in entries_of(path)? {
             let EntryPlace::Here(data) = &entry.place else {
@@ -109,13 +103,11 @@ impl ImageList {
         self.file.as_deref()
     }
 
-    /// One of them.
     #[must_use]
     pub fn get(&self, id: &Uuid) -> Option<&Image> {
         self.images.get(id)
     }
 
-    /// All of them.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
         self.images.values()
     }

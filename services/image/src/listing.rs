@@ -40,9 +40,6 @@ pub(crate) struct Page<'a> {
 
 impl Listing {
     /// Reads a query string.
-    ///
-    /// # Errors
-    /// A 400 that names what is wrong.
     pub(crate) fn of(query: &Query) -> Result<Self, Fault> {
         let limit = match query.last("limit") {
             None => DEFAULT_LIMIT,
@@ -65,9 +62,6 @@ impl Listing {
     }
 
     /// A page of these images.
-    ///
-    /// # Errors
-    /// A 400: there is no image to go on after.
     pub(crate) fn page<'a>(
         &self,
         images: impl Iterator<Item = &'a Image>,

@@ -2,7 +2,6 @@
 
 use berth_http::policy::{Policy, Rule};
 
-/// Images are listed.
 pub(crate) const GET_IMAGES: &str = "get_images";
 /// An image is looked at.
 pub(crate) const GET_IMAGE: &str = "get_image";

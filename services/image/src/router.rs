@@ -45,7 +45,6 @@ impl Default for Options {
     }
 }
 
-/// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) list: Arc<ImageList>,
@@ -59,9 +58,6 @@ impl Api {
     }
 
     /// The image that the path names.
-    ///
-    /// # Errors
-    /// A 404: there is none.
     pub(crate) fn image(&self, call: &Call) -> Result<&Image, Fault> {
         let id = call.path("image_id")?;
         let found = Uuid::try_parse(id)

@@ -39,7 +39,6 @@ pub(crate) fn moment(image: &Image) -> String {
     image.created_at.to_iso().replace("+00:00", "Z")
 }
 
-/// The image's document.
 pub(crate) fn image(image: &Image) -> Value {
     let base = json!({
         "id": image.id,

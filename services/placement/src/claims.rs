@@ -16,7 +16,6 @@ use crate::store::replace::{self, Replace, ReplaceError};
 /// Claims of one transaction at most.
 const TOGETHER: usize = 64;
 
-/// Where claims wait.
 pub(crate) struct Claims {
     snapshots: Snapshots,
     queue: Arc<Mutex<Queue>>,
@@ -44,9 +43,6 @@ impl Claims {
     }
 
     /// Replaces what the claim's consumers hold.
-    ///
-    /// # Errors
-    /// It was refused, or the database failed.
     pub(crate) async fn claim(&self, claim: Replace) -> Result<(), ReplaceError> {
         let (told, answer) = oneshot::channel();
         let was_served = {

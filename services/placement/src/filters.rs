@@ -10,9 +10,7 @@ use crate::microversions;
 /// What a listed provider must satisfy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProviderFilters {
-    /// Exactly this name.
     pub(crate) name: Option<String>,
-    /// Exactly this uuid.
     pub(crate) uuid: Option<String>,
     /// In the tree of this provider.
     pub(crate) in_tree: Option<String>,
@@ -30,9 +28,6 @@ pub(crate) struct ProviderFilters {
 
 impl ProviderFilters {
     /// Reads the query string.
-    ///
-    /// # Errors
-    /// A 400 that quotes what is wrong.
     pub(crate) fn parse(query: &Query, version: Microversion) -> Result<Self, Fault> {
         let text = |key| {
             query
@@ -119,7 +114,6 @@ fn one_member_of(value: &str) -> Result<Membership, Fault> {
 pub(crate) struct TraitSets {
     /// Of each set, at least one.
     pub(crate) required: Vec<BTreeSet<String>>,
-    /// None of these.
     pub(crate) forbidden: BTreeSet<String>,
 }
 
@@ -138,7 +132,6 @@ impl TraitSets {
         Ok(sets)
     }
 
-    /// One more value.
     pub(crate) fn add(&mut self, value: &str, version: Microversion) -> Result<(), Fault> {
         match value.strip_prefix("in:") {
             Some(list) => self.required.push(any_of(value, list, version)?),

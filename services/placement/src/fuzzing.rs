@@ -28,22 +28,15 @@ const MOST: usize = 64;
 /// Which list a query string asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
-    /// GET /resource_providers
     Providers,
-    /// GET /traits
     Traits,
-    /// GET /usages
     Usages,
 }
 
-/// Which body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// PUT /allocations/{consumer}
     Claim,
-    /// POST /allocations
     Claims,
-    /// POST /reshaper
     Reshape,
 }
 
@@ -80,9 +73,6 @@ pub fn version(minor: u16) -> Microversion {
 }
 
 /// GET /allocation_candidates: the answer.
-///
-/// # Errors
-/// What the caller is told.
 pub fn candidates(text: &str, version: Microversion) -> Result<Vec<u8>, Fault> {
     let query = Query::parse(text)?;
     schemas::check_candidates(&query, version)?;
@@ -103,9 +93,6 @@ pub fn candidates(text: &str, version: Microversion) -> Result<Vec<u8>, Fault> {
 }
 
 /// The query string of a list.
-///
-/// # Errors
-/// What the caller is told.
 pub fn list(list: List, text: &str, version: Microversion) -> Result<(), Fault> {
     let query = Query::parse(text)?;
     let refuse = |violation| Fault::bad_request(format!("{violation}"));
@@ -124,9 +111,6 @@ pub fn list(list: List, text: &str, version: Microversion) -> Result<(), Fault> 
 }
 
 /// The body of a write.
-///
-/// # Errors
-/// What the caller is told of a body that cannot be read.
 pub fn write(write: Write, body: &[u8], version: Microversion) -> Result<Judged, Fault> {
     const CONSUMER: &str = "c0000000-0000-0000-0000-000000000009";
     let options = Options::default();

@@ -73,7 +73,6 @@ impl<Q: Clone + Eq + Hash, A: Clone> Gathering<Q, A> {
     }
 }
 
-/// One who waits.
 struct Asked<'a, Q: Clone + Eq + Hash, A: Clone> {
     gathering: &'a Gathering<Q, A>,
     question: &'a Q,

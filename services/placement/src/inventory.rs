@@ -11,15 +11,11 @@ pub(crate) const MAX_INT: i64 = 2_147_483_647;
 /// What a provider has of one resource class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Inventory {
-    /// Units.
     pub(crate) total: i64,
-    /// Units kept back.
     #[serde(default)]
     pub(crate) reserved: i64,
-    /// The smallest allocation.
     #[serde(default = "one")]
     pub(crate) min_unit: i64,
-    /// The largest allocation.
     #[serde(default = "max_int")]
     pub(crate) max_unit: i64,
     /// What an allocation must be a multiple of.
@@ -66,10 +62,8 @@ impl Inventory {
 /// Why an inventory may not be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReservedError {
-    /// Before 1.26.
     #[error("The reserved value is greater than or equal to total.")]
     NotBelowTotal,
-    /// From 1.26.
     #[error("The reserved value is greater than total.")]
     AboveTotal,
 }

@@ -19,10 +19,8 @@ pub(crate) type ClassId = i64;
 /// One class of one provider.
 pub(crate) type Slot = (ProviderId, ClassId);
 
-/// One wanted allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Where.
     pub(crate) slot: Slot,
     /// How much, at least 1.
     pub(crate) amount: i64,
@@ -43,7 +41,6 @@ pub(crate) struct Ledger {
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// Why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The provider has none of the wanted classes.

@@ -6,9 +6,7 @@ const fn v(minor: u16) -> Microversion {
     Microversion::new(1, minor)
 }
 
-/// Aggregates of providers.
 pub(crate) const AGGREGATES: Microversion = v(1);
-/// Own resource classes.
 pub(crate) const RESOURCE_CLASSES: Microversion = v(2);
 /// `member_of` on the list of providers.
 pub(crate) const MEMBER_OF: Microversion = v(3);
@@ -16,7 +14,6 @@ pub(crate) const MEMBER_OF: Microversion = v(3);
 pub(crate) const RESOURCES_FILTER: Microversion = v(4);
 /// DELETE of all inventories.
 pub(crate) const DELETE_INVENTORIES: Microversion = v(5);
-/// Traits.
 pub(crate) const TRAITS: Microversion = v(6);
 /// PUT of a class without a body creates it.
 pub(crate) const CLASS_PUT_CREATES: Microversion = v(7);
@@ -30,9 +27,7 @@ pub(crate) const CANDIDATES: Microversion = v(10);
 pub(crate) const ALLOCATIONS_LINK: Microversion = v(11);
 /// Allocations as an object keyed by provider.
 pub(crate) const ALLOCATIONS_BY_PROVIDER: Microversion = v(12);
-/// POST of allocations.
 pub(crate) const POST_ALLOCATIONS: Microversion = v(13);
-/// Nested providers.
 pub(crate) const NESTED_PROVIDERS: Microversion = v(14);
 /// `last-modified` and `cache-control`.
 pub(crate) const CACHE_HEADERS: Microversion = v(15);
@@ -48,7 +43,6 @@ pub(crate) const AGGREGATES_GENERATION: Microversion = v(19);
 pub(crate) const PROVIDER_POST_BODY: Microversion = v(20);
 /// `member_of` on candidates.
 pub(crate) const CANDIDATES_MEMBER_OF: Microversion = v(21);
-/// Forbidden traits.
 pub(crate) const FORBIDDEN_TRAITS: Microversion = v(22);
 /// `code` in errors.
 pub(crate) const ERROR_CODES: Microversion = v(23);
@@ -60,15 +54,12 @@ pub(crate) const GRANULAR_GROUPS: Microversion = v(25);
 pub(crate) const RESERVED_MAY_EQUAL_TOTAL: Microversion = v(26);
 /// Summaries have all classes, not only those asked for.
 pub(crate) const WHOLE_SUMMARIES: Microversion = v(27);
-/// Generations of consumers.
 pub(crate) const CONSUMER_GENERATIONS: Microversion = v(28);
 /// A candidate may take from several providers of one tree.
 pub(crate) const NESTED_CANDIDATES: Microversion = v(29);
-/// POST /reshaper.
 pub(crate) const RESHAPER: Microversion = v(30);
 /// `in_tree` on candidates.
 pub(crate) const CANDIDATES_IN_TREE: Microversion = v(31);
-/// Forbidden aggregates.
 pub(crate) const FORBIDDEN_AGGREGATES: Microversion = v(32);
 /// Request groups with a text for a suffix.
 pub(crate) const TEXT_SUFFIXES: Microversion = v(33);
@@ -80,7 +71,6 @@ pub(crate) const ROOT_REQUIRED: Microversion = v(35);
 pub(crate) const SAME_SUBTREE: Microversion = v(36);
 /// A provider may change or lose its parent.
 pub(crate) const REPARENTING: Microversion = v(37);
-/// Types of consumers.
 pub(crate) const CONSUMER_TYPES: Microversion = v(38);
 /// `in:` among required traits.
 pub(crate) const ANY_TRAITS: Microversion = v(39);

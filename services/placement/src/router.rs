@@ -65,7 +65,6 @@ impl Default for Options {
     }
 }
 
-/// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Placement {
     pub(crate) store: SqlStore,

@@ -1,6 +1,5 @@
 //! The shapes of bodies and query strings, by microversion: a file per noun.
 
-/// Consumers by uuid.
 macro_rules! by_consumer {
     ($values:expr, $min:literal) => {
         Schema::Map(&MapOf {

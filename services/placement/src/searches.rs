@@ -52,7 +52,6 @@ const READINGS: usize = 4;
 /// Trees that are read at least where fewer were not enough.
 const MORE: usize = 64;
 
-/// Whoever searches.
 pub(crate) struct Searches {
     store: SqlStore,
     from: From,
@@ -159,7 +158,6 @@ impl Searches {
     }
 }
 
-/// What was read.
 enum Read {
     Trees(Box<(Reading, Wanted)>),
     /// No tree can serve a request for what no provider has.

@@ -53,9 +53,6 @@ impl Snapshots {
     }
 
     /// Runs a write and notes what it touched.
-    ///
-    /// # Errors
-    /// As [`SqlStore::write`].
     pub(crate) async fn write<W: Touches>(&self, work: &W) -> Result<W::Output, W::Error> {
         if self.store.is_shared() {
             return self.store.write(work).await;
@@ -75,9 +72,6 @@ impl Snapshots {
     }
 
     /// The snapshot, with all that was written before this call. Only where nobody else writes.
-    ///
-    /// # Errors
-    /// [`SqlError`] when what was touched cannot be read.
     pub(crate) async fn current(&self) -> Result<Arc<Snapshot>, SqlError> {
         let mut current = self.memory.current.lock().await;
         let mut note = Note {

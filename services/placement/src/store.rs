@@ -53,9 +53,6 @@ pub(crate) fn fault(error: &SqlError) -> Fault {
 }
 
 /// A generation after `steps` more changes.
-///
-/// # Errors
-/// [`SqlError::CounterFull`]: no service counts that far, so somebody wrote it into the database.
 pub(crate) fn raised(generation: i64, steps: i64) -> Result<i64, SqlError> {
     generation.checked_add(steps).ok_or(SqlError::CounterFull {
         counter: "generation",

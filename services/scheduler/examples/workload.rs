@@ -119,7 +119,6 @@ fn ask(request: &RequestSpec, instances: usize) -> Ask {
     }
 }
 
-/// Grants every claim.
 fn end(mut step: Step<'_>) -> Result<Selected, Box<NoValidHost>> {
     loop {
         step = match step {
@@ -138,7 +137,6 @@ fn explained(scheduler: &Scheduler, ended: Result<Selected, Box<NoValidHost>>) -
     }
 }
 
-/// What was chosen.
 #[derive(PartialEq)]
 struct Chosen {
     hosts: Vec<String>,

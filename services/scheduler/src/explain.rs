@@ -49,7 +49,6 @@ pub struct Explanation {
     /// What stands in the way; none where each instance has a host, and where it is no matter of filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
-    /// How it ended.
     pub outcome: Outcome,
 }
 

@@ -16,7 +16,6 @@
 use crate::host_state::CapabilityRef;
 use crate::numbers::{float, words};
 
-/// One demand, read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requirement {
     text: String,
@@ -96,9 +95,6 @@ impl Requirement {
     }
 
     /// Whether a value is as it should be. A text is `CapabilityRef::Text`; null is as nothing should be.
-    ///
-    /// # Errors
-    /// One of both is no number, where numbers are compared.
     pub fn holds_for(&self, value: CapabilityRef<'_>) -> Result<bool, Unreadable> {
         if value == CapabilityRef::Null {
             return Ok(false);

@@ -110,7 +110,6 @@ pub enum Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// By a function.
     pub fn each(
         check: impl Fn(&mut ConsideredHost) -> Result<(), Reason> + Send + Sync + 'a,
     ) -> Self {
@@ -127,9 +126,6 @@ impl<'a> Plan<'a> {
 
 impl Plan<'_> {
     /// Passes a host, or says why not.
-    ///
-    /// # Errors
-    /// Why the host was rejected.
     pub fn check(&self, host: &mut ConsideredHost) -> Result<(), Reason> {
         match self {
             Self::PassAll => Ok(()),
@@ -143,9 +139,6 @@ impl Plan<'_> {
 /// Looks at one host after another.
 pub trait Check: Send + Sync {
     /// Passes a host, or says why not. It may take candidates of the host away, and note limits for its agent.
-    ///
-    /// # Errors
-    /// Why the host was rejected.
     fn check(&self, host: &mut ConsideredHost) -> Result<(), Reason>;
 }
 
@@ -161,9 +154,6 @@ where
 /// Looks at the aggregates of one host after another.
 pub trait CheckAggregates: Send + Sync {
     /// Passes hosts of these aggregates, or says why not.
-    ///
-    /// # Errors
-    /// Why they are rejected.
     fn check(&self, aggregates: &Aggregates) -> Result<(), Reason>;
 }
 

@@ -37,7 +37,6 @@ pub(crate) use pci::{PciDevType, PciId, PciSummary};
 pub use pci::{PciPool, PciPools};
 pub use service::Service;
 
-/// One compute node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostState {
     /// The service's host name.
@@ -58,7 +57,6 @@ pub struct HostState {
     pub total_usable_disk_gb: i64,
     /// Disk that is free in MiB.
     pub free_disk_mb: i64,
-    /// Host CPUs.
     pub vcpus_total: i64,
     /// CPUs that guests have.
     pub vcpus_used: i64,
@@ -70,9 +68,7 @@ pub struct HostState {
     pub failed_builds: i64,
     /// Of memory: 1.5 allows to promise half as much again.
     pub ram_allocation_ratio: f64,
-    /// Of CPUs.
     pub cpu_allocation_ratio: f64,
-    /// Of disk.
     pub disk_allocation_ratio: f64,
     /// `QEMU`, say.
     pub hypervisor_type: String,
@@ -84,7 +80,6 @@ pub struct HostState {
     pub supported_instances: Vec<[String; 3]>,
     /// Free-form, told by the driver.
     pub stats: BTreeMap<String, Capability>,
-    /// Of its agent.
     pub service: Service,
     /// The aggregates it is in.
     pub aggregates: Aggregates,

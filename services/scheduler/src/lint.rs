@@ -30,7 +30,6 @@ pub struct Finding {
     pub severity: Severity,
     /// Which kind it is.
     pub code: Code,
-    /// Where it is.
     pub place: Place,
     /// What is wrong, in a sentence without its subject's place.
     pub text: String,
@@ -90,7 +89,6 @@ pub enum Code {
 /// Where a finding is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// Of what.
     pub kind: Kind,
     /// Its name; of an option its group.
     pub name: String,
@@ -103,15 +101,10 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A flavor.
     Flavor,
-    /// A host aggregate.
     Aggregate,
-    /// A device profile.
     DeviceProfile,
-    /// An image.
     Image,
-    /// A server group.
     ServerGroup,
     /// An option of the scheduler.
     Option,

@@ -26,9 +26,6 @@ pub enum NetworkError {
 impl Network {
     /// Reads an address and, after a slash, how many bits count: their number, a mask of them (`255.255.255.0`) or one of the others
     /// (`0.0.0.255`). Without a slash all count.
-    ///
-    /// # Errors
-    /// One of both is none.
     pub fn new(text: &str) -> Result<Self, NetworkError> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),

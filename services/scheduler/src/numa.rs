@@ -40,7 +40,6 @@ pub struct NumaAsk<'a> {
 /// What one cell of an instance needs of one cell of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Need {
-    /// In MiB.
     memory: i64,
     pagesize: Option<PageSize>,
     /// CPUs that are shared; none where no CPU of the instance may be.
@@ -67,7 +66,6 @@ impl Pinned {
 /// A host that may take the cells.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer<'h> {
-    /// Its cells.
     pub numa: &'h NumaTopology,
     /// Its devices; none, and devices are not looked at.
     pub pci: Option<&'h PciPools>,
@@ -120,9 +118,6 @@ impl<'a> NumaAsk<'a> {
     }
 
     /// Whether a host can take the cells.
-    ///
-    /// # Errors
-    /// Why not: the cell of the host, and what it lacks.
     pub fn fit(&self, offer: Offer<'_>) -> Result<(), NumaReason> {
         let mut search = Search::new(self, offer, None)?;
         search.run(Way::Any).map(|_| ())

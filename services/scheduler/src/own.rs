@@ -76,7 +76,6 @@ pub struct Own {
 }
 
 impl Own {
-    /// None.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -53,13 +53,11 @@ pub enum Near<'a> {
     Cells {
         /// All of the host's.
         host: &'a NumaTopology,
-        /// Those.
         chosen: CellSet,
     },
 }
 
 impl<'a> PciAsk<'a> {
-    /// Reads the requests.
     #[must_use]
     pub fn new(requests: &'a [PciRequest]) -> Self {
         Self {
@@ -88,9 +86,6 @@ impl<'a> PciAsk<'a> {
     }
 
     /// Whether the pools serve all requests.
-    ///
-    /// # Errors
-    /// The first request that they do not serve, and why.
     pub fn fit(
         &self,
         pools: &PciPools,
@@ -101,9 +96,6 @@ impl<'a> PciAsk<'a> {
     }
 
     /// Takes the devices out of the pools; pools that are empty then are no more.
-    ///
-    /// # Errors
-    /// As [`PciAsk::fit`]; the pools are as they were then.
     pub fn take(
         &self,
         pools: &mut PciPools,

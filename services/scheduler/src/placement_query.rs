@@ -25,7 +25,6 @@ pub use groups::Group;
 use prefilters::Wishes;
 use translate::CpuClass;
 
-/// What to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementQuery {
     /// The query string, without the question mark, for microversion 1.36.

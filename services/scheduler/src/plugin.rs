@@ -49,7 +49,6 @@ pub enum OnFailure {
 pub struct Plugin {
     /// As in `enabled_filters` and `weight_classes`.
     pub name: String,
-    /// What it is.
     pub kind: PluginKind,
     /// What becomes of hosts where it does not answer.
     pub on_failure: OnFailure,

@@ -27,7 +27,6 @@ pub const PARTS: usize = 1_024;
 /// So many of a query's variables are told of a host.
 pub const VALUES: usize = 16;
 
-/// A query, read.
 #[derive(Debug, Clone)]
 pub struct Query {
     text: Arc<str>,
@@ -67,7 +66,6 @@ pub enum Unanswerable {
 
 #[derive(Debug, Clone)]
 enum Node {
-    /// An empty query.
     Holds,
     Operation(Operator, Vec<Argument>),
 }
@@ -81,7 +79,6 @@ enum Argument {
 
 #[derive(Debug, Clone)]
 struct Variable {
-    /// With the dollar.
     name: Arc<str>,
     /// None: hosts have no such attribute.
     attribute: Option<Attribute>,
@@ -127,10 +124,6 @@ enum Term<'a> {
 }
 
 impl Query {
-    /// Reads a query.
-    ///
-    /// # Errors
-    /// It is none.
     pub fn new(text: &str) -> Result<Self, QueryError> {
         if text.len() > BYTES {
             return Err(QueryError::TooLong(text.len()));
@@ -154,9 +147,6 @@ impl Query {
     }
 
     /// Whether it holds for a host.
-    ///
-    /// # Errors
-    /// The host cannot be asked that.
     pub fn holds_for(&self, host: &ConsideredHost) -> Result<bool, Unanswerable> {
         Ok(match self.root.on(host)? {
             Term::Flags(flags) => flags.contains(&true),

@@ -39,7 +39,6 @@ pub enum Reason {
     /// It has as many guests as it may have.
     #[error("it has {num_instances} instances, and {max_instances_per_host} are too many")]
     TooManyInstances {
-        /// Guests on it.
         num_instances: i64,
         /// The number at which it is full.
         max_instances_per_host: i64,
@@ -63,9 +62,7 @@ pub enum Reason {
     /// The request is larger than the host.
     #[error("it has {total} {resource} in all, and {requested} are asked for")]
     TotalTooSmall {
-        /// Of what.
         resource: Resource,
-        /// In its unit.
         requested: i64,
         /// In its unit, without the allocation ratio.
         total: i64,
@@ -73,9 +70,7 @@ pub enum Reason {
     /// Too little is free.
     #[error("it has {free} {resource} free, and {requested} are asked for")]
     NotEnoughFree {
-        /// Of what.
         resource: Resource,
-        /// In its unit.
         requested: i64,
         /// In its unit, with the allocation ratio.
         free: f64,
@@ -83,11 +78,8 @@ pub enum Reason {
     /// What is free is not exactly what is asked for.
     #[error("it has {free} {resource} free, and exactly {requested} are asked for")]
     NotExactlyFree {
-        /// Of what.
         resource: Resource,
-        /// In its unit.
         requested: i64,
-        /// In its unit.
         free: i64,
     },
     /// The flavor demands a capability that the host does not tell of.
@@ -103,7 +95,6 @@ pub enum Reason {
     CapabilityMismatch {
         /// The path that the extra spec names.
         capability: String,
-        /// The host's.
         value: String,
         /// As the flavor says.
         requirement: String,
@@ -115,11 +106,9 @@ pub enum Reason {
     CapabilityUnreadable {
         /// The path that the extra spec names.
         capability: String,
-        /// The host's.
         value: String,
         /// As the flavor says.
         requirement: String,
-        /// Why not.
         unreadable: String,
     },
     /// The flavor demands something of the host's aggregates, and none of them says anything of it.
@@ -138,7 +127,6 @@ pub enum Reason {
     AggregateMismatch {
         /// Of the aggregates' metadata.
         key: String,
-        /// The aggregates'.
         values: BTreeSet<String>,
         /// As the flavor says.
         requirement: String,
@@ -151,11 +139,9 @@ pub enum Reason {
     AggregateUnreadable {
         /// Of the aggregates' metadata.
         key: String,
-        /// The aggregates'.
         values: BTreeSet<String>,
         /// As the flavor says.
         requirement: String,
-        /// Why not.
         unreadable: String,
     },
     /// Its aggregates are for other flavors.
@@ -166,15 +152,12 @@ pub enum Reason {
     FlavorNotAllowed {
         /// The name of the one that is asked for.
         flavor: String,
-        /// Names.
         allowed: BTreeSet<String>,
     },
     /// Its aggregates are for other projects.
     #[error("its aggregates are for the projects {}, and not for {}", list(allowed), project.as_deref().unwrap_or("a request without one"))]
     ProjectNotAllowed {
-        /// The user's.
         project: Option<String>,
-        /// Ids.
         allowed: BTreeSet<String>,
     },
     /// Its aggregates are for images with another value.
@@ -183,11 +166,8 @@ pub enum Reason {
         list(allowed)
     )]
     ImagePropertyNotAllowed {
-        /// The property.
         property: String,
-        /// The image's.
         value: String,
-        /// The aggregates'.
         allowed: BTreeSet<String>,
     },
     /// The host is for images of its own only.
@@ -199,7 +179,6 @@ pub enum Reason {
     /// The image is for hosts of its own only.
     #[error("the image {image} is for isolated hosts, and this is none")]
     ImageIsolated {
-        /// The image's id.
         image: String,
     },
     /// It is in another zone.
@@ -210,7 +189,6 @@ pub enum Reason {
     WrongZone {
         /// The one that is asked for.
         availability_zone: String,
-        /// The host's.
         zones: BTreeSet<String>,
     },
     /// It runs no guests that are as the image demands.
@@ -256,7 +234,6 @@ pub enum Reason {
     /// The group is on other hosts.
     #[error("the affinity group is on {}", shortened(&list(&**hosts)))]
     GroupAffinity {
-        /// The group's.
         #[serde(serialize_with = "shared")]
         hosts: Arc<BTreeSet<String>>,
     },
@@ -290,7 +267,6 @@ pub enum Reason {
         shortened(unreadable)
     )]
     NetworkUnreadable {
-        /// What is wrong.
         #[serde(serialize_with = "shared")]
         unreadable: Arc<str>,
     },
@@ -318,16 +294,13 @@ pub enum Reason {
         /// As the user wrote it.
         #[serde(serialize_with = "shared")]
         query: Arc<str>,
-        /// What is wrong.
         #[serde(serialize_with = "shared")]
         unreadable: Arc<str>,
     },
     /// A build failed there before.
     #[error("the build failed there before: host {host}, node {node}")]
     AlreadyTried {
-        /// The host.
         host: String,
-        /// The node.
         node: String,
     },
     /// It has guests of other flavors.
@@ -350,7 +323,6 @@ pub enum Reason {
     /// A filter that is not built in rejects it.
     #[error("{plugin} rejects it: {text}")]
     Plugin {
-        /// The plugin.
         #[serde(serialize_with = "shared")]
         plugin: Arc<str>,
         /// Which kind of reason it is, by the plugin's own words; none where it does not say.
@@ -362,7 +334,6 @@ pub enum Reason {
     /// A plugin that must be heard did not answer.
     #[error("{plugin} was not heard, and on_failure is reject: {failure}")]
     PluginFailed {
-        /// The plugin.
         #[serde(serialize_with = "shared")]
         plugin: Arc<str>,
         /// What became of it.
@@ -382,9 +353,7 @@ pub enum Reason {
         "that it is {trust_level} was attested {age_s:.0} s ago, and that holds for {holds_s:.0} s"
     )]
     AttestationExpired {
-        /// The node's, then.
         trust_level: String,
-        /// Seconds since then.
         age_s: f64,
         /// For so many it holds.
         holds_s: f64,
@@ -392,7 +361,6 @@ pub enum Reason {
     /// Nothing is known of any node.
     #[error("what was attested of the nodes is not known: {why}")]
     NoAttestations {
-        /// Why not.
         why: String,
     },
 }
@@ -413,11 +381,8 @@ impl Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// CPUs.
     Vcpu,
-    /// Memory in MiB.
     MemoryMb,
-    /// Disk in MiB.
     DiskMb,
 }
 

@@ -53,7 +53,6 @@ pub enum ReplayError {
     Case {
         /// Its `id`, or its place in the file where it has none.
         id: String,
-        /// What is wrong.
         error: FieldError,
     },
     /// The answers could not be written.
@@ -136,9 +135,6 @@ pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayErr
 }
 
 /// The hosts and the request of a case, for who goes his own way with them: the benchmark.
-///
-/// # Errors
-/// Something in the case is not as it should be.
 pub fn scene(case: &Value) -> Result<(Vec<ConsideredHost>, RequestSpec), ReplayError> {
     let field = Field::root(case);
     let read = || {

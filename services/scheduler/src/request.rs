@@ -37,7 +37,6 @@ pub struct RequestSpec {
     pub hints: Hints,
     /// The server group it is in.
     pub group: Option<ServerGroup>,
-    /// The user's project.
     pub project_id: Option<String>,
     /// The zone that the user asked for.
     pub availability_zone: Option<String>,
@@ -72,15 +71,12 @@ pub struct Flavor {
     pub name: String,
     /// Its id in the API.
     pub flavorid: String,
-    /// CPUs.
     pub vcpus: i64,
-    /// Memory in MiB.
     pub memory_mb: i64,
     /// Root disk in GiB.
     pub root_gb: i64,
     /// Ephemeral disk in GiB.
     pub ephemeral_gb: i64,
-    /// Swap in MiB.
     pub swap: i64,
     /// What an operator demands for it.
     pub extra_specs: BTreeMap<String, String>,
@@ -130,7 +126,6 @@ pub struct Destination {
     pub host: Option<String>,
     /// The node of it.
     pub node: Option<String>,
-    /// The cell.
     pub cell: Option<String>,
     /// Whether it may leave its cell.
     pub allow_cross_cell_move: bool,

@@ -72,9 +72,6 @@ impl Scheduler {
     }
 
     /// By these options, which may also name filters and weighers that are not built in.
-    ///
-    /// # Errors
-    /// As [`Scheduler::new`].
     pub fn with_own(options: Options, own: &Own) -> Result<Self, SchedulerError> {
         let Checked { errors, warnings } = options.check();
         if !errors.is_empty() {
@@ -106,7 +103,6 @@ impl Scheduler {
         }
     }
 
-    /// The options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
@@ -122,7 +118,6 @@ impl Scheduler {
         self.weighers.names()
     }
 
-    /// The enabled filters.
     pub(crate) fn chain(&self) -> &Chain {
         &self.chain
     }

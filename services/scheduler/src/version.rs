@@ -48,9 +48,6 @@ struct Bound {
 
 impl VersionPredicate {
     /// Reads comparisons with commas between them.
-    ///
-    /// # Errors
-    /// One of them is none.
     pub fn new(text: &str) -> Result<Self, VersionError> {
         text.split(',')
             .map(comparison)

@@ -69,7 +69,6 @@ pub struct Weighing<'a> {
 type EachRaw<'a> = Box<dyn Fn(&HostState, f64) -> Result<f64, MetricMissing> + 'a>;
 type Share<'a> = Box<dyn Fn(&HostState) -> f64 + 'a>;
 
-/// Raw weights.
 enum Raw<'a> {
     /// Of all hosts alike.
     Same(f64),
@@ -86,13 +85,11 @@ pub struct MetricMissing {
 }
 
 impl<'a> Weighing<'a> {
-    /// All hosts alike.
     #[must_use]
     pub fn same(raw: f64) -> Self {
         Self::of(Raw::Same(raw))
     }
 
-    /// By a function.
     pub fn each(raw: impl Fn(&HostState) -> f64 + 'a) -> Self {
         Self::of(Raw::Each(Box::new(move |host, _| Ok(raw(host)))))
     }

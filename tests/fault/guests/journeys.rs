@@ -29,7 +29,6 @@ pub(super) fn server(n: u32) -> String {
 /// How long a card is out of the host, at least.
 const AWAY: Duration = Duration::from_secs(10);
 
-/// A story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Journey {
     Boot,
@@ -52,7 +51,6 @@ pub(super) enum Journey {
     ServerStopStart,
 }
 
-/// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Outcome {
     /// As if nothing had happened.

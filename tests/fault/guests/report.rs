@@ -31,7 +31,6 @@ leave nothing in any of them.\n";
 /// A journey that ran without a fault.
 pub(super) struct Swept {
     pub(super) journey: Journey,
-    /// What it crossed.
     pub(super) crossed: Vec<Crossed>,
     /// What Placement had of the node afterwards.
     pub(super) tree: Option<ProviderTree>,

@@ -162,9 +162,7 @@ struct Asked {
     pairs: Option<usize>,
     /// After each kill of a server's journey there is another one, somewhere in the recovery.
     samples_pairs: bool,
-    /// What strikes first.
     first: Vec<Fault>,
-    /// What strikes second.
     second: &'static [Fault],
     part: Part,
     journey: Option<String>,

@@ -23,14 +23,12 @@ pub enum Target {
     Allocations,
     /// Bodies of POST /reshaper.
     Reshapes,
-    /// Files of policy.
     Policies,
     /// Requests to the scheduler.
     Requests,
 }
 
 impl Target {
-    /// All.
     pub const ALL: [Self; 6] = [
         Self::Candidates,
         Self::Lists,

@@ -65,7 +65,6 @@ impl Process {
     }
 }
 
-/// All of them.
 pub(super) struct Stand {
     /// What they are, for reports.
     pub(super) what: &'static str,
@@ -76,7 +75,6 @@ pub(super) struct Stand {
 }
 
 impl Stand {
-    /// One process.
     pub(super) fn machine() -> Self {
         let addresses = Addresses::new();
         let mut home = BerthHome::new().expect("a home");

@@ -51,7 +51,6 @@ fn compute() -> (String, Told) {
     (format!("http://{address}/v2.1"), told)
 }
 
-/// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     /// Administrator and service, for whom a service vouches.
@@ -60,7 +59,6 @@ pub(super) enum Who {
     AdminAlone,
     /// A member of another project.
     Tenant,
-    /// Nobody: no token.
     Nobody,
 }
 

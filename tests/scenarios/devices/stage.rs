@@ -40,7 +40,6 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use uuid::Uuid;
 
-/// The node.
 pub(super) const NODE: &str = "gpu-01";
 
 /// How often the service is told what it knows already.
@@ -104,7 +103,6 @@ pub(super) fn hook(folder: &std::path::Path, script: &str) -> berth_hook::Hook {
     }
 }
 
-/// The same, sick.
 pub(super) fn sick(device: OfferedDevice, reason: UnfitReason) -> OfferedDevice {
     OfferedDevice {
         condition: DeviceCondition::Unfit { reason },
@@ -196,7 +194,6 @@ impl RequestObserver for Requests {
     }
 }
 
-/// Everything.
 pub(super) struct Stage {
     pub(super) cloud: Cloud,
     pub(super) cards: Arc<Cards>,
@@ -360,7 +357,6 @@ impl Stage {
         std::mem::take(&mut *locked(&self.cards.resets))
     }
 
-    /// The journal.
     pub(super) fn journal(&self) -> &SqlJournal {
         &self.journal
     }
@@ -480,7 +476,6 @@ impl Stage {
         self.state(arq).await
     }
 
-    /// A request's state.
     pub(super) async fn state(&self, arq: &str) -> String {
         let path = format!("/v2/accelerator_requests/{arq}");
         let (_, request) = self.ask("GET", &path, Value::Null).await;
@@ -497,7 +492,6 @@ impl Stage {
         (arq, state)
     }
 
-    /// Deletes a request.
     pub(super) async fn delete(&self, arq: &str) {
         let path = format!("/v2/accelerator_requests?arqs={arq}");
         let (status, _) = self.ask("DELETE", &path, Value::Null).await;
@@ -567,7 +561,6 @@ pub(super) fn provider_uuid(n: u8) -> ProviderUuid {
     ProviderUuid::of_deployable(&provider_name(n))
 }
 
-/// The n-th guest.
 pub(super) fn guest(n: u32) -> ConsumerUuid {
     Uuid::from_u128(0x6e57_0000 + u128::from(n)).into()
 }

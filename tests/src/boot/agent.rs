@@ -67,7 +67,6 @@ struct World {
     builds: usize,
 }
 
-/// The agent.
 #[derive(Clone)]
 pub struct BootAgent {
     world: Arc<Mutex<World>>,

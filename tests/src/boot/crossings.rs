@@ -19,7 +19,6 @@ pub struct Point {
     pub after: bool,
 }
 
-/// What happens there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The conductor is killed.
@@ -50,7 +49,6 @@ struct Meanwhile {
 
 #[derive(Default)]
 struct State {
-    /// Of this life.
     history: Vec<String>,
     /// Which life this is: what an earlier one left running acts no more.
     life: usize,

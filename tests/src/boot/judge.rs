@@ -24,7 +24,6 @@ impl BootStage {
         );
     }
 
-    /// What is wrong.
     pub async fn wrong(&self) -> Vec<String> {
         let mut wrong = self.agent.broken();
         let guests = self.agent.guests();

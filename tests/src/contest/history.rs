@@ -15,21 +15,17 @@ pub struct Want {
     pub generation: Option<i64>,
 }
 
-/// One request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Call {
     /// PUT /allocations/{consumer}, or POST /allocations for several.
     Write(Vec<Want>),
-    /// DELETE /allocations/{consumer}.
     Release(u32),
-    /// GET /resource_providers/{provider}/allocations.
     Read,
 }
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// 204.
     Done,
     /// 409: it would exceed the capacity.
     Full,
@@ -39,9 +35,7 @@ pub enum Answer {
     NotThere,
     /// 200: what consumers hold, at this generation of the provider.
     Seen {
-        /// The provider's.
         generation: i64,
-        /// By consumer.
         held: BTreeMap<u32, u64>,
     },
     /// Anything else; it may have been done or not.
@@ -55,7 +49,6 @@ pub struct Event {
     pub writer: u32,
     /// Which of the services, by its place in the list.
     pub service: u32,
-    /// What.
     pub call: Call,
     /// Before it was sent.
     pub asked: u64,
@@ -95,11 +88,9 @@ impl Event {
 /// All of a contest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// Units there are.
     pub capacity: u64,
     /// The provider's generation before the first request.
     pub generation: i64,
-    /// In any order.
     pub events: Vec<Event>,
 }
 
@@ -117,7 +108,6 @@ impl Give {
         self.held.values().map(|(units, _)| units).sum()
     }
 
-    /// Units by consumer.
     #[must_use]
     pub fn units(&self) -> BTreeMap<u32, u64> {
         let held = self.held.iter();

@@ -10,19 +10,14 @@ pub enum Wrong {
     /// Consumers hold more than there is.
     #[error("at generation {generation} consumers hold {used} of {capacity} units")]
     TooMuch {
-        /// The provider's.
         generation: i64,
-        /// Units held.
         used: u64,
-        /// Units there are.
         capacity: u64,
     },
     /// A generation is missing or there twice.
     #[error("generation {found} came after {last}")]
     Generations {
-        /// The one before.
         last: i64,
-        /// The one found.
         found: i64,
     },
     /// The provider changed, and nobody had asked for that: a half of a write, or one that was refused.
@@ -36,7 +31,6 @@ pub enum Wrong {
         "done at another time than between request and answer, at generation {generation}: {event:?}"
     )]
     Misplaced {
-        /// Where it stands.
         generation: i64,
         /// The write or the reading.
         event: Box<Event>,
@@ -55,7 +49,6 @@ pub enum Wrong {
     Failed(Box<Event>),
 }
 
-/// The places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// For each event of the history its place: so many writes were done before it. None for one that was not done, or that
@@ -66,17 +59,11 @@ pub struct Order {
 }
 
 /// Finds the places of a history without a [`Call::Release`].
-///
-/// # Errors
-/// The first thing that is not as it must be.
 pub fn place(history: &History, testimony: &Testimony) -> Result<Order, Wrong> {
     place_of(history, testimony, |_| true)
 }
 
 /// The same where only some of the requests need be right: what others get wrong is as it is.
-///
-/// # Errors
-/// The first thing that is not as it must be.
 pub fn place_of(
     history: &History,
     testimony: &Testimony,

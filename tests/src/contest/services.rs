@@ -56,10 +56,8 @@ enum Rows {
 /// Why services do not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServicesError {
-    /// A process.
     #[error(transparent)]
     Berth(#[from] BerthError),
-    /// A database server.
     #[error(transparent)]
     Peer(#[from] PeerError),
     /// The database does not answer.
@@ -90,9 +88,6 @@ pub struct Services {
 
 impl Services {
     /// So many processes on a database of their own.
-    ///
-    /// # Errors
-    /// When the server or one of them does not start.
     pub fn start(at: Where, count: usize, isolation: Isolation) -> Result<Self, ServicesError> {
         let rows = match at {
             Where::Sqlite => Rows::Sqlite(BerthHome::new()?),
@@ -112,9 +107,6 @@ impl Services {
     }
 
     /// So many processes beside others, on a database that is there.
-    ///
-    /// # Errors
-    /// When one of them does not start.
     pub fn beside(url: &str, count: usize, isolation: Isolation) -> Result<Self, ServicesError> {
         let mut services = Self {
             all: Vec::new(),
@@ -154,7 +146,6 @@ impl Services {
         self.all.iter().map(|one| one.url.clone()).collect()
     }
 
-    /// SIGKILL to one.
     pub fn kill(&mut self, which: usize) {
         if let Some(mut running) = self.all.get_mut(which).and_then(|one| one.running.take()) {
             running.kill();
@@ -162,9 +153,6 @@ impl Services {
     }
 
     /// SIGTERM to all, and waits until they have ended. Their database may be opened then.
-    ///
-    /// # Errors
-    /// One does not end, or not well.
     pub fn stop(&mut self) -> Result<(), ServicesError> {
         for one in &mut self.all {
             if let Some(running) = one.running.take() {
@@ -178,9 +166,6 @@ impl Services {
     }
 
     /// Starts those that do not run.
-    ///
-    /// # Errors
-    /// When one does not start.
     pub fn start_again(&mut self) -> Result<(), ServicesError> {
         for one in self.all.iter_mut().filter(|one| one.running.is_none()) {
             let config = one.home.config_file().display().to_string();
@@ -197,9 +182,6 @@ impl Services {
 
     /// Lets the caller at the database, beside the services where it is on a server; SQLite's is one process's own, so they
     /// must have ended.
-    ///
-    /// # Errors
-    /// When it cannot be opened, and the caller's own.
     pub fn with_database<T>(
         &self,
         work: impl AsyncFnOnce(&SqlStore) -> Result<T, ServicesError>,
@@ -209,9 +191,6 @@ impl Services {
 }
 
 /// As [`Services::with_database`], of any database.
-///
-/// # Errors
-/// When it cannot be opened, and the caller's own.
 pub fn with_database<T>(
     url: &str,
     work: impl AsyncFnOnce(&SqlStore) -> Result<T, ServicesError>,

@@ -73,7 +73,6 @@ impl Work for Install {
 /// A change of the provider with the generation that came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// After it.
     pub generation: i64,
     /// What was given (or, below zero, taken back), by consumer, together with all that was given back without a generation
     /// since the same session's last step.
@@ -89,17 +88,11 @@ pub struct Testimony {
 
 impl Testimony {
     /// Has the database write everything down from now on. Its tables must be there.
-    ///
-    /// # Errors
-    /// When the database refuses.
     pub async fn begin(store: &SqlStore) -> Result<(), SqlError> {
         store.write(&Install).await
     }
 
     /// What was written down of a contest's provider, whose consumers are the contest's own.
-    ///
-    /// # Errors
-    /// When the database refuses.
     pub async fn of(store: &SqlStore, contest: u64, consumers: u32) -> Result<Self, SqlError> {
         let sql = "SELECT session, consumer, amount FROM testimony \
                    WHERE provider = (SELECT id FROM resource_providers WHERE uuid = ?) ORDER BY seq";

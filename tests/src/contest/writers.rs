@@ -40,9 +40,7 @@ const OWN: u32 = 3;
 pub struct Contest {
     /// Which; it draws what the writers do, and names the provider and the consumers.
     pub number: u64,
-    /// How many writers.
     pub writers: u32,
-    /// Units there are.
     pub capacity: u64,
     /// Whether some give back by DELETE, which raises no generation of the provider.
     pub releases: bool,
@@ -51,9 +49,6 @@ pub struct Contest {
 }
 
 /// One request to a Placement, at its newest microversion, as `admin`.
-///
-/// # Errors
-/// No whole answer came.
 pub async fn ask(
     service: &str,
     method: Method,
@@ -84,19 +79,12 @@ impl Contest {
     }
 
     /// Makes the provider, lets all writers at it at once, and afterwards one of them alone take what is left.
-    ///
-    /// # Errors
-    /// The provider could not be made.
     pub async fn hold(&self) -> Result<History, String> {
         let mut field = self.open().await?;
         field.rush().await?;
         Ok(field.finish(&self.services).await)
     }
 
-    /// Makes the provider.
-    ///
-    /// # Errors
-    /// It could not be made.
     pub async fn open(&self) -> Result<Field, String> {
         let generation = self.make_provider().await?;
         Ok(Field {
@@ -146,9 +134,6 @@ impl Field {
     }
 
     /// Lets all writers at the provider at once, and waits until each has done what it does.
-    ///
-    /// # Errors
-    /// A writer panicked.
     pub async fn rush(&mut self) -> Result<(), String> {
         let writers = (0..self.shared.contest.writers).map(|number| {
             let services = self.shared.contest.services.clone();

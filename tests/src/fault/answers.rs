@@ -32,7 +32,6 @@ pub(super) fn refusal(fault: Fault, identity: bool) -> Option<Response<Bytes>> {
     Some(answer(status, body.to_string()))
 }
 
-/// keystonemiddleware's 401.
 pub(super) fn unauthorized() -> Response<Bytes> {
     let text = "The request you have made requires authentication.";
     let body = json!({"error": {"code": 401, "message": text, "title": "Unauthorized"}});

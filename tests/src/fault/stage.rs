@@ -47,7 +47,6 @@ pub(super) type Owed = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) trait Act: Sync {
     type Value: Send;
 
-    /// Does it.
     fn perform(&self) -> impl Future<Output = Self::Value> + Send;
 
     /// Sums its result up in stable words.
@@ -111,7 +110,6 @@ impl Stage {
         }))
     }
 
-    /// The wall clock.
     #[must_use]
     pub fn clock(&self) -> &HarnessClock {
         &self.0.clock

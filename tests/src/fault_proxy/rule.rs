@@ -9,7 +9,6 @@ use http::StatusCode;
 /// An error answer that the proxy gives by itself, in the shape of OpenStack's services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spoilt {
-    /// HTTP status.
     pub status: StatusCode,
     /// The `code` of the error object.
     pub code: &'static str,
@@ -18,7 +17,6 @@ pub struct Spoilt {
 }
 
 impl Spoilt {
-    /// 400.
     pub const BAD_REQUEST: Self = Self {
         status: StatusCode::BAD_REQUEST,
         code: "placement.undefined_code",
@@ -30,7 +28,6 @@ impl Spoilt {
         code: "",
         detail: "The request you have made requires authentication.",
     };
-    /// 403.
     pub const FORBIDDEN: Self = Self {
         status: StatusCode::FORBIDDEN,
         code: "placement.undefined_code",
@@ -48,13 +45,11 @@ impl Spoilt {
         code: "placement.undefined_code",
         detail: "spoilt by the test",
     };
-    /// 500.
     pub const INTERNAL: Self = Self {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         code: "placement.undefined_code",
         detail: "spoilt by the test",
     };
-    /// 503.
     pub const UNAVAILABLE: Self = Self {
         status: StatusCode::SERVICE_UNAVAILABLE,
         code: "placement.undefined_code",
@@ -154,7 +149,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// For every request.
     #[must_use]
     pub fn new(fault: Fault) -> Self {
         Self {

@@ -138,7 +138,6 @@ pub(super) fn without_disks(routes: HttpService) -> HttpService {
 /// What a client of the compute API hears.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heard {
-    /// The status.
     pub status: u16,
     /// The body; null where it is no JSON.
     pub body: Value,

@@ -15,7 +15,6 @@ use uuid::Uuid;
 
 use crate::fault::turn;
 
-/// A process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Process {
     /// The agent of the so manyth host, from 0 on.
@@ -24,9 +23,7 @@ pub enum Process {
     Conductor,
     /// Who asks the compute API.
     Client,
-    /// Placement's.
     Placement,
-    /// The accelerator service's.
     Accelerators,
 }
 
@@ -58,9 +55,7 @@ impl fmt::Display for Process {
 /// A crossing that a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crossed {
-    /// Whose.
     pub process: Process,
-    /// What.
     pub crossing: Crossing,
     /// For the how-manieth time, from 1 on.
     pub nth: usize,
@@ -95,15 +90,11 @@ impl Crossed {
 /// A fault at one side of one crossing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
-    /// Whose crossing.
     pub process: Process,
-    /// Its text.
     pub crossing: String,
     /// For the how-manieth time, from 1 on.
     pub nth: usize,
-    /// On which side.
     pub moment: Moment,
-    /// What happens.
     pub fault: Fault,
     /// Whether it does at each later one of the same text, too.
     pub repetition: Repetition,
@@ -348,7 +339,6 @@ pub struct LifeGate {
 }
 
 impl LifeGate {
-    /// Ends the life.
     pub fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
     }

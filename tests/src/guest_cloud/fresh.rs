@@ -28,7 +28,6 @@ struct Fresh {
     compute: Option<Snapshot>,
 }
 
-/// Which of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     OneHost,

@@ -48,10 +48,8 @@ struct State {
     pulled_in_reset: Option<u8>,
 }
 
-/// The host.
 pub struct Hardware {
     fake: FakeDriver,
-    /// The node's name.
     node: &'static str,
     memory_mib: u32,
     host: Host,
@@ -182,7 +180,6 @@ impl Hardware {
         let _ = stopped.expect("in memory");
     }
 
-    /// Plants a bug.
     pub fn plant(&self, bug: Bug) {
         self.state().bug = Some(bug);
     }

@@ -22,7 +22,6 @@ const CARDS_OF_SECOND: u8 = 32;
 
 /// A compute host of the same name as its node.
 pub struct Node {
-    /// The name.
     pub name: &'static str,
     /// What is beneath the agent.
     pub hardware: Arc<Hardware>,
@@ -40,9 +39,7 @@ pub struct Node {
 /// Whether the conductor reaches a host's agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// It does.
     There,
-    /// Nobody listens there.
     Away,
 }
 
@@ -111,7 +108,6 @@ impl Node {
     }
 }
 
-/// The hosts' cards.
 impl GuestCloud {
     /// One more card, in the host whose cards are numbered so.
     pub fn plug_in(&self, card: u8) {

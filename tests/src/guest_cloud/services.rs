@@ -15,7 +15,6 @@ use super::crossings::Process;
 use super::lives::{End, Life, Present, RESTART, ending_with};
 use crate::fault::GatedHttp;
 
-/// A service's process.
 pub(super) struct Service {
     process: Process,
     /// What it does, as long as it lives.

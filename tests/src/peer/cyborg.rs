@@ -65,9 +65,6 @@ pub struct RealCyborg {
 impl RealCyborg {
     /// Starts all of it but the agent, which needs the host's root provider: [`RealCyborg::discover`]. `compute` is the URL
     /// of whoever is told of binds, with `/v2.1`.
-    ///
-    /// # Errors
-    /// When the peers are not installed or a service does not start.
     pub fn start(settings: CyborgSettings, compute: &str) -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for Cyborg"))?;
         // The broker takes longest.
@@ -130,9 +127,6 @@ impl RealCyborg {
 
     /// Cyborg's agent of another host, which has a root provider; it finds functions alone. Answers when what it
     /// finds is known to all.
-    ///
-    /// # Errors
-    /// As [`RealCyborg::discover`].
     pub fn another_host(&self, settings: &CyborgSettings) -> Result<CyborgAgent, PeerError> {
         let dir = self.scratch.join(settings.host);
         fs::create_dir(&dir).map_err(PeerError::files("make a directory for Cyborg"))?;
@@ -159,9 +153,6 @@ impl RealCyborg {
     }
 
     /// The providers of Placement, as it tells them.
-    ///
-    /// # Errors
-    /// When Placement does not answer.
     pub fn providers(&self) -> Result<Vec<Value>, PeerError> {
         let answer = self
             .ask_placement(Method::GET, "/resource_providers")?
@@ -174,9 +165,6 @@ impl RealCyborg {
     }
 
     /// A request to Placement with an administrator's token.
-    ///
-    /// # Errors
-    /// When Keystone gives no token.
     pub fn ask_placement(&self, method: Method, path: &str) -> Result<Ask, PeerError> {
         let token = self.keystone.kept_token(&self.keystone.berth())?;
         Ok(Ask::new(method, format!("{}{path}", self.placement.url()))
@@ -206,9 +194,6 @@ impl RealCyborg {
     }
 
     /// A device profile of this one group.
-    ///
-    /// # Errors
-    /// When it is refused.
     pub fn profile(&self, name: &str, group: &Value) -> Result<(), PeerError> {
         let body = json!([{"name": name, "groups": [group]}]);
         let made = self.ask(Method::POST, "/v2/device_profiles").json(&body);
@@ -222,9 +207,6 @@ impl RealCyborg {
     }
 
     /// Another process of the API over the same conductor and rows, not yet started: one that a test may kill.
-    ///
-    /// # Errors
-    /// When the peers are not installed.
     pub fn another_api(&self) -> Result<CyborgApi, PeerError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let log = format!("api-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -232,9 +214,6 @@ impl RealCyborg {
     }
 
     /// Another process of the API, not yet started, behind which something of Cyborg is away.
-    ///
-    /// # Errors
-    /// When the peers are not installed or no file can be written.
     pub fn crippled_api(&self, away: Away) -> Result<CyborgApi, PeerError> {
         let name = away.folder();
         let dir = self.scratch.join(name);
@@ -264,22 +243,17 @@ impl RealCyborg {
         self.api.pid().into_iter().chain(conductor).collect()
     }
 
-    /// Its Keystone.
     #[must_use]
     pub fn keystone(&self) -> &RealKeystone {
         &self.keystone
     }
 
-    /// Its Placement.
     #[must_use]
     pub fn placement(&self) -> &RealPlacement {
         &self.placement
     }
 
     /// Runs SQL in its database.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         self.database.query(sql)
     }
@@ -334,9 +308,6 @@ impl CyborgApi {
     }
 
     /// Starts it where it does not run.
-    ///
-    /// # Errors
-    /// When it does not come up.
     pub fn start(&mut self) -> Result<(), PeerError> {
         self.0.start("/")
     }

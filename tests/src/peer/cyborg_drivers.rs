@@ -22,9 +22,6 @@ print(json.dumps([{
 
 /// The deployables that its driver of Intel's gate arrays makes of a device tree: a list of objects with `name`,
 /// `num_accelerators` and `attach_handles` (Cyborg's `attach_info`).
-///
-/// # Errors
-/// The driver fails, or Cyborg is not installed.
 pub fn intel_fpgas(sysfs: &Path) -> Result<Value, PeerError> {
     let python = installed()?.join("venv/bin/python");
     let said = output(

@@ -32,9 +32,6 @@ pub struct GabbiTest {
 }
 
 /// The suite of the Placement that is installed.
-///
-/// # Errors
-/// When the peers are not installed.
 pub fn gabbi_files() -> Result<Vec<GabbiFile>, PeerError> {
     let mut python = Command::new(installed()?.join("venv/bin/python"));
     let listed = output(python.arg(checkout().join(PROGRAM)).arg("list"))?;
@@ -46,19 +43,12 @@ pub fn gabbi_files() -> Result<Vec<GabbiFile>, PeerError> {
 pub struct Gabbits(PythonProgram);
 
 impl Gabbits {
-    /// Starts the program.
-    ///
-    /// # Errors
-    /// When the peers are not installed or it cannot be started.
     pub fn start() -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for the suite"))?;
         PythonProgram::start(PROGRAM, &[], scratch).map(Self)
     }
 
     /// The tests of a file, in their order, against an empty Placement at this URL.
-    ///
-    /// # Errors
-    /// When the program has ended.
     pub fn run(&mut self, file: &GabbiFile, url: &str) -> Result<Vec<GabbiTest>, PeerError> {
         let answer = self.0.ask(&json!({"url": url, "file": file.file}))?;
         let tests: Vec<(String, Option<String>)> = serde_json::from_value(answer).map_err(said)?;

@@ -17,9 +17,6 @@ pub struct RealGlance {
 
 impl RealGlance {
     /// Starts one and enters it in the catalog.
-    ///
-    /// # Errors
-    /// When the peers are not installed or it does not start.
     pub fn start(keystone: &RealKeystone) -> Result<Self, PeerError> {
         let peers = installed()?;
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for Glance"))?;
@@ -65,14 +62,10 @@ impl RealGlance {
     }
 
     /// Starts it again on the same port and rows, where it does not run.
-    ///
-    /// # Errors
-    /// When it does not come up.
     pub fn restart(&mut self) -> Result<(), PeerError> {
         self.service.start("/healthcheck")
     }
 
-    /// What it wrote.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.service.log()).unwrap_or_default()).into_owned()

@@ -37,23 +37,17 @@ impl Default for KeystoneSettings {
 pub enum Credentials {
     /// `auth_type = password`, on the project `service` in the domain `default`.
     Password {
-        /// User name.
         username: String,
-        /// Password.
         password: String,
     },
     /// The same on the project `tenant`.
     Tenant {
-        /// User name.
         username: String,
-        /// Password.
         password: String,
     },
     /// `auth_type = v3applicationcredential`.
     ApplicationCredential {
-        /// Its id.
         id: String,
-        /// Its secret.
         secret: String,
     },
 }
@@ -113,7 +107,6 @@ struct Seed {
     tenant: String,
 }
 
-/// A running Keystone.
 #[derive(Debug)]
 pub struct RealKeystone {
     service: Uwsgi,
@@ -125,10 +118,6 @@ pub struct RealKeystone {
 }
 
 impl RealKeystone {
-    /// Starts one.
-    ///
-    /// # Errors
-    /// When the peers are not installed or it does not start.
     pub fn start(settings: KeystoneSettings) -> Result<Self, PeerError> {
         let peers = installed()?;
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for Keystone"))?;
@@ -222,18 +211,12 @@ impl RealKeystone {
     }
 
     /// Logs in and gives the token.
-    ///
-    /// # Errors
-    /// When Keystone refuses.
     pub fn token(&self, credentials: &Credentials) -> Result<String, PeerError> {
         self.log_in(&credentials.request())
     }
 
     /// The account's token, by one login for the life of this Keystone: for those who ask often, and in less time than a token
     /// lives.
-    ///
-    /// # Errors
-    /// When Keystone refuses.
     pub fn kept_token(&self, credentials: &Credentials) -> Result<String, PeerError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let account = credentials.account();
@@ -246,9 +229,6 @@ impl RealKeystone {
     }
 
     /// Ends a token at once, as a change of password or role would.
-    ///
-    /// # Errors
-    /// When Keystone refuses.
     pub fn revoke(&self, token: &str) -> Result<(), PeerError> {
         let ask = Ask::delete(format!("{}/auth/tokens", self.url()))
             .header("x-auth-token", token)
@@ -257,33 +237,21 @@ impl RealKeystone {
     }
 
     /// Lets the catalog name this URL for the service `placement`, on its three interfaces.
-    ///
-    /// # Errors
-    /// When its database refuses.
     pub fn set_placement_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.placement_endpoints, url)
     }
 
     /// The same for the service `accelerator`.
-    ///
-    /// # Errors
-    /// When its database refuses.
     pub fn set_accelerator_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.accelerator_endpoints, url)
     }
 
     /// The same for the service `compute`, whom Cyborg tells of binds.
-    ///
-    /// # Errors
-    /// When its database refuses.
     pub fn set_compute_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.compute_endpoints, url)
     }
 
     /// The same for the service `image`.
-    ///
-    /// # Errors
-    /// When its database refuses.
     pub fn set_image_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.image_endpoints, url)
     }
@@ -308,14 +276,10 @@ impl RealKeystone {
     }
 
     /// Starts it again on the same port and rows, where it does not run.
-    ///
-    /// # Errors
-    /// When it does not come up.
     pub fn restart(&mut self) -> Result<(), PeerError> {
         self.service.start("/v3")
     }
 
-    /// What it wrote.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.service.log()).unwrap_or_default()).into_owned()

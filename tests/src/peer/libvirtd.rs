@@ -31,9 +31,6 @@ pub struct Libvirtd {
 
 impl Libvirtd {
     /// Starts one. The first on a machine takes ten seconds to learn about QEMU, later ones do not.
-    ///
-    /// # Errors
-    /// When libvirtd is not installed, this is not root, or it does not answer.
     pub fn start() -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for libvirtd"))?;
         let mut libvirtd = Self {
@@ -46,9 +43,6 @@ impl Libvirtd {
     }
 
     /// Starts one on a host with two graphics cards (1234:1111) that are files: `packaging/scripts/card-host.sh`.
-    ///
-    /// # Errors
-    /// As [`Libvirtd::start`].
     pub fn start_with_cards() -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for libvirtd"))?;
         let make = |at: &Path| output(Command::new(card_host()).arg("make").arg(at));
@@ -76,9 +70,6 @@ impl Libvirtd {
     }
 
     /// The emulator for guests with cards. It is the same for all tests: libvirt remembers what it learnt of it by its path.
-    ///
-    /// # Errors
-    /// When the tests' peers are not installed.
     pub fn emulator(&self) -> Result<PathBuf, PeerError> {
         Ok(installed()?.join(CARD_HOST).join("emulator"))
     }
@@ -105,9 +96,6 @@ impl Libvirtd {
     }
 
     /// Starts it again over the same state, where it does not run: guests of before are found again.
-    ///
-    /// # Errors
-    /// When it does not answer.
     pub fn restart(&mut self) -> Result<(), PeerError> {
         if self
             .process
@@ -146,9 +134,6 @@ impl Libvirtd {
     }
 
     /// Runs virsh on it and gives what it printed.
-    ///
-    /// # Errors
-    /// With virsh's own words.
     pub fn virsh(&self, args: &[&str]) -> Result<String, PeerError> {
         output(
             Command::new("virsh")
@@ -160,9 +145,6 @@ impl Libvirtd {
 
     /// Takes away what it wrote down of a guest that it was about to start when it was killed: the next life of it knows the guest as
     /// one that is off.
-    ///
-    /// # Errors
-    /// It wrote nothing down.
     pub fn forget(&self, guest: &str) -> io::Result<()> {
         fs::remove_file(self.scratch.join("run/qemu").join(format!("{guest}.xml")))
     }

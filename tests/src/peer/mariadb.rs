@@ -28,9 +28,6 @@ pub struct MariaDb {
 
 impl MariaDb {
     /// The server that the tests of this process share, started where none runs.
-    ///
-    /// # Errors
-    /// When the peers are not installed or the server does not start.
     pub fn shared() -> Result<Arc<Self>, PeerError> {
         static SHARED: Mutex<Weak<MariaDb>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,9 +40,6 @@ impl MariaDb {
     }
 
     /// Starts a server of one's own, for a test that stops it.
-    ///
-    /// # Errors
-    /// When the peers are not installed or the server does not start.
     pub fn start() -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for MariaDB"))?;
         let data = scratch.join("data");
@@ -97,9 +91,6 @@ impl MariaDb {
     }
 
     /// Starts it again after [`MariaDb::kill`], on the same port and the same data.
-    ///
-    /// # Errors
-    /// When it does not start.
     pub fn start_again(&self) -> Result<(), PeerError> {
         let start = Instant::now();
         let process = loop {
@@ -123,9 +114,6 @@ impl MariaDb {
     }
 
     /// Runs SQL as root, in `database` where one is named; rows with their cells as text.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub fn query(&self, database: Option<&str>, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         let mut command = client(&self.socket());
         command
@@ -141,9 +129,6 @@ impl MariaDb {
     }
 
     /// Makes an empty database that goes with the value.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub fn create(self: &Arc<Self>) -> Result<Database, PeerError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -197,9 +182,6 @@ impl Database {
     }
 
     /// Runs SQL in it.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         self.server.query(Some(&self.name), sql)
     }

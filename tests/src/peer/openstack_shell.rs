@@ -22,7 +22,6 @@ pub struct OpenStackShell(PythonProgram);
 /// How a command ended.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Exit code.
     pub code: i64,
     /// What it wrote to its output.
     pub out: String,
@@ -40,18 +39,12 @@ impl Said {
 
 impl OpenStackShell {
     /// Starts one. `clouds` are the entries of its clouds.yaml, by their names for `--os-cloud`.
-    ///
-    /// # Errors
-    /// When the peers are not installed or it cannot be started.
     pub fn start(plugin: AcceleratorPlugin, clouds: &Value) -> Result<Self, PeerError> {
         // What is JSON is YAML.
         Self::start_with(plugin, &json!({ "clouds": clouds }).to_string())
     }
 
     /// The same with the text of a clouds.yaml.
-    ///
-    /// # Errors
-    /// As [`OpenStackShell::start`].
     pub fn start_with(plugin: AcceleratorPlugin, clouds: &str) -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for the shell"))?;
         write(&scratch.join("clouds.yaml"), clouds)?;
@@ -63,9 +56,6 @@ impl OpenStackShell {
     }
 
     /// Runs `openstack` with these words.
-    ///
-    /// # Errors
-    /// When the shell has ended.
     pub fn run(&mut self, words: &[&str]) -> Result<Said, PeerError> {
         let said = self.0.ask(&json!(words))?;
         let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();

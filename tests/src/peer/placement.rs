@@ -53,7 +53,6 @@ pub enum PolicyDefaults {
 pub struct PlacementSettings {
     /// SQLite, MariaDB or PostgreSQL.
     pub storage: Storage,
-    /// Keystone or none.
     pub auth: Auth,
     /// Which defaults policy has.
     pub policy_defaults: PolicyDefaults,
@@ -130,9 +129,6 @@ pub struct RealPlacement {
 
 impl RealPlacement {
     /// Starts one that is the caller's own.
-    ///
-    /// # Errors
-    /// When the peers are not installed, or it (or MariaDB) does not start.
     pub fn start(settings: PlacementSettings) -> Result<Self, PeerError> {
         let templates = installed()?.join("templates");
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for Placement"))?;
@@ -186,9 +182,6 @@ impl RealPlacement {
     }
 
     /// An empty Placement with these settings: one that another test gave back, else a new one. Given back when dropped.
-    ///
-    /// # Errors
-    /// As [`RealPlacement::start`].
     pub fn lease(settings: PlacementSettings) -> Result<Lease, PeerError> {
         let idle = {
             let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,9 +220,6 @@ impl RealPlacement {
     }
 
     /// Deletes every row but the standard traits and classes. The service keeps nothing between requests, so it may run.
-    ///
-    /// # Errors
-    /// When the database refuses.
     pub fn reset(&mut self) -> Result<(), PeerError> {
         const TABLES: [&str; 10] = [
             "allocations",
@@ -262,9 +252,6 @@ impl RealPlacement {
 
     /// Runs SQL beneath the service; rows with their cells as text (NULL as `NULL`). Several statements may be given:
     /// they run in one transaction on SQLite, and the rows of the last are answered.
-    ///
-    /// # Errors
-    /// When the database refuses.
     pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         match &self.rows {
             Rows::Sqlite(path) => sqlite::query(path, sql),
@@ -309,9 +296,6 @@ impl RealPlacement {
     }
 
     /// Starts it again on the same port and rows, where it does not run.
-    ///
-    /// # Errors
-    /// When it does not come up.
     pub fn restart(&mut self) -> Result<(), PeerError> {
         self.service.start("/")
     }

@@ -14,9 +14,6 @@ pub struct PlacementSchema {
 
 impl PlacementSchema {
     /// Starts one, for any number of databases.
-    ///
-    /// # Errors
-    /// When the peers are not installed or it cannot be started.
     pub fn start() -> Result<Self, PeerError> {
         let scratch =
             Scratch::new().map_err(PeerError::files("make a directory for the migrations"))?;
@@ -26,36 +23,24 @@ impl PlacementSchema {
 
     /// Brings a database, named as SQLAlchemy does, up to a revision of Placement's migrations, for instance `head`; the one it
     /// is at then.
-    ///
-    /// # Errors
-    /// When it does not let itself be upgraded.
     pub fn upgrade(&mut self, url: &str, revision: &str) -> Result<String, PeerError> {
         let version = self.ask("upgrade", &json!({"url": url, "upgrade": revision}))?;
         Ok(version.as_str().unwrap_or_default().to_owned())
     }
 
     /// Writes the traits and resource classes that the service writes when it starts. One program does so in one database.
-    ///
-    /// # Errors
-    /// When the database refuses.
     pub fn add_standard_rows(&mut self, url: &str) -> Result<(), PeerError> {
         let asked = json!({"url": url, "standard_rows": true});
         self.ask("standard_rows", &asked).map(drop)
     }
 
     /// What `placement-status upgrade check` finds wrong in a database. One program looks so at one database.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
     pub fn upgrade_check(&mut self, url: &str) -> Result<Value, PeerError> {
         self.ask("upgrade_check", &json!({"url": url, "upgrade_check": true}))
     }
 
     /// Every table with its columns in order, their types, defaults and whether they may be null; keys, unique constraints,
     /// indexes and foreign keys with their names.
-    ///
-    /// # Errors
-    /// When the database cannot be read.
     pub fn reflect(&mut self, url: &str) -> Result<Value, PeerError> {
         self.ask("reflect", &json!({"url": url, "reflect": true}))
     }

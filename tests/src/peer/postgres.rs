@@ -33,9 +33,6 @@ pub struct Postgres {
 
 impl Postgres {
     /// The server that the tests of this process share, started where none runs.
-    ///
-    /// # Errors
-    /// When PostgreSQL is not installed or the server does not start.
     pub fn shared() -> Result<Arc<Self>, PeerError> {
         static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,9 +45,6 @@ impl Postgres {
     }
 
     /// Starts a server of one's own, for a test that stops it.
-    ///
-    /// # Errors
-    /// When PostgreSQL is not installed or the server does not start.
     pub fn start() -> Result<Self, PeerError> {
         let scratch =
             Scratch::new().map_err(PeerError::files("make a directory for PostgreSQL"))?;
@@ -119,9 +113,6 @@ impl Postgres {
     }
 
     /// Starts it again after [`Postgres::kill`], on the same port and the same data.
-    ///
-    /// # Errors
-    /// When it does not start.
     pub fn start_again(&self) -> Result<(), PeerError> {
         let start = Instant::now();
         let process = loop {
@@ -157,9 +148,6 @@ impl Postgres {
     }
 
     /// Runs SQL as the superuser, in `database` where one is named; rows with their cells as text.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub fn query(&self, database: Option<&str>, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         let mut command = client(&self.scratch.join("home"), self.port);
         command
@@ -169,9 +157,6 @@ impl Postgres {
     }
 
     /// Makes an empty database that goes with the value.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub fn create(self: &Arc<Self>) -> Result<PostgresDatabase, PeerError> {
         self.create_from("template1")
     }
@@ -259,9 +244,6 @@ impl PostgresDatabase {
     }
 
     /// Runs SQL in it.
-    ///
-    /// # Errors
-    /// When the server refuses.
     pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         self.server.query(Some(&self.name), sql)
     }

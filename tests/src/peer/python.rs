@@ -27,9 +27,6 @@ pub(super) struct PythonProgram {
 
 impl PythonProgram {
     /// Starts one, by its path below the checkout, in a directory of its own.
-    ///
-    /// # Errors
-    /// When the peers are not installed or it cannot be started.
     pub(super) fn start(
         path: &str,
         arguments: &[&str],
@@ -68,9 +65,6 @@ impl PythonProgram {
     }
 
     /// Writes a line to it and reads the answer.
-    ///
-    /// # Errors
-    /// When it has ended, or is ended because it did not answer within [`LIMIT`].
     pub(super) fn ask(&mut self, question: &Value) -> Result<Value, PeerError> {
         let _limit = Limit::of(&self.child, LIMIT);
         let line = format!("{question}\n");

@@ -28,10 +28,6 @@ pub struct RabbitMq {
 }
 
 impl RabbitMq {
-    /// Starts one.
-    ///
-    /// # Errors
-    /// When the peers are not installed or it does not start.
     pub fn start() -> Result<Self, PeerError> {
         let system = installed()?.join("rabbitmq/system/usr/lib");
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for RabbitMQ"))?;

@@ -29,7 +29,6 @@ pub fn report_bad_input(line: &str) {
     }
 }
 
-/// One run.
 #[derive(Debug)]
 pub struct Schemathesis<'a> {
     /// The document's file, below `docs/api`.

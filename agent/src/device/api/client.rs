@@ -8,11 +8,8 @@ use crate::admin::client::{AdminClient, AdminClientError};
 /// What can be done with a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceVerb {
-    /// Reset it.
     Reset,
-    /// Set it aside.
     Quarantine,
-    /// Take it back.
     Release,
 }
 
@@ -29,27 +26,17 @@ impl DeviceVerb {
 }
 
 impl AdminClient {
-    /// GET /v1/devices.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
     pub async fn devices(&self) -> Result<DeviceList, AdminClientError> {
         self.ask(Method::GET, "/v1/devices", Vec::new().into())
             .await
     }
 
     /// GET /v1/devices/{name}: a device, or all that is offered of a card.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`]; 404 where this host offers no such device.
     pub async fn device(&self, name: &str) -> Result<DeviceDocument, AdminClientError> {
         self.ask(Method::GET, &path(name), Vec::new().into()).await
     }
 
     /// POST /v1/devices/{name}/…: waits until it is done.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`]; 409 where somebody has the device or its reset fails.
     pub async fn act_on_device(
         &self,
         name: &str,

@@ -19,10 +19,8 @@ use super::asked::Asked;
 use crate::device::{Named as _, report};
 use crate::guest::fit::{Affinity, NearDevice};
 
-/// What was picked.
 #[derive(Debug, Default)]
 pub(super) struct Picks {
-    /// The flavor's devices.
     pub(super) attached: Vec<AttachedDevice>,
     /// Those of them that are made, with what of.
     pub(super) made: Vec<WantedDevice>,

@@ -17,7 +17,6 @@ pub enum BuildError {
     /// A field does not fit.
     #[error("{field}: {reason}")]
     Field {
-        /// Which.
         field: String,
         /// What is wrong, and what would be right.
         reason: String,
@@ -43,9 +42,7 @@ pub enum BuildError {
     /// The hypervisor has no such node.
     #[error("node: the hypervisor has no node {node}; it has {}", listed(.known))]
     NoSuchNode {
-        /// The node.
         node: NodeName,
-        /// Those it has.
         known: Vec<NodeName>,
     },
     /// Its allocations name devices, and the node was not reported yet.
@@ -53,7 +50,6 @@ pub enum BuildError {
         "allocations: node {node} has not been reported to Placement since the agent's start; try again when it has"
     )]
     Unreported {
-        /// The node.
         node: NodeName,
     },
     /// The flavor asks for more than is allocated.
@@ -85,11 +81,8 @@ pub enum BuildError {
     /// A provider's allocation cannot be met.
     #[error("allocations.{provider}.{class}: {reason}")]
     Allocation {
-        /// The provider.
         provider: ProviderUuid,
-        /// The class.
         class: ResourceClass,
-        /// Why.
         reason: String,
     },
     /// The host has no place for it.

@@ -86,7 +86,6 @@ impl Picked {
         &self.described
     }
 
-    /// Whether nothing was.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()

@@ -19,9 +19,6 @@ const MOST: usize = 64;
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Where the guest would be with each of the allocations, in their order.
-    ///
-    /// # Errors
-    /// [`BuildError`], where none of them is the cause.
     pub async fn places(&self, asked: &PlacesAsked) -> Result<Vec<PlaceBody>, BuildError> {
         let building = self.building.as_ref().ok_or(BuildError::NotHere)?;
         let found = asked.allocations.len();

@@ -21,32 +21,25 @@ pub enum DiskError {
     Io {
         /// What was being done.
         call: &'static str,
-        /// With which file.
         path: PathBuf,
-        /// Why not.
         #[source]
         source: io::Error,
     },
     /// Something else is where a file or folder of ours belongs.
     #[error("{} is {found}, not {expected}; it was left alone: move it away", path.display())]
     NotOurs {
-        /// Where.
         path: PathBuf,
-        /// What is there.
         found: &'static str,
-        /// What belongs there.
         expected: &'static str,
     },
     /// Another agent has the folder.
     #[error("{} is in use by another agent; each agent has an instances_path of its own", path.display())]
     Taken {
-        /// The lock's file.
         path: PathBuf,
     },
     /// The disk is full, or would be.
     #[error("{} has {free} bytes of room, {needed} are needed; nothing was made", path.display())]
     NoRoom {
-        /// Where.
         path: PathBuf,
         /// How much is needed, in bytes.
         needed: u64,
@@ -56,7 +49,6 @@ pub enum DiskError {
     /// An image cannot be had as it was asked for.
     #[error("{image}: {reason}")]
     Image {
-        /// Where it is.
         image: String,
         /// Why, and what would be right.
         reason: String,
@@ -64,9 +56,7 @@ pub enum DiskError {
     /// An image does not arrive now.
     #[error("{image} was not fetched: {reason}")]
     Fetch {
-        /// Where it is.
         image: String,
-        /// Why.
         reason: String,
     },
     /// A disk that the guest ran on is not there any more.
@@ -74,7 +64,6 @@ pub enum DiskError {
         "{} is gone, and the guest ran on it; put it back, or delete the guest (an empty one would look like its own)", path.display()
     )]
     Lost {
-        /// The disk.
         path: PathBuf,
     },
     /// The guest's files are to lie elsewhere than this agent lays them.
@@ -95,9 +84,7 @@ pub enum DiskError {
     /// qemu-img could not be started.
     #[error("{program} cannot be started: {source}; install qemu-utils and util-linux")]
     NoProgram {
-        /// The program.
         program: String,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -106,9 +93,7 @@ pub enum DiskError {
     QemuImg {
         /// What it was to do.
         verb: &'static str,
-        /// How it ended.
         status: String,
-        /// What it said.
         said: String,
     },
     /// qemu-img took too long.

@@ -19,7 +19,6 @@ pub enum ImageSourceError {
         "image.checksum: {found:?} is no checksum; ALGORITHM:HEX is expected, with md5 (32 digits), sha256 (64) or sha512 (128)"
     )]
     Checksum {
-        /// What was given.
         found: String,
     },
     /// The URL is none that images are fetched from.
@@ -43,7 +42,6 @@ pub enum ImageSourceError {
 pub enum HashAlgorithm {
     /// Glance's old `checksum`. Two images can be made that have the same.
     Md5,
-    /// SHA-256.
     Sha256,
     /// SHA-512, Glance's default `os_hash_algo`.
     Sha512,
@@ -78,9 +76,6 @@ pub struct Checksum {
 
 impl Checksum {
     /// A checksum of hexadecimal digits, in either case.
-    ///
-    /// # Errors
-    /// They are not digits, or not as many as the algorithm makes.
     pub fn new(algorithm: HashAlgorithm, hex: &str) -> Result<Self, ImageSourceError> {
         let fits = hex.len() == algorithm.digits() && hex.bytes().all(|b| b.is_ascii_hexdigit());
         if fits {
@@ -157,10 +152,6 @@ impl fmt::Display for ImageLocation {
 pub struct ImageUrl(String);
 
 impl ImageUrl {
-    /// Checks a URL.
-    ///
-    /// # Errors
-    /// It is none, of another scheme, or has a name or password in it.
     pub fn new(url: &str) -> Result<Self, ImageSourceError> {
         let refuse = |reason: &str| {
             let reason = reason.to_owned();
@@ -186,7 +177,6 @@ impl ImageUrl {
         }
     }
 
-    /// The whole URL.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -231,9 +221,6 @@ pub struct ImageSource {
 impl ImageSource {
     /// An image of this format at this place, which is refused where its bytes come to another checksum. Without one the image
     /// service's own is checked.
-    ///
-    /// # Errors
-    /// It has no checksum and is not the image service's.
     pub fn new(
         location: ImageLocation,
         checksum: Option<Checksum>,
@@ -249,7 +236,6 @@ impl ImageSource {
         })
     }
 
-    /// Where it is.
     #[must_use]
     pub fn location(&self) -> &ImageLocation {
         &self.location
@@ -301,7 +287,6 @@ fn location_key(location: &ImageLocation) -> String {
 pub struct ImageKey(String);
 
 impl ImageKey {
-    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

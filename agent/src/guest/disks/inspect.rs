@@ -77,9 +77,7 @@ pub(super) enum ImageFlaw {
     /// It is cut off.
     #[error("it is cut off: {what} ends at byte {end}, the file at byte {len}")]
     CutOff {
-        /// What of it.
         what: &'static str,
-        /// Where that ends.
         end: u64,
         /// Where the file ends.
         len: u64,
@@ -87,10 +85,8 @@ pub(super) enum ImageFlaw {
     /// It does not stand alone.
     #[error("it {what}; an image stands alone: qemu-img convert makes one that does")]
     Leans {
-        /// On what.
         what: &'static str,
     },
-    /// It is encrypted.
     #[error("it is encrypted (method {method}); images are not")]
     Encrypted {
         /// The header's word for it.
@@ -99,15 +95,12 @@ pub(super) enum ImageFlaw {
     /// It has features that are not known here.
     #[error("it needs the features {bits:#x} of qcow2, which are not known here")]
     Features {
-        /// The unknown bits.
         bits: u64,
     },
     /// A field makes no sense.
     #[error("its header makes no sense: {field} is {found}; {expected}")]
     Header {
-        /// Which.
         field: &'static str,
-        /// What it says.
         found: u64,
         /// What would be right.
         expected: &'static str,
@@ -115,7 +108,6 @@ pub(super) enum ImageFlaw {
     /// It is too large.
     #[error("it is a disk of {size} bytes; at most {most} fit")]
     TooLarge {
-        /// How large.
         size: u64,
         /// How large it may be.
         most: u64,

@@ -21,7 +21,6 @@ pub enum IsoError {
     /// A name is too long, or there are too many.
     #[error("the config drive would be too large: {what}")]
     TooLarge {
-        /// What of it.
         what: &'static str,
     },
 }

@@ -12,13 +12,11 @@ use super::{DiskPlan, ImageKey};
 pub struct InstancesPath(HostPath);
 
 impl InstancesPath {
-    /// This folder.
     #[must_use]
     pub fn new(path: HostPath) -> Self {
         Self(path)
     }
 
-    /// The folder.
     #[must_use]
     pub fn path(&self) -> &HostPath {
         &self.0
@@ -29,17 +27,11 @@ impl InstancesPath {
     }
 
     /// A guest's own folder.
-    ///
-    /// # Errors
-    /// The path is too long.
     pub fn guest(&self, uuid: ConsumerUuid) -> Result<HostPath, GuestSpecError> {
         self.below(&uuid.to_string())
     }
 
     /// What a guest's serial console is written to.
-    ///
-    /// # Errors
-    /// The path is too long.
     pub fn console_log(&self, uuid: ConsumerUuid) -> Result<HostPath, GuestSpecError> {
         self.below(&format!("{uuid}/console.log"))
     }
@@ -55,9 +47,6 @@ impl InstancesPath {
     }
 
     /// An image in the cache: always raw, whatever it was.
-    ///
-    /// # Errors
-    /// The path is too long.
     pub fn image(&self, key: &ImageKey) -> Result<BaseImage, GuestSpecError> {
         Ok(BaseImage {
             path: self.below(&format!("_base/{key}"))?,
@@ -66,9 +55,6 @@ impl InstancesPath {
     }
 
     /// The files of a guest with this plan: what its spec is to name.
-    ///
-    /// # Errors
-    /// A path is too long.
     pub fn disks(&self, uuid: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, GuestSpecError> {
         let file = |name: &str| self.below(&format!("{uuid}/{name}"));
         let own = match plan.has_root() {

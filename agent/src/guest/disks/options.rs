@@ -19,26 +19,19 @@ pub struct DiskOptions {
     pub remove_unused_base_images: bool,
     /// `remove_unused_original_minimum_age_seconds`: after how long.
     pub remove_unused_original_minimum_age: Duration,
-    /// The program.
     pub qemu_img: HostPath,
     /// How long it may take for one image.
     pub qemu_img_deadline: Duration,
 }
 
 impl DiskOptions {
-    /// 1 TiB.
     pub const LARGEST_IMAGE: u64 = 1 << 40;
-    /// Nova's day.
     pub const MINIMUM_AGE: Duration = Duration::from_secs(86_400);
-    /// An hour.
     pub const QEMU_IMG_DEADLINE: Duration = Duration::from_secs(3600);
     /// Where Debian has it.
     pub const QEMU_IMG: &str = "/usr/bin/qemu-img";
 
     /// The defaults for guests below this folder.
-    ///
-    /// # Errors
-    /// None of the defaults is wrong; a path's constructor says so.
     pub fn new(instances_path: HostPath) -> Result<Self, GuestSpecError> {
         Ok(Self {
             instances_path: InstancesPath::new(instances_path),

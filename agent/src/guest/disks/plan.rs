@@ -18,7 +18,6 @@ pub enum DiskPlanError {
     TooLarge {
         /// `root_gib` or `ephemeral_gib`.
         field: &'static str,
-        /// How large.
         gib: u64,
     },
     /// An ephemeral disk of no size.
@@ -56,9 +55,6 @@ pub struct DiskPlan {
 impl DiskPlan {
     /// A root disk of `root_gib` over the image (0: as large as the image; without an image an empty disk, or none), further
     /// empty disks, and a config drive.
-    ///
-    /// # Errors
-    /// There are too many disks, or one is too large or has no size.
     pub fn new(
         image: Option<ImageSource>,
         root_gib: u64,
@@ -137,7 +133,6 @@ impl DiskPlan {
         &self.ephemeral_gib
     }
 
-    /// The config drive.
     #[must_use]
     pub fn config_drive(&self) -> Option<&ConfigDrive> {
         self.config_drive.as_ref()

@@ -9,11 +9,9 @@ use super::ImageKey;
 /// What is being done with an image, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageStage {
-    /// Its bytes come.
     Fetch,
     /// It is made flat.
     Convert,
-    /// It is there.
     Done,
 }
 

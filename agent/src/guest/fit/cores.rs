@@ -22,7 +22,6 @@ impl Core {
 pub(super) struct Picked {
     /// The virtual CPUs', in their order.
     pub(super) pins: Vec<u32>,
-    /// The emulator's.
     pub(super) spare: Vec<u32>,
     /// All that are kept from others by it.
     pub(super) reserved: Vec<u32>,

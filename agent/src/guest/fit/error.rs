@@ -31,7 +31,6 @@ pub enum FitError {
         "{device} must be near the guest (hw:pci_numa_affinity_policy), and the host does not say on which of its cells it is"
     )]
     DeviceNowhere {
-        /// The device.
         device: String,
     },
     /// Guest cells fit nowhere.
@@ -49,7 +48,6 @@ pub enum FitError {
         .devices.join(", ")
     )]
     Devices {
-        /// The devices.
         devices: Vec<String>,
     },
     /// What was found makes no guest.
@@ -90,7 +88,6 @@ pub struct CellRefusal {
     pub guest_cell: usize,
     /// The host's; none for a host that shows no cells.
     pub host_cell: Option<u32>,
-    /// What it lacks.
     pub constraint: Constraint,
 }
 
@@ -160,9 +157,7 @@ pub enum Constraint {
         used: u64,
         /// On how many CPUs.
         cpus: usize,
-        /// How many more.
         needed: usize,
-        /// The ratio.
         ratio: f64,
     },
     /// The limit's memory ratio would be passed.
@@ -172,11 +167,8 @@ pub enum Constraint {
     RamRatio {
         /// How much they have.
         used: u64,
-        /// Of how much.
         memory: u64,
-        /// How much more.
         needed: u64,
-        /// The ratio.
         ratio: f64,
     },
     /// Too little memory of small pages.
@@ -190,7 +182,6 @@ pub enum Constraint {
     /// Too few huge pages.
     #[error("{needed} pages of {size_kib} KiB are needed, {free} are free")]
     Pages {
-        /// Their size.
         size_kib: u64,
         /// How many are needed.
         needed: u64,
@@ -202,7 +193,6 @@ pub enum Constraint {
     Uneven {
         /// The guest cell's memory.
         memory_mib: u64,
-        /// The pages' size.
         size_kib: u64,
     },
 }

@@ -39,7 +39,6 @@ const KNOWN: [&str; 8] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("flavor.extra_specs: {key} is {found:?}: {reason}")]
 pub struct FlavorError {
-    /// The key.
     pub key: String,
     /// Its value, at most 80 characters.
     pub found: String,
@@ -77,7 +76,6 @@ pub enum WantedPages {
     /// Nothing is said: small ones.
     #[default]
     Unsaid,
-    /// Small ones.
     Small,
     /// Huge ones, the largest there are.
     Large,
@@ -85,7 +83,6 @@ pub enum WantedPages {
     Any,
     /// Huge ones of this size in KiB.
     Of {
-        /// The size.
         size_kib: u64,
     },
 }
@@ -106,7 +103,6 @@ pub enum Affinity {
 /// One cell of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedCell {
-    /// Its virtual CPUs.
     pub vcpus: CpuSet,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -183,7 +179,6 @@ impl FlavorPlacement {
         })
     }
 
-    /// Its virtual CPUs.
     #[must_use]
     pub fn vcpus(&self) -> u32 {
         self.vcpus
@@ -219,7 +214,6 @@ impl FlavorPlacement {
         self.emulator
     }
 
-    /// Its memory's pages.
     #[must_use]
     pub fn pages(&self) -> WantedPages {
         self.pages

@@ -28,7 +28,6 @@ pub enum JourneyEnd {
     Settled,
     /// The spawn was undone, for this reason.
     Undone {
-        /// Why.
         reason: String,
     },
     /// Nothing is left, and nothing is known of it.
@@ -37,7 +36,6 @@ pub enum JourneyEnd {
     Interrupted,
     /// It stands still for this reason, and will be tried again.
     Held {
-        /// Why.
         reason: Held,
     },
 }

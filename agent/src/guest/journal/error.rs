@@ -11,9 +11,7 @@ pub enum JournalError {
     /// It cannot be opened, or another agent has it.
     #[error("the guests' journal {path}: {source}")]
     Open {
-        /// The file.
         path: String,
-        /// Why.
         source: OpenError,
     },
     /// The file is no journal, or damaged.
@@ -22,9 +20,7 @@ pub enum JournalError {
          whose: restore it from a backup, or move it away and start with the guests as the hypervisor has them"
     )]
     Damaged {
-        /// The file.
         path: String,
-        /// What was found.
         reason: String,
     },
     /// A later release wrote it.
@@ -33,9 +29,7 @@ pub enum JournalError {
          wrote it, or a later one"
     )]
     Newer {
-        /// The file.
         path: String,
-        /// Its version.
         found: i64,
         /// The latest known here.
         known: i64,
@@ -46,27 +40,20 @@ pub enum JournalError {
          guest from hypervisor and journal by hand"
     )]
     Unreadable {
-        /// The file.
         path: String,
-        /// The guest.
         guest: String,
-        /// What is wrong.
         reason: String,
     },
     /// There is no such guest.
     #[error("the journal {path} does not know guest {guest}")]
     Unknown {
-        /// The file.
         path: String,
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// The database said no.
     #[error("the guests' journal {path} cannot be used: {source}; {}", source.mend())]
     Sql {
-        /// The file.
         path: String,
-        /// Why.
         source: SqlError,
     },
 }

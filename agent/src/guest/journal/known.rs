@@ -42,7 +42,6 @@ struct Doubt {
 
 /// What a reader finds.
 pub(super) enum Reading<T> {
-    /// It is known.
     Known(T),
     /// It is to be read, and told with this moment ([`Known::read`], [`Known::read_all`]).
     Due(Moment),

@@ -15,7 +15,6 @@ pub struct Form {
     pub boot: GuestBoot,
     /// The disks that are to be made.
     pub plan: DiskPlan,
-    /// Where they lie.
     pub disks: GuestDisks,
 }
 
@@ -31,9 +30,6 @@ impl Form {
     }
 
     /// The request in this form.
-    ///
-    /// # Errors
-    /// The disks are not those of the plan.
     pub fn given_to(&self, request: &GuestRequest) -> Result<GuestRequest, GuestRequestError> {
         request.in_form(self.boot.clone(), self.disks.clone(), self.plan.clone())
     }
@@ -71,7 +67,6 @@ pub enum Stage {
     Leaving {
         /// How long it may take to end by itself, in seconds.
         grace_seconds: u16,
-        /// The files.
         discard: Vec<HostPath>,
         /// What may not be there afterwards.
         anew: Anew,
@@ -87,9 +82,7 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turning {
-    /// Which.
     pub turn: Turn,
-    /// How far.
     pub stage: Stage,
 }
 

@@ -20,7 +20,6 @@ pub enum SpawnStep {
     Prepare,
     /// The hypervisor knows it.
     Define,
-    /// It was started.
     Start,
 }
 
@@ -64,7 +63,6 @@ impl fmt::Display for SpawnStep {
 pub enum StepState {
     /// It may have acted, wholly or in part.
     Begun,
-    /// It has acted.
     Done,
     /// It is being undone.
     Undoing,
@@ -73,7 +71,6 @@ pub enum StepState {
 }
 
 impl StepState {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Begun, Self::Done, Self::Undoing, Self::Undone];
 
     /// The word in the journal.
@@ -97,7 +94,6 @@ impl StepState {
 /// How far a step is, and a word about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRecord {
-    /// How far.
     pub state: StepState,
     /// What is to be known of it: why it is held, or the boot of the host that a guest was started in. May be empty.
     pub detail: String,
@@ -141,7 +137,6 @@ pub enum Course {
     Spawn,
     /// Back to nothing, its accelerator requests unbound; the guest stays known, with the reason, until it is deleted.
     Undo {
-        /// Why.
         reason: String,
         /// What is to blame, where another device of this host would not mend it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,9 +165,6 @@ pub struct GuestRecord {
 
 impl GuestRecord {
     /// The request as the guest is to be when it is no longer rescued: rebuilt, where it was.
-    ///
-    /// # Errors
-    /// What the journal has of it does not fit together.
     pub fn own(&self) -> Result<GuestRequest, GuestRequestError> {
         match &self.life.rebuilt {
             Some(form) => form.given_to(&self.request),
@@ -181,9 +173,6 @@ impl GuestRecord {
     }
 
     /// The request as the guest is to be now.
-    ///
-    /// # Errors
-    /// What the journal has of it does not fit together.
     pub fn present(&self) -> Result<GuestRequest, GuestRequestError> {
         match &self.life.rescue {
             Some(form) => form.given_to(&self.request),

@@ -39,18 +39,12 @@ impl SqlJournal {
     }
 
     /// A journal that lives as long as this value, for dry runs and tests.
-    ///
-    /// # Errors
-    /// SQLite says no.
     pub async fn in_memory() -> Result<Self, JournalError> {
         Self::over(JournalFile::in_memory().await?).await
     }
 
     /// What the journal in a folder knows of devices, without opening it: an agent may have it. Nothing where there is no
     /// journal, or one that knows of no devices yet.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub async fn look_at_devices(state_path: &Path) -> Result<Register, JournalError> {
         let Some(file) = JournalFile::look(&state_path.join(FILE)).await? else {
             return Ok(Register::default());
@@ -65,9 +59,6 @@ impl SqlJournal {
     }
 
     /// The guests that the journal in a folder knows, without opening it: an agent may have it. None where there is no journal.
-    ///
-    /// # Errors
-    /// It cannot be read, or is no journal of this release's.
     pub async fn look_at_guests(state_path: &Path) -> Result<Vec<GuestRecord>, JournalError> {
         let Some(file) = JournalFile::look(&state_path.join(FILE)).await? else {
             return Ok(Vec::new());

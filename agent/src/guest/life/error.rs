@@ -20,13 +20,11 @@ pub enum LifeError {
     /// It is rescued already.
     #[error("guest {uuid} is rescued; unrescue it first")]
     Rescued {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// It is not rescued.
     #[error("guest {uuid} is not rescued")]
     NotRescued {
-        /// The guest.
         uuid: ConsumerUuid,
     },
     /// Its disks are its maker's.
@@ -35,7 +33,6 @@ pub enum LifeError {
          {what}"
     )]
     NotItsDisks {
-        /// The guest.
         uuid: ConsumerUuid,
         /// `rescued from an image` or `rebuilt`.
         what: &'static str,
@@ -43,16 +40,13 @@ pub enum LifeError {
     /// It has begun, and stands still; it is tried again.
     #[error("guest {uuid} stands still on its way, and is tried again: {reason}")]
     Held {
-        /// The guest.
         uuid: ConsumerUuid,
-        /// Why.
         #[source]
         reason: Box<Held>,
     },
     /// It was deleted meanwhile, or the agent stops.
     #[error("guest {uuid} was deleted meanwhile, or the agent stops and goes on at its next start")]
     Overtaken {
-        /// The guest.
         uuid: ConsumerUuid,
     },
 }
@@ -79,7 +73,6 @@ pub enum LeaveError {
     /// There is another guest of its UUID.
     #[error("guest {uuid} is on the hypervisor and is another's; it was left alone")]
     Foreign {
-        /// The UUID.
         uuid: ConsumerUuid,
     },
     /// A file cannot be removed.

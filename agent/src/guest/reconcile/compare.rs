@@ -18,11 +18,8 @@ use crate::guest::way::is_ours;
 pub struct Facts {
     /// Which boot of the host this is.
     pub boot_id: String,
-    /// The journal.
     pub journal: Vec<GuestRecord>,
-    /// The hypervisor.
     pub hypervisor: Option<BTreeMap<ConsumerUuid, GuestOnHost>>,
-    /// The devices.
     pub devices: Option<DeviceFacts>,
     /// What was made ready for guests, as it was before the journal was read: whoever it was made ready for is in there.
     pub prepared: Vec<PreparedDevice>,
@@ -39,9 +36,7 @@ pub struct Facts {
 /// An accelerator request that is bound on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundHere {
-    /// The request.
     pub arq: ArqUuid,
-    /// For whom.
     pub guest: ConsumerUuid,
     /// The provider of the device.
     pub provider: ProviderUuid,

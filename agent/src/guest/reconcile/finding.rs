@@ -40,142 +40,111 @@ pub enum Unbinding {
     ByOperator,
 }
 
-/// One disagreement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
     /// Journal and hypervisor: a guest is on its way.
     GuestUnfinished {
-        /// The guest.
         guest: ConsumerUuid,
         /// What is under way.
         what: String,
     },
     /// Journal and hypervisor: a guest that should run is not there, or off since the host was booted.
     GuestAway {
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// Journal and hypervisor: a guest that should run has ended itself.
     GuestEnded {
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// Journal and hypervisor: a guest that should be off or paused runs.
     GuestNotAtRest {
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// Journal and hypervisor: a guest that should run is paused, and berth did not pause it.
     GuestPaused {
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// Journal and hypervisor: a guest that could not be built and was undone is there.
     GuestUndone {
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// Journal and hypervisor: the hypervisor has another guest of the UUID, or the guest with other devices.
     GuestDiffers {
-        /// The guest.
         guest: ConsumerUuid,
-        /// In what.
         difference: String,
     },
     /// Journal and hypervisor: the hypervisor has the guest with other processors, memory, disks or interfaces.
     DomainDiffers {
-        /// The guest.
         guest: ConsumerUuid,
-        /// In what.
         difference: String,
     },
     /// Journal and hypervisor: the hypervisor lets nobody do anything with the guest.
     GuestStuck {
-        /// The guest.
         guest: ConsumerUuid,
         /// How that is seen, and the mend.
         reason: String,
     },
     /// Journal and hypervisor: a guest that berth made and the journal does not know.
     GuestOrphan {
-        /// The guest.
         guest: ConsumerUuid,
         /// Its name on the hypervisor.
         name: String,
     },
     /// Journal and devices: a device that a guest holds is gone or sick.
     DeviceUnfit {
-        /// The device.
         device: String,
-        /// Whose it is.
         guest: ConsumerUuid,
-        /// What is wrong.
         reason: String,
     },
     /// Devices and hypervisor: a guest that is not berth's has an offered device.
     DeviceTaken {
-        /// The device.
         device: String,
-        /// Who has it.
         guest: ConsumerUuid,
     },
     /// Devices and requests: a device that was given back and is not clean.
     DeviceUnclean {
-        /// The device.
         device: String,
     },
     /// Devices and journal: a function that was taken off its driver for a guest and is nobody's.
     DeviceLeft {
-        /// The device.
         device: String,
     },
     /// Devices and journal: a mediated device that nobody holds.
     MdevOrphan {
-        /// Its UUID.
         device: String,
     },
     /// Journal and requests: a guest's requests are not bound to its devices any more.
     RequestsDiffer {
-        /// The guest.
         guest: ConsumerUuid,
-        /// In what.
         reason: String,
     },
     /// Requests and guests: a request holds a device for a guest that this host does not have.
     RequestOrphan {
-        /// The request.
         arq: ArqUuid,
         /// The guest it is bound for, where it says.
         guest: Option<ConsumerUuid>,
-        /// The device.
         device: String,
         /// Who gives it back.
         unbinding: Unbinding,
     },
     /// Allocations and guests: a consumer holds something of this host and is no guest of it.
     AllocationOrphan {
-        /// The consumer.
         consumer: ConsumerUuid,
-        /// Of which providers.
         providers: Vec<String>,
     },
     /// Allocations and guests: a guest holds nothing of this host.
     AllocationMissing {
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// Allocations and guests: a guest holds something of this host, and nothing of the provider of one of its devices.
     AllocationDiffers {
-        /// The guest.
         guest: ConsumerUuid,
-        /// The device.
         device: String,
         /// The device's provider, by its name.
         provider: String,
     },
     /// Devices and Placement: Placement lost a device's provider.
     ProviderMissing {
-        /// The provider.
         provider: ProviderUuid,
     },
 }

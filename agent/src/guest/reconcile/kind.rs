@@ -10,7 +10,6 @@ macro_rules! kinds {
         }
 
         impl FindingKind {
-            /// All there are.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// A word for scripts, and the metric's label.
@@ -21,7 +20,6 @@ macro_rules! kinds {
                 }
             }
 
-            /// Which two disagree.
             #[must_use]
             pub const fn between(self) -> &'static str {
                 match self {
@@ -29,7 +27,6 @@ macro_rules! kinds {
                 }
             }
 
-            /// In what.
             #[must_use]
             pub const fn says(self) -> &'static str {
                 match self {

@@ -33,7 +33,6 @@ use journal::Seam;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::guest) enum Mishap {
     BindFailed(u32),
-    /// Request, host, guest.
     Bound(u32, &'static str, u32),
     TestPci(u32),
     Missing(u32),
@@ -44,7 +43,6 @@ pub(in crate::guest) enum Mishap {
     DeviceSick(u32),
     PrepareFails(u32),
     ResetFails(u32),
-    /// It may pass.
     ResetHangs(u32),
     DefineFails,
     StartFails,
@@ -88,7 +86,6 @@ pub(super) struct World {
     pub(super) tidied: usize,
     /// How often the host was booted.
     pub(super) boots: u32,
-    /// A planted bug.
     pub(super) bug: Option<Bug>,
     /// Guests' files, by path, each with what was written into it: its image, and whose it is.
     pub(super) files: BTreeMap<String, String>,

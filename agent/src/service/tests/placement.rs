@@ -12,11 +12,9 @@ use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 
-/// How it behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Weather {
     Fine,
-    /// Nobody listens.
     Refused,
     /// Requests whose method and path contain this text are answered with the status.
     Status(&'static str, StatusCode),

@@ -12,10 +12,6 @@ const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 /// `[api]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Api {
     pub(super) listen: Option<ApiListen>,
     pub public_endpoint: Option<String>,
@@ -25,9 +21,7 @@ pub struct Api {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum ApiListen {
-    /// Nowhere.
     None,
-    /// At this address.
     At(SocketAddr),
 }
 

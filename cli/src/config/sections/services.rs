@@ -19,10 +19,6 @@ use crate::config::secret::Secret;
 /// `[placement_service]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct PlacementService {
     pub(super) connection: Option<Secret>,
     pub isolation_level: IsolationLevel,
@@ -47,7 +43,6 @@ pub enum AllocationCandidatesFrom {
     Auto,
     /// A snapshot in memory.
     Snapshot,
-    /// The tables.
     Sql,
 }
 
@@ -88,10 +83,6 @@ fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error
 /// `[cors]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct Cors {
     pub allowed_origin: Vec<String>,
     #[serde(deserialize_with = "methods")]
@@ -127,10 +118,6 @@ pub const HOST_PART: &str = "{host}";
 /// `[accelerator_service]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct AcceleratorService {
     pub(super) connection: Option<Secret>,
     pub listen: SocketAddr,
@@ -158,10 +145,6 @@ pub enum AuthStrategy {
 /// `[conductor_service]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct ConductorService {
     pub(super) connection: Option<Secret>,
     pub listen: Option<SocketAddr>,
@@ -184,10 +167,6 @@ impl ConductorService {
 /// `[compute_service]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct ComputeService {
     pub(super) connection: Option<Secret>,
     pub listen: Option<SocketAddr>,
@@ -247,10 +226,6 @@ fn network_source(text: &str) -> Option<NetworkSource> {
 /// `[identity_service]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct IdentityService {
     pub(super) connection: Option<Secret>,
     pub listen: SocketAddr,
@@ -280,10 +255,6 @@ pub fn catalog_entry(text: &str) -> Option<(&str, Option<Interface>, &str)> {
 /// `[agent_client]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(
-    missing_docs,
-    reason = "each field is the option of its name, documented in the table"
-)]
 pub struct AgentClient {
     pub cafile: Option<PathBuf>,
     pub certfile: Option<PathBuf>,

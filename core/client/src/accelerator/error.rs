@@ -11,9 +11,7 @@ use crate::{CallError, Disposition, RequestLine};
 /// An answer that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceleratorRefusal {
-    /// What was asked.
     pub request: RequestLine,
-    /// The status.
     pub status: StatusCode,
     /// The service's message, on one line.
     pub message: String,
@@ -63,15 +61,12 @@ pub enum AcceleratorError {
     /// The service, or something before it, cannot answer now.
     #[error("{0}; its log says more under that request id")]
     Unavailable(Box<AcceleratorRefusal>),
-    /// Any other refusal.
     #[error("{0}")]
     Refused(Box<AcceleratorRefusal>),
     /// The answer is not what the route promises.
     #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
     Malformed {
-        /// What was asked.
         request: Box<RequestLine>,
-        /// The status.
         status: StatusCode,
         /// The answer's request id, `-` where it has none.
         request_id: String,

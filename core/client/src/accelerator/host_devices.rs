@@ -65,9 +65,6 @@ impl AcceleratorClient {
     }
 
     /// POST /internal/v1/hosts/{host}/programmings/{uuid}: one has ended. One that nobody waits for any more is taken as well.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn programming_ended(
         &self,
         host: &str,

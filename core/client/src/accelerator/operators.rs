@@ -26,7 +26,6 @@ const STATUS: (u16, u16) = (2, 3);
 /// Whether requests may be bound to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceSwitch {
-    /// They may.
     Enable,
     /// They may not; what is bound stays bound.
     Disable,
@@ -34,9 +33,6 @@ pub enum DeviceSwitch {
 
 impl AcceleratorClient {
     /// GET /v2/device_profiles: all of them.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list.
     pub async fn device_profiles(&self) -> Result<Vec<DeviceProfileBody>, AcceleratorError> {
         let path = PROFILES.to_owned();
         let call = call(Method::GET, PROFILES, path, None, Repeat::Safe);
@@ -59,10 +55,6 @@ impl AcceleratorClient {
         self.parse(call, "a device profile", Ok).await
     }
 
-    /// DELETE /v2/device_profiles/{uuid}.
-    ///
-    /// # Errors
-    /// No answer, or a refusal: it is in use.
     pub async fn delete_device_profile(&self, uuid: Uuid) -> Result<Deleted, AcceleratorError> {
         let path = format!("{PROFILES}/{uuid}");
         let call = call(Method::DELETE, ONE_PROFILE, path, None, Repeat::Safe);
@@ -85,9 +77,6 @@ impl AcceleratorClient {
     }
 
     /// GET /v2/devices: all devices of all hosts.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list.
     pub async fn devices(&self) -> Result<Vec<DeviceBody>, AcceleratorError> {
         let mut call = call(Method::GET, DEVICES, DEVICES.to_owned(), None, Repeat::Safe);
         call.microversion = Some(STATUS);
@@ -98,9 +87,6 @@ impl AcceleratorClient {
     }
 
     /// POST /v2/devices/{uuid}/enable or /disable.
-    ///
-    /// # Errors
-    /// No answer, or a refusal: there is no such device.
     pub async fn switch_device(
         &self,
         uuid: Uuid,

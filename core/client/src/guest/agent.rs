@@ -48,17 +48,11 @@ impl GuestClient {
     }
 
     /// POST /v1/guests: the guest will run, or the agent will say why it does not. The same again is the same guest.
-    ///
-    /// # Errors
-    /// No answer (ask again), or a refusal.
     pub async fn build(&self, build: &GuestBuild) -> Result<GuestBody, GuestApiError> {
         self.build_of(encode(build)).await
     }
 
     /// The same with a body made by hand: whatever form of a request the agent knows.
-    ///
-    /// # Errors
-    /// No answer (ask again), or a refusal.
     pub async fn build_of(&self, body: Vec<u8>) -> Result<GuestBody, GuestApiError> {
         let call = Call {
             // Whoever asks again asks from the start; so that it is known of this request whether it arrived.
@@ -69,19 +63,12 @@ impl GuestClient {
     }
 
     /// POST /v1/guests/places: where a guest would be with each of the allocations, in their order. Nothing is done.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is none.
     pub async fn places(&self, asked: &PlacesAsked) -> Result<Vec<PlaceBody>, GuestApiError> {
         let call = call(Method::POST, PLACES, PLACES.to_owned(), Some(encode(asked)));
         let answer: Places = parsed(self.adapter.call(call).await?)?;
         Ok(answer.places)
     }
 
-    /// GET /v1/guests.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list.
     pub async fn guests(&self) -> Result<Vec<GuestBody>, GuestApiError> {
         let call = call(Method::GET, ALL, ALL.to_owned(), None);
         let list: GuestList = parsed(self.adapter.call(call).await?)?;
@@ -89,9 +76,6 @@ impl GuestClient {
     }
 
     /// GET /v1/guests/{uuid}; none where the agent does not know it.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no guest.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestBody>, GuestApiError> {
         let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
@@ -99,9 +83,6 @@ impl GuestClient {
     }
 
     /// DELETE /v1/guests/{uuid}: the guest will be gone. It is when [`GuestClient::guest`] does not find it.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
@@ -131,9 +112,6 @@ impl GuestClient {
     }
 
     /// GET /v1/guests/{uuid}/console: what the guest wrote to its serial console; its last `lines`, or all that is kept.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn console(
         &self,
         uuid: ConsumerUuid,

@@ -31,27 +31,17 @@ impl ConductorClient {
     }
 
     /// POST /v1/guests: the guest will run, or the conductor will say why it does not. The same again is the same guest.
-    ///
-    /// # Errors
-    /// No answer (ask again), or a refusal.
     pub async fn create(&self, guest: &CreateGuest) -> Result<GuestShown, GuestApiError> {
         let call = call(Method::POST, ALL, ALL.to_owned(), Some(encode(guest)));
         parsed(self.adapter.call(call).await?)
     }
 
-    /// GET /v1/guests.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list.
     pub async fn guests(&self) -> Result<GuestsShown, GuestApiError> {
         let call = call(Method::GET, ALL, ALL.to_owned(), None);
         parsed(self.adapter.call(call).await?)
     }
 
     /// GET /v1/guests/{uuid}; none where the conductor does not know it.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no guest.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestShown>, GuestApiError> {
         let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
@@ -59,9 +49,6 @@ impl ConductorClient {
     }
 
     /// GET /v1/guests/{uuid}/scheduling: why the guest went where it went; nothing where no decision is kept.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list.
     pub async fn scheduling(
         &self,
         uuid: ConsumerUuid,
@@ -74,9 +61,6 @@ impl ConductorClient {
 
     /// DELETE /v1/guests/{uuid}: guest, accelerator requests and allocation will be gone. They are when
     /// [`ConductorClient::guest`] does not find the guest.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;

@@ -10,9 +10,7 @@ use crate::{CallError, Disposition, RequestLine, Sent};
 /// An answer that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestRefusal {
-    /// What was asked.
     pub request: RequestLine,
-    /// The status.
     pub status: StatusCode,
     /// The code; empty where something else answers at this address.
     pub code: String,
@@ -56,9 +54,7 @@ pub enum GuestApiError {
         status.as_u16()
     )]
     Malformed {
-        /// What was asked.
         request: Box<RequestLine>,
-        /// The status.
         status: StatusCode,
         /// What is wrong with it.
         reason: BodyError,

@@ -10,9 +10,7 @@ use crate::{CallError, Disposition, RequestLine};
 /// An answer that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostsRefusal {
-    /// What was asked.
     pub request: RequestLine,
-    /// The status.
     pub status: StatusCode,
     /// The service's message, on one line.
     pub message: String,
@@ -64,7 +62,6 @@ pub enum HostsError {
     /// The service, or something before it, cannot answer now.
     #[error("{0}; its log says more under that request id")]
     Unavailable(Box<HostsRefusal>),
-    /// Any other refusal.
     #[error("{0}")]
     Refused(Box<HostsRefusal>),
     /// The answer is not what the route promises.
@@ -73,9 +70,7 @@ pub enum HostsError {
         status.as_u16()
     )]
     Malformed {
-        /// What was asked.
         request: Box<RequestLine>,
-        /// The status.
         status: StatusCode,
         /// The answer's request id, `-` where it has none.
         request_id: String,

@@ -11,9 +11,7 @@ use crate::{CallError, Disposition, DownloadError, RequestLine};
 /// An answer that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRefusal {
-    /// What was asked.
     pub request: RequestLine,
-    /// The status.
     pub status: StatusCode,
     /// The service's message, on one line.
     pub message: String,
@@ -42,13 +40,11 @@ pub enum ImageError {
     /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// It refuses.
     #[error("{0}; check the auth options of [glance]")]
     Refused(Box<ImageRefusal>),
     /// The answer is no image.
     #[error("the answer to {request} is no image: {reason}")]
     Malformed {
-        /// What was asked.
         request: Box<RequestLine>,
         /// What is wrong with it.
         reason: BodyError,
@@ -56,9 +52,7 @@ pub enum ImageError {
     /// Its bytes are not given.
     #[error("the image service does not give the bytes of image {image}: {reason}")]
     File {
-        /// The image.
         image: Uuid,
-        /// Why.
         reason: DownloadError,
     },
 }

@@ -54,17 +54,11 @@ pub(crate) struct Access {
 
 impl Auth {
     /// No token; the service is at `endpoint`.
-    ///
-    /// # Errors
-    /// `endpoint` is no URL.
     pub fn none(endpoint: &str) -> Result<Self, OptionsError> {
         Self::fixed(endpoint, None)
     }
 
     /// A fixed token, sent as it is; the service is at `endpoint`.
-    ///
-    /// # Errors
-    /// `endpoint` is no URL, or the token cannot be sent in a header.
     pub fn admin_token(endpoint: &str, token: &Secret) -> Result<Self, OptionsError> {
         Self::fixed(endpoint, Some(token))
     }
@@ -98,9 +92,6 @@ impl Auth {
     }
 
     /// By the options. Nothing is sent yet; Keystone is asked through `http` when the first call needs a token.
-    ///
-    /// # Errors
-    /// Options are missing or contradictory.
     pub fn from_options(
         options: &AuthOptions,
         http: &HttpService,

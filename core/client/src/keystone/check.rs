@@ -24,7 +24,6 @@ impl fmt::Display for OptionsError {
 /// One problem with one option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionProblem {
-    /// The option's name.
     pub option: &'static str,
     /// What is wrong with it, and what would be right.
     pub sentence: String,
@@ -37,9 +36,6 @@ struct Check<'a> {
 
 impl AuthOptions {
     /// Looks for everything missing or contradictory. No file and no network is touched.
-    ///
-    /// # Errors
-    /// The list of problems.
     pub fn check(&self) -> Result<(), OptionsError> {
         let mut check = Check {
             options: self,

@@ -10,9 +10,7 @@ pub enum AuthError {
     /// Keystone did not answer.
     #[error("Keystone at {url} gives no answer: {reason}")]
     Transport {
-        /// The URL asked.
         url: String,
-        /// Why.
         reason: TransportError,
     },
     /// Keystone is there but cannot answer now.
@@ -20,9 +18,7 @@ pub enum AuthError {
         "Keystone at {url} answers {status} ({request_id}); its log says more under that request id"
     )]
     Unavailable {
-        /// The URL asked.
         url: String,
-        /// The status.
         status: u16,
         /// The answer's request id, `-` where it has none.
         request_id: String,
@@ -30,7 +26,6 @@ pub enum AuthError {
     /// Keystone does not let us in.
     #[error("Keystone at {url} refuses {account} with {status} ({request_id}): {message}; {mend}")]
     Refused {
-        /// The URL asked.
         url: String,
         /// Who asked: user or credential, and the scope.
         account: String,
@@ -38,7 +33,6 @@ pub enum AuthError {
         status: u16,
         /// The answer's request id, `-` where it has none.
         request_id: String,
-        /// Keystone's sentence.
         message: String,
         /// What to look at.
         mend: &'static str,
@@ -46,7 +40,6 @@ pub enum AuthError {
     /// What answers at `auth_url` does not answer as Keystone does.
     #[error("the answer of {url} is not a Keystone token: {reason}; check auth_url")]
     Malformed {
-        /// The URL asked.
         url: String,
         /// What is wrong with it.
         reason: BodyError,
@@ -67,7 +60,6 @@ pub enum AuthError {
         "the catalog's endpoint of {service_type} is {url:?}, which is no URL that paths can be appended to; set endpoint_override"
     )]
     BadEndpoint {
-        /// The service's type.
         service_type: String,
         /// What the catalog says.
         url: String,

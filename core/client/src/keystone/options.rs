@@ -98,7 +98,6 @@ impl Interface {
     }
 }
 
-/// An unknown interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an interface; known are internal, public, admin")]
 pub struct InterfaceError {
@@ -133,7 +132,6 @@ pub struct AuthOptions {
     pub username: Option<String>,
     /// The user's id; instead of `username`.
     pub user_id: Option<String>,
-    /// The user's password.
     pub password: Option<Secret>,
     /// The domain in which `username` is unique, by name.
     pub user_domain_name: Option<String>,

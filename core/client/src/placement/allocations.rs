@@ -17,7 +17,6 @@ const EXPECTED: &str = "a consumer's allocations";
 /// A consumer's allocations with its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypedAllocations {
-    /// What it holds.
     pub allocations: ConsumerAllocations,
     /// `INSTANCE`, `MIGRATION`, …; `unknown` where none was ever given.
     pub consumer_type: String,
@@ -54,9 +53,6 @@ impl PlacementClient {
     }
 
     /// All that a consumer holds, on whichever provider; none where it holds nothing or does not exist.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that has no allocations.
     pub async fn allocations(
         &self,
         consumer: ConsumerUuid,
@@ -67,9 +63,6 @@ impl PlacementClient {
     }
 
     /// The same with the consumer's type; needs microversion 1.38.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that has no allocations.
     pub async fn typed_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -94,9 +87,6 @@ impl PlacementClient {
     }
 
     /// Replaces all that a consumer holds, if its generation still is the one in `allocations` (none: it must not exist).
-    ///
-    /// # Errors
-    /// No answer, or a refusal (another generation; [`PlacementError::Refused`] where it does not fit).
     pub async fn put_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -131,9 +121,6 @@ impl PlacementClient {
     }
 
     /// The same for a consumer of this type (`INSTANCE`, `MIGRATION`, …); needs microversion 1.38.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn put_typed_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -155,9 +142,6 @@ impl PlacementClient {
     }
 
     /// Frees all that a consumer holds.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn delete_allocations(
         &self,
         consumer: ConsumerUuid,

@@ -13,7 +13,6 @@ use super::{PlacementClient, PlacementError, read};
 
 const ROUTE: &str = "/allocation_candidates";
 
-/// One possible claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     resources: BTreeMap<(ProviderUuid, ResourceClass), u64>,
@@ -50,9 +49,6 @@ impl Candidate {
     }
 
     /// The claim of a body: of an answer, or of a record of one.
-    ///
-    /// # Errors
-    /// It takes nothing, or a name or an amount is not what Placement promises.
     pub fn of_body(body: &AllocationRequest) -> Result<Self, BodyError> {
         let resources = body.resources()?;
         if resources.is_empty() {

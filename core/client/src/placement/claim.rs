@@ -19,10 +19,8 @@ const ATTEMPTS: u32 = 8;
 /// The longest pause before the second try; it doubles, up to sixteen times that.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimant {
-    /// The guest.
     pub consumer: ConsumerUuid,
     /// The project that pays.
     pub project_id: String,
@@ -42,7 +40,6 @@ pub enum ClaimError {
          that guest, or its allocations, first"
     )]
     HoldsOther {
-        /// The consumer.
         consumer: ConsumerUuid,
     },
     /// Placement did not do it. Whether it is done has to be asked, by claiming again.
@@ -82,15 +79,11 @@ pub struct Claimed {
 pub struct NotReleased {
     /// The claim, to be released later.
     pub claimed: Claimed,
-    /// Why.
     pub reason: PlacementError,
 }
 
 impl Candidate {
     /// Makes it the claimant's, all of it or nothing. Where the claimant has it already, that is it.
-    ///
-    /// # Errors
-    /// [`ClaimError`].
     pub async fn claim(
         self,
         placement: &PlacementClient,
@@ -145,7 +138,6 @@ impl Claimed {
         }
     }
 
-    /// What is claimed.
     #[must_use]
     pub fn candidate(&self) -> &Candidate {
         &self.candidate
@@ -156,10 +148,6 @@ impl Claimed {
         self.candidate
     }
 
-    /// Gives it back.
-    ///
-    /// # Errors
-    /// Placement did not do it; the claim is in the error.
     pub async fn release(self, placement: &PlacementClient) -> Result<Deleted, Box<NotReleased>> {
         placement
             .delete_allocations(self.consumer)

@@ -13,9 +13,7 @@ use crate::{CallError, Disposition, RequestLine};
 /// An answer that refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// What was asked.
     pub request: RequestLine,
-    /// The status.
     pub status: StatusCode,
     /// Placement's codes, from microversion 1.23.
     pub codes: Vec<ErrorCode>,
@@ -85,7 +83,6 @@ pub enum PlacementError {
     /// The account may not do this.
     #[error("{refusal}; {}", roles(refusal, account))]
     Forbidden {
-        /// The refusal.
         refusal: Box<Refusal>,
         /// The account that asked, as far as the options name it.
         account: Account,
@@ -99,7 +96,6 @@ pub enum PlacementError {
          Placement of Rocky (1.30) or later"
     )]
     TooOld {
-        /// The refusal.
         refusal: Box<Refusal>,
         /// The lowest it speaks.
         min_version: String,
@@ -115,9 +111,7 @@ pub enum PlacementError {
     /// The answer is not what the route promises.
     #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
     Malformed {
-        /// What was asked.
         request: Box<RequestLine>,
-        /// The status.
         status: StatusCode,
         /// The answer's request id, `-` where it has none.
         request_id: String,

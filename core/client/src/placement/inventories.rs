@@ -40,9 +40,6 @@ impl PlacementClient {
     }
 
     /// Replaces a provider's inventories, if its generation still is `generation`; gives the new generation.
-    ///
-    /// # Errors
-    /// No answer, a refusal (another generation, inventory in use), or an answer without generation.
     pub async fn put_inventories(
         &self,
         uuid: ProviderUuid,
@@ -67,9 +64,6 @@ impl PlacementClient {
     }
 
     /// Removes all of a provider's inventories, whatever its generation.
-    ///
-    /// # Errors
-    /// No answer, or a refusal (inventory in use, the provider is gone).
     pub async fn delete_inventories(&self, uuid: ProviderUuid) -> Result<(), PlacementError> {
         let path = format!("/resource_providers/{uuid}/inventories");
         self.done(write(

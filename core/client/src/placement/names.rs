@@ -38,9 +38,6 @@ impl PlacementClient {
     }
 
     /// Replaces a provider's traits, if its generation still is `generation`; gives the new generation.
-    ///
-    /// # Errors
-    /// No answer, a refusal (another generation, an unknown trait), or an answer without generation.
     pub async fn put_traits(
         &self,
         uuid: ProviderUuid,
@@ -83,9 +80,6 @@ impl PlacementClient {
     }
 
     /// Replaces a provider's aggregates, if its generation still is `generation`; gives the new generation.
-    ///
-    /// # Errors
-    /// No answer, a refusal (another generation), or an answer without generation.
     pub async fn put_aggregates(
         &self,
         uuid: ProviderUuid,
@@ -110,9 +104,6 @@ impl PlacementClient {
     }
 
     /// Which of these traits Placement knows. Sends no request for none of them, and more than one for very many.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list of traits.
     pub async fn known_traits(
         &self,
         wanted: &BTreeSet<Trait>,
@@ -130,9 +121,6 @@ impl PlacementClient {
     }
 
     /// Makes a `CUSTOM_` trait, or finds that it exists.
-    ///
-    /// # Errors
-    /// No answer, or a refusal (Placement makes no trait without `CUSTOM_`).
     pub async fn ensure_trait(&self, name: &Trait) -> Result<(), PlacementError> {
         self.done(write(
             Method::PUT,
@@ -145,9 +133,6 @@ impl PlacementClient {
     }
 
     /// Makes a `CUSTOM_` class, or finds that it exists.
-    ///
-    /// # Errors
-    /// No answer, or a refusal (Placement makes no class without `CUSTOM_`).
     pub async fn ensure_resource_class(&self, class: &ResourceClass) -> Result<(), PlacementError> {
         let path = format!("/resource_classes/{class}");
         self.done(write(
@@ -161,9 +146,6 @@ impl PlacementClient {
     }
 
     /// Every class that Placement knows.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list of classes.
     pub async fn resource_classes(&self) -> Result<BTreeSet<ResourceClass>, PlacementError> {
         let call = read(
             "/resource_classes",

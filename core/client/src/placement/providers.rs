@@ -19,9 +19,6 @@ const PROVIDER: &str = "a resource provider";
 impl PlacementClient {
     /// Every provider of the tree that this one belongs to, itself included; empty where Placement does not know it.
     /// Providers come without inventory, traits and aggregates.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list of providers.
     pub async fn providers_in_tree(
         &self,
         uuid: ProviderUuid,
@@ -31,9 +28,6 @@ impl PlacementClient {
     }
 
     /// The provider of this name, bare.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list of providers.
     pub async fn provider_by_name(
         &self,
         name: &ProviderName,
@@ -43,9 +37,6 @@ impl PlacementClient {
     }
 
     /// The provider of this UUID, bare; none where Placement does not know it.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no provider.
     pub async fn provider(&self, uuid: ProviderUuid) -> Result<Option<Provider>, PlacementError> {
         let answer = self
             .ask(read(ONE, format!("{ALL}/{uuid}"), pins::PROVIDERS))
@@ -58,9 +49,6 @@ impl PlacementClient {
 
     /// The sharing providers that any of these aggregates brings in, bare, each once. Sends one request per 200 aggregates
     /// ([`PlacementClient::with_uuids_per_request`]), none where there are no aggregates.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list of providers.
     pub async fn sharing_providers(
         &self,
         aggregates: &BTreeSet<AggregateUuid>,
@@ -78,9 +66,6 @@ impl PlacementClient {
     }
 
     /// The providers that are in this aggregate themselves, not by their root.
-    ///
-    /// # Errors
-    /// No answer, a refusal, or an answer that is no list of providers.
     pub async fn providers_in_aggregate(
         &self,
         aggregate: AggregateUuid,
@@ -148,9 +133,6 @@ impl PlacementClient {
     }
 
     /// Deletes a provider with its inventories.
-    ///
-    /// # Errors
-    /// No answer, or a refusal (it has children, or consumers hold allocations on it).
     pub async fn delete_provider(&self, uuid: ProviderUuid) -> Result<Deleted, PlacementError> {
         let call = write(
             Method::DELETE,

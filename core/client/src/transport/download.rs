@@ -32,7 +32,6 @@ pub enum DownloadError {
     /// Another status than 200.
     #[error("the answer is {}, not 200", status.as_u16())]
     Status {
-        /// Which.
         status: StatusCode,
     },
     /// It is elsewhere, where it is not fetched from.
@@ -262,9 +261,6 @@ impl Download {
     }
 
     /// The next piece; none at the end. One that was announced longer than it is does not end, it fails.
-    ///
-    /// # Errors
-    /// The connection ended early, nothing came in time, or too little.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, TransportError> {
         let after = self.patience;
         loop {

@@ -120,7 +120,6 @@ pub(crate) fn answer(status: u16, body: impl Into<String>) -> Reply {
         .unwrap())
 }
 
-/// Placement's error document.
 pub(crate) fn refusal(status: u16, code: &str, message: &str) -> Reply {
     let detail = format!("The stock sentence.\\n\\n {message}  ");
     answer(

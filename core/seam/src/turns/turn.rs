@@ -26,7 +26,6 @@ pub(super) struct Ticket {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nobody's.
     Free,
     /// This ticket's, from the choice until it has been told its release.
     Given(Ticket),
@@ -40,9 +39,7 @@ pub(super) enum Pace {
     Still,
     /// Started, not polled yet.
     Started,
-    /// Being polled.
     Polled,
-    /// Polled, waits.
     Waits,
 }
 

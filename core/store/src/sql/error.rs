@@ -106,7 +106,6 @@ pub enum SqlError {
         column: usize,
         /// What was asked for.
         expected: &'static str,
-        /// The driver's reason.
         #[source]
         source: sqlx::Error,
     },
@@ -115,7 +114,6 @@ pub enum SqlError {
     CounterFull {
         /// What is counted, in a word.
         counter: &'static str,
-        /// What it holds.
         value: i64,
     },
     /// The statement itself was refused: a bug, or a schema that is not ours.
@@ -226,7 +224,6 @@ impl Retryable for SqlError {
     }
 }
 
-/// What SQLite says.
 impl From<sqlx::Error> for SqlError {
     fn from(error: sqlx::Error) -> Self {
         match &error {

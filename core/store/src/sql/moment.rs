@@ -19,7 +19,6 @@ const LAST: i64 = 253_402_300_799_999_999;
 pub struct Moment(i64);
 
 impl Moment {
-    /// Now.
     #[must_use]
     pub fn now() -> Self {
         let micros = SystemTime::now()
@@ -34,7 +33,6 @@ impl Moment {
         (FIRST..=LAST).contains(&micros).then_some(Self(micros))
     }
 
-    /// Microseconds since 1970-01-01T00:00:00Z.
     #[must_use]
     pub fn as_micros(self) -> i64 {
         self.0

@@ -27,8 +27,6 @@ pub(super) fn sqlite(statement: Statement) -> Query<'static, Sqlite, SqliteArgum
     query
 }
 
-/// # Errors
-/// The number of values is not the number of `?`, or too many.
 pub(super) fn postgres(
     statement: Statement,
 ) -> Result<Query<'static, Postgres, PgArguments>, sqlx::Error> {
@@ -59,8 +57,6 @@ pub(super) fn postgres(
     })
 }
 
-/// # Errors
-/// As [`postgres`]. The driver would only find out when the server waits for more.
 pub(super) fn mysql(statement: Statement) -> Result<MySqlQuery, sqlx::Error> {
     few_enough(&statement, Dialect::MySql)?;
     if !statement.recurring {

@@ -57,9 +57,6 @@ impl Row {
     }
 
     /// A whole number, of any width, or a decimal without fraction (what a SUM is on a server).
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds NULL or something else.
     pub fn int(&self, column: usize) -> Result<i64, SqlError> {
         let expected = "a whole number";
         match &self.inner {
@@ -69,9 +66,6 @@ impl Row {
     }
 
     /// A whole number or NULL.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds something else.
     pub fn opt_int(&self, column: usize) -> Result<Option<i64>, SqlError> {
         let expected = "a whole number or NULL";
         match &self.inner {
@@ -81,9 +75,6 @@ impl Row {
     }
 
     /// A double; the SELECT must have cast it ([`super::Dialect::double`]).
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds NULL or something else.
     pub fn double(&self, column: usize) -> Result<f64, SqlError> {
         let expected = "a number";
         match &self.inner {
@@ -93,9 +84,6 @@ impl Row {
     }
 
     /// Text. A date of a server is given as [`Moment`] writes it.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds NULL or something else.
     pub fn text(&self, column: usize) -> Result<String, SqlError> {
         let expected = "text";
         match &self.inner {
@@ -104,10 +92,6 @@ impl Row {
         }
     }
 
-    /// Text or NULL.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds something else.
     pub fn opt_text(&self, column: usize) -> Result<Option<String>, SqlError> {
         let expected = "text or NULL";
         match &self.inner {
@@ -117,9 +101,6 @@ impl Row {
     }
 
     /// A moment: a date of a server, or text that is one.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds NULL or something else.
     pub fn moment(&self, column: usize) -> Result<Moment, SqlError> {
         let expected = "a moment";
         let moment = self.opt_moment(column)?;
@@ -127,9 +108,6 @@ impl Row {
     }
 
     /// A moment or NULL.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when the column holds something else.
     pub fn opt_moment(&self, column: usize) -> Result<Option<Moment>, SqlError> {
         let expected = "a moment or NULL";
         match &self.inner {
@@ -145,9 +123,6 @@ impl Row {
 
     /// The rows that [`super::Dialect::packed`] brought over in this one, whose columns begin at `column`. There may be many
     /// such rows or none, and each holds any number: whoever asks goes through them all.
-    ///
-    /// # Errors
-    /// [`SqlError::Column`] when one of them is no `T`.
     pub fn unpack<T: DeserializeOwned>(&self, column: usize) -> Result<Vec<T>, SqlError> {
         let expected = "packed rows";
         let unread = |error: serde_json::Error| refused(column, expected, error.to_string());

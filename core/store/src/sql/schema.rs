@@ -75,7 +75,6 @@ pub enum SchemaError {
          wrote it, or name another database"
     )]
     OtherVersion {
-        /// Whose schema.
         of: &'static str,
         /// What the mark says.
         found: i64,
@@ -85,7 +84,6 @@ pub enum SchemaError {
     /// The tables are there, and no release left them so.
     #[error("the tables of {of} are damaged, or not as Berth makes them: {reason}")]
     Damaged {
-        /// Whose tables.
         of: &'static str,
         /// What was found, on one line.
         reason: String,
@@ -95,12 +93,9 @@ pub enum SchemaError {
         "the database has a table {table} of something else, where that of {of} would be; name another database"
     )]
     NotOurs {
-        /// Whose schema.
         of: &'static str,
-        /// The table's name.
         table: &'static str,
     },
-    /// The database failed.
     #[error("the schema cannot be read or made")]
     Sql(#[from] SqlError),
 }
@@ -118,9 +113,6 @@ impl Retryable for SchemaError {
 
 impl Schema {
     /// Makes the tables where there are none, and checks them where they are.
-    ///
-    /// # Errors
-    /// [`SchemaError`] when they are of another version, are another program's, or the database fails.
     pub async fn prepare(self, store: &SqlStore) -> Result<(), SchemaError> {
         let _lock = store.schema_lock(SCHEMA_WAIT).await?;
         store.write(&Prepare(self)).await

@@ -27,7 +27,6 @@ pub(super) use session::{Held, Session};
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everything.
     Write,
     /// The server refuses what changes something.
     Read,

@@ -10,11 +10,8 @@ use super::{Dialect, Moment};
 pub enum Value {
     /// NULL, for a column of any type.
     Null,
-    /// A whole number.
     Int(i64),
-    /// A double.
     Double(f64),
-    /// Text.
     Text(String),
     /// A moment, for a column that holds dates. PostgreSQL takes no text there.
     Moment(Moment),
@@ -99,7 +96,6 @@ impl Statement {
         }
     }
 
-    /// Its text.
     #[must_use]
     pub fn sql(&self) -> &str {
         &self.sql

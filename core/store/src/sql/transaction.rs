@@ -56,7 +56,6 @@ enum Inner {
 /// One statement of a transaction that is recorded.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The statement.
     pub statement: Statement,
     /// The rows that it was answered with, or that it changed.
     pub rows: u64,
@@ -108,9 +107,6 @@ impl Transaction {
     }
 
     /// All rows of an answer.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the statement is refused.
     pub async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, SqlError> {
         let kept = self.kept(&statement);
         let rows = match &mut self.inner {
@@ -125,9 +121,6 @@ impl Transaction {
     }
 
     /// The first row of an answer, if any.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the statement is refused.
     pub async fn row(&mut self, statement: Statement) -> Result<Option<Row>, SqlError> {
         let kept = self.kept(&statement);
         let row = match &mut self.inner {
@@ -142,9 +135,6 @@ impl Transaction {
     }
 
     /// Runs a statement that changes rows.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the statement is refused.
     pub async fn execute(&mut self, statement: Statement) -> Result<Done, SqlError> {
         let kept = self.kept(&statement);
         let done = match &mut self.inner {
@@ -162,9 +152,6 @@ impl Transaction {
     }
 
     /// Runs an INSERT of one row; the number that the database gave the row in its column `id`.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the statement is refused.
     pub async fn insert(&mut self, statement: Statement, id: &str) -> Result<i64, SqlError> {
         match self.dialect() {
             Dialect::Sqlite | Dialect::MySql => Ok(self.execute(statement).await?.last_id),
@@ -180,9 +167,6 @@ impl Transaction {
     ///
     /// MariaDB and MySQL commit before and after each statement that changes the schema (CREATE, ALTER, DROP): what is done so
     /// far stays though the work fails, and such a script must be one that can be run again.
-    ///
-    /// # Errors
-    /// [`SqlError`] when one is refused.
     pub async fn script(&mut self, sql: &'static str) -> Result<(), SqlError> {
         match &mut self.inner {
             Inner::Sqlite(inner) => {
@@ -194,9 +178,6 @@ impl Transaction {
     }
 
     /// The names of the database's tables. Views are none: some extensions of PostgreSQL put theirs beside the tables.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the statement is refused.
     pub async fn table_names(&mut self) -> Result<BTreeSet<String>, SqlError> {
         let sql = match self.dialect() {
             Dialect::Sqlite => {
@@ -217,9 +198,6 @@ impl Transaction {
 
     /// What SQLite finds damaged in the file, as one line: it says where in several. None where the file is whole; a server looks
     /// after its own.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the database fails.
     pub async fn damage(&mut self) -> Result<Option<String>, SqlError> {
         if self.dialect() != Dialect::Sqlite {
             return Ok(None);
@@ -236,9 +214,6 @@ impl Transaction {
     /// values of its own; `tail` has none. No statement without keys.
     ///
     /// MariaDB and MySQL are asked once for each 16,000 keys: an order, a limit or a sum in `tail` holds for each of these alone.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the statement is refused.
     pub async fn rows_in<V: Into<Value> + Clone + Sync>(
         &mut self,
         head: &Statement,
@@ -257,9 +232,6 @@ impl Transaction {
     }
 
     /// Runs `head (KEY, KEY, ...)` for any number of `keys`; the number of rows affected.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the statement is refused.
     pub async fn execute_in<V: Into<Value> + Clone + Sync>(
         &mut self,
         head: &Statement,
@@ -273,9 +245,6 @@ impl Transaction {
     }
 
     /// `head (?, ..), (?, ..), ... tail` for any number of `rows`, all of the same width.
-    ///
-    /// # Errors
-    /// [`SqlError`] when a statement is refused.
     pub async fn insert_rows<const WIDTH: usize>(
         &mut self,
         head: &str,

@@ -13,18 +13,14 @@ use super::{AttachHandleInfoBody, Link};
 use crate::BodyError;
 use crate::body::pairs;
 
-/// POST /v2/accelerator_requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateArqs {
-    /// The profile.
     #[serde(default)]
     pub device_profile_name: Option<String>,
 }
 
-/// One request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArqBody {
-    /// Its UUID.
     pub uuid: Uuid,
     /// Its state, by Cyborg's word.
     pub state: String,
@@ -41,7 +37,6 @@ pub struct ArqBody {
     /// The guest it is bound for.
     #[serde(default)]
     pub instance_uuid: Option<Uuid>,
-    /// Its project.
     #[serde(default)]
     pub project_id: Option<String>,
     /// `PCI`, `MDEV`, `TEST_PCI`; empty unless bound.
@@ -149,10 +144,8 @@ impl ArqBody {
     }
 }
 
-/// Several requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArqList {
-    /// The requests.
     pub arqs: Vec<ArqBody>,
 }
 
@@ -161,14 +154,12 @@ pub struct ArqList {
 pub struct AdoptedArqs {
     /// Those that are here now, as they were told; some may have been before.
     pub adopted: Vec<Uuid>,
-    /// The others.
     pub not_taken: Vec<NotAdopted>,
 }
 
 /// A request that was not adopted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotAdopted {
-    /// Its UUID.
     pub uuid: Uuid,
     /// Why, as a sentence.
     pub reason: String,
@@ -178,22 +169,17 @@ pub struct NotAdopted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PatchOp {
-    /// Bind.
     Add,
-    /// Unbind.
     Remove,
 }
 
 /// What a step is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BindField {
-    /// The host.
     #[serde(rename = "/hostname")]
     Hostname,
-    /// The provider.
     #[serde(rename = "/device_rp_uuid")]
     DeviceRpUuid,
-    /// The guest.
     #[serde(rename = "/instance_uuid")]
     InstanceUuid,
     /// The project, from 2.1.
@@ -204,7 +190,6 @@ pub enum BindField {
 /// One step of a patch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatchStep {
-    /// The field.
     pub path: BindField,
     /// What is done with it.
     pub op: PatchOp,
@@ -216,7 +201,6 @@ pub struct PatchStep {
 /// What a request's steps come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindPatch {
-    /// Bind it.
     Bind {
         /// To what, and for whom.
         binding: Binding,

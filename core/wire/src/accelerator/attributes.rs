@@ -5,16 +5,11 @@ use uuid::Uuid;
 
 use super::Link;
 
-/// One attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttributeBody {
-    /// Its UUID.
     pub uuid: Uuid,
-    /// The deployable's number.
     pub deployable_id: i64,
-    /// The key.
     pub key: String,
-    /// The value.
     pub value: String,
     /// When it was made.
     #[serde(default)]
@@ -27,10 +22,8 @@ pub struct AttributeBody {
     pub links: Vec<Link>,
 }
 
-/// Several attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttributeList {
-    /// The attributes.
     pub attributes: Vec<AttributeBody>,
 }
 
@@ -39,11 +32,8 @@ pub struct AttributeList {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct CreateAttribute {
-    /// The deployable's number.
     pub deployable_id: i64,
-    /// The key.
     pub key: String,
-    /// The value.
     pub value: String,
 }
 

@@ -5,10 +5,8 @@ use uuid::Uuid;
 
 use super::Link;
 
-/// One deployable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeployableBody {
-    /// Its UUID.
     pub uuid: Uuid,
     /// The deployable that it is a part of.
     #[serde(default)]
@@ -20,13 +18,10 @@ pub struct DeployableBody {
     pub name: String,
     /// How many guests it can serve.
     pub num_accelerators: i64,
-    /// The device's number.
     pub device_id: i64,
     /// Its attributes: a text that holds a JSON list of objects with one key each.
     pub attributes_list: String,
-    /// Its provider.
     pub rp_uuid: Uuid,
-    /// What drives it.
     #[serde(default)]
     pub driver_name: Option<String>,
     /// The bitstream it was programmed with.
@@ -43,9 +38,7 @@ pub struct DeployableBody {
     pub updated_at: Option<String>,
 }
 
-/// Several deployables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeployableList {
-    /// The deployables.
     pub deployables: Vec<DeployableBody>,
 }

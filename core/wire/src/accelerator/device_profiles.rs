@@ -20,10 +20,6 @@ impl From<&DeviceProfileGroup> for GroupBody {
 }
 
 impl GroupBody {
-    /// The group, checked.
-    ///
-    /// # Errors
-    /// A key or a value is not as it should be.
     pub fn into_group(self) -> Result<DeviceProfileGroup, DeviceProfileError> {
         DeviceProfileGroup::new(self.0.iter().map(|(k, v)| (k.as_str(), v.as_str())))
     }
@@ -48,7 +44,6 @@ impl<'de> Deserialize<'de> for GroupBody {
 /// The element of the list that POST /v2/device_profiles takes. What is missing is told in Cyborg's words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateDeviceProfile {
-    /// The name.
     #[serde(default)]
     pub name: Option<String>,
     /// The UUID it shall have; without one it gets one.
@@ -57,7 +52,6 @@ pub struct CreateDeviceProfile {
     /// A sentence about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The groups.
     #[serde(default)]
     pub groups: Option<Vec<GroupBody>>,
 }
@@ -75,9 +69,6 @@ pub enum CreateDeviceProfileError {
 
 impl CreateDeviceProfile {
     /// Name and groups, checked.
-    ///
-    /// # Errors
-    /// One of them is missing or not as it should be.
     pub fn into_profile(
         self,
     ) -> Result<(DeviceProfileName, DeviceProfileGroups), CreateDeviceProfileError> {
@@ -91,17 +82,13 @@ impl CreateDeviceProfile {
     }
 }
 
-/// A profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceProfileBody {
-    /// Its UUID.
     pub uuid: Uuid,
-    /// Its name.
     pub name: String,
     /// A sentence about it.
     #[serde(default)]
     pub description: Option<String>,
-    /// Its groups.
     pub groups: Vec<GroupBody>,
     /// When it was made.
     #[serde(default)]
@@ -109,7 +96,6 @@ pub struct DeviceProfileBody {
     /// When it was changed last.
     #[serde(default)]
     pub updated_at: Option<String>,
-    /// Where it is.
     #[serde(default)]
     pub links: Vec<Link>,
 }
@@ -117,14 +103,12 @@ pub struct DeviceProfileBody {
 /// All profiles, or those of a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceProfileList {
-    /// The profiles.
     pub device_profiles: Vec<DeviceProfileBody>,
 }
 
 /// One profile: the only single document that is wrapped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceProfileDocument {
-    /// The profile.
     pub device_profile: DeviceProfileBody,
 }
 

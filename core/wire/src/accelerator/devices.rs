@@ -5,17 +5,13 @@ use uuid::Uuid;
 
 use super::Link;
 
-/// One device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBody {
-    /// Its UUID.
     pub uuid: Uuid,
     /// `GPU`, `FPGA`, `NIC`, ...
     #[serde(rename = "type")]
     pub device_type: String,
-    /// The vendor's id.
     pub vendor: String,
-    /// The model.
     #[serde(default)]
     pub model: Option<String>,
     /// What every board says of itself: a text that holds JSON.
@@ -40,9 +36,7 @@ pub struct DeviceBody {
     pub updated_at: Option<String>,
 }
 
-/// Several devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceList {
-    /// The devices.
     pub devices: Vec<DeviceBody>,
 }

@@ -13,7 +13,6 @@ use super::{AttachHandleInfoBody, GroupBody};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostDevices {
-    /// The devices.
     pub devices: Vec<HostDevice>,
     /// The guests that the host has or is building. Where it is given, a request that is bound here for a guest that is not
     /// among them is deleted once it has been bound for longer than the service's grace time.
@@ -21,7 +20,6 @@ pub struct HostDevices {
     pub guests: Option<Vec<Uuid>>,
 }
 
-/// One device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostDevice {
@@ -32,7 +30,6 @@ pub struct HostDevice {
     pub device_type: String,
     /// The vendor's id, `10de` for instance.
     pub vendor: String,
-    /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// A text that holds JSON: what every board says of itself.
@@ -49,7 +46,6 @@ pub struct HostDevice {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// It can.
     #[default]
     Ok,
     /// It can, but an operator should look.
@@ -80,13 +76,11 @@ pub struct HostDeployable {
     pub rp_uuid: Uuid,
     /// The class of its inventory: `PGPU`, `VGPU`, `FPGA`, `CUSTOM_...`.
     pub resource_class: String,
-    /// Its traits.
     #[serde(default)]
     pub traits: Vec<String>,
     /// Further attributes, keys and values.
     #[serde(default)]
     pub attributes: GroupBody,
-    /// What drives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_name: Option<String>,
     /// The host's NUMA node that it is at.
@@ -95,7 +89,6 @@ pub struct HostDeployable {
     /// Whether it can be used.
     #[serde(default)]
     pub health: Health,
-    /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_reason: Option<String>,
     /// Whether its host programs it where that is asked for.
@@ -105,7 +98,6 @@ pub struct HostDeployable {
     pub attach_handles: Vec<HostAttachHandle>,
 }
 
-/// One attach handle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostAttachHandle {
@@ -114,7 +106,6 @@ pub struct HostAttachHandle {
     pub uuid: Option<Uuid>,
     /// `PCI`, `MDEV`, `TEST_PCI`.
     pub attach_type: String,
-    /// Where it is.
     pub attach_info: AttachHandleInfoBody,
     /// Why it may not be given to anybody now: its driver is missing, it is quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,11 +183,9 @@ pub struct KnownDeployable {
 /// An attach handle as the service knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownAttachHandle {
-    /// Its UUID.
     pub uuid: Uuid,
     /// `PCI`, `MDEV`, `TEST_PCI`.
     pub attach_type: String,
-    /// Where it is.
     pub attach_info: AttachHandleInfoBody,
     /// Whether it was left out of the last report and is still held.
     pub vanished: bool,
@@ -216,7 +205,6 @@ pub struct KnownAttachHandle {
 }
 
 impl KnownAttachHandle {
-    /// Who holds it.
     #[must_use]
     pub fn holder(&self) -> Option<(ArqUuid, Option<ConsumerUuid>)> {
         Some((self.arq_uuid?.into(), self.instance_uuid.map(Into::into)))

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// `{"href": ..., "rel": "self"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// The URL.
     pub href: String,
     /// What it is to the document it stands in.
     pub rel: String,

@@ -25,9 +25,7 @@ pub enum Program {
 pub struct DueProgramming {
     /// Its UUID: by it its end is told.
     pub uuid: Uuid,
-    /// The deployable.
     pub deployable_uuid: Uuid,
-    /// Its provider.
     pub rp_uuid: Uuid,
     /// What it is programmed with.
     pub program: Program,
@@ -41,18 +39,15 @@ pub struct DueProgramming {
 /// A handle whose device is programmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgrammedHandle {
-    /// Its UUID.
     pub uuid: Uuid,
     /// `PCI`, `MDEV`, `TEST_PCI`.
     pub attach_type: String,
-    /// Where it is.
     pub attach_info: AttachHandleInfoBody,
 }
 
 /// All that is due on a host, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueProgrammings {
-    /// The programmings.
     pub programmings: Vec<DueProgramming>,
 }
 
@@ -72,7 +67,6 @@ pub struct ProgramStep {
     pub path: String,
     /// `replace`.
     pub op: String,
-    /// The image.
     pub value: Vec<ProgramImage>,
 }
 
@@ -84,9 +78,6 @@ pub struct ProgramImage {
 }
 
 /// The image that a patch names: it is one step with one image.
-///
-/// # Errors
-/// It is not.
 pub fn read_program(steps: &[ProgramStep]) -> Result<Uuid, BodyError> {
     let [step] = steps else {
         return Err(BodyError::field("[]", "exactly one step is expected"));

@@ -11,22 +11,17 @@ pub struct VersionBody {
     pub id: String,
     /// `CURRENT`.
     pub status: String,
-    /// The newest microversion.
     pub max_version: String,
-    /// The oldest microversion.
     pub min_version: String,
-    /// Where it is.
     pub links: Vec<Link>,
 }
 
 /// The document at `/`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootDocument {
-    /// The API's name.
     pub name: String,
     /// A sentence about it.
     pub description: String,
-    /// All versions.
     pub versions: Vec<VersionBody>,
     /// The one to use.
     pub default_version: VersionBody,

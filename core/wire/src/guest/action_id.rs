@@ -20,7 +20,6 @@ impl ActionId {
     /// The longest, in bytes.
     const LONGEST: usize = 64;
 
-    /// As it travels.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// One cell.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NumaCellBody {
@@ -14,7 +13,6 @@ pub struct NumaCellBody {
     pub cpuset: BTreeSet<u32>,
     /// CPUs for guests with CPUs of their own.
     pub pcpuset: BTreeSet<u32>,
-    /// Memory in MiB.
     pub memory: i64,
     /// CPUs that guests have.
     #[serde(default)]
@@ -31,7 +29,6 @@ pub struct NumaCellBody {
     /// Memory by the size of its pages.
     #[serde(default)]
     pub mempages: Vec<MemoryPagesBody>,
-    /// The socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<i64>,
     /// Physical networks whose cards are at this cell.

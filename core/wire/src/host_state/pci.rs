@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PciPoolBody {
-    /// Four hexadecimal digits.
     pub vendor_id: String,
-    /// Four hexadecimal digits.
     pub product_id: String,
     /// The cell they are at; none where nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,24 +24,18 @@ pub struct HostServiceBody {
 /// The answer to GET /internal/v1/hosts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostsShown {
-    /// By name.
     pub hosts: Vec<HostShown>,
 }
 
-/// One host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostShown {
-    /// Its name.
     pub host: String,
-    /// Its cell.
     pub cell: String,
     /// What its state is called; none where it has to be told anew.
     pub state: Option<String>,
-    /// The agent's release.
     pub version: String,
     /// Whether an operator of the cloud disabled it.
     pub disabled: bool,
-    /// Why.
     pub disabled_reason: Option<String>,
     /// Why the host itself wants no new guests; none where they are welcome.
     pub agent_disabled_reason: Option<String>,
@@ -58,7 +52,6 @@ pub struct HostShown {
 pub struct HostNodeShown {
     /// Its UUID, which is its root provider's.
     pub uuid: Uuid,
-    /// Its name.
     pub hypervisor_hostname: String,
     /// How many guests it has.
     pub instances: i64,

@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer};
 /// The whole body. It holds secrets: it has no `Debug`. Keys that are not known are passed over, as Keystone does.
 #[derive(Deserialize)]
 pub struct AuthBody {
-    /// All of it.
     pub auth: Auth,
 }
 
@@ -42,7 +41,6 @@ struct Token {
 
 /// By what one proves who one is.
 pub enum AuthAsked {
-    /// A user's password.
     Password(UserAsked),
     /// A token, for another one.
     Token(String),
@@ -86,16 +84,13 @@ impl AuthBody {
 /// A user with a password, by id or by name and domain.
 #[derive(Deserialize)]
 pub struct UserAsked {
-    /// The id.
     #[serde(default)]
     pub id: Option<String>,
-    /// The name.
     #[serde(default)]
     pub name: Option<String>,
     /// The domain in which the name is unique.
     #[serde(default)]
     pub domain: Option<DomainAsked>,
-    /// The password.
     #[serde(default)]
     pub password: Option<String>,
 }
@@ -103,10 +98,8 @@ pub struct UserAsked {
 /// A project by id, or by name and domain.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ProjectAsked {
-    /// The id.
     #[serde(default)]
     pub id: Option<String>,
-    /// The name.
     #[serde(default)]
     pub name: Option<String>,
     /// The domain in which the name is unique.
@@ -117,10 +110,8 @@ pub struct ProjectAsked {
 /// A domain by id or name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DomainAsked {
-    /// The id.
     #[serde(default)]
     pub id: Option<String>,
-    /// The name.
     #[serde(default)]
     pub name: Option<String>,
 }
@@ -130,9 +121,7 @@ pub struct DomainAsked {
 pub enum ScopeAsked {
     /// For nothing in particular, and not for the user's default project either.
     Unscoped,
-    /// For one project.
     Project(ProjectAsked),
-    /// For one domain.
     Domain(DomainAsked),
     /// For the cloud itself (`{"system": {"all": true}}`).
     System,

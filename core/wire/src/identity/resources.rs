@@ -9,7 +9,6 @@ use super::token::{CatalogEntry, NamedId, OfDomain, SystemAll};
 /// Where a resource is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SelfLink {
-    /// The URL.
     #[serde(rename = "self")]
     pub own: String,
 }
@@ -17,12 +16,9 @@ pub struct SelfLink {
 /// Where a list is. It is always whole: nothing comes before or after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListLinks {
-    /// Always null.
     pub next: Option<String>,
-    /// The URL.
     #[serde(rename = "self")]
     pub own: String,
-    /// Always null.
     pub previous: Option<String>,
 }
 
@@ -32,7 +28,6 @@ macro_rules! documents {
             /// One, in a document.
             #[derive(Debug, Serialize)]
             pub struct $one<'a> {
-                /// The one.
                 pub $member: $resource<'a>,
             }
 
@@ -64,18 +59,14 @@ type NoOptions = BTreeMap<String, String>;
 /// A user. Nothing of the password is in it.
 #[derive(Debug, Serialize)]
 pub struct UserResource<'a> {
-    /// The id.
     pub id: &'a str,
-    /// The name.
     pub name: &'a str,
-    /// Its domain.
     pub domain_id: &'a str,
     /// Whether it may ask for tokens.
     pub enabled: bool,
     /// What it is, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<&'a str>,
-    /// Its mail address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<&'a str>,
     /// The project of a token that is asked for without a scope.
@@ -83,20 +74,14 @@ pub struct UserResource<'a> {
     pub default_project_id: Option<&'a str>,
     /// Always null: no password ends by itself.
     pub password_expires_at: Option<&'a str>,
-    /// Always empty.
     pub options: NoOptions,
-    /// Where it is.
     pub links: SelfLink,
 }
 
-/// A project.
 #[derive(Debug, Serialize)]
 pub struct ProjectResource<'a> {
-    /// The id.
     pub id: &'a str,
-    /// The name.
     pub name: &'a str,
-    /// Its domain.
     pub domain_id: &'a str,
     /// What it is, in words.
     pub description: &'a str,
@@ -104,88 +89,62 @@ pub struct ProjectResource<'a> {
     pub enabled: bool,
     /// What it is below: its domain.
     pub parent_id: &'a str,
-    /// Always false.
     pub is_domain: bool,
-    /// Always empty.
     pub tags: [&'a str; 0],
-    /// Always empty.
     pub options: NoOptions,
-    /// Where it is.
     pub links: SelfLink,
 }
 
-/// A domain.
 #[derive(Debug, Serialize)]
 pub struct DomainResource<'a> {
-    /// The id.
     pub id: &'a str,
-    /// The name.
     pub name: &'a str,
     /// What it is, in words.
     pub description: &'a str,
     /// Whether its users may ask for tokens.
     pub enabled: bool,
-    /// Always empty.
     pub tags: [&'a str; 0],
-    /// Always empty.
     pub options: NoOptions,
-    /// Where it is.
     pub links: SelfLink,
 }
 
-/// A role.
 #[derive(Debug, Serialize)]
 pub struct RoleResource<'a> {
-    /// The id.
     pub id: &'a str,
-    /// The name.
     pub name: &'a str,
     /// Always null: roles are everybody's.
     pub domain_id: Option<&'a str>,
     /// What it is, in words.
     pub description: Option<&'a str>,
-    /// Always empty.
     pub options: NoOptions,
-    /// Where it is.
     pub links: SelfLink,
 }
 
 /// A service of the catalog.
 #[derive(Debug, Serialize)]
 pub struct ServiceResource<'a> {
-    /// The id.
     pub id: &'a str,
-    /// The name.
     pub name: &'a str,
-    /// The type.
     #[serde(rename = "type")]
     pub service_type: &'a str,
-    /// Always true.
     pub enabled: bool,
     /// What it is, in words.
     pub description: &'a str,
-    /// Where it is.
     pub links: SelfLink,
 }
 
 /// An endpoint of the catalog.
 #[derive(Debug, Serialize)]
 pub struct EndpointResource<'a> {
-    /// The id.
     pub id: &'a str,
     /// `public`, `internal` or `admin`.
     pub interface: &'a str,
-    /// The region's id.
     pub region_id: &'a str,
     /// The region's id under its older name.
     pub region: &'a str,
-    /// The service.
     pub service_id: &'a str,
-    /// The base URL.
     pub url: &'a str,
-    /// Always true.
     pub enabled: bool,
-    /// Where it is.
     pub links: SelfLink,
 }
 
@@ -196,13 +155,10 @@ pub struct RegionResource<'a> {
     pub id: &'a str,
     /// What it is, in words.
     pub description: &'a str,
-    /// Always null.
     pub parent_region_id: Option<&'a str>,
-    /// Where it is.
     pub links: SelfLink,
 }
 
-/// GET /v3/role_assignments.
 #[derive(Debug, Serialize)]
 pub struct RoleAssignments<'a> {
     /// All that were asked for.
@@ -216,18 +172,14 @@ pub struct RoleAssignments<'a> {
 pub struct RoleAssignment<'a> {
     /// Where it would be taken away.
     pub links: AssignmentLinks,
-    /// The role.
     pub role: Reference<'a>,
-    /// The user.
     pub user: Reference<'a>,
-    /// Where.
     pub scope: AssignmentScope<'a>,
 }
 
 /// Where an assignment would be taken away.
 #[derive(Debug, Serialize)]
 pub struct AssignmentLinks {
-    /// The URL.
     pub assignment: String,
 }
 
@@ -235,9 +187,7 @@ pub struct AssignmentLinks {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AssignmentScope<'a> {
-    /// In a project.
     Project(Reference<'a>),
-    /// In a domain.
     Domain(Reference<'a>),
     /// In the cloud itself.
     System(SystemAll),
@@ -247,39 +197,31 @@ pub enum AssignmentScope<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Reference<'a> {
-    /// The id alone.
     Id {
-        /// The id.
         id: &'a str,
     },
-    /// With its name.
     Named(NamedId<'a>),
     /// With its name and its domain.
     OfDomain(OfDomain<'a>),
 }
 
-/// GET /v3/auth/catalog.
 #[derive(Debug, Serialize)]
 pub struct CatalogDocument<'a> {
     /// The services and where they are.
     pub catalog: &'a [CatalogEntry],
-    /// Where this is.
     pub links: SelfLink,
 }
 
-/// GET /v3/auth/system.
 #[derive(Debug, Serialize)]
 pub struct SystemScopes {
     /// `{"all": true}`, or nothing.
     pub system: Vec<SystemAll>,
-    /// Where this is.
     pub links: SelfLink,
 }
 
 /// GET /v3/users/{id}/groups: there are none.
 #[derive(Debug, Serialize)]
 pub struct Groups {
-    /// Always empty.
     pub groups: [SelfLink; 0],
     /// Where the list is.
     pub links: ListLinks,

@@ -14,13 +14,11 @@ pub struct IssuedTokenDocument<'a> {
 pub struct IssuedToken<'a> {
     /// By what its user proved who it is: `password`, `token`.
     pub methods: &'a [String],
-    /// Whose it is.
     pub user: TokenUser<'a>,
     /// Its own audit id, and that of the first token it was made from, where it was.
     pub audit_ids: Vec<&'a str>,
     /// Until when it is good, `2026-11-20T17:00:00.000000Z`.
     pub expires_at: String,
-    /// Since when.
     pub issued_at: String,
     /// The project it is good for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,27 +43,21 @@ pub struct IssuedToken<'a> {
 /// An id and a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NamedId<'a> {
-    /// The id.
     pub id: &'a str,
-    /// The name.
     pub name: &'a str,
 }
 
 /// A user or a project, and its domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct OfDomain<'a> {
-    /// The domain.
     pub domain: NamedId<'a>,
-    /// The id.
     pub id: &'a str,
-    /// The name.
     pub name: &'a str,
 }
 
 /// Whose a token is.
 #[derive(Debug, Serialize)]
 pub struct TokenUser<'a> {
-    /// Who that is.
     #[serde(flatten)]
     pub user: OfDomain<'a>,
     /// Always null: no password ends by itself.
@@ -75,50 +67,39 @@ pub struct TokenUser<'a> {
 /// `{"all": true}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SystemAll {
-    /// Always true.
     pub all: bool,
 }
 
 /// One service of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CatalogEntry {
-    /// Where it is.
     pub endpoints: Vec<EndpointEntry>,
-    /// Its id.
     pub id: String,
     /// Its type, `placement` for instance.
     #[serde(rename = "type")]
     pub service_type: String,
-    /// Its name.
     pub name: String,
 }
 
 /// One endpoint of a service in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EndpointEntry {
-    /// Its id.
     pub id: String,
     /// `public`, `internal` or `admin`.
     pub interface: &'static str,
-    /// The region's id.
     pub region_id: String,
-    /// The base URL.
     pub url: String,
     /// The region's id under its older name.
     pub region: String,
 }
 
-/// GET /v3.
 #[derive(Debug, Serialize)]
 pub struct VersionDocument {
-    /// The version.
     pub version: Version,
 }
 
-/// GET /.
 #[derive(Debug, Serialize)]
 pub struct VersionList {
-    /// The versions.
     pub versions: VersionValues,
 }
 
@@ -138,7 +119,6 @@ pub struct Version {
     pub status: &'static str,
     /// When the version came.
     pub updated: &'static str,
-    /// Where it is.
     pub links: [VersionLink; 1],
     /// In what its bodies are written.
     #[serde(rename = "media-types")]
@@ -150,7 +130,6 @@ pub struct Version {
 pub struct VersionLink {
     /// `self`.
     pub rel: &'static str,
-    /// The URL.
     pub href: String,
 }
 

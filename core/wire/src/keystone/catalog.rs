@@ -22,7 +22,6 @@ pub struct TokenBody {
     pub roles: Vec<Role>,
 }
 
-/// A role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Role {
     /// Its name, `service` for instance.
@@ -38,7 +37,6 @@ pub struct CatalogService {
     /// Its name, free text.
     #[serde(default)]
     pub name: Option<String>,
-    /// Where it is.
     #[serde(default)]
     pub endpoints: Vec<CatalogEndpoint>,
 }
@@ -48,13 +46,11 @@ pub struct CatalogService {
 pub struct CatalogEndpoint {
     /// `public`, `internal` or `admin`.
     pub interface: String,
-    /// The region's id.
     #[serde(default)]
     pub region_id: Option<String>,
     /// The region's id under its older name.
     #[serde(default)]
     pub region: Option<String>,
-    /// The base URL.
     pub url: String,
 }
 

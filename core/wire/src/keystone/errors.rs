@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// `{"error": {…}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityErrorDocument {
-    /// What went wrong.
     pub error: IdentityError,
 }
 
@@ -14,7 +13,6 @@ pub struct IdentityErrorDocument {
 pub struct IdentityError {
     /// The HTTP status, repeated.
     pub code: u16,
-    /// A sentence.
     pub message: String,
     /// The status as words.
     #[serde(default)]

@@ -10,9 +10,6 @@ pub struct ExpiryError {
 }
 
 /// Reads `expires_at`: ISO 8601 in UTC, whole seconds and an optional fraction, `Z` or `+00:00` at the end.
-///
-/// # Errors
-/// The text has another form, or names a time before 1970.
 pub fn parse_expiry(text: &str) -> Result<SystemTime, ExpiryError> {
     let refuse = || ExpiryError {
         text: text.chars().take(40).collect(),

@@ -24,11 +24,8 @@ impl<'a> AuthRequest<'a> {
 
 /// By what one proves who one is.
 pub enum Login<'a> {
-    /// A user's password.
     Password {
-        /// The user.
         user: UserRef<'a>,
-        /// The password.
         password: &'a str,
     },
     /// An application credential; its scope is its own.
@@ -37,14 +34,11 @@ pub enum Login<'a> {
         id: Option<&'a str>,
         /// Its name, unique for its user.
         name: Option<&'a str>,
-        /// Whose it is.
         user: Option<UserRef<'a>>,
-        /// Its secret.
         secret: &'a str,
     },
     /// A token, exchanged for another one.
     Token {
-        /// The token.
         id: &'a str,
     },
 }
@@ -53,7 +47,6 @@ pub enum Login<'a> {
 pub enum Scope<'a> {
     /// Whatever the login has by itself.
     Unscoped,
-    /// One project.
     Project(ProjectRef<'a>),
     /// The whole system (`system_scope = all`).
     System,
@@ -62,10 +55,8 @@ pub enum Scope<'a> {
 /// A user by id, or by name and domain.
 #[derive(Serialize)]
 pub struct UserRef<'a> {
-    /// The id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
-    /// The name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'a str>,
     /// The domain in which the name is unique.
@@ -76,10 +67,8 @@ pub struct UserRef<'a> {
 /// A project by id, or by name and domain.
 #[derive(Serialize)]
 pub struct ProjectRef<'a> {
-    /// The id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<&'a str>,
-    /// The name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'a str>,
     /// The domain in which the name is unique.
@@ -91,9 +80,7 @@ pub struct ProjectRef<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainRef<'a> {
-    /// By id.
     Id(&'a str),
-    /// By name.
     Name(&'a str),
 }
 

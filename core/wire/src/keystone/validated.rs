@@ -14,7 +14,6 @@ pub struct ValidatedTokenDocument {
 /// What a token stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidatedToken {
-    /// Whose it is.
     pub user: IdOf,
     /// The project it is good for.
     #[serde(default)]
@@ -35,14 +34,12 @@ pub struct ValidatedToken {
 /// The id of a user, a project or a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdOf {
-    /// The id.
     pub id: String,
 }
 
 /// The scope of a token that is good for the cloud itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemScope {
-    /// Always true.
     #[serde(default)]
     pub all: bool,
 }

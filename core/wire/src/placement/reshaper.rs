@@ -16,7 +16,6 @@ use super::{PutAllocations, PutInventories};
     "the generation of provider {provider} is not known; the provider has to be created or read before the reshape"
 )]
 pub struct GenerationUnknown {
-    /// The provider.
     pub provider: ProviderUuid,
 }
 
@@ -34,9 +33,6 @@ pub struct ReshaperBody<'a> {
 
 impl<'a> ReshaperBody<'a> {
     /// The body for microversions 1.30 to 1.37. `generations` are the providers' as last answered.
-    ///
-    /// # Errors
-    /// A provider's generation is not among them.
     pub fn new(
         inventories: &'a Inventories,
         allocations: &'a Consumers,

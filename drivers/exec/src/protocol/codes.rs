@@ -10,7 +10,6 @@ macro_rules! codes {
         }
 
         impl $name {
-            /// All there are.
             pub const ALL: &'static [$name] = &[$($name::$variant,)+];
 
             /// The number in messages.

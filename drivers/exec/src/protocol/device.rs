@@ -23,7 +23,6 @@ pub struct DeviceFacts {
     pub vendor_id: u16,
     /// The product's id as a number.
     pub product_id: u16,
-    /// Whose it is.
     pub owner: OwnerFacts,
     /// What it is, in Cyborg's words: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
     #[serde(with = "device_type")]
@@ -90,7 +89,6 @@ pub enum HandleFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConditionFacts {
-    /// It may.
     #[default]
     Fit,
     /// It may not, and why: `aer`, `link`, `driver`, `iommu-group`, `config-space`, `vendor`, `quarantined`, `disabled`,

@@ -31,7 +31,6 @@ pub struct GuestFacts {
     /// How its CPUs are placed. Optional: `"shared"`.
     #[serde(default)]
     pub cpu_policy: CpuPolicyFacts,
-    /// Its virtual CPUs.
     pub vcpus: u64,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -50,14 +49,12 @@ pub struct GuestFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CpuPolicyFacts {
-    /// On shared CPUs.
     #[default]
     Shared,
     /// Pinned to dedicated CPUs.
     Dedicated,
     /// Some pinned, the others shared.
     Mixed {
-        /// Pinned CPUs.
         dedicated: u64,
     },
 }
@@ -66,7 +63,6 @@ pub enum CpuPolicyFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestCellFacts {
-    /// The host's cell.
     pub host_cell: u32,
     /// Virtual CPUs on it.
     pub vcpus: u64,
@@ -78,7 +74,6 @@ pub struct GuestCellFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestMdevFacts {
-    /// Its UUID.
     pub uuid: AsText<Uuid>,
     /// The GPU it is part of. Optional: it is not known.
     #[serde(default)]
@@ -101,9 +96,7 @@ pub struct UnreadableFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostDeviceFacts {
-    /// A PCI function.
     Function(AsText<PciAddress>),
-    /// A mediated device.
     Mdev(AsText<Uuid>),
 }
 
@@ -111,7 +104,6 @@ pub enum HostDeviceFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateFacts {
-    /// It runs.
     Running,
     /// It is stopped in its tracks.
     Paused,
@@ -125,7 +117,6 @@ pub enum StateFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldFacts {
-    /// The device.
     pub device: HostDeviceFacts,
     /// The ARQ it was given for (its `origin` in the spec). Optional: none.
     #[serde(default)]
@@ -193,7 +184,6 @@ pub struct SpecParams<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UuidParams {
-    /// The guest.
     pub uuid: AsText<ConsumerUuid>,
 }
 
@@ -201,7 +191,6 @@ pub struct UuidParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerParams {
-    /// The guest.
     pub uuid: AsText<ConsumerUuid>,
     /// What is to be done.
     pub action: PowerWord,
@@ -214,7 +203,6 @@ pub struct PowerParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PowerWord {
-    /// Switch it on.
     Start,
     /// Ask it to end, and switch it off after the grace.
     Stop,
@@ -232,7 +220,6 @@ pub enum PowerWord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MigrateParams {
-    /// The guest.
     pub uuid: AsText<ConsumerUuid>,
     /// The node it is to run on.
     pub destination: AsText<NodeName>,
@@ -351,7 +338,6 @@ outcome!(
     DestroyResult, DestroyOutcome, Destroyed {
         /// The guest is gone.
         Destroyed,
-        /// There was none.
         NotThere,
     }
 );
@@ -367,7 +353,6 @@ outcome!(
 outcome!(
     /// The answer to `power` and `suspend`.
     PowerResult, PowerOutcome, Powered {
-        /// It was done.
         Done,
         /// The guest was so already.
         AlreadySo,
@@ -497,10 +482,6 @@ impl From<HeldFacts> for HeldDevice {
 }
 
 impl GuestsResult {
-    /// The contract's guests.
-    ///
-    /// # Errors
-    /// A guest is there twice.
     pub fn guests(self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, String> {
         if let Some((place, uuid)) = twice(self.guests.iter().map(|guest| guest.uuid.0)) {
             return Err(format!("guests[{place}].uuid: {uuid} is there twice"));

@@ -15,7 +15,6 @@ pub const VERSION: u32 = 1;
 /// The most calls that are sent before an answer came.
 const MOST_CALLS: u32 = 64;
 
-/// What Berth says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
@@ -68,7 +67,6 @@ impl Hello {
 pub struct HelloResult {
     /// The protocol's version that it speaks: 1.
     pub protocol: u32,
-    /// What it is.
     pub driver: DriverFacts,
     /// The methods that it knows, `observe` among them; it is never asked another. At most 64; what Berth does not know is
     /// left alone.
@@ -119,8 +117,6 @@ impl HelloResult {
         }
     }
 
-    /// # Errors
-    /// It speaks another version, or cannot be used.
     pub(crate) fn is_understood(&self) -> Result<(), String> {
         if self.protocol != VERSION {
             return Err(format!(

@@ -47,7 +47,6 @@ pub(crate) enum Incoming {
 }
 
 impl Incoming {
-    /// Reads a message.
     pub(crate) fn of(value: Value) -> Result<Self, &'static str> {
         let Value::Object(mut fields) = value else {
             return Err("an object is wanted");
@@ -118,14 +117,12 @@ impl ErrorObject {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changed {
-    /// What changed.
     pub what: What,
     /// For the driver's own log; nobody reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Text<1024>>,
 }
 
-/// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {

@@ -37,7 +37,6 @@ pub enum Method {
 }
 
 impl Method {
-    /// All there are.
     pub const ALL: [Method; 14] = [
         Method::Hello,
         Method::Observe,

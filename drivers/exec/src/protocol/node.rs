@@ -14,7 +14,6 @@ use super::guest::{GuestFacts, UnreadableFacts};
 use super::value::{AsText, Text, list, twice};
 use crate::options::ExecOptions;
 
-/// One node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFacts {
@@ -23,11 +22,9 @@ pub struct NodeFacts {
     /// Its root provider's UUID where the hypervisor itself knows one. Optional: the agent keeps one.
     #[serde(default)]
     pub uuid: Option<AsText<ProviderUuid>>,
-    /// Its CPUs.
     pub cpus: CpuFacts,
     /// Its memory in MiB, 0 where it has none of its own.
     pub memory_mib: u64,
-    /// Its disk.
     pub disk: DiskFacts,
     /// Its NUMA cells, at most 1024. Optional: none are shown.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
@@ -59,7 +56,6 @@ pub struct NodeFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuFacts {
-    /// Online CPUs.
     pub online: AsText<CpuSet>,
     /// CPUs that guests share. Optional: as `[compute] cpu_shared_set` says.
     #[serde(default)]
@@ -73,24 +69,19 @@ pub struct CpuFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DiskFacts {
-    /// Its own.
     Local {
-        /// Size in GiB.
         gib: u64,
     },
     /// On a sharing provider, which somebody else reports.
     Shared,
-    /// None.
     None,
 }
 
-/// A NUMA cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellFacts {
     /// Its number, each once.
     pub id: u32,
-    /// Its CPUs.
     pub cpus: AsText<CpuSet>,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -119,7 +110,6 @@ pub struct HugePages {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuFacts {
-    /// Its PCI address.
     pub address: AsText<PciAddress>,
     /// Its NUMA cell. Optional.
     #[serde(default)]
@@ -145,7 +135,6 @@ pub struct OfferedFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionsFacts {
-    /// The physical function.
     pub physical: AsText<PciAddress>,
     /// The virtual functions offered, at most 4096.
     #[serde(deserialize_with = "list::<_, _, 4096>")]

@@ -25,7 +25,6 @@ use crate::lines::shown;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GuestQuestion {
     pub(crate) method: Method,
-    /// None: about all.
     pub(crate) uuid: Option<ConsumerUuid>,
     /// With `power`.
     pub(crate) action: Option<PowerAction>,
@@ -382,11 +381,9 @@ pub struct PrepareHostResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareHostFailure {
-    /// The device.
     pub device: HostDeviceFacts,
     /// One of the codes of devices ([`DeviceCode`]).
     pub code: i64,
-    /// The reason.
     pub message: Text<2048>,
     /// What the code asks for. Optional.
     #[serde(default)]
@@ -394,7 +391,6 @@ pub struct PrepareHostFailure {
 }
 
 impl PrepareHostResult {
-    /// The contract's errors.
     #[must_use]
     pub fn errors(self) -> Vec<DeviceError> {
         let errors = self.errors.into_iter().map(|failure| {

@@ -26,7 +26,6 @@ impl<const MOST: usize> Text<MOST> {
         Self(text[..end].chars().map(plain).collect())
     }
 
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -13,14 +13,12 @@ use crate::options::ExecOptions;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ViewResult {
-    /// The hypervisor.
     pub hypervisor: HypervisorFacts,
     /// The nodes it has, at most 1024: usually one, several for a cluster or bare metal.
     #[serde(deserialize_with = "list::<_, _, 1024>")]
     pub nodes: Vec<NodeFacts>,
 }
 
-/// The hypervisor itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HypervisorFacts {
@@ -34,9 +32,6 @@ pub struct HypervisorFacts {
 
 impl ViewResult {
     /// The contract's view. What is the configuration's to say is laid beside it.
-    ///
-    /// # Errors
-    /// Something is there twice; said by its path.
     pub fn view(self, options: &ExecOptions) -> Result<HostView, String> {
         if let Some((place, name)) = twice(self.nodes.iter().map(|node| &node.name)) {
             return Err(format!("nodes[{place}].name: {} is there twice", name.0));

@@ -99,7 +99,6 @@ pub(super) fn device(
     })
 }
 
-/// Four hexadecimal digits.
 fn id(table: &Table<'_>, key: &str, right: &str, reading: &mut Reading<'_>) -> Option<u16> {
     let field = table.need(key, right, reading)?;
     let text = field.text(reading)?;

@@ -11,9 +11,6 @@ use super::ConnectionError;
 use crate::symbols;
 
 /// Loads libvirt and starts its event loop; once that is done, later calls do nothing.
-///
-/// # Errors
-/// The library is missing, or the loop or its thread did not start.
 pub(super) fn start() -> Result<(), ConnectionError> {
     static RUNS: Mutex<bool> = Mutex::new(false);
     let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);

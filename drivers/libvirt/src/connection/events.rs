@@ -39,9 +39,6 @@ pub(super) struct Registrations {
 
 impl Registrations {
     /// Registers for all events the connection's driver has; libvirt's test driver has none of node devices.
-    ///
-    /// # Errors
-    /// libvirt refused for another reason than not having the event.
     pub(super) fn new(connect: &Connect, subscribers: &Subscribers) -> Result<Self, Error> {
         let mut registrations = Self {
             connect: connect.clone(),

@@ -18,7 +18,6 @@ const KEEPALIVE: (i32, u32) = (5, 3);
 /// The shortest and the longest pause between two looks for a libvirtd that went away.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     // Dropped first: its callbacks are taken back while the connection is still held.

@@ -44,7 +44,6 @@ pub(crate) fn read(file: &Path) -> Result<Baselines, ObserveError> {
     read.collect()
 }
 
-/// Keeps them.
 pub(crate) fn write(file: &Path, baselines: &Baselines) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory)?;

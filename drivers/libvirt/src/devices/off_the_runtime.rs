@@ -42,9 +42,6 @@ impl Task {
 
 impl Turns {
     /// Runs `work` on a thread of its own.
-    ///
-    /// # Errors
-    /// The work's, or [`DeviceError::TimedOut`]: then it still runs.
     pub(crate) async fn run<T, F>(
         &self,
         task: Task,

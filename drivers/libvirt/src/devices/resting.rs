@@ -62,7 +62,6 @@ impl Resting {
         settle(directory)
     }
 
-    /// Forgets it.
     pub(super) fn forget(&self, address: PciAddress) -> io::Result<()> {
         let (Some(directory), Some(file)) = (&self.directory, self.file(address)) else {
             return Ok(());

@@ -11,9 +11,6 @@ use crate::domain_capabilities::DomainCapabilities;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 
 /// Refuses a guest whose firmware libvirt would not find. A BIOS is QEMU's own, and libvirt's test driver has neither.
-///
-/// # Errors
-/// [`GuestError::NoFirmware`]; or libvirt does not say what it has.
 pub(super) fn has_its_firmware(
     connect: &Connect,
     spec: &GuestSpec,

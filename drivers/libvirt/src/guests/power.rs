@@ -129,7 +129,6 @@ pub(super) fn off(domain: &Domain, uuid: ConsumerUuid) -> Result<(), GuestError>
 /// What is to come after a first call for a power action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PowerStep {
-    /// It is decided.
     Ended(Powered),
     /// The guest was asked to end: look again, and switch it off when its grace is over.
     AskedToEnd,

@@ -28,7 +28,6 @@ pub(crate) struct Starts {
     seen: Arc<Mutex<BTreeMap<ConsumerUuid, Start>>>,
 }
 
-/// One start.
 #[derive(Debug, Clone, Copy)]
 struct Start {
     /// libvirt's number for the guest while it is on.

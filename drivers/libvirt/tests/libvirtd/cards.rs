@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 pub(crate) const GPU: &str = "0000:81:00.0";
 /// The mediated device that exists.
 pub(crate) const MDEV: &str = "4b20d080-1b54-4048-85b3-a6a62d165c01";
-/// Its type.
 pub(crate) const MDEV_TYPE: &str = "nvidia-222";
 /// How many more of it can be made.
 pub(crate) const AVAILABLE: u64 = 15;

@@ -26,7 +26,6 @@ pub(crate) struct Daemon {
 /// Which devices libvirtd sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sight {
-    /// This machine's.
     Machine,
     /// Those of [`cards`].
     Cards,
@@ -145,7 +144,6 @@ impl Daemon {
         }
     }
 
-    /// Where it listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("sock/libvirt-sock")
     }
@@ -162,7 +160,6 @@ impl Daemon {
         }
     }
 
-    /// SIGSTOP or SIGCONT.
     pub(crate) fn signal(&self, signal: Signal) {
         let process = self.process.as_ref().expect("libvirtd runs");
         let number = i32::try_from(process.id()).expect("process numbers are small");

@@ -22,7 +22,6 @@ pub struct DeviceTags {
     pub live_migratable: Option<bool>,
     /// Its resource class; none for one made of vendor and product.
     pub resource_class: Option<ResourceClass>,
-    /// Its traits.
     pub traits: BTreeSet<Trait>,
     /// Whether it is reserved after one guest, until somebody frees it; no.
     pub one_time_use: Option<bool>,

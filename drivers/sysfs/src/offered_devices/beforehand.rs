@@ -10,9 +10,6 @@ use crate::{Sysfs, SysfsError};
 
 impl Sysfs {
     /// What an agent with these lists would refuse at its first look. How devices are is not looked at.
-    ///
-    /// # Errors
-    /// [`SysfsError`], naming the file.
     pub fn refused_devices(
         &self,
         node: &NodeName,

@@ -24,7 +24,6 @@ const DISPLAY: u32 = 0x03;
 pub struct Baseline {
     /// Its vendor and product id.
     pub ids: (u16, u16),
-    /// Its link.
     pub link: Option<Link>,
     /// What it had reported.
     pub aer: Option<AerCounts>,
@@ -49,7 +48,6 @@ pub struct LastLook {
 /// A device whose condition changed since the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionNews {
-    /// Its address.
     pub address: PciAddress,
     /// How it is now.
     pub condition: DeviceCondition,
@@ -69,9 +67,6 @@ impl LastLook {
 
     /// Takes note of what is refused, and answers what of it is new. At the first look nothing is noted of any: it is an
     /// error in the configuration then, and the next look is the first again.
-    ///
-    /// # Errors
-    /// The first of what is refused at the first look.
     pub fn note(
         &mut self,
         refused: Vec<DeviceRefusal>,
@@ -94,9 +89,6 @@ impl LastLook {
     }
 
     /// Goes on from the baselines that an earlier process kept, once.
-    ///
-    /// # Errors
-    /// That of `read`; it is asked again then.
     pub fn recall<E>(
         &mut self,
         read: impl FnOnce() -> Result<BTreeMap<PciAddress, Baseline>, E>,
@@ -115,9 +107,6 @@ impl LastLook {
     }
 
     /// Has the baselines kept where they changed and this is the process that does that.
-    ///
-    /// # Errors
-    /// That of `write`; it is asked again then.
     pub fn keep_baselines<E>(
         &mut self,
         write: impl FnOnce(&BTreeMap<PciAddress, Baseline>) -> Result<(), E>,
@@ -242,7 +231,6 @@ fn reason(ailment: &Ailment) -> UnfitReason {
     }
 }
 
-/// The worst first.
 fn severity(reason: UnfitReason) -> usize {
     let order = [
         UnfitReason::Vanished,
@@ -259,9 +247,6 @@ impl Sysfs {
     /// Looks at all functions that either list means; `mdevs` are left for the caller to fill in, who knows which functions are
     /// parted: those stay on their driver, so their IOMMU group is nobody's concern. A function that cannot be read is unfit,
     /// not an error: one sick device must not hide the host.
-    ///
-    /// # Errors
-    /// The list of functions itself cannot be read.
     pub fn look_at_devices(
         &self,
         lists: DeviceLists<'_>,

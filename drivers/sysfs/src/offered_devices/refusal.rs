@@ -12,7 +12,6 @@ pub enum DeviceRefusal {
          device_spec; a device has one owner, so narrow one of the two entries"
     )]
     TwoOwners {
-        /// Its address.
         address: PciAddress,
         /// The entry of the one list, counted from 1.
         compute: usize,
@@ -26,9 +25,7 @@ pub enum DeviceRefusal {
         listed(parts)
     )]
     WholeAndInParts {
-        /// The physical function.
         physical: PciAddress,
-        /// The virtual ones.
         parts: Vec<PciAddress>,
     },
     /// A card is offered whole and by its mediated devices.
@@ -37,11 +34,9 @@ pub enum DeviceRefusal {
          {mdev_type}; take it out of one of the two"
     )]
     WholeAndMediated {
-        /// Its address.
         address: PciAddress,
         /// The entry, counted from 1.
         entry: usize,
-        /// The type.
         mdev_type: String,
     },
     /// The virtual functions of one card differ.
@@ -50,11 +45,8 @@ pub enum DeviceRefusal {
          device_spec; they count on one provider and must have the same"
     )]
     MixedCard {
-        /// The physical function.
         physical: PciAddress,
-        /// One.
         first: PciAddress,
-        /// Another.
         other: PciAddress,
     },
     /// The functions of a card that is one device differ.
@@ -63,9 +55,7 @@ pub enum DeviceRefusal {
          are one provider and must have the same"
     )]
     MixedFunctions {
-        /// The first.
         first: PciAddress,
-        /// Another.
         other: PciAddress,
     },
     /// A virtual function is to be used once.
@@ -74,7 +64,6 @@ pub enum DeviceRefusal {
          after one guest"
     )]
     VirtualOnce {
-        /// Its address.
         address: PciAddress,
         /// The entry, counted from 1.
         entry: usize,

@@ -19,9 +19,7 @@ pub(crate) const LONGEST_PROJECT: usize = 255;
 /// Whose requests a caller sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Everybody's.
     All,
-    /// One project's.
     Project(String),
 }
 

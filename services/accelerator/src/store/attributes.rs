@@ -43,7 +43,6 @@ pub(crate) async fn list(
     rows.iter().map(attribute).collect()
 }
 
-/// One attribute.
 pub(crate) async fn get(tx: &mut Transaction, uuid: Uuid) -> Result<AttributeBody, AttributeError> {
     let statement = Statement::new(format!("{SELECT} WHERE uuid = ?")).bind(uuid.to_string());
     match tx.row(statement).await? {
@@ -111,7 +110,6 @@ pub(crate) async fn insert(
     Ok(uuid)
 }
 
-/// An operator's attribute.
 pub(crate) struct Create(pub(crate) CreateAttribute);
 
 impl Work for Create {

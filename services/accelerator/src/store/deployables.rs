@@ -34,7 +34,6 @@ fn deployable(row: &Row) -> Result<(i64, DeployableBody), ReadError> {
     Ok((row.int(0)?, body))
 }
 
-/// All deployables.
 pub(crate) async fn list(tx: &mut Transaction) -> Result<Vec<DeployableBody>, ReadError> {
     let rows = tx
         .rows(Statement::new(format!("{SELECT} ORDER BY d.id")))

@@ -123,7 +123,6 @@ pub(crate) async fn list(
     rows.iter().map(profile).collect()
 }
 
-/// One profile.
 pub(crate) async fn get(tx: &mut Transaction, key: &Key) -> Result<Profile, ProfileError> {
     let statement = match key {
         Key::Uuid(uuid) => {
@@ -137,7 +136,6 @@ pub(crate) async fn get(tx: &mut Transaction, key: &Key) -> Result<Profile, Prof
     }
 }
 
-/// Makes a profile.
 pub(crate) struct Create {
     pub(crate) uuid: Option<Uuid>,
     pub(crate) name: DeviceProfileName,

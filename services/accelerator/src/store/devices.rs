@@ -8,7 +8,6 @@ use super::{ReadError, host_changes, moment, now, typed};
 
 const TABLE: &str = "devices";
 
-/// In service.
 pub(crate) const ENABLED: &str = "enabled";
 /// Out of service, because an operator said so.
 pub(crate) const MAINTAINING: &str = "maintaining";
@@ -80,7 +79,6 @@ pub(crate) async fn list(
     rows.iter().map(device).collect()
 }
 
-/// One device.
 pub(crate) async fn get(tx: &mut Transaction, uuid: Uuid) -> Result<DeviceBody, DeviceError> {
     let statement = Statement::new(format!("{SELECT} WHERE uuid = ?")).bind(uuid.to_string());
     match tx.row(statement).await? {

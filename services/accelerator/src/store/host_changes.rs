@@ -7,7 +7,6 @@ use berth_store::{SqlError, Statement, Transaction};
 /// That of a host of which nothing was ever changed.
 const UNCHANGED: &str = "0";
 
-/// The host's mark.
 pub(crate) async fn mark(tx: &mut Transaction, host: &str) -> Result<String, SqlError> {
     let sql = "SELECT mark FROM host_changes WHERE hostname = ?";
     let row = tx.row(Statement::new(sql).bind(host)).await?;

@@ -271,7 +271,6 @@ fn short(text: &str) -> String {
     }
 }
 
-/// What is late.
 const LATE: &str =
     "SELECT id, bind_uuid, arq_id, ended FROM programmings WHERE deadline <= ? ORDER BY deadline";
 

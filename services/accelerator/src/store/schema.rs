@@ -123,10 +123,8 @@ pub enum SchemaError {
     /// There is a table with the name of one of this service's, and it is another's.
     #[error("the database has a table {table} of something else; name another one")]
     NotOurs {
-        /// Its name.
         table: &'static str,
     },
-    /// The database failed.
     #[error("the schema cannot be read or made")]
     Sql(#[from] SqlError),
 }
@@ -141,9 +139,6 @@ impl Retryable for SchemaError {
 }
 
 /// Makes the schema in a database that has none of its tables yet, checks it in another. Other services may have theirs beside it.
-///
-/// # Errors
-/// [`SchemaError`] when the database is at another version, is not this service's, or fails.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     store.write(&Prepare).await

@@ -21,12 +21,10 @@ use super::{canaries, place};
 pub(crate) const HOST: &str = "compute1";
 /// A provider of sixteen handles on that host.
 pub(crate) const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
-/// A second provider.
 pub(crate) const RP_2: &str = "f9d7848a-7688-361f-8e4b-3e58185de500";
 /// A provider that nobody has.
 pub(crate) const ABSENT: &str = "99999999-0000-0000-0000-000000000000";
 
-/// The n-th guest.
 pub(crate) fn guest(n: usize) -> String {
     format!("cccccccc-0000-0000-0000-{n:012}")
 }
@@ -267,7 +265,6 @@ impl Service {
         reply
     }
 
-    /// One request.
     pub(crate) async fn request(&self, uuid: &str) -> Reply {
         self.get(&format!("/v2/accelerator_requests/{uuid}")).await
     }
@@ -292,7 +289,6 @@ impl Service {
         rows.iter().map(event).collect()
     }
 
-    /// The devices' UUIDs.
     pub(crate) async fn devices(&self) -> Vec<String> {
         let reply = self.get("/v2/devices").await;
         let devices = reply.body["devices"].as_array().unwrap();

@@ -9,9 +9,6 @@ use crate::compute::Compute;
 
 impl Compute {
     /// Lets a project use a flavor; the projects that may use it then.
-    ///
-    /// # Errors
-    /// [`FlavorError::NotFound`], [`FlavorError::Public`], [`FlavorError::AccessExists`].
     pub async fn add_flavor_access(
         &self,
         flavorid: &str,
@@ -21,9 +18,6 @@ impl Compute {
     }
 
     /// Lets a project not use a flavor any more; the projects that may use it then.
-    ///
-    /// # Errors
-    /// [`FlavorError::NotFound`], [`FlavorError::AccessNotFound`].
     pub async fn remove_flavor_access(
         &self,
         flavorid: &str,

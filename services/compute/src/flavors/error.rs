@@ -16,27 +16,22 @@ pub enum FlavorError {
     /// Another flavor has the name.
     #[error("Flavor with name {name} already exists.")]
     NameExists {
-        /// The name.
         name: String,
     },
     /// Another flavor has the id.
     #[error("Flavor with ID {flavorid} already exists.")]
     IdExists {
-        /// The id.
         flavorid: String,
     },
     /// It has no such extra spec.
     #[error("Flavor {flavorid} has no extra specs with key {key}.")]
     NoExtraSpec {
-        /// The flavor.
         flavorid: String,
-        /// The extra spec.
         key: String,
     },
     /// It would have too many extra specs: a guest's flavor has at most 256 (`FlavorBody`).
     #[error("Flavor {flavorid} would have more than {most} extra specs.")]
     ManyExtraSpecs {
-        /// The flavor.
         flavorid: String,
         /// So many are allowed.
         most: usize,
@@ -46,23 +41,18 @@ pub enum FlavorError {
         "Flavor access already exists for flavor {flavorid} and project {project_id} combination."
     )]
     AccessExists {
-        /// The flavor.
         flavorid: String,
-        /// The project.
         project_id: String,
     },
     /// The project was not among those that may use it.
     #[error("Flavor access not found for flavor {flavorid} / project {project_id} combination.")]
     AccessNotFound {
-        /// The flavor.
         flavorid: String,
-        /// The project.
         project_id: String,
     },
     /// All projects may use it: there is no list of those that may.
     #[error("Can not add access to a public flavor.")]
     Public,
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }

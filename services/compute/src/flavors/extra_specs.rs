@@ -12,9 +12,6 @@ const MOST: usize = 256;
 
 impl Compute {
     /// Gives a flavor extra specs; those of the same keys are replaced, others stay.
-    ///
-    /// # Errors
-    /// [`FlavorError::NotFound`], [`FlavorError::ManyExtraSpecs`].
     pub async fn set_extra_specs(
         &self,
         flavorid: &str,
@@ -25,9 +22,6 @@ impl Compute {
     }
 
     /// Takes an extra spec from a flavor.
-    ///
-    /// # Errors
-    /// [`FlavorError::NotFound`], [`FlavorError::NoExtraSpec`].
     pub async fn delete_extra_spec(&self, flavorid: &str, key: &str) -> Result<(), FlavorError> {
         let work = Delete {
             flavorid: flavorid.to_owned(),

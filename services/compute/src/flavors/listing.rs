@@ -80,7 +80,6 @@ pub(crate) enum Order {
 /// Which flavors are meant, by whose they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Publicity {
-    /// All there are.
     All,
     /// Those that the project may use.
     For(Option<String>),

@@ -10,15 +10,12 @@ pub enum KeyPairError {
     /// The user has none of this name.
     #[error("Keypair {name} not found for user {user_id}")]
     NotFound {
-        /// The user.
         user_id: String,
-        /// The name.
         name: String,
     },
     /// The user has another of this name.
     #[error("Key pair '{name}' already exists.")]
     Exists {
-        /// The name.
         name: String,
     },
     /// The name has characters that it may not have.
@@ -32,7 +29,6 @@ pub enum KeyPairError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }

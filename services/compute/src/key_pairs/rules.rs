@@ -20,9 +20,6 @@ pub struct NewKeyPair {
 
 impl NewKeyPair {
     /// Checks a user's key.
-    ///
-    /// # Errors
-    /// [`KeyPairError::Name`], [`KeyPairError::PublicKey`].
     pub fn new(user_id: &str, name: &str, public_key: &str) -> Result<Self, KeyPairError> {
         let plain = |one: char| one.is_ascii_alphanumeric() || "_- ".contains(one);
         if name.is_empty() || name.len() > 255 || name.trim() != name || !name.chars().all(plain) {
@@ -37,13 +34,11 @@ impl NewKeyPair {
         })
     }
 
-    /// Whose it is.
     #[must_use]
     pub fn user_id(&self) -> &str {
         &self.user_id
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

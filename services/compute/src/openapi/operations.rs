@@ -27,7 +27,6 @@ pub(super) fn of_query(name: &str) -> Value {
     }
 }
 
-/// Every operation.
 pub(super) fn all() -> impl Iterator<Item = &'static Operation> {
     let all = names::OPERATIONS.iter().chain(servers::OPERATIONS);
     all.chain(hosts::OPERATIONS)

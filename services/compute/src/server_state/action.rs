@@ -33,9 +33,7 @@ pub enum ActionRefused {
     VmState {
         /// The action, in Nova's word.
         action: &'static str,
-        /// The server.
         instance: String,
-        /// What it is.
         vm_state: VmState,
     },
     /// Something else is being done with it.
@@ -43,7 +41,6 @@ pub enum ActionRefused {
     TaskState {
         /// The action, in Nova's word.
         action: &'static str,
-        /// The server.
         instance: String,
         /// What is being done.
         task_state: TaskState,
@@ -51,7 +48,6 @@ pub enum ActionRefused {
 }
 
 impl Action {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Start,
         Self::Stop,
@@ -130,9 +126,6 @@ impl Action {
     }
 
     /// Refuses it to a server that is not in a state for it.
-    ///
-    /// # Errors
-    /// [`ActionRefused`] says which state that is.
     pub fn check(self, instance: &str, state: &ServerState) -> Result<(), ActionRefused> {
         let action = self.as_str();
         let instance = instance.to_owned();

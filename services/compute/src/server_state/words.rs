@@ -13,7 +13,6 @@ pub struct UnknownWord;
 pub enum GuestStatus {
     /// It is being made.
     Building,
-    /// It runs.
     Active,
     /// It is defined and off.
     Stopped,
@@ -31,7 +30,6 @@ pub enum GuestStatus {
     Failing,
     /// It did not come to be, or is lost.
     Failed,
-    /// It goes.
     Deleting,
 }
 
@@ -59,11 +57,9 @@ impl FromStr for GuestStatus {
 /// Nova's `OS-EXT-STS:vm_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VmState {
-    /// It runs.
     Active,
     /// It is being made.
     Building,
-    /// It is off.
     Stopped,
     /// It stands in its tracks.
     Paused,
@@ -111,7 +107,6 @@ pub enum TaskState {
     RebootingHard,
     /// It is stopped in its tracks.
     Pausing,
-    /// It goes on.
     Unpausing,
     /// It gets its rescue system.
     Rescuing,
@@ -119,12 +114,10 @@ pub enum TaskState {
     Unrescuing,
     /// It gets a new root disk.
     Rebuilding,
-    /// It goes.
     Deleting,
 }
 
 impl TaskState {
-    /// All of them.
     const ALL: [Self; 12] = [
         Self::Scheduling,
         Self::Spawning,
@@ -178,15 +171,11 @@ impl fmt::Display for TaskState {
 /// Nova's `OS-EXT-STS:power_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerState {
-    /// Nobody knows.
     NoState,
-    /// On.
     Running,
     /// Stopped in its tracks.
     Paused,
-    /// Off.
     Shutdown,
-    /// It ended badly.
     Crashed,
 }
 

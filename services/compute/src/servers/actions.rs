@@ -24,7 +24,6 @@ pub(crate) struct Besides {
 
 /// An action that begins.
 pub(crate) struct Begin<'a> {
-    /// Which.
     pub(crate) action: Action,
     /// As it is asked of the agent, as JSON.
     pub(crate) body: String,
@@ -38,7 +37,6 @@ pub(crate) struct Begin<'a> {
 /// An action that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// How.
     pub(crate) outcome: Outcome,
     /// What the agent said of the guest then, which is the last word until it is asked again; none where it said nothing.
     pub(crate) word: Option<AgentWord>,
@@ -46,9 +44,6 @@ pub(crate) struct Ended {
 
 impl Compute {
     /// Something is done with it from now on, which was checked.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`]; [`ServerError::Busy`] where something else began in between.
     pub(crate) async fn begin_action(
         &self,
         uuid: Uuid,

@@ -24,7 +24,6 @@ pub(crate) enum Attribute {
     Hostname(Regex),
     /// Found in what its users say of its addresses.
     AccessIpV4(Regex),
-    /// The same.
     AccessIpV6(Regex),
     /// Found in the name of its root device.
     RootDevice(Regex),

@@ -23,7 +23,6 @@ const NAME: usize = 255;
 pub struct NewServers {
     /// Whose they are to be.
     pub project_id: String,
-    /// Who asks.
     pub user_id: String,
     /// Their name; of several each has its number behind it.
     pub name: String,
@@ -33,23 +32,16 @@ pub struct NewServers {
     pub description: Option<String>,
     /// The key pair that they let in, by its name.
     pub key_name: Option<String>,
-    /// Their image.
     pub image: Option<Uuid>,
-    /// Their flavor.
     pub flavor: ServerFlavor,
-    /// The availability zone.
     pub zone: Option<String>,
-    /// The server group.
     pub server_group: Option<Uuid>,
     /// `AUTO` or `MANUAL`.
     pub disk_config: String,
     /// What is said of their addresses.
     pub access_ip_v4: Option<String>,
-    /// The same.
     pub access_ip_v6: Option<String>,
-    /// Keys and values.
     pub metadata: BTreeMap<String, String>,
-    /// Words.
     pub tags: BTreeSet<String>,
     /// What the conductor is asked for, but for UUID, name and hostname.
     pub guest: CreateGuest,
@@ -57,7 +49,6 @@ pub struct NewServers {
     pub request_id: String,
 }
 
-/// One of them.
 struct One {
     uuid: Uuid,
     name: String,
@@ -108,9 +99,6 @@ fn hostname(name: &str, uuid: Uuid) -> String {
 
 impl Compute {
     /// Writes servers down; nobody is asked for their guests yet: that is the hand-over.
-    ///
-    /// # Errors
-    /// [`ServerError::LongName`]; the database fails.
     pub async fn create_servers(&self, asked: NewServers) -> Result<Vec<Server>, ServerError> {
         let uuid = berth_http::request_id::random_uuid().simple().to_string();
         let each = asked.each();

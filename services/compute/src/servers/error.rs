@@ -14,7 +14,6 @@ pub enum ServerError {
     /// There is no such server, or not for this caller.
     #[error("Instance {uuid} could not be found.")]
     NotFound {
-        /// Its UUID.
         uuid: Uuid,
     },
     /// What the conductor is to be asked for cannot be asked for.
@@ -26,7 +25,6 @@ pub enum ServerError {
          than 255 characters"
     )]
     LongName {
-        /// That name.
         name: String,
     },
     /// It has no such key.
@@ -38,9 +36,7 @@ pub enum ServerError {
     /// It has no such tag.
     #[error("Instance {uuid} has no tag '{tag}'")]
     NoTag {
-        /// The server.
         uuid: Uuid,
-        /// The tag.
         tag: String,
     },
     /// It would have too many tags.
@@ -51,10 +47,8 @@ pub enum ServerError {
         /// So many it would have.
         count: usize,
     },
-    /// Somebody locked it.
     #[error("Instance {uuid} is locked")]
     Locked {
-        /// The server.
         uuid: Uuid,
     },
     /// Something else is being done with it.
@@ -62,7 +56,6 @@ pub enum ServerError {
     Busy {
         /// What was asked for.
         action: &'static str,
-        /// The server.
         uuid: Uuid,
         /// What is being done.
         task_state: TaskState,
@@ -70,7 +63,6 @@ pub enum ServerError {
     /// The conductor cannot say how far it is.
     #[error(transparent)]
     Conductor(#[from] ConductorError),
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }

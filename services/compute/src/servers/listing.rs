@@ -14,13 +14,10 @@ use crate::courses::KnownServer;
 /// Filters by tags: of each kind one that is empty asks nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TagFilters {
-    /// All of these.
     pub(crate) all: BTreeSet<String>,
-    /// Any of these.
     pub(crate) any: BTreeSet<String>,
     /// Not all of these.
     pub(crate) not_all: BTreeSet<String>,
-    /// None of these.
     pub(crate) not_any: BTreeSet<String>,
 }
 

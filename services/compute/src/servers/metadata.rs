@@ -26,17 +26,12 @@ pub(crate) fn check(key: &str, value: &str) -> Option<&'static str> {
 /// How new metadata stands to what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Others {
-    /// They stay.
     Stay,
-    /// They go.
     Go,
 }
 
 impl Compute {
     /// Gives a server metadata; all of it, as it is then.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`], [`ServerError::ManyMetadata`].
     pub(crate) async fn set_metadata(
         &self,
         uuid: Uuid,
@@ -52,9 +47,6 @@ impl Compute {
     }
 
     /// Takes a key from a server.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`], [`ServerError::NoMetadata`].
     pub async fn delete_metadata(&self, uuid: Uuid, key: &str) -> Result<(), ServerError> {
         let key = key.to_owned();
         self.tables.write(&Delete { uuid, key }).await

@@ -23,13 +23,10 @@ const OPEN: &str = "s.handed = 0 OR s.deleting = 1 OR s.settled_at IS NULL OR s.
 /// Which servers are meant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rows<'a> {
-    /// All.
     All,
     /// Those of a project.
     Project(&'a str),
-    /// One.
     One(&'a str),
-    /// These.
     These(&'a [Uuid]),
     /// Those of which nobody wrote down whose journal knows their guests: an earlier release made them.
     Ownerless,
@@ -42,7 +39,6 @@ pub(crate) enum Rows<'a> {
 /// So many of the servers of a project, or of all, that come behind one of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part<'a> {
-    /// Whose.
     pub(crate) project: Option<&'a str>,
     /// Of one request, where only its servers are meant.
     pub(crate) reservation: Option<&'a str>,

@@ -40,26 +40,17 @@ enum Change {
 
 impl Compute {
     /// Puts a tag on a server.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`], [`ServerError::ManyTags`].
     pub(crate) async fn add_tag(&self, uuid: Uuid, tag: &str) -> Result<Tagged, ServerError> {
         self.change_tags(uuid, Change::Add(tag.to_owned())).await
     }
 
     /// Takes a tag off a server.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`], [`ServerError::NoTag`].
     pub async fn remove_tag(&self, uuid: Uuid, tag: &str) -> Result<(), ServerError> {
         let removed = self.change_tags(uuid, Change::Remove(tag.to_owned())).await;
         removed.map(drop)
     }
 
     /// Puts these tags on a server, and no others.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`], [`ServerError::ManyTags`].
     pub async fn replace_tags(
         &self,
         uuid: Uuid,

@@ -11,7 +11,6 @@ use crate::server_state::Seen;
 /// What its users change of a server. None stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerUpdate {
-    /// Its name.
     pub name: Option<String>,
     /// What is said of it, or nothing.
     pub description: Option<Option<String>>,
@@ -19,14 +18,12 @@ pub struct ServerUpdate {
     pub disk_config: Option<String>,
     /// What is said of its addresses, or nothing.
     pub access_ip_v4: Option<Option<String>>,
-    /// The same.
     pub access_ip_v6: Option<Option<String>>,
 }
 
 /// What an agent says of a guest, in its words, which this release knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentWord {
-    /// How it is.
     pub(crate) status: String,
     /// What the hypervisor has of it.
     pub(crate) power: Option<String>,
@@ -43,9 +40,6 @@ impl AgentWord {
 
 impl Compute {
     /// Changes what its users say of a server; the server as it is then.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`].
     pub async fn update_server(
         &self,
         uuid: Uuid,
@@ -55,9 +49,6 @@ impl Compute {
     }
 
     /// Locks a server; the server as it is then. Its owner's lock leaves one that is there as it is, whosever that is.
-    ///
-    /// # Errors
-    /// [`ServerError::NotFound`].
     pub async fn lock(&self, uuid: Uuid, lock: Lock) -> Result<Server, ServerError> {
         let change = LockChange::Lock(lock);
         self.tables.write(&SetLock { uuid, change }).await

@@ -17,7 +17,6 @@ const TABLE: &str = "compute_servers";
 /// A server on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerOnNode {
-    /// Its UUID.
     pub(crate) uuid: Uuid,
     /// Its name on the hypervisor.
     pub(crate) instance_name: String,
@@ -25,9 +24,6 @@ pub(crate) struct ServerOnNode {
 
 impl Compute {
     /// What a project has.
-    ///
-    /// # Errors
-    /// The database fails.
     pub(crate) async fn used(&self, project: &str) -> Result<QuotaAmounts, ServerError> {
         let sql =
             format!("SELECT flavor, COUNT(*) FROM {TABLE} WHERE project_id = ? GROUP BY flavor");
@@ -49,9 +45,6 @@ impl Compute {
     }
 
     /// The servers that were asked for in each of these server groups.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn servers_of_groups(
         &self,
         groups: &[Uuid],
@@ -71,9 +64,6 @@ impl Compute {
     }
 
     /// The servers of each node, the last asked for first.
-    ///
-    /// # Errors
-    /// The database fails; the conductor cannot say where they are.
     pub(crate) async fn servers_on_nodes(
         &self,
     ) -> Result<BTreeMap<NodeName, Vec<ServerOnNode>>, ServerError> {

@@ -16,9 +16,6 @@ pub(super) const SCHEMA: Schema = Schema {
 };
 
 /// Makes the tables where there are none, and checks them where they are.
-///
-/// # Errors
-/// [`SchemaError`] when they are of another version, are another program's, or the database fails.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
     upgrade::upgrade(store).await?;
     SCHEMA.prepare(store).await

@@ -28,7 +28,6 @@ pub(crate) fn brief(call: &Call, flavor: &Flavor) -> Value {
     shown
 }
 
-/// All of it.
 pub(crate) fn whole(call: &Call, flavor: &Flavor, specs: ExtraSpecs) -> Value {
     let made = &flavor.made;
     let mut shown = brief(call, flavor);

@@ -26,7 +26,6 @@ pub(crate) fn made(call: &Call, key: &KeyPair) -> Value {
     shown
 }
 
-/// All of it.
 pub(crate) fn whole(call: &Call, key: &KeyPair) -> Value {
     let mut shown = made(call, key);
     shown["id"] = json!(key.id);

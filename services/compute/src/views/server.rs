@@ -36,9 +36,7 @@ pub(crate) struct Sight {
 /// Where a server is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Within {
-    /// In a list.
     List,
-    /// By itself.
     Show,
     /// In the answer to a change of it.
     Update,
@@ -86,7 +84,6 @@ pub(crate) fn brief(call: &Call, known: &KnownServer) -> Value {
     json!({"id": id, "name": known.server.name, "links": links(call, "servers", &id)})
 }
 
-/// All of it.
 pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Within) -> Value {
     let (server, state) = (&known.server, &known.state);
     let id = server.uuid.to_string();
@@ -193,7 +190,6 @@ fn fault_of(known: &KnownServer, fault: &ServerFault, sight: &Sight) -> Value {
     shown
 }
 
-/// What operators see.
 fn attributes(call: &Call, known: &KnownServer, sight: &Sight, shown: &mut Map<String, Value>) {
     if !sight.attributes {
         return;

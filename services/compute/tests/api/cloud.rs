@@ -34,7 +34,6 @@ pub(crate) const HOST: &str = "compute1";
 /// An image that there is.
 pub(crate) const IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00aa);
 
-/// Another.
 pub(crate) const OTHER_IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00bb);
 
 /// How the agent has a guest: status, state.
@@ -346,7 +345,6 @@ fn away() -> HttpService {
     }))
 }
 
-/// All of it.
 pub(crate) struct Cloud {
     /// The tables of the hosts.
     pub(crate) store: SqlStore,

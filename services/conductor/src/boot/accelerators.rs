@@ -56,12 +56,10 @@ enum Seen {
     Binding,
     /// The bind failed and holds nothing, in whole.
     Failed,
-    /// Something else.
     Wrong(String),
 }
 
 impl Provided {
-    /// Binds them all.
     pub(super) async fn bind(self, way: &Way) -> Result<Bound, BootError> {
         let done = self.placed.record.step(BootStep::Bind);
         if self.arqs.is_empty() || done.is_some_and(|record| record.state == StepState::Done) {

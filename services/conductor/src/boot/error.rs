@@ -71,7 +71,6 @@ pub enum BootError {
     /// Placement has not what was claimed for it.
     #[error("Placement does not have what was claimed for it any more")]
     ClaimLost,
-    /// Others were quicker.
     #[error("No valid host was found: {} was taken by somebody else meanwhile", each_of(*.0))]
     AllTaken(usize),
     /// Nobody knows the node's agent.

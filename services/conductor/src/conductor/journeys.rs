@@ -16,11 +16,9 @@ use crate::undo::{UndoError, undo};
 /// How a guest's journey ended.
 #[derive(Debug)]
 pub enum JourneyEnd {
-    /// The guest runs.
     Active,
     /// It does not, for this reason, and nothing of it is left.
     Failed {
-        /// Why, for operators.
         reason: String,
     },
     /// Nothing is left, and nothing is known of it.
@@ -29,7 +27,6 @@ pub enum JourneyEnd {
     Interrupted,
     /// It stands still for this reason, and is tried again.
     Held {
-        /// Why.
         reason: String,
     },
 }

@@ -9,13 +9,11 @@ use crate::journal::{BootRecord, FailedAttempt, Then};
 /// Whether a boot may stand still where it is for longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It may.
     Left,
     /// It has stood there for as long as it may.
     Over,
 }
 
-/// What follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The same step again, later.
@@ -24,7 +22,6 @@ pub(super) enum Verdict {
     TakeBack {
         /// As it is written down.
         failed: FailedAttempt,
-        /// What follows then.
         then: Then,
     },
 }

@@ -79,11 +79,8 @@ impl Considered {
 
 /// A host whose agent told its state.
 pub(crate) struct Known {
-    /// Its own provider.
     pub(crate) host: ProviderUuid,
-    /// Its node.
     pub(crate) node: NodeName,
-    /// For the filters.
     pub(crate) considered: ConsideredHost,
 }
 

@@ -24,7 +24,6 @@ pub(crate) struct HostWithRoom {
     pub(crate) candidates: Vec<Candidate>,
 }
 
-/// What fits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Filled<'a> {
     /// Hosts that would take one guest.

@@ -63,7 +63,6 @@ impl AskedFlavor {
         self.0.uuid()
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.0.body().flavor.name
     }

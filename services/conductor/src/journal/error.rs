@@ -9,9 +9,7 @@ pub enum JournalError {
     /// It cannot be opened, or another conductor has it.
     #[error("the conductor's journal {path}: {source}")]
     Open {
-        /// The file.
         path: String,
-        /// Why.
         source: OpenError,
     },
     /// The file is no journal, or damaged.
@@ -20,9 +18,7 @@ pub enum JournalError {
          and berth guest list says which nobody knows any more"
     )]
     Damaged {
-        /// The file.
         path: String,
-        /// What was found.
         reason: String,
     },
     /// A later release wrote it.
@@ -31,9 +27,7 @@ pub enum JournalError {
          wrote it, or a later one"
     )]
     Newer {
-        /// The file.
         path: String,
-        /// Its version.
         found: i64,
         /// The latest known here.
         known: i64,
@@ -44,17 +38,13 @@ pub enum JournalError {
     /// There is no such guest.
     #[error("the journal {path} does not know guest {guest}")]
     Unknown {
-        /// The file.
         path: String,
-        /// The guest.
         guest: ConsumerUuid,
     },
     /// The database said no.
     #[error("the conductor's journal {path} cannot be used: {source}; {}", source.mend())]
     Sql {
-        /// The file.
         path: String,
-        /// Why.
         source: SqlError,
     },
 }
@@ -65,11 +55,9 @@ pub enum JournalError {
     "{path} holds of guest {guest} what cannot be read ({reason}); restore the file from a backup"
 )]
 pub struct UnreadableGuest {
-    /// The file.
     pub path: String,
     /// The guest: what should be its UUID.
     pub guest: String,
-    /// What is wrong.
     pub reason: String,
 }
 

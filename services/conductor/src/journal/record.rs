@@ -58,7 +58,6 @@ impl fmt::Display for BootStep {
 pub enum StepState {
     /// It may have acted, wholly or in part.
     Begun,
-    /// It has acted.
     Done,
     /// It is being undone.
     Undoing,
@@ -67,7 +66,6 @@ pub enum StepState {
 }
 
 impl StepState {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Begun, Self::Done, Self::Undoing, Self::Undone];
 
     /// The word in the journal.
@@ -93,13 +91,11 @@ impl StepState {
 pub struct Chosen {
     /// The host's own provider.
     pub host: ProviderUuid,
-    /// Its node.
     pub node: NodeName,
     /// The host's name, by which its agent tells its state; none where no scheduler told.
     pub host_name: Option<String>,
     /// Its cell; none where no scheduler told.
     pub cell: Option<String>,
-    /// The candidate.
     pub candidate: Candidate,
     /// The scheduler's bounds, by which the host's agent finds the guest its place.
     pub limits: LimitsBody,
@@ -119,10 +115,8 @@ impl Chosen {
 /// What has to be known to go on with a step or to undo it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum StepDetail {
-    /// Nothing.
     #[default]
     Nothing,
-    /// What is claimed.
     Claim(Box<Chosen>),
     /// The accelerator requests, each with its group of the device profile.
     Requests(BTreeMap<ArqUuid, u32>),
@@ -131,7 +125,6 @@ pub enum StepDetail {
 /// How far a step is, and what belongs to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepRecord {
-    /// How far.
     pub state: StepState,
     /// What belongs to it.
     pub detail: StepDetail,
@@ -141,9 +134,7 @@ pub struct StepRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// The next one.
     Again,
-    /// The request fails.
     Fail,
 }
 
@@ -151,13 +142,10 @@ pub enum Then {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Course {
-    /// To run.
     Boot,
     /// Back to nothing of this attempt.
     Undo {
-        /// Why.
         failed: FailedAttempt,
-        /// And then.
         then: Then,
     },
     /// It runs, as far as the conductor knows: it is the agent's from here on.
@@ -170,7 +158,6 @@ pub enum Course {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<String>,
     },
-    /// To nothing.
     Delete,
 }
 
@@ -186,7 +173,6 @@ pub struct FailedAttempt {
     /// The cell of that; none where no scheduler told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
-    /// Why, for operators.
     pub reason: String,
     /// What users are told of it, without the host; none in journals of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -226,7 +212,6 @@ pub struct BootRecord {
     pub course: Course,
     /// The attempt that is under way, or was the last, from 1 on.
     pub attempt: u32,
-    /// Those before it.
     pub failures: Vec<FailedAttempt>,
     /// How far each attempt came.
     pub steps: BTreeMap<(u32, BootStep), StepRecord>,

@@ -55,9 +55,6 @@ impl SqlJournal {
     }
 
     /// A journal that lives as long as this value, for tests.
-    ///
-    /// # Errors
-    /// SQLite says no.
     pub async fn in_memory() -> Result<Self, JournalError> {
         Self::over(JournalFile::in_memory().await?).await
     }

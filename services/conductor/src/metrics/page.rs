@@ -31,7 +31,6 @@ impl Page {
         self.line(format_args!("{name}{labels} {}", value.as_secs_f64()));
     }
 
-    /// What was written.
     pub(crate) fn into_text(self) -> String {
         self.0
     }

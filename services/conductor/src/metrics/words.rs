@@ -18,7 +18,6 @@ pub(crate) enum SearchOutcome {
 }
 
 impl SearchOutcome {
-    /// All of them.
     pub(crate) const ALL: [Self; 6] = [
         Self::Selected,
         Self::NoValidHost,
@@ -28,7 +27,6 @@ impl SearchOutcome {
         Self::Undecided,
     ];
 
-    /// The label.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Selected => "selected",
@@ -51,10 +49,8 @@ pub(crate) enum ClaimResult {
 }
 
 impl ClaimResult {
-    /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Granted, Self::Refused];
 
-    /// The label.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -70,17 +66,14 @@ pub(crate) enum BootStage {
     Place,
     /// Accelerator requests are made.
     Provide,
-    /// They are bound.
     Bind,
     /// The host's agent builds the guest.
     Build,
 }
 
 impl BootStage {
-    /// All of them.
     pub(crate) const ALL: [Self; 4] = [Self::Place, Self::Provide, Self::Bind, Self::Build];
 
-    /// The label.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Place => "place",

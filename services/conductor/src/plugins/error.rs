@@ -14,7 +14,6 @@ pub enum PluginError {
     /// Others than the superuser and the service's user can change what is run.
     #[error("[scheduler_plugin_{plugin}] program: {source}")]
     Untrusted {
-        /// The plugin.
         plugin: String,
         /// What they can change.
         source: Untrusted,
@@ -22,17 +21,13 @@ pub enum PluginError {
     /// It does not say what it is.
     #[error("[scheduler_plugin_{plugin}] program: asked with --manifest, {source}")]
     NotRun {
-        /// The plugin.
         plugin: String,
-        /// Why not.
         source: Box<HookError>,
     },
     /// What it says of itself is none.
     #[error("[scheduler_plugin_{plugin}] program: {source}")]
     Manifest {
-        /// The plugin.
         plugin: String,
-        /// Why not.
         source: ManifestError,
     },
     /// It calls itself otherwise.
@@ -40,7 +35,6 @@ pub enum PluginError {
         "[scheduler_plugin_{plugin}] program: by its manifest it is {named}; the section should be [scheduler_plugin_{named}]"
     )]
     OtherName {
-        /// The plugin.
         plugin: String,
         /// As its manifest names it.
         named: String,
@@ -50,7 +44,6 @@ pub enum PluginError {
     NoSuch {
         /// `enabled_filters` or `weight_classes`
         option: &'static str,
-        /// The plugin.
         plugin: String,
         /// `filter` or `weigher`
         what: &'static str,
@@ -60,7 +53,6 @@ pub enum PluginError {
         "[scheduler_plugin_{plugin}] on_failure: reject is for filters, and enabled_filters does not name it; write pass"
     )]
     CannotReject {
-        /// The plugin.
         plugin: String,
     },
 }
@@ -109,7 +101,6 @@ pub(super) enum AskError {
     /// Others had all its turns for the whole of its time.
     #[error("it had no turn within {budget:?}: {AT_ONCE} of it run at a time, for other guests")]
     NoTurn {
-        /// Its time.
         budget: Duration,
     },
     /// It did not end as it should.

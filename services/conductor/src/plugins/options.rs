@@ -14,13 +14,11 @@ use super::PluginError;
 pub struct PluginOptions {
     /// As in `enabled_filters` and `weight_classes`.
     pub name: String,
-    /// Its path.
     pub program: PathBuf,
     /// How long it may take for one request.
     pub time_budget: Duration,
     /// What becomes of hosts where it does not answer; none: it fails closed as a filter, and open as a weigher.
     pub on_failure: Option<OnFailure>,
-    /// Of its weights.
     pub weight_multiplier: f64,
 }
 

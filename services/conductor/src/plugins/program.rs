@@ -26,7 +26,6 @@ const LARGEST_ANSWER: usize = 16 << 20;
 /// So many of one plugin run at a time; other guests wait for their turn, which is of their time.
 pub(super) const AT_ONCE: usize = 8;
 
-/// One plugin.
 pub(super) struct Program {
     pub(super) plugin: Plugin,
     pub(super) manifest: PluginManifest,
@@ -75,7 +74,6 @@ impl Program {
         })
     }
 
-    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.hook.program
     }

@@ -12,11 +12,9 @@ const MOST_IGNORED: usize = 1024;
 /// Where a guest may be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Target {
-    /// The availability zone.
     pub(crate) zone: Option<String>,
     /// The host, and whether filters are asked about it.
     pub(crate) host: Option<String>,
-    /// The node.
     pub(crate) node: Option<NodeName>,
     /// Whether filters are asked about them.
     pub(crate) filters: Filters,
@@ -33,7 +31,6 @@ pub(crate) enum Filters {
 }
 
 impl Target {
-    /// Of a request.
     pub(super) fn of(body: &CreateGuest) -> Result<Self, BootRequestError> {
         let wrong = |error: &dyn std::fmt::Display| BootRequestError::Node(error.to_string());
         let read =

@@ -14,41 +14,33 @@ pub enum AggregateError {
     /// There is no such aggregate.
     #[error("there is no aggregate {id}")]
     NotFound {
-        /// Its number.
         id: i64,
     },
     /// Another aggregate has the name.
     #[error("another aggregate is called {name}")]
     NameTaken {
-        /// The name.
         name: String,
     },
     /// There is no such host.
     #[error("there is no compute host {host}")]
     NoSuchHost {
-        /// Its name.
         host: String,
     },
     /// The host is in it already.
     #[error("host {host} is in aggregate {name} already")]
     HostIsMember {
-        /// The aggregate's name.
         name: String,
-        /// The host.
         host: String,
     },
     /// The host is not in it.
     #[error("host {host} is not in aggregate {name}")]
     HostIsNoMember {
-        /// The aggregate's name.
         name: String,
-        /// The host.
         host: String,
     },
     /// It has hosts, and only one without is removed.
     #[error("aggregate {name} has hosts, {host} among them: take them out first")]
     NotEmpty {
-        /// The aggregate's name.
         name: String,
         /// The first of them.
         host: String,
@@ -56,11 +48,8 @@ pub enum AggregateError {
     /// A host is in one zone at most.
     #[error("host {host} would be in availability zones {one} and {other}, and a host is in one")]
     TwoZones {
-        /// The host.
         host: String,
-        /// A zone.
         one: String,
-        /// Another.
         other: String,
     },
     /// A host with guests stays in its zone.
@@ -68,7 +57,6 @@ pub enum AggregateError {
         "host {host} would go from availability zone {from} to {to} with {guests} guests on it: move or delete them first"
     )]
     HasGuests {
-        /// The host.
         host: String,
         /// The zone that it is in.
         from: String,
@@ -77,7 +65,6 @@ pub enum AggregateError {
         /// How many there are.
         guests: i64,
     },
-    /// The tables failed.
     #[error(transparent)]
     Table(#[from] TableError),
 }

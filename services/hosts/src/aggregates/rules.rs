@@ -10,8 +10,6 @@ pub(super) fn name(name: &str) -> Result<(), BodyError> {
     trimmed("name", name)
 }
 
-/// # Errors
-/// Another aggregate has the name.
 pub(super) fn is_free(all: &[HostAggregate], name: &str) -> Result<(), AggregateError> {
     match all.iter().any(|aggregate| aggregate.name == name) {
         true => Err(AggregateError::NameTaken {

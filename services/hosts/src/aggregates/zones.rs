@@ -36,9 +36,6 @@ pub(super) fn of_host<'a>(
 }
 
 /// The hosts that are in another zone after a change than before it.
-///
-/// # Errors
-/// [`AggregateError::TwoZones`] where a host would come into a second one.
 pub(super) fn moves(
     before: &[HostAggregate],
     after: &[HostAggregate],

@@ -74,7 +74,6 @@ pub(super) fn count(field: &str, it: i64) -> Checked {
     between(field, it, 0, MANY)
 }
 
-/// An allocation ratio.
 pub(super) fn ratio(field: &str, it: f64) -> Checked {
     match it.is_finite() && it > 0.0 && it <= 1e9 {
         true => Ok(()),

@@ -12,8 +12,6 @@ const TAGS: usize = 64;
 /// The largest number of a NUMA cell.
 pub(super) const LAST_CELL: i64 = 65_535;
 
-/// # Errors
-/// A field is not what it may be.
 pub(super) fn check(pools: &[PciPoolBody]) -> Result<(), BodyError> {
     few("pci_device_pools", pools.len(), POOLS)?;
     for (place, pool) in pools.iter().enumerate() {

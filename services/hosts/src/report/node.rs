@@ -17,8 +17,6 @@ const KINDS: usize = 1_024;
 
 type Checked = Result<(), BodyError>;
 
-/// # Errors
-/// A field is not what it may be.
 pub(super) fn check(node: &NodeStateBody) -> Checked {
     if node.uuid.is_nil() {
         let reason = "it is nil, and should be the node's own, as Placement has it";

@@ -14,8 +14,6 @@ const PAGE_SIZES: usize = 32;
 /// A cell has so many physical networks at most.
 const NETWORKS: usize = 1_024;
 
-/// # Errors
-/// A field is not what it may be, or two cells have one number.
 pub(super) fn check(cells: &[NumaCellBody]) -> Result<(), BodyError> {
     few("numa_topology", cells.len(), CellSet::LIMIT)?;
     let mut ids = BTreeSet::new();

@@ -15,7 +15,6 @@ use berth_store::{Row, Statement, Transaction, Work};
 pub struct PlacedMember {
     /// Who it is, and whose.
     pub member: GroupMember,
-    /// The host.
     pub host: String,
     /// Whether its owner has claimed it there ([`Hosts::claimed`]).
     pub is_claimed: bool,
@@ -23,9 +22,6 @@ pub struct PlacedMember {
 
 impl Hosts {
     /// The members of all groups of whom no host tells.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn untold_members(&self) -> Result<Vec<PlacedMember>, TableError> {
         let mut placed = read(&mut self.tables.read().await?).await?;
         if placed.is_empty() {
@@ -37,9 +33,6 @@ impl Hosts {
     }
 
     /// Takes out a member who is nowhere, if it is still as it was read; whether it was.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn remove_absent(&self, placed: &PlacedMember) -> Result<bool, ServerGroupError> {
         self.tables.write(&Remove(placed)).await
     }

@@ -14,9 +14,7 @@ use crate::store::typed;
 /// A guest of a server group, and who boots it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupMember {
-    /// The group.
     pub group: Uuid,
-    /// The guest.
     pub instance: Uuid,
     /// The conductor, by the name that its journal has for as long as it lasts.
     pub owner: Uuid,
@@ -28,9 +26,6 @@ impl Hosts {
     ///
     /// Whoever does not hear the answer reads the group again and goes on: an instance has one place, and its own is no
     /// obstacle to it.
-    ///
-    /// # Errors
-    /// [`ServerGroupError::Changed`]: read again, choose again; nothing was written. [`ServerGroupError::OtherOwner`].
     pub async fn place(
         &self,
         member: GroupMember,
@@ -48,18 +43,12 @@ impl Hosts {
 
     /// Notes that what the instance was placed for is claimed; whether it still has its place. It has not where it was taken for one
     /// that is nowhere, between [`Hosts::place`] and the claim: that one is to be given back. A group that is no more has no places.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn claimed(&self, member: GroupMember) -> Result<bool, ServerGroupError> {
         self.tables.write(&Claimed(&member)).await
     }
 
     /// Takes an instance out of a group: it was deleted, or is not built after all. One that is not in it is out of it already, and
     /// another owner's stays.
-    ///
-    /// # Errors
-    /// The database fails.
     pub async fn unplace(&self, member: GroupMember) -> Result<(), ServerGroupError> {
         self.tables.write(&Unplace(&member)).await
     }
@@ -169,7 +158,6 @@ impl Work for Unplace<'_> {
     }
 }
 
-/// Another generation.
 pub(super) async fn touch(tx: &mut Transaction, group: Uuid) -> Result<(), SqlError> {
     let sql = "UPDATE server_groups SET generation = generation + 1 WHERE uuid = ?";
     let touch = Statement::new(sql).bind(group.to_string());

@@ -57,9 +57,7 @@ impl FromStr for GroupPolicy {
 /// A group that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewServerGroup {
-    /// Whose it is.
     pub project_id: String,
-    /// Who makes it.
     pub user_id: String,
     /// What its owner calls it, 1 to 255 characters without blanks around.
     pub name: String,
@@ -70,8 +68,6 @@ pub struct NewServerGroup {
 }
 
 impl NewServerGroup {
-    /// # Errors
-    /// A field is not what it may be.
     pub(super) fn check(&self) -> Result<(), BodyError> {
         own_name("project_id", &self.project_id)?;
         own_name("user_id", &self.user_id)?;

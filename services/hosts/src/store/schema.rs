@@ -2,7 +2,6 @@
 
 use berth_store::{Schema, SchemaError, SqlStore};
 
-/// The schema's version.
 pub const VERSION: i64 = 2;
 
 const SCHEMA: Schema = Schema {
@@ -13,9 +12,6 @@ const SCHEMA: Schema = Schema {
 };
 
 /// Makes the tables where there are none, and checks them where they are.
-///
-/// # Errors
-/// [`SchemaError`] when they are of another version, are another program's, or the database fails.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
     SCHEMA.prepare(store).await
 }

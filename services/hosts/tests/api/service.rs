@@ -17,12 +17,10 @@ use uuid::Uuid;
 
 use super::place;
 
-/// The n-th node.
 pub(crate) fn node(n: u128) -> Uuid {
     Uuid::from_u128(0xaaaa_0000_0000_0000_0000_0000_0000_0000 + n)
 }
 
-/// The n-th guest.
 pub(crate) fn guest(n: u128) -> Uuid {
     Uuid::from_u128(0xcccc_0000_0000_0000_0000_0000_0000_0000 + n)
 }

@@ -30,19 +30,14 @@ pub enum PolicyFileError {
     /// The text is no rule.
     #[error("line {line}: {rule}: {reason}")]
     Rule {
-        /// Where.
         line: u64,
-        /// Whose text.
         rule: String,
-        /// Why.
         reason: RuleError,
     },
     /// The service asks for no such rule, and no other rule refers to it.
     #[error("line {line}: {rule}: there is no such rule, and no other refers to it{}", guess(nearest.as_deref()))]
     Unknown {
-        /// Where.
         line: u64,
-        /// The name.
         rule: String,
         /// A name like it.
         nearest: Option<String>,
@@ -50,9 +45,7 @@ pub enum PolicyFileError {
     /// It refers to a rule that is not there.
     #[error("line {line}: {rule}: there is no rule:{missing}{}", guess(nearest.as_deref()))]
     Missing {
-        /// Where.
         line: u64,
-        /// Whose text.
         rule: String,
         /// What it refers to.
         missing: String,
@@ -62,9 +55,7 @@ pub enum PolicyFileError {
     /// It refers to itself.
     #[error("line {line}: {rule}: it refers to itself: {}", way.join(" -> "))]
     Circular {
-        /// Where.
         line: u64,
-        /// Whose text.
         rule: String,
         /// The way round, from the rule to itself.
         way: Vec<String>,
@@ -72,7 +63,6 @@ pub enum PolicyFileError {
     /// Too many rules refer to one another in a row.
     #[error("line {line}: {rule}: more than {LONGEST_WAY} rules refer to one another in a row")]
     Far {
-        /// Where.
         line: u64,
         /// The first of them.
         rule: String,
@@ -91,9 +81,6 @@ pub struct PolicyFile {
 
 impl PolicyFile {
     /// Reads the text of a file; an empty one has no rules.
-    ///
-    /// # Errors
-    /// It is no policy file.
     pub fn read(text: &str) -> Result<Self, PolicyFileError> {
         if text.len() > LONGEST {
             return Err(PolicyFileError::Long(text.len()));

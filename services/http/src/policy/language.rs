@@ -22,7 +22,6 @@ pub enum RuleError {
     /// A word stands where it cannot.
     #[error("{found:?} stands where {expected} is expected")]
     Misplaced {
-        /// The word.
         found: String,
         /// What could stand there.
         expected: &'static str,
@@ -64,9 +63,6 @@ enum Token<'a> {
 }
 
 /// Reads a rule's text. The empty text lets everybody pass.
-///
-/// # Errors
-/// It is no rule.
 pub fn parse(text: &str) -> Result<Rule, RuleError> {
     if text.is_empty() {
         return Ok(Rule::Everybody);
@@ -84,9 +80,6 @@ pub fn parse(text: &str) -> Result<Rule, RuleError> {
 }
 
 /// Reads the old form: any of the lists, all checks of one. No list at all lets everybody pass.
-///
-/// # Errors
-/// A check is none.
 pub fn parse_lists<S: AsRef<str>>(lists: &[Vec<S>]) -> Result<Rule, RuleError> {
     if lists.is_empty() {
         return Ok(Rule::Everybody);

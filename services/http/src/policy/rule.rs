@@ -12,7 +12,6 @@ pub enum Rule {
     Everybody,
     /// What nobody has: `!`.
     Nobody,
-    /// One thing.
     Check(Check),
     /// That the other rule is not passed.
     Not(Box<Rule>),
@@ -38,7 +37,6 @@ pub enum Check {
 /// What is known of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Credential {
-    /// The user's id.
     UserId,
     /// The id of the project that the token is for.
     ProjectId,
@@ -113,7 +111,6 @@ impl Rule {
         ))
     }
 
-    /// Both rules.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match self {
@@ -125,7 +122,6 @@ impl Rule {
         }
     }
 
-    /// Either rule.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {

@@ -273,7 +273,6 @@ mod tests {
         format: Some(Format::Uuid),
         ..Text::ANY
     };
-    /// One of each.
     const ALL: Schema = Schema::Object(&Object {
         properties: &[
             ("text", Schema::Text(BOUNDED)),

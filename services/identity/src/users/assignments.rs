@@ -11,18 +11,14 @@ pub enum Target {
     Project(String),
     /// The domain of this id.
     Domain(String),
-    /// The cloud itself.
     System,
 }
 
 /// That a user has a role somewhere.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Assignment {
-    /// The user's id.
     pub user_id: String,
-    /// Where.
     pub target: Target,
-    /// The role's name.
     pub role: String,
 }
 

@@ -21,22 +21,18 @@ pub enum UsersFileError {
     /// The file cannot be read, is no regular file, or is larger than 4 MiB.
     #[error("the file of users {} cannot be read", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// Others than its owner may write to it: any of them could make themselves an administrator.
     #[error("the file of users {} can be written by others than its owner; chmod 0600 it", path.display())]
     Writable {
-        /// The file.
         path: PathBuf,
     },
     /// It is not text.
     #[error("the file of users {} is not UTF-8", path.display())]
     NoText {
-        /// The file.
         path: PathBuf,
     },
     /// It describes no users.
@@ -45,7 +41,6 @@ pub enum UsersFileError {
     /// It has no user in it: nobody could log in. A file that is just being written is empty, too.
     #[error("the file of users {} has no user in it; write a [[user]]", path.display())]
     Empty {
-        /// The file.
         path: PathBuf,
     },
 }
@@ -89,9 +84,6 @@ pub enum Look {
 
 impl UsersFile {
     /// Looks at a file as [`UsersFile::open`] does, and keeps nothing.
-    ///
-    /// # Errors
-    /// As there.
     pub fn check(path: &Path) -> Result<(), UsersFileError> {
         read(path).map(drop)
     }
@@ -114,7 +106,6 @@ impl UsersFile {
         })
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -150,9 +141,6 @@ impl UsersFile {
     }
 
     /// Looks at the file now, and reads it where it is another than at the last look.
-    ///
-    /// # Errors
-    /// As [`UsersFile::open`], once for each new file; the users stay as they were.
     pub fn look(&self) -> Result<Look, UsersFileError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.looked = Instant::now();

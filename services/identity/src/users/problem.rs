@@ -31,7 +31,6 @@ impl fmt::Display for Problem {
 pub struct UsersError {
     /// What the text is called.
     pub file: String,
-    /// At least one.
     pub problems: Vec<Problem>,
 }
 

@@ -179,7 +179,6 @@ impl Service {
         }
     }
 
-    /// Time passes.
     pub(crate) fn passes(&self, seconds: i64) {
         self.ahead.fetch_add(seconds, Ordering::Relaxed);
     }

@@ -15,7 +15,6 @@ const LONGEST: usize = 255;
 /// The largest `min_ram` and `min_disk`: what Glance keeps.
 const MOST: u64 = 2_147_483_647;
 
-/// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ImagesFile {
@@ -79,7 +78,6 @@ pub(super) struct Wrong {
 /// One image, checked as far as its entry goes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Where it begins.
     pub(super) at: Spot,
     pub(super) id: Uuid,
     pub(super) name: String,
@@ -87,7 +85,6 @@ pub(super) struct Entry {
     pub(super) disk_format: DiskFormat,
     /// As its publisher says it.
     pub(super) checksum: Option<Checksum>,
-    /// In bytes.
     pub(super) size: Option<u64>,
     pub(super) min_ram: u64,
     pub(super) min_disk: u64,

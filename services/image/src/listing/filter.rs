@@ -31,7 +31,6 @@ pub(super) enum Filter {
     SizeMax(u64),
     /// It came before, at or after a moment, to the second.
     Came(Vec<Ordering>, i64),
-    /// None is so.
     Nothing,
 }
 

@@ -41,9 +41,6 @@ pub(super) struct Order(Vec<(Key, Direction)>);
 
 impl Order {
     /// Of `sort=KEY:DIR,KEY`, or of `sort_key` and `sort_dir`.
-    ///
-    /// # Errors
-    /// A 400: a key or a direction is none, or both ways are mixed.
     pub(super) fn of(query: &Query) -> Result<Self, Fault> {
         let (keys, directions) = (query.all("sort_key"), query.all("sort_dir"));
         let keys: Vec<&str> = keys.map(str::trim).collect();

@@ -12,7 +12,6 @@ use super::{Found, Member, Names, Tree};
 use crate::ledger::ClassId;
 use crate::microversions as since;
 
-/// The whole answer.
 pub(crate) struct Document<'a> {
     allocation_requests: Requests<'a>,
     provider_summaries: Summaries<'a>,
@@ -44,7 +43,6 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// As JSON.
     pub(crate) fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut out = br#"{"allocation_requests":"#.to_vec();
         serde_json::to_writer(&mut out, &self.allocation_requests)?;
@@ -160,7 +158,6 @@ impl Serialize for Amounts<'_> {
     }
 }
 
-/// Before 1.12.
 struct AsList<'a>(&'a Request<'a>);
 
 #[derive(Serialize)]

@@ -6,7 +6,6 @@ use crate::ledger::ClassId;
 /// Whether groups with suffixes may be served by one provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum GroupPolicy {
-    /// They may.
     #[default]
     None,
     /// Each has a provider of its own.

@@ -27,7 +27,6 @@ pub(crate) struct RequestGroup {
     pub(crate) in_tree: Option<String>,
 }
 
-/// A whole request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CandidatesQuery {
     /// By suffix. The group without one may be served by several providers, each other by exactly one.
@@ -46,9 +45,6 @@ pub(crate) struct CandidatesQuery {
 
 impl CandidatesQuery {
     /// Reads the query string, whose keys the schema has admitted.
-    ///
-    /// # Errors
-    /// A 400 that quotes what is wrong.
     pub(crate) fn parse(query: &Query, version: Microversion) -> Result<Self, Fault> {
         let (root_required, root_forbidden) = root_required(query)?;
         let same_subtrees = same_subtrees(query)?;

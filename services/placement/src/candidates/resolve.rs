@@ -10,7 +10,6 @@ use super::snapshot::{Aggregate, Names, RootId, Snapshot, TraitId};
 
 /// What the names in a request mean where the search goes.
 pub(crate) trait Meanings {
-    /// Classes and traits.
     fn names(&self) -> &Names;
 
     /// The root of the tree that a provider is in.
@@ -38,7 +37,6 @@ impl Meanings for Snapshot {
 /// A name in a request that nothing has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
-    /// A resource class.
     #[error("Invalid resource class in resources parameter: No such resource class {0}.")]
     Class(String),
     /// One or more traits.
@@ -48,9 +46,6 @@ pub(crate) enum NameError {
 
 impl CandidatesQuery {
     /// Looks the names up. `None` when a tree that a group must be in is not there: then nothing can be served.
-    ///
-    /// # Errors
-    /// A class or trait that does not exist.
     pub(crate) fn resolve(&self, meanings: &impl Meanings) -> Result<Option<Wanted>, NameError> {
         let names = meanings.names();
         let mut wanted = Wanted {

@@ -12,7 +12,6 @@ use crate::ledger::{ClassId, ProviderId};
 
 /// A trait's row id.
 pub(crate) type TraitId = i64;
-/// An aggregate's uuid.
 pub(crate) type Aggregate = u128;
 /// The row id of a tree's root.
 pub(crate) type RootId = ProviderId;
@@ -73,7 +72,6 @@ impl Names {
 pub(crate) struct Room {
     pub(crate) class: ClassId,
     pub(crate) inventory: Inventory,
-    /// Units.
     pub(crate) used: i64,
 }
 
@@ -100,18 +98,14 @@ impl Room {
     }
 }
 
-/// One provider.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Member {
     pub(crate) id: ProviderId,
     pub(crate) uuid: String,
     /// The parent's place in the tree; `None` for the root.
     pub(crate) parent: Option<usize>,
-    /// By class.
     pub(crate) rooms: Vec<Room>,
-    /// In order.
     pub(crate) traits: Vec<TraitId>,
-    /// In order.
     pub(crate) aggregates: Vec<Aggregate>,
 }
 

@@ -25,7 +25,6 @@ pub(super) struct Cloud {
     pub(super) snapshot: Snapshot,
     pub(super) inventories: BTreeMap<Slot, Inventory>,
     pub(super) usage: BTreeMap<Slot, i64>,
-    /// By consumer.
     pub(super) holdings: BTreeMap<&'static str, Vec<(Slot, i64)>>,
 }
 

@@ -59,9 +59,6 @@ const FIXED: Schema = Schema::Object(&Object {
 const POLICIES: [&str; 2] = ["none", "isolate"];
 
 /// Refuses keys that the version does not know, and values that no version knows.
-///
-/// # Errors
-/// A 400 that names the key.
 pub(crate) fn check_candidates(query: &Query, version: Microversion) -> Result<(), Fault> {
     let refuse = |text: String| {
         Err(Fault::bad_request(format!(

@@ -121,7 +121,6 @@ pub(super) const ALLOCATIONS_1_38: Schema = consumer!(
     may "mappings": MAPPINGS
 );
 
-/// PUT /allocations/{consumer}.
 pub(crate) fn put_allocations(version: Microversion) -> Schema {
     if version.has(since::CONSUMER_TYPES) {
         ALLOCATIONS_1_38
@@ -138,7 +137,6 @@ pub(crate) fn put_allocations(version: Microversion) -> Schema {
     }
 }
 
-/// POST /allocations.
 pub(crate) fn post_allocations(version: Microversion) -> Schema {
     if version.has(since::CONSUMER_TYPES) {
         by_consumer!(ALLOCATIONS_1_38, 1)

@@ -6,7 +6,6 @@ use berth_http::schema::{Object, Schema};
 use super::{ANY_TEXT, DASHED_UUID, PROVIDER_NAME, UUID};
 use crate::microversions as since;
 
-/// POST /resource_providers.
 pub(crate) fn create_provider(version: Microversion) -> Schema {
     if version.has(since::NESTED_PROVIDERS) {
         Schema::Object(&Object {
@@ -25,7 +24,6 @@ pub(crate) fn create_provider(version: Microversion) -> Schema {
     }
 }
 
-/// PUT /resource_providers/{uuid}.
 pub(crate) fn update_provider(version: Microversion) -> Schema {
     if version.has(since::NESTED_PROVIDERS) {
         Schema::Object(&Object {

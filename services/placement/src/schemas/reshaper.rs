@@ -27,7 +27,6 @@ macro_rules! reshape_with {
     };
 }
 
-/// POST /reshaper.
 pub(crate) fn reshape(version: Microversion) -> Schema {
     if version.has(since::CONSUMER_TYPES) {
         reshape_with!(ALLOCATIONS_1_38)

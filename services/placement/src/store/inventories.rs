@@ -11,7 +11,6 @@ use super::providers::{self, Provider, ProviderError};
 use super::{moment, now, resource_classes};
 use crate::inventory::{Inventory, ReservedError, check_reserved};
 
-/// One stored record.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     pub(crate) class_id: i64,
@@ -284,7 +283,6 @@ impl SetAll {
     }
 }
 
-/// Adds one inventory.
 pub(crate) struct Add {
     pub(crate) uuid: String,
     pub(crate) class: String,
@@ -311,7 +309,6 @@ impl Work for Add {
     }
 }
 
-/// Changes one inventory.
 pub(crate) struct Change {
     pub(crate) uuid: String,
     pub(crate) class: String,

@@ -21,9 +21,6 @@ pub(crate) struct FromTables {
 
 impl FromTables {
     /// Looks the names of a request up.
-    ///
-    /// # Errors
-    /// [`SqlError`] when the tables cannot be read.
     pub(crate) async fn read(
         tx: &mut Transaction,
         query: &CandidatesQuery,

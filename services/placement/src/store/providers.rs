@@ -269,7 +269,6 @@ async fn resource_conditions(
     Ok(())
 }
 
-/// Makes a provider.
 pub(crate) struct Create {
     pub(crate) uuid: String,
     pub(crate) name: String,

@@ -23,7 +23,6 @@ use write::Accepted;
 /// The generation of a consumer that a caller expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExpectedGeneration {
-    /// Before 1.28: any.
     Any,
     /// The consumer must not be there.
     Absent,

@@ -8,7 +8,6 @@ use berth_store::{Dialect, Disposition, Retryable, SqlError, Statement, Transact
 use super::{moment, now};
 use crate::standard::{self, CUSTOM_PREFIX, FIRST_CUSTOM_CLASS_ID};
 
-/// One class.
 #[derive(Debug, Clone)]
 pub(crate) struct ResourceClass {
     pub(crate) id: i64,

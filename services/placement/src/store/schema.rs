@@ -95,7 +95,6 @@ pub enum SchemaError {
         few(differences)
     )]
     NotAsRevision {
-        /// What it says.
         revision: Revision,
         /// In what it is not so.
         differences: Vec<Difference>,
@@ -106,7 +105,6 @@ pub enum SchemaError {
         providers.len(), few(providers)
     )]
     NoRoot {
-        /// Their UUIDs.
         providers: Vec<String>,
     },
     /// There are tables, but none of alembic's.
@@ -123,7 +121,6 @@ pub enum SchemaError {
         /// Their names, in order.
         tables: Vec<&'static str>,
     },
-    /// The database failed.
     #[error("the schema cannot be read or made")]
     Sql(#[from] SqlError),
 }
@@ -149,18 +146,12 @@ fn few(all: &[impl ToString]) -> String {
 
 /// Makes the schema in an empty database, checks it in another, and adds the standard traits and
 /// resource classes that are missing.
-///
-/// # Errors
-/// [`SchemaError`] when the database is at another revision, is not Placement's, or fails.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     store.write(&Prepare).await
 }
 
 /// Checks the schema of a database, and changes nothing.
-///
-/// # Errors
-/// As [`prepare`].
 pub async fn check(store: &SqlStore) -> Result<(), SchemaError> {
     let mut tx = store.read().await?;
     let found = tx.table_names().await?;

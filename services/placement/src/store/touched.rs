@@ -8,14 +8,12 @@ use berth_store::Work;
 use super::{aggregates, allocations, inventories, providers, replace, resource_classes, traits};
 use crate::ledger::ProviderId;
 
-/// What was changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     /// Perhaps everything: whoever cannot tell says this.
     pub(crate) all: bool,
     /// Resource classes or traits.
     pub(crate) names: bool,
-    /// Providers by uuid.
     pub(crate) uuids: BTreeSet<String>,
     /// Providers by row id.
     pub(crate) ids: BTreeSet<ProviderId>,

@@ -9,7 +9,6 @@ use super::providers::{self, Provider, ProviderError};
 use super::{moment, now};
 use crate::standard::CUSTOM_PREFIX;
 
-/// One trait.
 #[derive(Debug, Clone)]
 pub(crate) struct Trait {
     pub(crate) id: i64,

@@ -12,7 +12,6 @@ use crate::candidates::snapshot::RootId;
 use crate::candidates::{Member, Names, Room, Snapshot, Tree};
 use crate::ledger::ProviderId;
 
-/// Everything.
 pub(crate) async fn all(tx: &mut Transaction) -> Result<Snapshot, SqlError> {
     let names = names(tx).await?;
     let trees = trees(tx, Which::All, AggregatesBy::Uuid).await?;

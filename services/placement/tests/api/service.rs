@@ -15,7 +15,6 @@ pub(crate) const GPU_0: &str = "11111111-0000-0000-0000-000000000010";
 pub(crate) const GPU_1: &str = "11111111-0000-0000-0000-000000000011";
 pub(crate) const ABSENT: &str = "99999999-0000-0000-0000-000000000000";
 
-/// The n-th consumer.
 pub(crate) fn consumer(n: usize) -> String {
     format!("cccccccc-0000-0000-0000-{n:012}")
 }
@@ -139,7 +138,6 @@ impl Service {
         self.with_body("POST", path, &body).await
     }
 
-    /// Makes a provider.
     pub(crate) async fn provider(&self, uuid: &str, parent: Option<&str>) {
         let body = json!({"uuid": uuid, "name": uuid, "parent_provider_uuid": parent});
         let reply = self.at("1.39").post("/resource_providers", body).await;

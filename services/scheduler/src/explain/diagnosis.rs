@@ -46,7 +46,6 @@ pub struct Diagnosis {
 /// What one filter says of all hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterVerdicts {
-    /// The filter.
     pub filter: Cow<'static, str>,
     /// Hosts that it rejects.
     pub rejects: usize,
@@ -57,7 +56,6 @@ pub struct FilterVerdicts {
 /// Filters without which there would be a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Relaxation {
-    /// Their names.
     pub without: Vec<Cow<'static, str>>,
     /// Hosts that would pass.
     pub hosts: usize,
@@ -68,9 +66,7 @@ pub struct Relaxation {
 /// A host that is nearest to passing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Nearest {
-    /// The host.
     pub host: String,
-    /// Its node.
     pub node: String,
     /// The filters that stand in its way.
     pub verdicts: Vec<NearestVerdict>,
@@ -79,7 +75,6 @@ pub struct Nearest {
 /// Why a filter stands in the way of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NearestVerdict {
-    /// The filter.
     pub filter: Cow<'static, str>,
     /// What it says; none where it lets the host pass, and leaves it no candidate that the others let pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]

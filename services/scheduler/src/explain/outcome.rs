@@ -22,7 +22,6 @@ pub enum Outcome {
     },
     /// Not each instance has a host, so none has.
     NoValidHost {
-        /// Why not.
         why: WhyNone,
         /// The instance for which there is none, by its place, the first 0.
         instance: usize,
@@ -39,13 +38,9 @@ pub enum Outcome {
 /// Where an instance is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// The instance.
     pub instance_uuid: String,
-    /// The host.
     pub host: String,
-    /// Its node.
     pub node: String,
-    /// Its cell.
     pub cell: String,
     /// Hosts for the case that the build fails.
     pub alternates: Vec<String>,

@@ -15,7 +15,6 @@ const KINDS: usize = 64;
 /// How hosts fared for one instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Search {
-    /// The instance.
     pub instance_uuid: String,
     /// Hosts that there were: all with a candidate for the first instance, those that are left for a later one.
     pub hosts: usize,
@@ -32,9 +31,7 @@ pub struct Search {
     pub left: usize,
     /// The best of them, the best first; ten at most, and none from the fourth instance on.
     pub best: Vec<Scored>,
-    /// Weighers that decide.
     pub pivotal: Vec<Pivotal>,
-    /// What was claimed.
     pub claims: Claims,
     /// Why NUMA cells or devices are not counted on the chosen host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +41,6 @@ pub struct Search {
 /// What one filter did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPassed {
-    /// The filter.
     pub filter: Cow<'static, str>,
     /// Hosts that it was asked about.
     pub before: usize,
@@ -57,9 +53,7 @@ pub struct FilterPassed {
 pub struct RejectedBy {
     /// The filter that was the first to reject them, or the weigher that cannot weigh them.
     pub filter: Cow<'static, str>,
-    /// The reason's.
     pub code: String,
-    /// How many.
     pub hosts: usize,
     /// The first of them; five at most.
     pub named: Vec<RejectedName>,
@@ -68,20 +62,15 @@ pub struct RejectedBy {
 /// A host that is out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RejectedName {
-    /// The host.
     pub host: String,
-    /// Its node.
     pub node: String,
-    /// Why.
     pub reason: Told,
 }
 
 /// A host and its score card.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
-    /// The host.
     pub host: String,
-    /// Its node.
     pub node: String,
     /// The sum of the scores.
     #[serde(with = "number")]
@@ -93,7 +82,6 @@ pub struct Scored {
 /// What one weigher says of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WeigherScore {
-    /// The weigher.
     pub weigher: Cow<'static, str>,
     /// In its own unit.
     #[serde(with = "number")]
@@ -112,7 +100,6 @@ pub struct WeigherScore {
 /// A weigher without which another host would be the best.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pivotal {
-    /// The weigher.
     pub weigher: Cow<'static, str>,
     /// The host that would be.
     pub host: String,
@@ -127,10 +114,8 @@ pub struct Claims {
     pub more: usize,
 }
 
-/// One claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The host.
     pub host: String,
     /// The candidate, by its place among the host's.
     pub candidate: usize,

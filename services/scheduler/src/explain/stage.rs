@@ -7,7 +7,6 @@ use crate::text::shortened;
 /// So many demands are kept.
 const DEMANDS: usize = 40;
 
-/// What Placement answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PlacementStage {
     /// The query string of `GET /allocation_candidates`, without the question mark.
@@ -26,7 +25,6 @@ pub struct PlacementStage {
 }
 
 impl PlacementStage {
-    /// There are candidates.
     #[must_use]
     pub fn found(query: &str, candidates: usize) -> Self {
         Self {

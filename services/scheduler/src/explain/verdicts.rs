@@ -14,15 +14,12 @@ use crate::text::all_printable;
 /// What every enabled filter says of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostVerdicts {
-    /// The host.
     pub host: String,
-    /// Its node.
     pub node: String,
     /// Whether the request is for it: its destination, hosts that are forced, hosts to leave out.
     pub at_destination: bool,
     /// Whether filters count: they do not on a host that is forced.
     pub is_filtered: bool,
-    /// In their order.
     pub filters: Vec<HostVerdict>,
     /// Allocation candidates on it.
     pub candidates: usize,
@@ -33,7 +30,6 @@ pub struct HostVerdicts {
 /// What one filter says of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostVerdict {
-    /// The filter.
     pub filter: String,
     /// Whether the request asks for something that the filter looks at.
     pub looks: bool,

@@ -31,7 +31,6 @@ impl Filter for AggregateTypeAffinityFilter {
     }
 }
 
-/// Of aggregates.
 const KEY: &str = "instance_type";
 
 #[cfg(test)]

@@ -45,7 +45,6 @@ impl Filter for AvailabilityZoneFilter {
     }
 }
 
-/// Of aggregates.
 const KEY: &str = "availability_zone";
 
 #[cfg(test)]

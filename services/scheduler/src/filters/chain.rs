@@ -69,7 +69,6 @@ pub struct Chain {
 /// What one filter did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passed {
-    /// The filter.
     pub filter: &'static str,
     /// Hosts that it was asked about.
     pub before: usize,
@@ -80,11 +79,9 @@ pub struct Passed {
 /// A host that is out.
 #[derive(Debug, Clone)]
 pub struct Rejected {
-    /// The host.
     pub host: ConsideredHost,
     /// The filter that was the first to reject it.
     pub filter: &'static str,
-    /// Why.
     pub reason: Reason,
 }
 
@@ -99,17 +96,11 @@ pub enum Turn {
 
 impl Chain {
     /// The filters that the options enable.
-    ///
-    /// # Errors
-    /// One of them is not there, or not among those that may be enabled.
     pub fn new(options: &Options) -> Result<Self, ChainError> {
         Self::with_own(options, &Own::new())
     }
 
     /// As [`Chain::new`], where options may also name filters that are not built in.
-    ///
-    /// # Errors
-    /// As [`Chain::new`].
     pub fn with_own(options: &Options, own: &Own) -> Result<Self, ChainError> {
         let options = &options.filter_scheduler;
         let available = available(&options.available_filters, own)?;
@@ -260,11 +251,9 @@ impl Chain {
 /// A host that is out, by its place in the list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Out {
-    /// Its place.
     pub place: usize,
     /// The filter that was the first to reject it.
     pub filter: &'static str,
-    /// Why.
     pub reason: Reason,
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::numbers::{float, int_or_nearest, strip};
 
-/// One aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Aggregate {
     /// Placement's; none where only metadata matter.
@@ -37,7 +36,6 @@ impl Aggregates {
         self.0.as_ptr().addr()
     }
 
-    /// All.
     pub fn iter(&self) -> impl Iterator<Item = &Aggregate> {
         self.0.iter().map(AsRef::as_ref)
     }

@@ -40,7 +40,6 @@ impl std::fmt::Debug for Attribute {
 /// What was found where a path goes along.
 #[derive(Debug, Clone)]
 pub enum Found<'a> {
-    /// A value.
     Value(CapabilityRef<'a>),
     /// A value that had to be made.
     Made(Box<Capability>),
@@ -59,7 +58,6 @@ pub enum Found<'a> {
 /// What is only there, or empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opaque {
-    /// Which attribute.
     pub name: &'static str,
     /// Whether there is nothing in it.
     pub is_empty: bool,

@@ -11,7 +11,6 @@ const KEPT: usize = 64;
 pub(crate) struct ByAggregates<T>(Vec<Option<(Aggregates, T)>>);
 
 impl<T> ByAggregates<T> {
-    /// Nothing yet.
     pub(crate) fn new() -> Self {
         Self((0..KEPT).map(|_| None).collect())
     }

@@ -17,23 +17,16 @@ use crate::numbers::{as_float, float, float_text};
 /// A value of JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Capability {
-    /// Nothing.
     Null,
     /// `True` or `False`.
     Bool(bool),
-    /// A whole number.
     Int(i64),
-    /// Another number.
     Float(f64),
-    /// A text.
     Text(String),
-    /// A list.
     List(List),
-    /// An object.
     Dict(Dict),
 }
 
-/// A list.
 #[derive(Debug, Clone)]
 pub struct List {
     items: Vec<Capability>,
@@ -67,24 +60,17 @@ impl PartialEq for Dict {
 /// One that is looked at where it stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapabilityRef<'a> {
-    /// Nothing.
     Null,
     /// `True` or `False`.
     Bool(bool),
-    /// A whole number.
     Int(i64),
-    /// Another number.
     Float(f64),
-    /// A text.
     Text(&'a str),
-    /// A list.
     List(&'a List),
-    /// An object.
     Dict(&'a Dict),
 }
 
 impl List {
-    /// With these items.
     #[must_use]
     pub fn new(items: Vec<Capability>) -> Self {
         let text = OnceLock::new();
@@ -99,7 +85,6 @@ impl List {
         })
     }
 
-    /// In their order.
     #[must_use]
     pub fn items(&self) -> &[Capability] {
         &self.items
@@ -148,7 +133,6 @@ impl Dict {
         Some(&self.entries[place].1)
     }
 
-    /// By their keys.
     fn sorted(&self) -> impl Iterator<Item = &(String, Capability)> {
         self.by_key.iter().map(|(_, place)| &self.entries[*place])
     }
@@ -171,7 +155,6 @@ fn beginning(text: &str) -> u64 {
 }
 
 impl Capability {
-    /// To look at.
     #[must_use]
     pub fn view(&self) -> CapabilityRef<'_> {
         match self {
@@ -294,9 +277,6 @@ impl<'a> CapabilityRef<'a> {
     }
 
     /// Which is less; none with a number that is none.
-    ///
-    /// # Errors
-    /// They are not of one kind, or of a kind without order.
     pub fn order(self, other: CapabilityRef<'_>) -> Result<Option<Ordering>, Incomparable> {
         match (self, other) {
             (Self::Text(a), CapabilityRef::Text(b)) => Ok(Some(a.cmp(b))),

@@ -9,7 +9,6 @@ use super::{AllocationCandidate, HostState};
 pub struct ConsideredHost {
     /// Shared with every other request until a claim of this one changes it.
     pub state: Arc<HostState>,
-    /// As Placement answered.
     pub candidates: Arc<[AllocationCandidate]>,
     /// Those of them that no filter has refused.
     pub surviving: Surviving,
@@ -69,9 +68,6 @@ impl ConsideredHost {
 
     /// As [`ConsideredHost::keep`]; where the answer does not depend on the candidate (`each` is false), one answer, on a candidate
     /// that says nothing, is that for all of them.
-    ///
-    /// # Errors
-    /// As [`ConsideredHost::keep`].
     pub fn keep_each_or_all<E: Clone>(
         &mut self,
         each: bool,
@@ -88,20 +84,15 @@ impl ConsideredHost {
 /// Which candidates of a host are left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Surviving {
-    /// Every one.
     All,
-    /// By their places.
     These(Vec<usize>),
 }
 
 /// Upper bounds that go with the request to the host's agent, which checks its claim by them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
-    /// CPUs.
     pub vcpu: Option<f64>,
-    /// Memory in MiB.
     pub memory_mb: Option<f64>,
-    /// Disk in GiB.
     pub disk_gb: Option<f64>,
     /// Allocation ratios of CPUs and of memory in each cell, where NUMA cells are asked for.
     pub numa: Option<NumaLimits>,
@@ -110,8 +101,6 @@ pub struct Limits {
 /// See [`Limits::numa`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumaLimits {
-    /// Of CPUs.
     pub cpu_allocation_ratio: f64,
-    /// Of memory.
     pub ram_allocation_ratio: f64,
 }

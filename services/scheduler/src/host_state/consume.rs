@@ -11,9 +11,6 @@ impl HostState {
     /// Puts the cells of an instance on cells of this host, and takes the devices that it asks for out of its pools. For that no
     /// filter needs to have passed it: what cannot be taken is not, what can be is. `limits` are those that the filter noted,
     /// `mappings` those of the candidate that was claimed.
-    ///
-    /// # Errors
-    /// What could not be taken.
     pub fn consume_numa_and_pci(
         &mut self,
         request: &RequestSpec,

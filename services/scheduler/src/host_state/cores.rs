@@ -11,7 +11,6 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Each core.
     pub fn iter(&self) -> impl Iterator<Item = &CpuSet> {
         self.cores.iter()
     }

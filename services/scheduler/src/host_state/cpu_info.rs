@@ -17,7 +17,6 @@ impl CpuInfo {
         Self { text, value }
     }
 
-    /// As it came.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

@@ -9,7 +9,6 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct CpuSet(Words);
 
-/// The bits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Words {
     /// Of CPUs below 192, which is all that most cells have, in place.
@@ -31,7 +30,6 @@ impl CpuSet {
         (0..count).collect()
     }
 
-    /// Puts one in.
     pub fn insert(&mut self, cpu: u16) {
         let (word, bit) = place(cpu);
         if let Words::Few(few) = &self.0

@@ -67,7 +67,6 @@ impl<'a> Sought<'a> {
 }
 
 impl Instances {
-    /// By uuid.
     #[must_use]
     pub fn new(by_uuid: BTreeMap<String, Instance>) -> Self {
         let mut hashes: Vec<u64> = by_uuid.keys().map(|uuid| hash(uuid)).collect();
@@ -75,7 +74,6 @@ impl Instances {
         Self { by_uuid, hashes }
     }
 
-    /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_uuid.len()
@@ -105,13 +103,11 @@ impl Instances {
         found.filter_map(|(_, uuid)| self.contains(uuid).then_some(*uuid))
     }
 
-    /// All, by uuid.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Instance)> {
         let all = self.by_uuid.iter();
         all.map(|(uuid, instance)| (uuid.as_str(), instance))
     }
 
-    /// One less.
     pub fn remove(&mut self, uuid: &str) {
         if self.by_uuid.remove(uuid).is_some() {
             let hash = hash(uuid);
@@ -122,7 +118,6 @@ impl Instances {
         }
     }
 
-    /// One more.
     pub fn insert(&mut self, uuid: String, instance: Instance) {
         let hash = hash(&uuid);
         if self.by_uuid.insert(uuid, instance).is_none() {

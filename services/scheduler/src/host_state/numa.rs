@@ -28,7 +28,6 @@ impl CellSet {
     /// So many cells a set can have.
     pub const LIMIT: usize = 128;
 
-    /// With one more.
     #[must_use]
     pub fn with(self, place: usize) -> Self {
         Self(self.0 | bit(place))
@@ -63,7 +62,6 @@ fn bit(place: usize) -> u128 {
     }
 }
 
-/// One cell.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NumaCell {
     /// The host's number for it.
@@ -72,7 +70,6 @@ pub struct NumaCell {
     pub cpuset: CpuSet,
     /// CPUs for guests with CPUs of their own.
     pub pcpuset: CpuSet,
-    /// Memory in MiB.
     pub memory: i64,
     /// Memory that guests have, in MiB.
     pub memory_usage: i64,

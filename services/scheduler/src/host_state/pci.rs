@@ -37,7 +37,6 @@ impl PciPools {
         }
     }
 
-    /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pools.len()
@@ -49,7 +48,6 @@ impl PciPools {
         self.pools.is_empty()
     }
 
-    /// All.
     pub fn iter(&self) -> impl Iterator<Item = &PciPool> {
         self.pools.iter()
     }
@@ -80,9 +78,7 @@ impl PciPools {
 /// Devices that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PciPool {
-    /// Four hexadecimal digits.
     pub vendor_id: String,
-    /// Four hexadecimal digits.
     pub product_id: String,
     /// The cell they are at; none where nobody knows.
     pub numa_node: Option<i64>,
@@ -93,7 +89,6 @@ pub struct PciPool {
 }
 
 impl PciPool {
-    /// A tag.
     #[must_use]
     pub fn tag(&self, name: &str) -> Option<&str> {
         self.tags.get(name).map(String::as_str)

@@ -5,7 +5,6 @@
 pub struct Service {
     /// By its operator, or by itself after too many failed builds.
     pub disabled: bool,
-    /// Why.
     pub disabled_reason: Option<String>,
     /// By an operator who knows that it is dead.
     pub forced_down: bool,

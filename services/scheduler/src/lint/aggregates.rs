@@ -55,7 +55,6 @@ const OF_FLAVORS: &str = "AggregateInstanceExtraSpecsFilter";
 enum Values {
     Any,
     Number,
-    /// Of a weigher.
     Multiplier,
     Whole,
     Zone,

@@ -14,7 +14,6 @@ use crate::text::shortened;
 /// Flavors and what they meet. What the file has not is not judged by.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
-    /// Flavors.
     pub flavors: Vec<FlavorEntry>,
     /// Host aggregates; none where the file has no such list, and so nobody can say what no aggregate has.
     pub aggregates: Vec<AggregateEntry>,
@@ -22,9 +21,7 @@ pub struct Catalogue {
     pub knows_aggregates: bool,
     /// Device profiles of the accelerator service.
     pub device_profiles: Vec<DeviceProfileEntry>,
-    /// Images.
     pub images: Vec<ImageEntry>,
-    /// Server groups.
     pub server_groups: Vec<ServerGroupEntry>,
     /// The scheduler's options, by group and name.
     pub options: BTreeMap<(String, String), Value>,
@@ -34,10 +31,8 @@ pub struct Catalogue {
     pub hosts: Option<usize>,
 }
 
-/// A flavor.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct FlavorEntry {
-    /// Its name.
     #[serde(alias = "Name")]
     pub name: String,
     /// CPUs, where the file has them.
@@ -56,10 +51,8 @@ pub struct FlavorEntry {
     pub extra_specs: BTreeMap<String, String>,
 }
 
-/// A host aggregate.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct AggregateEntry {
-    /// Its name.
     #[serde(alias = "Name")]
     pub name: String,
     /// Metadata; `properties` as `openstack aggregate show` prints them.
@@ -72,12 +65,9 @@ pub struct AggregateEntry {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A device profile.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct DeviceProfileEntry {
-    /// Its name.
     pub name: String,
-    /// Its groups.
     #[serde(default)]
     pub groups: Vec<Group>,
 }
@@ -91,21 +81,16 @@ pub struct Group {
     pub entries: BTreeMap<String, String>,
 }
 
-/// An image.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ImageEntry {
-    /// Its name.
     #[serde(alias = "Name")]
     pub name: String,
-    /// Its properties.
     #[serde(default, deserialize_with = "texts")]
     pub properties: BTreeMap<String, String>,
 }
 
-/// A server group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ServerGroupEntry {
-    /// Its name.
     #[serde(alias = "Name")]
     pub name: String,
     /// Its policy, as `openstack server group show` prints it.
@@ -119,7 +104,6 @@ pub enum CatalogueError {
     /// It is no object.
     #[error("it should be an object with {}, and is {is}", LISTS.join(", "))]
     NoObject {
-        /// What it is.
         is: String,
     },
     /// It has a list that nobody knows.
@@ -135,7 +119,6 @@ pub enum CatalogueError {
     Field {
         /// `flavors[2]`
         path: String,
-        /// What is wrong.
         wrong: String,
     },
 }
@@ -156,10 +139,6 @@ const LISTS: [&str; 8] = [
 ];
 
 impl Catalogue {
-    /// Reads a document.
-    ///
-    /// # Errors
-    /// The first thing that is not as it should be.
     pub fn read(document: &Value) -> Result<Self, CatalogueError> {
         let Value::Object(lists) = document else {
             return Err(CatalogueError::NoObject { is: kind(document) });

@@ -24,9 +24,7 @@ pub(super) const POLICIES: [(&str, SeenTo); 4] = [
 /// What sees to a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SeenTo {
-    /// A filter.
     Filter(&'static str),
-    /// A weigher.
     Weigher(&'static str),
 }
 

@@ -3,7 +3,6 @@
 use super::{CellReason, Need, pages, pinning};
 use crate::host_state::{NumaCell, NumaLimits};
 
-/// Whether it fits.
 pub(super) fn fit(
     need: &Need,
     cell: &NumaCell,

@@ -12,7 +12,6 @@ use crate::request::CpuThreadPolicy;
 pub(super) struct Pinning {
     /// As many as the cell's dedicated CPUs.
     pub(super) cpus: CpuSet,
-    /// The emulator's.
     pub(super) emulator: Option<u16>,
 }
 

@@ -22,9 +22,7 @@ pub enum NumaReason {
     /// It has fewer cells than the instance.
     #[error("it has {available} NUMA cells, and {requested} are asked for")]
     TooFewCells {
-        /// Of the instance.
         requested: usize,
-        /// Of the host.
         available: usize,
     },
     /// A cell of the instance fits on none of the host's.
@@ -52,7 +50,6 @@ pub enum NumaReason {
     Pci {
         /// The first cells that were tried.
         cells: Vec<i64>,
-        /// Why not.
         reason: PciReason,
     },
     /// A physical network leaves from other cells only.
@@ -60,9 +57,7 @@ pub enum NumaReason {
         "network {physnet} is at its NUMA cells {at:?}, and the instance would be on {cells:?}"
     )]
     Physnet {
-        /// The network.
         physnet: String,
-        /// Where it is.
         at: Vec<i64>,
         /// The first cells that were tried.
         cells: Vec<i64>,
@@ -72,7 +67,6 @@ pub enum NumaReason {
         "tunnelled networks are at its NUMA cells {at:?}, and the instance would be on {cells:?}"
     )]
     Tunnel {
-        /// Where they are.
         at: Vec<i64>,
         /// The first cells that were tried.
         cells: Vec<i64>,
@@ -82,9 +76,7 @@ pub enum NumaReason {
         "it has {cells} NUMA cells, and none of {ways} ways to use them fits; others were not tried"
     )]
     TooManyWays {
-        /// Of the host.
         cells: usize,
-        /// That were tried.
         ways: usize,
     },
 }
@@ -96,7 +88,6 @@ pub struct CellRefusal {
     pub instance_cell: usize,
     /// Of the host, by the host's number.
     pub cell: i64,
-    /// Why not.
     #[serde(flatten)]
     pub reason: CellReason,
 }
@@ -118,7 +109,6 @@ pub enum CellReason {
     Pages {
         /// In KiB, or a word.
         pagesize: String,
-        /// In KiB.
         requested_kb: i64,
         /// In KiB; of several sizes the one that has most.
         available_kb: i64,
@@ -126,7 +116,6 @@ pub enum CellReason {
     /// It has not the memory.
     #[error("has {available_mb} MiB for {requested_mb} MiB")]
     Memory {
-        /// In MiB.
         requested_mb: i64,
         /// In MiB: all of it for shared CPUs, what is free for dedicated ones.
         available_mb: i64,
@@ -136,15 +125,12 @@ pub enum CellReason {
     DedicatedCpus {
         /// CPUs, with that of the emulator.
         requested: usize,
-        /// CPUs.
         total: usize,
     },
     /// It has not so many CPUs to share.
     #[error("has {total} shared CPUs in all for {requested}")]
     SharedCpus {
-        /// CPUs.
         requested: usize,
-        /// CPUs.
         total: usize,
     },
     /// Not so many dedicated CPUs are free.
@@ -152,17 +138,14 @@ pub enum CellReason {
     FreeCpus {
         /// CPUs, with that of the emulator.
         requested: usize,
-        /// CPUs.
         free: usize,
     },
     /// So many CPUs are free, but not as the thread policy wants them.
     #[error("has {available} CPUs as hw:cpu_thread_policy {policy} wants them, for {requested}")]
     Threads {
-        /// The policy.
         policy: &'static str,
         /// CPUs, without that of the emulator.
         requested: usize,
-        /// CPUs.
         available: usize,
     },
     /// The dedicated CPUs leave none for the emulator's threads.
@@ -178,7 +161,6 @@ pub enum CellReason {
     /// More CPUs than the allocation ratio allows.
     #[error("would have {usage} shared CPUs in use, and {limit} are allowed")]
     CpuLimit {
-        /// With this cell.
         usage: i64,
         /// By the allocation ratio.
         limit: f64,

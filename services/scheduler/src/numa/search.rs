@@ -21,7 +21,6 @@ const REFUSALS: usize = 16;
 pub(super) enum Way {
     /// Whether there is one.
     Any,
-    /// The first one.
     First,
 }
 

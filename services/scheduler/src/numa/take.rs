@@ -11,9 +11,6 @@ use crate::request::CpuThreadPolicy;
 impl NumaAsk<'_> {
     /// The host's cells with the instance on them, by the first way in Nova's order, and which of them it is on. Where that order
     /// has too many ways, by the first one in the host's own: what fits can be taken.
-    ///
-    /// # Errors
-    /// As [`NumaAsk::fit`].
     pub fn take(
         &self,
         offer: Offer<'_>,

@@ -13,11 +13,8 @@ use crate::request::architecture;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("[{group}] {option}: should be {wanted}, and is {value}")]
 pub struct OptionError {
-    /// The group.
     pub group: &'static str,
-    /// The option.
     pub option: &'static str,
-    /// As it is.
     pub value: String,
     /// What would be right.
     pub wanted: Cow<'static, str>,
@@ -27,7 +24,6 @@ pub struct OptionError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{wrong}; {instead}")]
 pub struct OptionWarning {
-    /// What is wrong.
     pub wrong: OptionError,
     /// What is done with it.
     pub instead: &'static str,

@@ -17,7 +17,6 @@ pub enum PciReason {
     Count {
         /// The alias, or the request's id, or that it is a port's.
         request: String,
-        /// Devices.
         requested: i64,
     },
     /// Not enough devices are left after a step.
@@ -25,11 +24,9 @@ pub enum PciReason {
     TooFew {
         /// The alias, or the request's id, or that it is a port's.
         request: String,
-        /// Devices.
         requested: i64,
         /// Devices that are left.
         available: i64,
-        /// The step.
         after: PciStep,
     },
     /// Several pools are of one provider.
@@ -37,7 +34,6 @@ pub enum PciReason {
     SplitProvider {
         /// The alias, or the request's id, or that it is a port's.
         request: String,
-        /// The provider.
         rp_uuid: String,
     },
 }

@@ -8,7 +8,6 @@ use crate::host_state::{PciDevType, PciId, PciPools};
 /// by hand; where ids and types are told by the pool's summary, no text is looked at.
 #[derive(Debug, Clone)]
 pub(super) struct Spec<'a> {
-    /// Vendor and product.
     ids: [Option<(PciId, &'a str)>; 2],
     dev_type: Option<(PciDevType, &'a str)>,
     tags: Vec<(&'a str, &'a str)>,

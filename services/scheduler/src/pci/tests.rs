@@ -17,7 +17,6 @@ fn pool(count: i64, tags: &Value) -> Value {
     json!({"vendor_id": "8086", "product_id": "1520", "count": count, "tags": tags})
 }
 
-/// Of one alias.
 fn ask(count: i64, spec: &Value) -> Value {
     let mut all = json!({"vendor_id": "8086"});
     for (key, value) in spec.as_object().expect("an object") {

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use super::Group;
 use crate::host_state::Aggregate;
 
-/// What there is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cloud<'a> {
-    /// All host aggregates.
     pub aggregates: &'a [Arc<Aggregate>],
     /// The zone of hosts that no aggregate puts in one, where a zone that is asked for has to be there. None: as Nova's pre-filter, to
     /// which a zone of no aggregate is any; Nova's API has refused it before.
@@ -25,15 +23,11 @@ pub struct Cloud<'a> {
     pub has_remote_managed_ports: bool,
 }
 
-/// A compute node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compute {
     /// The service's host name.
     pub host: String,
-    /// The hypervisor's name.
     pub nodename: String,
-    /// Its root provider's.
     pub uuid: String,
-    /// The cell.
     pub cell: String,
 }

@@ -15,7 +15,6 @@ pub enum PlacementQueryError {
         project_id.as_deref().unwrap_or("(none)")
     )]
     NoTenantAggregate {
-        /// The project.
         project_id: Option<String>,
     },
     /// The request is without an image.
@@ -26,13 +25,9 @@ pub enum PlacementQueryError {
     /// Flavor and image say different things.
     #[error("the flavor has {spec}={flavor}, and the image has {property}={image}")]
     Conflict {
-        /// The extra spec.
         spec: String,
-        /// The flavor's.
         flavor: String,
-        /// The image property.
         property: String,
-        /// The image's.
         image: String,
     },
     /// A value that is none of those there are.
@@ -40,9 +35,7 @@ pub enum PlacementQueryError {
     Unknown {
         /// The extra spec, which an image property may have set in its place.
         name: String,
-        /// As it is.
         value: String,
-        /// What there is.
         words: Vec<&'static str>,
     },
     /// A TPM that there is not.
@@ -51,11 +44,9 @@ pub enum PlacementQueryError {
     /// Encrypted memory needs something of the image that the image has not.
     #[error("hw:mem_encryption needs an image with {property}={wanted}, and this one has {has}")]
     MemoryEncryptionNeeds {
-        /// The image property.
         property: &'static str,
         /// What it should be.
         wanted: &'static str,
-        /// What it is.
         has: String,
     },
     /// CPU policies and masks.
@@ -66,7 +57,6 @@ pub enum PlacementQueryError {
         "the PCI alias {alias} has {specs} kinds of devices; with pci_in_placement it may have one"
     )]
     PciSpecs {
-        /// The alias.
         alias: String,
         /// How many it has.
         specs: usize,
@@ -74,7 +64,6 @@ pub enum PlacementQueryError {
     /// No number of devices that a host could have.
     #[error("the PCI alias {alias} asks for {count} devices; should be from 1 to {most}")]
     PciCount {
-        /// The alias.
         alias: String,
         /// How many it asks for.
         count: i64,
@@ -84,7 +73,6 @@ pub enum PlacementQueryError {
     /// Two groups have one suffix.
     #[error("two request groups have the suffix {suffix}")]
     SuffixTwice {
-        /// The suffix.
         suffix: String,
     },
     /// The zone that is asked for is not there.
@@ -94,7 +82,6 @@ pub enum PlacementQueryError {
         listed(zones)
     )]
     NoSuchZone {
-        /// The zone.
         availability_zone: String,
         /// Those that there are, by name.
         zones: Vec<String>,
@@ -106,9 +93,7 @@ pub enum PlacementQueryError {
         node.as_deref().unwrap_or("(any)")
     )]
     NoSuchHost {
-        /// The host.
         host: Option<String>,
-        /// The node.
         node: Option<String>,
     },
 }

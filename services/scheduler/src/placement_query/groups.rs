@@ -17,7 +17,6 @@ pub struct Group {
     pub forbidden_traits: BTreeSet<String>,
     /// Of each list at least one aggregate.
     pub aggregates: Vec<Vec<String>>,
-    /// None of these.
     pub forbidden_aggregates: BTreeSet<String>,
     /// Only in the tree of this provider.
     pub in_tree: Option<String>,

@@ -5,7 +5,6 @@ use crate::request::RequestSpec;
 
 /// Where Placement has to look.
 pub(super) enum Target {
-    /// Anywhere.
     Any,
     /// In the tree of this provider.
     One(String),

@@ -28,9 +28,7 @@ pub struct HostAnswer {
 /// Whether a host passes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
     Pass,
-    /// It does not.
     Reject {
         /// Which kind of reason it is, by the plugin's own words.
         code: Option<String>,
@@ -102,9 +100,6 @@ enum Word {
 
 impl PluginAnswer {
     /// Reads what a plugin wrote that was asked about the hosts of these UUIDs. Reasons are kept by their beginning.
-    ///
-    /// # Errors
-    /// It is no answer, or not to this question.
     pub fn read<'a>(
         text: &[u8],
         kind: PluginKind,

@@ -49,7 +49,6 @@ pub struct PluginManifest {
     schema: String,
     /// As options name it.
     pub name: String,
-    /// What it is.
     pub kind: PluginKind,
     /// The extra specs that it reads.
     #[serde(default)]
@@ -68,7 +67,6 @@ pub struct ExtraSpec {
     /// The only values; empty: all of the type.
     #[serde(default, rename = "enum")]
     pub allowed: Vec<Value>,
-    /// For people.
     #[serde(default)]
     pub description: String,
 }
@@ -77,11 +75,9 @@ pub struct ExtraSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExtraSpecType {
-    /// Any text.
     String,
     /// A whole number of 64 bits.
     Integer,
-    /// A number.
     Number,
     /// `true`, `false`, and the other words of OpenStack's for them.
     Boolean,
@@ -117,9 +113,7 @@ pub enum ManifestError {
         "its manifest has the extra spec {name}, whose enum has {value}: it should be {wanted}"
     )]
     Enum {
-        /// The extra spec.
         name: String,
-        /// The value.
         value: String,
         /// What would be right.
         wanted: ExtraSpecType,
@@ -130,21 +124,16 @@ pub enum ManifestError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: `{value}` is not {wanted}, which the scheduler's plugin {plugin} asks for")]
 pub struct ExtraSpecError {
-    /// The extra spec.
     pub key: String,
     /// As the flavor has it, by its beginning.
     pub value: String,
     /// What would be right.
     pub wanted: String,
-    /// The plugin.
     pub plugin: String,
 }
 
 impl PluginManifest {
     /// Reads what a plugin wrote.
-    ///
-    /// # Errors
-    /// The first thing that is not as it should be.
     pub fn read(text: &[u8]) -> Result<Self, ManifestError> {
         let read: Self = serde_json::from_slice(text).map_err(|error| {
             ManifestError::Unreadable(shortened(&error.to_string()).into_owned())

@@ -11,7 +11,6 @@ use crate::text::shortened;
 /// What became of one plugin.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PluginOutcome {
-    /// It answered.
     Answered(PluginAnswer),
     /// It did not, or what it answered is none.
     Failed {
@@ -71,7 +70,6 @@ impl PluginAnswers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("The plugin {plugin} was not heard, so {}: {failure}", meanwhile(*on_failure))]
 pub struct FailedPlugin {
-    /// Its name.
     pub plugin: String,
     /// What became of it, in a sentence.
     pub failure: String,

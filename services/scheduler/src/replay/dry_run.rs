@@ -30,7 +30,6 @@ pub enum DryRunError {
     /// The file has several cases.
     #[error("the file has the cases {}; which one is meant?", listed(there))]
     WhichCase {
-        /// Their ids.
         there: Vec<String>,
     },
     /// The file has no such case.
@@ -90,9 +89,6 @@ pub struct DryRun {
 impl DryRunCase {
     /// Reads a case: a file of them as `replay` reads it, of kind `pipeline` or `schedule`, or a case alone. `id` names the case where
     /// there are several.
-    ///
-    /// # Errors
-    /// Something is not as it should be, or there is no such case.
     pub fn read(text: &str, id: Option<&str>, what_if: &WhatIf) -> Result<Self, DryRunError> {
         let text = beyond::brought_in(without_mark(text));
         let value: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
@@ -161,9 +157,6 @@ impl DryRunCase {
     }
 
     /// Ready to be scheduled, by these filters and weighers beside the built-in ones.
-    ///
-    /// # Errors
-    /// Its options name what there is not, or contradict themselves.
     pub fn ready(self, own: &Own) -> Result<DryRun, DryRunError> {
         let scheduler = case::scheduler(self.options, own)
             .map_err(|error| DryRunError::Case(ReplayError::File(error)))?;
@@ -177,7 +170,6 @@ impl DryRunCase {
 }
 
 impl DryRun {
-    /// Schedules it.
     #[must_use]
     pub fn explain(self) -> Explanation {
         let mut step = self.scheduler.select(self.ask, self.hosts);
@@ -201,9 +193,6 @@ impl DryRun {
     }
 
     /// What every filter says of one host, for the first instance.
-    ///
-    /// # Errors
-    /// There is no such host.
     pub fn verdicts(&self, host: &str) -> Result<HostVerdicts, DryRunError> {
         let mut request = self.ask.request.clone();
         if let Some(first) = self.ask.instance_uuids.first() {

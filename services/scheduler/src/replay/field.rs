@@ -34,7 +34,6 @@ pub(super) struct Field<'a> {
 type Read<T> = Result<T, FieldError>;
 
 impl<'a> Field<'a> {
-    /// Paths begin here.
     pub(super) fn root(value: &'a Value) -> Self {
         Self {
             path: String::new(),

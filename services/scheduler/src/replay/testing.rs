@@ -21,7 +21,6 @@ pub(crate) fn hosts(hosts: &Value) -> Vec<ConsideredHost> {
     considered.collect()
 }
 
-/// A request.
 pub(crate) fn request(request: &Value) -> RequestSpec {
     match request::read(&Field::root(request)) {
         Ok(request) => request,

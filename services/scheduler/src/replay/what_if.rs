@@ -32,7 +32,6 @@ pub enum WhatIfError {
     NotEnabled {
         /// As it was named.
         name: String,
-        /// Those that are.
         enabled: Vec<String>,
         /// Which may be meant.
         near: Option<&'static str>,
@@ -76,7 +75,6 @@ pub enum WhatIfError {
     /// The option cannot have the value.
     #[error("{name}: should be {should_be}, and is {value:?}")]
     Value {
-        /// The option.
         name: String,
         /// What would be right.
         should_be: &'static str,

@@ -41,7 +41,6 @@ pub struct Expired {
 }
 
 impl Attestations {
-    /// By node name.
     #[must_use]
     pub fn new(by_node: BTreeMap<String, Attestation>) -> Self {
         Self(Known::These(Arc::new(by_node)))
@@ -54,9 +53,6 @@ impl Attestations {
     }
 
     /// What was attested of a node; none: nothing was.
-    ///
-    /// # Errors
-    /// Why nothing is known of any node.
     pub(crate) fn of(&self, node: &str) -> Result<Option<&Attestation>, &str> {
         match &self.0 {
             Known::These(by_node) => Ok(by_node.get(node)),

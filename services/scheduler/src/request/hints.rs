@@ -59,7 +59,6 @@ impl Hints {
         names.filter(move |name| !is_read(name))
     }
 
-    /// By name.
     #[must_use]
     pub fn new(hints: BTreeMap<String, Vec<String>>) -> Self {
         Self(hints)

@@ -14,7 +14,6 @@ use property::{KINDS, LEGACY};
 /// What an instance is booted from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Image {
-    /// The image service's.
     pub id: Option<String>,
     /// `qcow2`, `raw`, ...
     pub disk_format: Option<String>,
@@ -71,7 +70,6 @@ impl ImageProperties {
         self.0.get(name).map(String::as_str)
     }
 
-    /// All, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .iter()

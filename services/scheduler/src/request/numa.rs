@@ -22,7 +22,6 @@ pub(crate) use pinning::Pinning;
 /// The cells that an instance is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceNumaTopology {
-    /// One at least.
     pub cells: Vec<InstanceNumaCell>,
     /// `hw:cpu_policy`; none where nothing is said, which is as `shared`.
     pub cpu_policy: Option<CpuPolicy>,
@@ -41,7 +40,6 @@ pub struct InstanceNumaCell {
     pub cpuset: CpuSet,
     /// The instance's CPUs that have one of the host's each.
     pub pcpuset: CpuSet,
-    /// In MiB.
     pub memory: i64,
 }
 
@@ -83,7 +81,6 @@ impl CpuPolicy {
         ("mixed", Self::Mixed),
     ];
 
-    /// By Nova's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         name(&Self::ALL, self)
@@ -97,7 +94,6 @@ impl CpuThreadPolicy {
         ("require", Self::Require),
     ];
 
-    /// By Nova's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         name(&Self::ALL, self)
@@ -107,7 +103,6 @@ impl CpuThreadPolicy {
 impl EmulatorThreadsPolicy {
     const ALL: [(&'static str, Self); 2] = [("isolate", Self::Isolate), ("share", Self::Share)];
 
-    /// By Nova's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         name(&Self::ALL, self)

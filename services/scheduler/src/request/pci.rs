@@ -15,7 +15,6 @@ pub struct PciRequest {
     pub spec: Vec<BTreeMap<String, String>>,
     /// Of the request groups that it becomes in Placement: `REQUEST_ID-N`.
     pub request_id: Option<String>,
-    /// Who asks.
     pub origin: PciRequestOrigin,
     /// How near to the memory and the CPUs.
     pub numa_policy: NumaAffinityPolicy,
@@ -26,7 +25,6 @@ pub struct PciRequest {
 pub enum PciRequestOrigin {
     /// The flavor, by this alias.
     Flavor(String),
-    /// A port.
     #[default]
     Port,
 }

@@ -22,7 +22,6 @@ pub struct Ask {
 pub enum Alternates {
     /// As many as `[scheduler] max_attempts` allows beside the selected host.
     Wanted,
-    /// None.
     None,
 }
 

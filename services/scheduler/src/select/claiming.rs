@@ -14,15 +14,12 @@ use crate::request::RequestSpec;
 use crate::text::shortened;
 use crate::weighers::Chance;
 
-/// What is next.
 #[must_use]
 #[derive(Debug)]
 pub enum Step<'a> {
     /// The caller claims and tells how it went.
     Claim(Claiming<'a>),
-    /// Done.
     Selected(Selected),
-    /// Done, in vain.
     NoValidHost(NoValidHost),
 }
 
@@ -40,14 +37,10 @@ pub struct Claiming<'a> {
     candidate: usize,
 }
 
-/// What to claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim<'a> {
-    /// For this instance.
     pub instance_uuid: &'a str,
-    /// On this host.
     pub host: &'a HostState,
-    /// By this candidate.
     pub candidate: &'a AllocationCandidate,
     /// Its place among the host's, as they were given.
     pub place: usize,
@@ -280,7 +273,6 @@ pub(super) fn is_same(one: &HostState, other: &HostState) -> bool {
 }
 
 impl<'a> Claiming<'a> {
-    /// What to claim.
     #[must_use]
     pub fn claim(&self) -> Claim<'_> {
         Claim {
@@ -317,7 +309,6 @@ impl<'a> Claiming<'a> {
         self
     }
 
-    /// It is claimed.
     pub fn granted(mut self) -> Step<'a> {
         self.note(true);
         match self.run.sorted.place(self.rank) {

@@ -17,7 +17,6 @@ pub struct Selected {
     pub selections: Vec<Vec<Selection>>,
     /// The selected hosts with what the request takes from them, once each, in the order in which they were first selected.
     pub after: Vec<Arc<HostState>>,
-    /// The way.
     pub record: Record,
 }
 
@@ -35,13 +34,11 @@ pub struct Selection {
 /// Not each instance has a host.
 #[derive(Debug)]
 pub struct NoValidHost {
-    /// Why not.
     pub why: NoHost,
     /// The instance for which there is none, by its place.
     pub at: usize,
     /// Instances of this request whose claims must be deleted.
     pub claimed: Vec<String>,
-    /// The way.
     pub record: Record,
     /// What a diagnosis looks at.
     pub unplaced: Box<Unplaced>,

@@ -36,19 +36,14 @@ pub struct Record {
 /// What was asked for, in short.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Asked {
-    /// The flavor's name.
     pub flavor: String,
-    /// CPUs.
     pub vcpus: i64,
-    /// Memory in MiB.
     pub memory_mb: i64,
     /// Root and ephemeral disk in GiB.
     pub disk_gb: i64,
-    /// The user's project.
     pub project_id: Option<String>,
     /// The zone that the user asked for.
     pub availability_zone: Option<String>,
-    /// Instances.
     pub instances: usize,
     /// Chance's, see [`Ask::seed`](super::Ask::seed).
     pub seed: u64,
@@ -65,7 +60,6 @@ pub struct Asked {
 /// How hosts fared for one instance.
 #[derive(Debug, Clone)]
 pub struct Turnout {
-    /// The instance.
     pub instance_uuid: String,
     /// Hosts that there were.
     pub hosts: usize,
@@ -136,16 +130,13 @@ impl fmt::Display for LeftOut {
 pub(super) enum Detail {
     /// Score cards and pivotal weighers too.
     Cards,
-    /// All but those.
     Counts,
     /// How many hosts each filter let pass, and nothing of those that are out.
     Nothing,
 }
 
-/// A claim.
 #[derive(Debug, Clone)]
 pub struct Tried {
-    /// The host.
     pub host: Arc<HostState>,
     /// The candidate, by its place among the host's.
     pub candidate: usize,

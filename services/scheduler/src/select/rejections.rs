@@ -24,7 +24,6 @@ pub struct Rejections {
 pub struct RejectedHosts {
     /// The filter that was the first to reject them, or the weigher that cannot weigh them.
     pub filter: &'static str,
-    /// How many.
     pub hosts: usize,
     /// The first of them, at most [`NAMED`].
     pub named: Vec<RejectedHost>,
@@ -59,7 +58,6 @@ impl Rejections {
         kinds.flat_map(|kind| kind.named.iter().map(|one| (kind.filter, one)))
     }
 
-    /// Counts one more.
     pub(crate) fn count(&mut self, filter: &'static str, host: &Arc<HostState>, reason: Reason) {
         let kind = discriminant(&reason);
         let is_it = |it: &RejectedHosts| it.kind == kind && it.filter == filter;

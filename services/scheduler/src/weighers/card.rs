@@ -14,7 +14,6 @@ pub struct Card {
 /// What one weigher says.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Score {
-    /// The weigher.
     pub weigher: &'static str,
     /// In its own unit.
     pub raw: f64,

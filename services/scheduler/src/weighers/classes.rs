@@ -31,17 +31,11 @@ const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
 
 impl Weighers {
     /// Those that the options name: by the path of Nova's class, or the class alone. One that is named twice counts twice.
-    ///
-    /// # Errors
-    /// One of them is not there.
     pub fn new(options: &Options) -> Result<Self, WeighersError> {
         Self::with_own(options, &Own::new())
     }
 
     /// As [`Weighers::new`], where options may also name weighers that are not built in.
-    ///
-    /// # Errors
-    /// As [`Weighers::new`].
     pub fn with_own(options: &Options, own: &Own) -> Result<Self, WeighersError> {
         let mut weighers = Vec::new();
         for name in &options.filter_scheduler.weight_classes {

@@ -16,7 +16,6 @@ pub struct Multiplier {
 /// What holds where no aggregate says otherwise.
 #[derive(Debug, Clone, Copy)]
 enum Configured {
-    /// An option.
     Option(fn(&Options) -> f64),
     /// What its maker says.
     Fixed(f64),

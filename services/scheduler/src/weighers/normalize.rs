@@ -19,7 +19,6 @@ impl Bounds {
         }
     }
 
-    /// Within them.
     pub(super) fn clamp(&self, raw: f64) -> f64 {
         // Not f64::max: a raw weight that is no number stays one.
         let raw = match self.min {

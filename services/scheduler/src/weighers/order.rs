@@ -7,7 +7,6 @@ use crate::options::FilterSchedulerOptions;
 pub struct Chance(u64);
 
 impl Chance {
-    /// Of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)

@@ -26,11 +26,8 @@ pub struct Ranking {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{weigher}: {why}")]
 pub struct Unweighable {
-    /// Its place.
     pub place: usize,
-    /// The weigher.
     pub weigher: &'static str,
-    /// Why.
     pub why: MetricMissing,
 }
 
@@ -45,10 +42,6 @@ struct Column {
 }
 
 impl Ranking {
-    /// Weighs hosts.
-    ///
-    /// # Errors
-    /// The hosts that cannot be weighed, once each.
     pub fn new(
         weighers: &Weighers,
         hosts: &[ConsideredHost],
@@ -102,9 +95,6 @@ impl Ranking {
     }
 
     /// Weighs one host again.
-    ///
-    /// # Errors
-    /// It can no longer be weighed; its weights are as they were.
     pub fn again(
         &mut self,
         weighers: &Weighers,

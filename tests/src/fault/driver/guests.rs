@@ -15,9 +15,7 @@ use crate::fault::stage::{Act, Owed};
 /// A change of a guest.
 #[derive(Clone)]
 pub(super) enum Change {
-    /// It is made.
     Spawn(Box<GuestSpec>),
-    /// It is ended.
     Destroy(ConsumerUuid),
     /// Its power is changed.
     Power(ConsumerUuid, PowerAction),
@@ -41,7 +39,6 @@ impl Change {
         }
     }
 
-    /// On which guest.
     pub(super) fn subject(&self) -> String {
         match self {
             Self::Spawn(spec) => spec.name.to_string(),
@@ -101,7 +98,6 @@ pub(super) struct Listing<'a, D> {
     pub(super) before: Option<Guests>,
 }
 
-/// All guests.
 pub(super) type Guests = BTreeMap<ConsumerUuid, GuestOnHost>;
 
 impl<D: VirtDriver> Act for Listing<'_, D> {

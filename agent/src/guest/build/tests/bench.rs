@@ -238,7 +238,6 @@ impl Bench {
         })
     }
 
-    /// A fresh agent.
     pub(super) async fn guests(&self) -> BenchGuests {
         let tree = Arc::new(self.tree());
         let world = Arc::clone(&self.world);

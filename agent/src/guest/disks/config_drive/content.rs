@@ -25,7 +25,6 @@ pub enum ConfigDriveError {
     /// A part does not fit. What was found is not said: it may be a secret.
     #[error("config_drive.{field}: {expected}")]
     Part {
-        /// Which part.
         field: &'static str,
         /// What would be right.
         expected: &'static str,
@@ -33,7 +32,6 @@ pub enum ConfigDriveError {
     /// A digest is none.
     #[error("config_drive.kept: {found:?} is no digest; 64 hexadecimal digits are expected")]
     Digest {
-        /// What was given.
         found: String,
     },
     /// What is kept is not what was asked for.
@@ -53,10 +51,6 @@ const fn refuse<T>(field: &'static str, expected: &'static str) -> Result<T, Con
 pub struct UserData(Box<[u8]>);
 
 impl UserData {
-    /// These bytes.
-    ///
-    /// # Errors
-    /// There are more than 65,535.
     pub fn new(bytes: &[u8]) -> Result<Self, ConfigDriveError> {
         if bytes.len() > MOST_USER_DATA {
             return refuse("user_data", "at most 65,535 bytes are user data");
@@ -65,9 +59,6 @@ impl UserData {
     }
 
     /// Out of base64, Nova's form of it; line breaks are passed over.
-    ///
-    /// # Errors
-    /// It is no base64, or too much.
     pub fn from_base64(text: &str) -> Result<Self, ConfigDriveError> {
         let text: String = text.split_ascii_whitespace().collect();
         match STANDARD.decode(text) {
@@ -100,7 +91,6 @@ impl<'de> Deserialize<'de> for UserData {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublicKey {
-    /// Its name.
     pub name: String,
     /// The line of `authorized_keys`.
     pub public_key: String,
@@ -115,7 +105,6 @@ pub struct ConfigDriveParts {
     /// The instance's name as its user gave it; none: the hostname.
     #[serde(default)]
     pub name: Option<String>,
-    /// The project's id.
     #[serde(default)]
     pub project_id: Option<String>,
     /// The tenant's `meta`: at most 128 keys, each and its value at most 255 bytes.
@@ -143,10 +132,6 @@ pub struct ConfigDriveParts {
 pub struct ConfigDriveContent(ConfigDriveParts);
 
 impl ConfigDriveContent {
-    /// Checks the parts.
-    ///
-    /// # Errors
-    /// One does not fit.
     pub fn new(parts: ConfigDriveParts) -> Result<Self, ConfigDriveError> {
         check(&parts)?;
         Ok(Self(parts))

@@ -19,15 +19,12 @@ const VERSIONS: [&str; 3] = ["2015-10-15", "2018-08-27", "latest"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfigDriveFormat {
-    /// OpenStack's config drive.
     #[default]
     OpenStack,
-    /// cloud-init's NoCloud.
     NoCloud,
 }
 
 impl ConfigDriveFormat {
-    /// The volume's label.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -117,7 +114,6 @@ fn network_data(spec: &GuestSpec) -> Value {
     json!({"links": links, "networks": networks, "services": []})
 }
 
-/// JSON is YAML.
 fn no_cloud(parts: &ConfigDriveParts, spec: &GuestSpec) -> Value {
     let keys: Vec<_> = parts.public_keys.iter().map(|k| &k.public_key).collect();
     json!({

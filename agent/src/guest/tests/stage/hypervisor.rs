@@ -110,7 +110,6 @@ pub(in crate::guest::tests) fn names(found: &GuestOnHost) -> Vec<String> {
         .collect()
 }
 
-/// A hypervisor.
 pub(in crate::guest) struct Hypervisor(pub(super) Stage);
 
 impl Hypervisor {

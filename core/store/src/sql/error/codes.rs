@@ -13,7 +13,6 @@ pub(in crate::sql) enum Phase {
     Connecting,
     /// Before COMMIT was sent.
     Working,
-    /// COMMIT was sent.
     Committing,
 }
 

@@ -15,7 +15,6 @@ pub enum OpenError {
         owner.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
     )]
     Held {
-        /// The database file.
         path: PathBuf,
         /// The owner, when it could be read from the lock file.
         owner: Option<u32>,
@@ -23,9 +22,7 @@ pub enum OpenError {
     /// The lock file beside the database could not be made.
     #[error("the lock file {} cannot be opened; check that the folder exists and may be written", path.display())]
     Ownership {
-        /// The lock file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: std::io::Error,
     },
@@ -56,7 +53,6 @@ pub enum OpenError {
         path.display()
     )]
     Absent {
-        /// The file.
         path: PathBuf,
     },
     /// What has the name is a folder, a device, a pipe, or a link to nothing.
@@ -65,7 +61,6 @@ pub enum OpenError {
         path.display()
     )]
     NotAFile {
-        /// What was named.
         path: PathBuf,
     },
     /// The file has more than one name. SQLite finds its log by the name: what is written under one is lost to the other.
@@ -82,9 +77,7 @@ pub enum OpenError {
     /// The database file cannot be looked at, read or made.
     #[error("the database file {} cannot be read; check owner and mode of it and its folder", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: std::io::Error,
     },
@@ -94,15 +87,12 @@ pub enum OpenError {
         folder.display()
     )]
     NoFolder {
-        /// The folder.
         folder: PathBuf,
     },
     /// A file that TLS needs cannot be read.
     #[error("the file {} that the database URL names for TLS cannot be read; check its name, owner and mode", path.display())]
     TlsFile {
-        /// The file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: std::io::Error,
     },
@@ -127,7 +117,6 @@ pub enum OpenError {
     Server {
         /// The database, without its password.
         server: String,
-        /// The reason.
         #[source]
         source: SqlError,
     },

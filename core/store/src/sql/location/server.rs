@@ -9,9 +9,7 @@ use super::options;
 /// Which family of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerKind {
-    /// PostgreSQL.
     Postgres,
-    /// MariaDB or MySQL.
     MySql,
 }
 
@@ -44,18 +42,15 @@ impl ServerKind {
 /// How the server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {
-    /// Over TCP.
     Tcp {
         /// A name or an address, without brackets.
         name: String,
-        /// 1 to 65535.
         port: u16,
     },
     /// Over a Unix socket. For PostgreSQL the folder that holds it, and the port that is part of its name.
     Socket {
         /// The folder (PostgreSQL) or the socket itself (MariaDB, MySQL).
         path: PathBuf,
-        /// 1 to 65535.
         port: u16,
     },
 }
@@ -63,7 +58,6 @@ pub enum Host {
 /// What TLS must prove. Never used over a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsMode {
-    /// No TLS.
     Off,
     /// TLS where the server offers it; its certificate is not looked at. The default, as with the databases' own tools.
     #[default]
@@ -104,16 +98,12 @@ impl fmt::Debug for Password {
 /// Shown (`Display`) as its URL without password and options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Which family.
     pub kind: ServerKind,
     /// How it is reached.
     pub host: Host,
-    /// Who logs in.
     pub user: String,
     pub(in super::super) password: Option<Password>,
-    /// The database's name.
     pub database: String,
-    /// TLS.
     pub tls: Tls,
 }
 
@@ -139,23 +129,18 @@ pub enum UrlError {
         "a database URL of a server begins with {scheme}:// and goes on with user:password@host/database"
     )]
     NoAuthority {
-        /// The scheme.
         scheme: &'static str,
     },
-    /// No user.
     #[error(
         "the database URL names no user; write {scheme}://user:password@host/database, each @, :, / and % of the password as %40, %3A, %2F and %25"
     )]
     NoUser {
-        /// The scheme.
         scheme: &'static str,
     },
-    /// No database.
     #[error(
         "the database URL names no database; write its name behind the host, as in {scheme}://user:password@host/placement"
     )]
     NoDatabase {
-        /// The scheme.
         scheme: &'static str,
     },
     /// An `@` is left behind the one that ends the password.
@@ -178,13 +163,11 @@ pub enum UrlError {
         "the {part} of the database URL has a % that is not followed by two hexadecimal digits; write the % itself as %25"
     )]
     Percent {
-        /// Which part.
         part: &'static str,
     },
     /// What the escapes stand for is no text.
     #[error("the {part} of the database URL is no UTF-8 text once its %-escapes are resolved")]
     NoText {
-        /// Which part.
         part: &'static str,
     },
     /// An option that is not known.
@@ -192,7 +175,6 @@ pub enum UrlError {
         "the database URL has the option {name:?}, which Berth does not know; it knows {known}"
     )]
     UnknownOption {
-        /// Its name.
         name: String,
         /// Those that are known.
         known: &'static str,
@@ -200,15 +182,12 @@ pub enum UrlError {
     /// An option that Berth cannot honour.
     #[error("the database URL has the option {name:?}, which Berth cannot honour: {why}")]
     RefusedOption {
-        /// Its name.
         name: &'static str,
         /// Why, and what to do.
         why: &'static str,
     },
-    /// An option's value.
     #[error("the option {name:?} of the database URL must be {right}")]
     OptionValue {
-        /// Its name.
         name: String,
         /// What would be right.
         right: &'static str,

@@ -7,7 +7,6 @@ use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 use super::super::Moment;
 use super::cell::{Cell, widened};
 
-/// How values come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Binary,

@@ -37,9 +37,6 @@ impl SchemaLock {
     }
 
     /// Asks the server whether the lock is still ours: it goes with its connection, and nobody is told.
-    ///
-    /// # Errors
-    /// [`SqlError::SchemaHeld`] where it is not; another when the server does not answer.
     pub async fn check(&mut self) -> Result<(), SqlError> {
         let Some(session) = &mut self.session else {
             return Ok(());

@@ -11,7 +11,6 @@ use super::{Pool, ServerPool};
 pub struct OtherSession {
     /// The server's number for it: a process id (PostgreSQL) or connection id.
     pub number: i64,
-    /// Who logged in.
     pub user: String,
     /// From where: an address, or none over a Unix socket.
     pub client: Option<String>,

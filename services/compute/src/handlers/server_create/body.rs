@@ -26,9 +26,7 @@ const HINTS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
 /// What guests are plugged into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Networks {
-    /// Whatever is configured.
     Auto,
-    /// Nothing.
     None,
 }
 

@@ -110,7 +110,6 @@ pub(super) fn scheduler(filters: &[&str]) -> Scheduler {
     Scheduler::new(options).unwrap()
 }
 
-/// Hosts and guests.
 fn fits(cloud: &Cloud, told: &Value, filters: &[&str]) -> (usize, usize) {
     let (hosts, request) = cloud.hosts(told);
     let filled = fill(

@@ -38,7 +38,6 @@ struct Listed {
     resources: Resources,
 }
 
-/// Class and amount.
 struct Resources(Vec<(String, i64)>);
 
 #[derive(Deserialize)]

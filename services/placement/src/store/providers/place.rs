@@ -71,9 +71,6 @@ impl HeldTrees {
     }
 
     /// Where a parent is that a caller names.
-    ///
-    /// # Errors
-    /// There is no such provider.
     pub(super) async fn parent(
         &self,
         tx: &mut Transaction,

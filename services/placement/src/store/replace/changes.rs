@@ -20,7 +20,6 @@ pub(super) struct HeldRow {
 pub(super) struct Changes<'a> {
     /// Rows that go to another provider with class and amount, by that provider.
     pub(super) moved: BTreeMap<ProviderId, Vec<i64>>,
-    /// Rows that go.
     pub(super) dropped: Vec<i64>,
     /// Rows that come, with their consumer.
     pub(super) added: Vec<(&'a str, Wanted)>,

@@ -12,7 +12,6 @@ use crate::candidates::options::{Group, Wanted};
 use crate::candidates::snapshot::{Aggregate, TraitId};
 use crate::ledger::ClassId;
 
-/// One condition.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Condition {
     pub(super) sql: String,

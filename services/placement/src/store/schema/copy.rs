@@ -53,7 +53,6 @@ pub enum CopyError {
         super::few(differences)
     )]
     Differs {
-        /// In what.
         differences: Vec<Difference>,
     },
     /// The new database has something in it.
@@ -68,9 +67,7 @@ pub enum CopyError {
     /// A table was not read or not written.
     #[error("table {table} cannot be copied")]
     Table {
-        /// Its name.
         table: &'static str,
-        /// Why.
         #[source]
         source: SqlError,
     },
@@ -79,9 +76,7 @@ pub enum CopyError {
         "table {table} cannot be copied: two of its rows have names that are one to the new database (case, accents)"
     )]
     Alike {
-        /// Its name.
         table: &'static str,
-        /// In its words.
         #[source]
         source: SqlError,
     },
@@ -91,15 +86,12 @@ pub enum CopyError {
          fit into the new database"
     )]
     Unequal {
-        /// Its name.
         table: &'static str,
         /// Rows in the old database.
         from: u64,
-        /// Their digest.
         from_digest: String,
         /// Rows in the new one.
         to: u64,
-        /// Their digest.
         to_digest: String,
     },
     /// The connection was lost at the very end, and so was what would tell whether the copy is complete.
@@ -124,9 +116,7 @@ impl Retryable for CopyError {
 /// A table that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
-    /// Its name.
     pub table: &'static str,
-    /// Its rows.
     pub rows: u64,
     /// SHA-256 over all that stands in them, in the order of their keys, in hexadecimal digits.
     pub digest: String,
@@ -145,9 +135,6 @@ pub struct Copy<'a> {
 }
 
 /// Looks whether the one can be copied and the other is empty, and makes the schema there.
-///
-/// # Errors
-/// [`CopyError::From`], [`CopyError::Differs`], [`CopyError::NotEmpty`] and [`CopyError::To`].
 pub async fn copy<'a>(from: &SqlStore, to: &'a SqlStore) -> Result<Copy<'a>, CopyError> {
     let (ignored, differences): (Vec<_>, Vec<_>) = compare(from)
         .await
@@ -173,9 +160,6 @@ pub async fn copy<'a>(from: &SqlStore, to: &'a SqlStore) -> Result<Copy<'a>, Cop
 }
 
 /// Whether a database is empty, or a copy into it was not completed.
-///
-/// # Errors
-/// [`CopyError::NotEmpty`] and [`CopyError::To`].
 pub async fn can_be_copied_to(to: &SqlStore) -> Result<(), CopyError> {
     match version(to).await {
         Ok(Version::Empty) | Err(SchemaError::Incomplete) => Ok(()),
@@ -189,9 +173,6 @@ pub async fn can_be_copied_to(to: &SqlStore) -> Result<(), CopyError> {
 
 impl Copy<'_> {
     /// Copies the next table; none where all are.
-    ///
-    /// # Errors
-    /// [`CopyError::Table`], [`CopyError::Alike`]; or the lock was lost.
     pub async fn table(&mut self) -> Result<Option<&Copied>, CopyError> {
         let Some(name) = self.left.pop_front() else {
             return Ok(None);
@@ -246,9 +227,6 @@ impl Copy<'_> {
     }
 
     /// Compares all rows of the new database with what was read of the old, and lets the new one be used from then on.
-    ///
-    /// # Errors
-    /// [`CopyError::Unequal`], [`CopyError::Unknown`]; or the database fails.
     pub async fn complete(mut self) -> Result<Vec<Copied>, CopyError> {
         self.lock.check().await?;
         let complete = Complete {

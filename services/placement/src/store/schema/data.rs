@@ -14,7 +14,6 @@ use super::SchemaError;
 pub struct IncompleteConsumers {
     /// The project's id, in Keystone's words.
     pub project_id: String,
-    /// The user's.
     pub user_id: String,
 }
 

@@ -23,15 +23,11 @@ pub(super) struct Object {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// The table itself.
     Table,
     Column(String),
     PrimaryKey,
-    /// By its columns.
     Unique(String),
-    /// By its name.
     Index(String),
-    /// By its columns.
     ForeignKey(String),
 }
 

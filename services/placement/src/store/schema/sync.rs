@@ -239,9 +239,6 @@ pub async fn sync(store: &SqlStore, owners: IncompleteConsumers) -> Result<Sync<
 impl Sync<'_> {
     /// Does the next step and tells which it was; none where all are done. What a kill or an error leaves is gone on with by
     /// the next [`sync`].
-    ///
-    /// # Errors
-    /// [`SchemaError::NoRoot`], or the database fails.
     pub async fn step(&mut self) -> Result<Option<Step>, SchemaError> {
         let Some(step) = self.steps.pop_front() else {
             return Ok(None);

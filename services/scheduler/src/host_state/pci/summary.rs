@@ -6,7 +6,6 @@ use crate::numbers;
 /// A pool in short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PciSummary {
-    /// Vendor and product.
     pub(crate) ids: [PciId; 2],
     /// The cell they are at; none where nobody knows.
     pub(crate) numa_node: Option<i64>,

@@ -44,7 +44,6 @@ impl Dice {
     }
 }
 
-/// A case.
 pub(super) struct Case {
     pub(super) numa: NumaTopology,
     pub(super) pci: Option<PciPools>,

@@ -33,7 +33,6 @@ fn from_0(options: &Options) -> [(&'static str, f64); 3] {
     ]
 }
 
-/// The others.
 fn any_sign(options: &Options) -> [(&'static str, &'static str, f64); 13] {
     let (default, fs, metrics) = (
         &options.default,

@@ -8,11 +8,9 @@ use crate::version::VersionPredicate;
 /// Of one property or several.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
-    /// Any text.
     Text,
     /// Yes or no; what is neither is no.
     Flag,
-    /// A whole number.
     Int,
     /// One of these, letter by letter.
     OneOf(&'static [&'static str]),
@@ -21,7 +19,6 @@ pub(super) enum Kind {
         &'static [&'static str],
         &'static [(&'static str, &'static str)],
     ),
-    /// An architecture.
     Architecture,
     /// Versions of a hypervisor.
     Versions,
@@ -31,9 +28,6 @@ pub(super) enum Kind {
 
 impl Kind {
     /// In its one spelling.
-    ///
-    /// # Errors
-    /// What would be right.
     pub(super) fn canonical(self, value: &str) -> Result<String, String> {
         match self {
             Self::Text => Ok(value.to_owned()),
@@ -82,9 +76,6 @@ fn one_of(values: &[&str], value: &str) -> Result<String, String> {
 }
 
 /// The one name of an architecture, which has several.
-///
-/// # Errors
-/// What would be right.
 pub fn architecture(name: &str) -> Result<String, String> {
     let name = name.to_lowercase();
     let name = match name.as_str() {

@@ -184,7 +184,6 @@ pub(super) const LEGACY: &[(&str, &str)] = &[
     ("hypervisor_type", "img_hv_type"),
 ];
 
-/// Of disks.
 const DISK_BUSES: &[&str] = &[
     "fdc", "ide", "sata", "scsi", "usb", "virtio", "xen", "lxc", "uml",
 ];
@@ -218,7 +217,6 @@ const HYPERVISORS: &[&str] = &[
 /// What a guest sees of its machine.
 const VM_MODES: &[&str] = &["hvm", "xen", "uml", "exe"];
 
-/// Of SCSI controllers.
 const SCSI_MODELS: &[&str] = &[
     "buslogic",
     "ibmvscsi",
@@ -233,7 +231,6 @@ const SCSI_MODELS: &[&str] = &[
 const OLD_SCSI_MODELS: &[(&str, &str)] =
     &[("lsilogicsas", "lsisas1068"), ("paravirtual", "vmpvscsi")];
 
-/// Of network cards.
 const VIF_MODELS: &[&str] = &[
     "virtio",
     "ne2k_pci",

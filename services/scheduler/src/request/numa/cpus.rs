@@ -130,9 +130,6 @@ fn no_list(name: &str, text: &str) -> NumaRequestError {
 }
 
 /// `hw:pci_numa_affinity_policy` or the image's twin: it holds for all devices, whatever their aliases say. None where neither does.
-///
-/// # Errors
-/// A word that is no policy; two that are not one.
 pub fn pci_numa_affinity_policy(
     flavor: &Flavor,
     image: Option<&Image>,

@@ -15,9 +15,6 @@ type Derived<T> = Result<T, NumaRequestError>;
 impl InstanceNumaTopology {
     /// The cells that a flavor and an image ask for; none where they ask for none: that is where nothing is said of cells, pages,
     /// persistent memory or dedicated CPUs.
-    ///
-    /// # Errors
-    /// A wish that cannot be read, or wishes that exclude each other.
     pub fn derive(flavor: &Flavor, image: Option<&Image>) -> Derived<Option<Self>> {
         let source = Source { flavor, image };
         let cpus = Cpus::derive(source)?;
@@ -61,7 +58,6 @@ struct Cpus {
     policy: Option<CpuPolicy>,
     threads: Option<CpuThreadPolicy>,
     emulator_threads: Option<EmulatorThreadsPolicy>,
-    /// By a mask.
     dedicated: CpuSet,
 }
 

@@ -8,7 +8,6 @@ pub enum NumaRequestError {
     Unknown {
         /// The extra spec or the image property.
         name: String,
-        /// As it stands.
         value: String,
         /// What would be right.
         words: Vec<&'static str>,
@@ -18,7 +17,6 @@ pub enum NumaRequestError {
     Malformed {
         /// The extra spec or the image property.
         name: String,
-        /// As it stands.
         value: String,
         /// What would be right.
         wanted: &'static str,
@@ -29,13 +27,10 @@ pub enum NumaRequestError {
         said(flavor)
     )]
     Conflict {
-        /// The extra spec.
         spec: String,
         /// Its value; empty where the flavor has none.
         flavor: String,
-        /// The image property.
         property: String,
-        /// Its value.
         image: String,
     },
     /// CPUs and memory cannot be parted evenly.
@@ -44,11 +39,8 @@ pub enum NumaRequestError {
          hw:numa_mem.N"
     )]
     Asymmetric {
-        /// Cells.
         nodes: i64,
-        /// The flavor's.
         vcpus: i64,
-        /// The flavor's.
         memory_mb: i64,
     },
     /// `hw:numa_cpus.N` and `hw:numa_mem.N` are not said for each cell.
@@ -56,7 +48,6 @@ pub enum NumaRequestError {
         "hw:numa_cpus.N and hw:numa_mem.N: should both be said for each of {nodes} cells, and are for {cpus} and {mem} of them"
     )]
     Incomplete {
-        /// Cells.
         nodes: i64,
         /// Cells that have CPUs.
         cpus: usize,
@@ -68,9 +59,7 @@ pub enum NumaRequestError {
     CpuOutOfRange {
         /// The extra spec or the image property.
         name: String,
-        /// The CPU.
         cpu: u16,
-        /// The flavor's.
         vcpus: u16,
     },
     /// Two cells have one CPU.
@@ -78,7 +67,6 @@ pub enum NumaRequestError {
     CpuTwice {
         /// The extra spec or the image property.
         name: String,
-        /// The CPU.
         cpu: u16,
     },
     /// CPUs are in no cell.
@@ -90,9 +78,7 @@ pub enum NumaRequestError {
     /// The cells have not the flavor's memory.
     #[error("hw:numa_mem.N: are {sum} MiB together, and should be the flavor's {memory_mb} MiB")]
     MemorySum {
-        /// Of all cells.
         sum: i64,
-        /// The flavor's.
         memory_mb: i64,
     },
     /// Said without dedicated CPUs.
@@ -116,9 +102,7 @@ pub enum NumaRequestError {
     Mask {
         /// The extra spec or the image property.
         name: &'static str,
-        /// As it stands.
         value: String,
-        /// The flavor's.
         vcpus: u16,
     },
     /// `resources:VCPU` or `resources:PCPU` beside a CPU policy.
@@ -149,13 +133,10 @@ pub enum NumaRequestError {
         u16::MAX
     )]
     Vcpus {
-        /// The flavor's.
         vcpus: i64,
     },
-    /// Cells have memory.
     #[error("memory_mb: should be from 1 on where NUMA cells are asked for, and is {memory_mb}")]
     Memory {
-        /// The flavor's.
         memory_mb: i64,
     },
 }

@@ -9,7 +9,6 @@ use super::{NumaAffinityPolicy, PciRequest, PciRequestOrigin};
 use crate::request::{Flavor, Image, NumaRequestError, pci_numa_affinity_policy};
 use crate::text::shortened;
 
-/// The extra spec.
 pub const PCI_ALIAS_SPEC: &str = "pci_passthrough:alias";
 
 /// Devices of all aliases that one flavor may ask for: more are in no host.
@@ -19,7 +18,6 @@ const MOST_DEVICES: i64 = 1000;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PciAlias {
-    /// Its name.
     pub name: String,
     /// `pci`, where it is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,9 +54,7 @@ pub enum PciAliasError {
     /// A field is not what it may be.
     #[error("{field}: should be {wanted}, and is {}", shortened(value))]
     Field {
-        /// The field.
         field: &'static str,
-        /// As it is.
         value: String,
         /// What would be right.
         wanted: &'static str,
@@ -79,7 +75,6 @@ pub enum PciAliasError {
         shortened(alias)
     )]
     NoSuchAlias {
-        /// The alias.
         alias: String,
         /// Those that there are, in words.
         known: String,
@@ -98,9 +93,6 @@ pub enum PciAliasError {
 
 impl PciAlias {
     /// An alias as it is configured: a table, or Nova's JSON text.
-    ///
-    /// # Errors
-    /// What is wrong, and what would be right.
     pub fn read(value: &Value) -> Result<Self, PciAliasError> {
         let told = |error: serde_json::Error| PciAliasError::NoAlias(error.to_string());
         let alias: Self = match value {
@@ -112,9 +104,6 @@ impl PciAlias {
     }
 
     /// Whether each field is what it may be.
-    ///
-    /// # Errors
-    /// The first that is not.
     pub fn check(&self) -> Result<(), PciAliasError> {
         let is_name = |text: &str| {
             (1..=256).contains(&text.len()) && !text.contains([',', ':']) && text.trim() == text
@@ -168,9 +157,6 @@ impl PciAlias {
 
 impl PciRequest {
     /// What a flavor asks for by aliases; `id` names the n-th request.
-    ///
-    /// # Errors
-    /// The extra spec is none, or names what there is not.
     pub fn of_flavor(
         flavor: &Flavor,
         image: Option<&Image>,

@@ -11,7 +11,6 @@ const LARGE: f64 = 1e15;
 /// The weights of hosts, and the best of them.
 struct Weighed {
     weights: Vec<f64>,
-    /// Its place.
     best: usize,
     /// The largest weight without its sign; none where one is no number, or so large that no score is taken from it.
     largest: Option<f64>,

@@ -3,9 +3,7 @@
 /// Numbers by place; where all are one, it stands once.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
-    /// Every host's.
     Same(f64),
-    /// Each host's.
     Each(Vec<f64>),
 }
 

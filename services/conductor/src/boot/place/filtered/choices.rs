@@ -26,7 +26,6 @@ pub(super) enum Hosts {
     Any,
 }
 
-/// The hosts.
 pub(super) struct Choices {
     pub(super) considered: Considered,
     pub(super) known: Vec<Known>,

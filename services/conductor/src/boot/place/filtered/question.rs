@@ -16,7 +16,6 @@ use crate::destinations::{FilterScheduler, request_spec};
 use crate::diagnosis;
 use crate::way::Way;
 
-/// The question.
 pub(super) struct Asked {
     pub(super) request: RequestSpec,
     pub(super) query: CandidatesQuery,

@@ -9,7 +9,6 @@ use super::table::Table;
 /// What both databases can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precision {
-    /// Doubles and microseconds.
     Fine,
     /// Six digits and whole seconds, as MySQL's `float` and `datetime`.
     Coarse,

@@ -31,8 +31,6 @@ test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, Post
 	@tests/peers/install.sh
 	$(say) "building berth"
 	@cargo test --workspace --tests --no-run
-	$(say) "building the fuzzer"
-	@tests/fuzz/build.sh >/dev/null
 	$(say) "testing"
 	@packaging/scripts/test.sh
 
@@ -46,7 +44,7 @@ check: ## Format, lints, documentation, imports, licences
 	$(say) "documentation"
 	@RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 	$(say) "who imports whom; licences, bans, sources"
-	@cargo test --quiet --workspace --test floor_plan --test supply_chain
+	@cargo test --quiet --workspace --test repository
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check bans licenses sources; fi
 
 peers: ## Install the real services that the tests talk to

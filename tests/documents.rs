@@ -1,7 +1,5 @@
 //! The documents keep their word: links lead somewhere, and the files and tests that the spec notes name exist.
 
-#![cfg(test)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! The table "Who may import whom" in ARCHITECTURE.md is what the workspace does.
+//! Compares the table "Who may import whom" in ARCHITECTURE.md with the workspace: no crate imports what its row forbids, no row and no
+//! manifest names a crate that the code does not use, and test code does not ship.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +9,10 @@ use berth_tests::peer::checkout;
 use berth_tests::workspace::{Dependency, Kind, Workspace};
 
 const HEADING: &str = "## Who may import whom";
-const PURE: [&str; 3] = ["core/model", "core/wire", "core/seam"];
+const PURE: [&str; 2] = ["core/model", "core/wire"];
+
+/// Dependencies that no source file names, with the reason why the manifest needs them.
+const UNNAMED: [(&str, &str, &str); 0] = [];
 
 #[derive(Debug, PartialEq)]
 enum Ours {
@@ -80,7 +84,12 @@ impl FloorPlan {
             return vec![format!("{folder} has no row")];
         };
         let offends = |dependency: &Dependency| match folders.get(&dependency.name) {
+            // The crate's own library, with a feature for its tests.
+            Some(target) if target == folder => None,
             Some(target) if target == "tests" => Some("nothing imports the tests".to_owned()),
+            Some(target) if is_test_code(target) && is_test_code(folder) => None,
+            Some(target) if is_test_code(target) && dependency.kind == Kind::Dev => None,
+            Some(target) if is_test_code(target) => Some("test code does not ship".to_owned()),
             Some(target) if !row.allows(target) => Some("not among its own".to_owned()),
             target => row
                 .never
@@ -91,6 +100,31 @@ impl FloorPlan {
         declared
             .iter()
             .filter_map(|it| Some(format!("{folder} imports {}: {}", it.name, offends(it)?)))
+            .collect()
+    }
+
+    /// The crates that the row names and the manifest does not.
+    fn unused(
+        &self,
+        folder: &str,
+        declared: &[Dependency],
+        folders: &BTreeMap<String, String>,
+    ) -> Vec<String> {
+        let Some(Row {
+            ours: Ours::These(names),
+            ..
+        }) = self.rows.get(folder)
+        else {
+            return Vec::new();
+        };
+        let targets: Vec<&String> = declared
+            .iter()
+            .filter_map(|dependency| folders.get(&dependency.name))
+            .collect();
+        names
+            .iter()
+            .filter(|name| !targets.iter().any(|target| is_named(name, target)))
+            .map(|name| format!("{folder} does not import {name}, which its row allows"))
             .collect()
     }
 
@@ -116,6 +150,11 @@ impl Row {
             Ours::These(names) => names.iter().any(|name| is_named(name, target)),
         }
     }
+}
+
+/// Test crates of their own, in folders of `tests`, and the tests themselves.
+fn is_test_code(folder: &str) -> bool {
+    folder == "tests" || folder.starts_with("tests/")
 }
 
 /// A folder is named whole or by its last part.
@@ -192,10 +231,103 @@ fn every_crate_imports_only_what_its_row_allows() {
 }
 
 #[test]
+fn every_row_names_only_crates_that_its_manifest_names() {
+    let (plan, workspace) = (plan(), workspace());
+    let folders = folders(&workspace);
+    let unused: Vec<String> = workspace
+        .members()
+        .flat_map(|member| plan.unused(&member.folder, &member.declared, &folders))
+        .collect();
+    assert!(unused.is_empty(), "{}", unused.join("\n"));
+}
+
+#[test]
+fn every_dependency_is_used_by_a_source_file() {
+    let workspace = workspace();
+    let packages: Vec<&Path> = workspace
+        .members()
+        .map(|member| Path::new(&member.folder))
+        .collect();
+    let mut unused = Vec::new();
+    for member in workspace.members() {
+        let text = sources(Path::new(&member.folder), &packages);
+        let is_unnamed = |name: &str| {
+            UNNAMED
+                .iter()
+                .any(|(folder, unnamed, _)| *folder == member.folder && *unnamed == name)
+        };
+        let of_member = member.declared.iter().filter(|dependency| {
+            !is_unnamed(&dependency.name) && !uses(&text, &dependency.source_name)
+        });
+        unused.extend(of_member.map(|dependency| {
+            let (folder, name) = (&member.folder, &dependency.name);
+            format!("{folder} depends on {name}, which none of its source files names")
+        }));
+    }
+    assert!(unused.is_empty(), "{}", unused.join("\n"));
+}
+
+/// All Rust sources of a package, without those of other packages in its folders.
+fn sources(folder: &Path, packages: &[&Path]) -> String {
+    let mut text = String::new();
+    for entry in fs::read_dir(checkout().join(folder))
+        .expect("a folder of a package")
+        .flatten()
+    {
+        let path = entry.path();
+        let below = folder.join(entry.file_name());
+        if path.is_dir() {
+            if !packages.contains(&below.as_path()) {
+                text.push_str(&sources(&below, packages));
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(&path).expect("a source file"));
+        }
+    }
+    text
+}
+
+/// Whether a path in the sources begins with this crate: `name::`, `use name;` or `use name as`, comments left out.
+fn uses(text: &str, name: &str) -> bool {
+    let in_a_path = |line: &str| {
+        line.match_indices(name).any(|(at, _)| {
+            let (before, after) = (&line[..at], &line[at + name.len()..]);
+            let is_use = before.trim_end().ends_with("use")
+                && (after.starts_with(';') || after.starts_with(" as "));
+            // `::name` is the crate as well, `module::name` is not.
+            let before = before.strip_suffix("::").unwrap_or(before);
+            let is_inner = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            !is_inner && (after.starts_with("::") || is_use)
+        })
+    };
+    text.lines()
+        .map(str::trim_start)
+        .any(|line| !line.starts_with("//") && in_a_path(line))
+}
+
+/// The check itself.
+#[test]
+fn a_path_that_begins_with_a_crate_uses_it() {
+    for (text, expected) in [
+        ("use http::Method;", true),
+        ("    fn of(request: &http::Request) {", true),
+        ("#[derive(Debug, reqwest_http::Error)]", false),
+        ("use crate::http::Method;", false),
+        ("// use http::Method;", false),
+        ("use ::http::Method;", true),
+        ("use http as wire;", true),
+        ("use berth_http::Method;", false),
+        ("let http = 1;", false),
+    ] {
+        assert_eq!(uses(text, "http"), expected, "{text}");
+    }
+}
+
+#[test]
 fn a_crate_is_named_by_its_last_folder() {
     for (name, folder) in folders(&workspace()) {
         let last = folder.rsplit('/').next().unwrap_or_default();
-        assert_eq!(name, format!("berth-{last}"));
+        assert_eq!(name, format!("berth-{}", last.replace('_', "-")));
     }
 }
 
@@ -276,6 +408,7 @@ fn what_a_row_does_not_allow_is_an_offence() {
         "drivers/virt",
         "drivers/fake",
         "tests",
+        "tests/fuzz",
     ]
     .map(|folder| {
         (
@@ -295,6 +428,8 @@ fn what_a_row_does_not_allow_is_an_offence() {
         ("agent", "berth-virt", Kind::Normal, 1),
         ("cli", "berth-fake", Kind::Normal, 0),
         ("cli", "berth-tests", Kind::Dev, 1),
+        ("cli", "berth-fuzz", Kind::Dev, 0),
+        ("cli", "berth-fuzz", Kind::Normal, 1),
         ("core/unheard-of", "serde", Kind::Normal, 1),
     ];
     for (folder, name, kind, expected) in cases {
@@ -303,6 +438,7 @@ fn what_a_row_does_not_allow_is_an_offence() {
             kind,
             requirement: "^1".to_owned(),
             by_path: false,
+            source_name: name.replace('-', "_"),
         };
         let offences = plan.offences(folder, &[dependency], &folders);
         assert_eq!(

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_accelerator::{
-    EventsBell, HostsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
+    EventsBell, HostsBell, AcceleratorApiOptions, ServiceTokens, delete_idle_arqs, deliver_events,
     end_late_programmings, router, serve_tcp, watch_providers,
 };
 use berth_client::{AuthOptions, AuthType, PlacementClient};
@@ -160,7 +160,7 @@ async fn serve(
     beside.spawn(end_late_programmings(store.clone(), bell.clone(), late));
     let grace = config.accelerator_service.unbound_request_grace;
     let unbound = stopped.clone().cancelled_owned();
-    beside.spawn(delete_unbound_requests(store.clone(), grace, unbound));
+    beside.spawn(delete_idle_arqs(store.clone(), grace, unbound));
     if let Some(receivers) = receivers {
         let stopped = stopped.clone().cancelled_owned();
         beside.spawn(deliver_events(store.clone(), receivers, bell, stopped));
@@ -190,7 +190,7 @@ pub(crate) fn options(
     config: &Config,
     bell: EventsBell,
     hosts: HostsBell,
-) -> Result<Options, Failure> {
+) -> Result<AcceleratorApiOptions, Failure> {
     let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
         match config.accelerator_service.auth_strategy {
             AuthStrategy::Noauth2 => (Arc::new(NoAuth2::default()), ServiceTokens::Waived),
@@ -199,7 +199,7 @@ pub(crate) fn options(
                 (Arc::new(tokens), ServiceTokens::Required)
             }
         };
-    Ok(Options {
+    Ok(AcceleratorApiOptions {
         tokens,
         policy: policy::in_force(config)?,
         service_tokens,
@@ -207,7 +207,7 @@ pub(crate) fn options(
         hosts,
         orphan_grace: config.accelerator_service.orphan_request_grace,
         bind_timeout: config.accelerator_service.bind_timeout,
-        ..Options::default()
+        ..AcceleratorApiOptions::default()
     })
 }
 

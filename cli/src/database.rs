@@ -6,7 +6,7 @@
 use std::path::{Path, absolute};
 use std::time::Duration;
 
-use berth_placement::{SchemaError, prepare};
+use berth_placement::{PlacementSchemaError, prepare};
 use berth_store::sql::{Isolation, Location, OpenError, SqlError, SqlOptions, SqlStore};
 
 use crate::config::{Config, Secret};
@@ -43,19 +43,19 @@ fn not_opened(what: String, error: &OpenError) -> Failure {
     Failure::caused(code, what, error)
 }
 
-impl From<SchemaError> for Failure {
-    fn from(error: SchemaError) -> Self {
+impl From<PlacementSchemaError> for Failure {
+    fn from(error: PlacementSchemaError) -> Self {
         not_placement("the database", &error)
     }
 }
 
 /// What a database is not, with the sentence that names it.
-pub(crate) fn not_placement(named: &str, error: &SchemaError) -> Failure {
+pub(crate) fn not_placement(named: &str, error: &PlacementSchemaError) -> Failure {
     let code = match error {
-        SchemaError::OtherRevision { .. } | SchemaError::UnknownRevision { .. } => {
+        PlacementSchemaError::OtherRevision { .. } | PlacementSchemaError::UnknownRevision { .. } => {
             ErrorCode::OtherRelease
         }
-        SchemaError::NoRoot { .. } => ErrorCode::Refused,
+        PlacementSchemaError::NoRoot { .. } => ErrorCode::Refused,
         _ => ErrorCode::State,
     };
     let what = format!("{named} is not Placement's as it should be");
@@ -147,14 +147,14 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
         let code = match &error {
-            berth_accelerator::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
+            berth_accelerator::AcceleratorSchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
             _ => ErrorCode::State,
         };
         let what = format!("{named} is not the accelerator service's as it should be");
         let failure = Failure::caused(code, what, &error);
         match error {
-            berth_accelerator::SchemaError::Damaged { .. }
-            | berth_accelerator::SchemaError::Sql(SqlError::Corrupt(_)) => {
+            berth_accelerator::AcceleratorSchemaError::Damaged { .. }
+            | berth_accelerator::AcceleratorSchemaError::Sql(SqlError::Corrupt(_)) => {
                 failure.mend("restore it from a backup: nobody else has profiles and bindings")
             }
             _ => failure,

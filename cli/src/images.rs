@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use berth_client::ImageClient;
 use berth_compute::{FoundImage, Images};
-use berth_image::{ImageList, ImageListError, Place};
+use berth_image::{ImageList, ImageListError, ImageDataLocation};
 use berth_wire::guest::{ImageBody, ImageLocation};
 use uuid::Uuid;
 
@@ -99,9 +99,9 @@ pub(crate) fn image_service(config: &Config) -> Result<ImageClient, Failure> {
 fn found(list: &ImageList) -> BTreeMap<Uuid, FoundImage> {
     let images = list.images().map(|image| {
         let location = match &image.place {
-            Place::Here(_) => ImageLocation::Glance(image.id),
-            Place::Hosts(path) => ImageLocation::Path(path.clone()),
-            Place::Url(url) => ImageLocation::Url(url.clone()),
+            ImageDataLocation::Local(_) => ImageLocation::Glance(image.id),
+            ImageDataLocation::Hosts(path) => ImageLocation::Path(path.clone()),
+            ImageDataLocation::Url(url) => ImageLocation::Url(url.clone()),
         };
         let body = ImageBody {
             location,

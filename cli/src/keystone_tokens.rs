@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use berth_client::keystone::system_clock;
 use berth_client::{HttpService, IdentityClient};
 use berth_http::auth::Validation;
-use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenScope, TokenError, TokenRequest, ValidateToken};
 use berth_wire::keystone::{ValidatedToken, parse_expiry};
 use tokio::time::Instant;
 
@@ -111,10 +111,10 @@ fn life(token: &ValidatedToken) -> Option<Duration> {
 
 fn caller(token: ValidatedToken) -> Caller {
     let scope = match (token.project, token.domain, token.system) {
-        (Some(project), _, _) => Scope::Project(project.id),
-        (None, Some(domain), _) => Scope::Domain(domain.id),
-        (None, None, Some(system)) if system.all => Scope::System,
-        (None, None, _) => Scope::Unscoped,
+        (Some(project), _, _) => TokenScope::Project(project.id),
+        (None, Some(domain), _) => TokenScope::Domain(domain.id),
+        (None, None, Some(system)) if system.all => TokenScope::System,
+        (None, None, _) => TokenScope::Unscoped,
     };
     Caller {
         user_id: token.user.id,
@@ -237,11 +237,11 @@ mod tests {
             assert!(caller.has_role("member") && !caller.has_role("admin"));
         }
         assert_eq!(asked.load(Ordering::Relaxed), 1);
-        assert_eq!(ask(&tokens, "system").await.unwrap().scope, Scope::System);
+        assert_eq!(ask(&tokens, "system").await.unwrap().scope, TokenScope::System);
         let domain = ask(&tokens, "domain").await.unwrap();
-        assert_eq!(domain.scope, Scope::Domain("d1".to_owned()));
+        assert_eq!(domain.scope, TokenScope::Domain("d1".to_owned()));
         let unscoped = ask(&tokens, "unscoped").await.unwrap();
-        assert_eq!(unscoped.scope, Scope::Unscoped);
+        assert_eq!(unscoped.scope, TokenScope::Unscoped);
         assert!(!unscoped.has_role("member"));
     }
 

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_http::policy::Origin;
+use berth_http::policy::PolicyOrigin;
 use berth_http::{Policy, PolicyFile, PolicyFileError};
 use serde_json::json;
 
@@ -78,8 +78,8 @@ pub(crate) fn list(policy: &Policy, format: &Format, out: &mut dyn Write) -> Res
     let mut listing = Listing::new(&["rule", "check", "origin"]);
     for (name, rule, origin) in policy.rules() {
         let origin = match origin {
-            Origin::Default => "default",
-            Origin::File => "file",
+            PolicyOrigin::Default => "default",
+            PolicyOrigin::File => "file",
         };
         listing.push([json!(name), json!(rule.to_string()), json!(origin)]);
     }

@@ -14,7 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
-use berth_image::Options as ImageOptions;
+use berth_image::ImageApiOptions as ImageOptions;
 use berth_placement::{router, serve_tcp};
 use berth_store::SqlStore;
 use tokio::sync::oneshot;

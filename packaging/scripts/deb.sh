@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the Debian package: the program, its unit, its configuration, manual pages, completions, guide.
+# Makes the Debian package: the program, its units, its configuration, manual pages, completions, documentation, monitoring.
 #
 # Usage:  deb.sh [FOLDER]        FOLDER: where the package goes (default target/deb)
 #
@@ -36,6 +36,31 @@ needed_libraries() {
     rm -rf "$work"
 }
 
+# All of docs, so that links between its folders work; the pages beside it with their links changed accordingly.
+stage_documentation() {
+    local folder=$1 page broken
+    mkdir -p "$folder/monitoring"
+    cp -R docs/. "$folder/"
+    for page in README.md ARCHITECTURE.md CONTRIBUTING.md; do
+        sed -e 's,](docs/,](,g' -e 's,](CHANGELOG.md),](CHANGELOG.md.gz),g' "$page" >"$folder/$page"
+    done
+    gzip -9nc CHANGELOG.md >"$folder/CHANGELOG.md.gz"
+    install -m 0644 -t "$folder/monitoring" packaging/monitoring/*
+    install -m 0644 packaging/debian/copyright "$folder/"
+    broken=$(broken_links "$folder")
+    [ -z "$broken" ] || fail "links that lead to no file of the package:"$'\n'"$broken"
+}
+
+# Prints each relative link of the pages below a folder that leads to no file. Code blocks have no links.
+broken_links() {
+    local page link
+    while IFS= read -r -d '' page; do
+        while IFS= read -r link; do
+            [ -e "$(dirname "$page")/$link" ] || echo "${page#"$1"/}: $link"
+        done < <(sed '/^ *```/,/^ *```/d' "$page" | grep -oE '\]\([^)# ]+' | cut -c3- | grep -v ://)
+    done < <(find "$1" -name '*.md' -print0)
+}
+
 stage() {
     local root=$1 program=$2 file
     install -D -m 0755 "$program" "$root/usr/bin/berth"
@@ -55,10 +80,7 @@ stage() {
     "$program" completion bash >"$root/usr/share/bash-completion/completions/berth"
     "$program" completion zsh >"$root/usr/share/zsh/vendor-completions/_berth"
     "$program" completion fish >"$root/usr/share/fish/vendor_completions.d/berth.fish"
-    mkdir -p "$root/usr/share/doc/berth"
-    cp -R docs/guide docs/api "$root/usr/share/doc/berth/"
-    install -m 0644 packaging/debian/copyright README.md "$root/usr/share/doc/berth/"
-    gzip -9nc CHANGELOG.md >"$root/usr/share/doc/berth/CHANGELOG.md.gz"
+    stage_documentation "$root/usr/share/doc/berth"
     find "$root/usr/share" -type f -exec chmod 0644 {} +
     find "$root/usr" -type d -exec chmod 0755 {} +
     mkdir -p "$root/DEBIAN"

@@ -3,7 +3,7 @@
 #
 # Usage:  need.sh GROUP...        groups: build node peers
 #
-#   build   to compile berth and its tests: a C and a C++ compiler, libvirt's headers
+#   build   to compile berth and its tests, and to run them: a C and a C++ compiler, libvirt's headers, Python
 #   node    to be a hypervisor: libvirt, QEMU and its firmware
 #   peers   to test against real services: Python with venv, MariaDB's and PostgreSQL's server programs, systemd-analyze, curl
 #
@@ -12,7 +12,7 @@
 set -eu -o pipefail
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
-BUILD="gcc g++ libc6-dev pkg-config libvirt-dev make"
+BUILD="gcc g++ libc6-dev pkg-config libvirt-dev make python3"
 NODE="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-utils qemu-system-x86 qemu-utils ovmf util-linux"
 # mariadb-server-core holds the server's program and no system service, so that no database of ours starts beside yours.
 # PostgreSQL's server has no such package: see no_cluster.

@@ -6,8 +6,6 @@
 //!   BERTH_CLAIMS_FROM=1        the first one's number
 //!   BERTH_CLAIMS_REPORT=FILE   to which a line is added for each kind, for `make soak`
 
-#![cfg(test)]
-
 mod linear;
 mod outage;
 mod peer;

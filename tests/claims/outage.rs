@@ -13,8 +13,8 @@ use berth_tests::peer::{MariaDb, Postgres};
 use http::Method;
 use serde_json::Value;
 
-use crate::linear::{Verdict, verify};
-use crate::trials::runtime;
+use crate::claims::linear::{Verdict, verify};
+use crate::claims::trials::runtime;
 
 fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
     let begun = with_database(url, async |store| {

@@ -9,9 +9,9 @@ use berth_tests::contest::{
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 use serde::{Deserialize, Serialize};
 
-use crate::linear::{Verdict, search};
-use crate::report::Sums;
-use crate::trials::{number, runtime};
+use crate::claims::linear::{Verdict, search};
+use crate::claims::report::Sums;
+use crate::claims::trials::{number, runtime};
 
 /// A contest that was held: what the judges need of it.
 #[derive(Serialize, Deserialize)]

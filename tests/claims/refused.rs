@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_tests::contest::{Answer, Call, Event, History, Step, Testimony, Want, Wrong, place};
 
-use crate::linear::{Verdict, search, verify};
+use crate::claims::linear::{Verdict, search, verify};
 
 const STEPS: u64 = 100_000;
 

@@ -5,7 +5,7 @@ use std::{env, fs};
 
 use berth_tests::contest::{Answer, History};
 
-use crate::linear::Verdict;
+use crate::claims::linear::Verdict;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sums {

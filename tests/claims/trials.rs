@@ -8,8 +8,8 @@ use berth_tests::contest::{
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::linear::{Verdict, search, verify};
-use crate::report::Sums;
+use crate::claims::linear::{Verdict, search, verify};
+use crate::claims::report::Sums;
 
 /// A search without an order to try is given up after so many steps, and counts as nothing.
 const STEPS: u64 = 5_000;

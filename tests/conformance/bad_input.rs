@@ -236,6 +236,7 @@ fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
 }
 
 #[test]
+#[cfg_attr(not(feature = "soak"), ignore = "make soak runs it")]
 fn nothing_that_is_made_up_breaks_what_reads_it() {
     let program = fuzzer();
     let runs = number("BERTH_FUZZ_RUNS", RUNS);
@@ -245,6 +246,7 @@ fn nothing_that_is_made_up_breaks_what_reads_it() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "soak"), ignore = "make soak runs it")]
 fn no_request_that_is_made_up_breaks_the_scheduler() {
     let runs = number("BERTH_FUZZ_RUNS", RUNS);
     fuzz(&fuzzer(), "requests", "request", runs);

@@ -3,8 +3,6 @@
 //!
 //!   BERTH_CONFORMANCE_DATABASES=postgresql,mariadb   where the service keeps its rows, one after another; all three unless it is said
 
-#![cfg(test)]
-
 mod bad_input;
 
 use std::collections::BTreeMap;

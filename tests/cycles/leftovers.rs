@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::host::{CARDS, Host, NODE};
+use crate::cycles::host::{CARDS, Host, NODE};
 
 /// How long what a guest leaves may be there after it is gone: requests, resets and the next look at the host.
 const PATIENCE: Duration = Duration::from_secs(60);

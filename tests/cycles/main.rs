@@ -8,8 +8,6 @@
 //! `BERTH_CYCLES` says how many cycles (6), `BERTH_CYCLES_SEED` which are drawn (1), `BERTH_CYCLES_KILLS=0` that nobody is killed:
 //! then one process has done them all, and its memory is judged. `BERTH_CYCLES_REPORT` is a file for the table.
 
-#![cfg(test)]
-
 mod host;
 mod leftovers;
 mod report;

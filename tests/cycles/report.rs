@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::{env, fs, io};
 
-use crate::round::{Ran, Round};
+use crate::cycles::round::{Ran, Round};
 
 /// The variable that names the file for the table.
 const REPORT: &str = "BERTH_CYCLES_REPORT";
@@ -84,7 +84,7 @@ impl Report {
         let cycles = self.looks.last().map_or(0, |look| look.cycles);
         let seed = self.seed;
         format!(
-            "{}\n  BERTH_CYCLES={cycles} BERTH_CYCLES_SEED={seed} cargo test -p berth-tests --test cycles",
+            "{}\n  BERTH_CYCLES={cycles} BERTH_CYCLES_SEED={seed} cargo test -p berth-tests --test processes cycles::",
             self.violations.join("\n")
         )
     }

@@ -8,7 +8,7 @@ use berth_client::Dice;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::host::{CARDS, Host, PARTS};
+use crate::cycles::host::{CARDS, Host, PARTS};
 
 /// How often a round looks at its guests.
 const LOOK: Duration = Duration::from_millis(100);

@@ -9,11 +9,11 @@ use berth_store::{Isolation, SqlOptions, SqlStore, Statement};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::accelerator_on_postgres::receiver::{Receiver, SILENT};
-use crate::accelerator_on_postgres::service::{
+use crate::databases::accelerator_on_postgres::receiver::{Receiver, SILENT};
+use crate::databases::accelerator_on_postgres::service::{
     HOST, RP, RP_2, Reply, Service, bind, card, guest, options, unbind,
 };
-use crate::place::Place;
+use crate::databases::place::Place;
 
 on_servers! {
     tables_that_were_made_by_half_are_made_anew_and_others_are_left
@@ -320,7 +320,7 @@ async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_goe
     for round in 0..4 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture"])
-            .arg("accelerator::binder_that_is_to_be_killed")
+            .arg("databases::accelerator::binder_that_is_to_be_killed")
             .env(URL, place.url())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

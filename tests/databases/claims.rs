@@ -1,7 +1,7 @@
 //! Claims of the last units: two services, each with its own connections as two processes have them, on one database.
 
 use axum::body::Body;
-use berth_placement::{Options, prepare, router};
+use berth_placement::{PlacementApiOptions, prepare, router};
 use berth_store::{Isolation, SqlOptions};
 use futures_util::future::join_all;
 use http::{Method, Request, StatusCode, header};
@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::place::Place;
+use crate::databases::place::Place;
 
 on_servers! {
     never_one_unit_too_many_at_repeatable_read
@@ -97,7 +97,7 @@ async fn services_with(place: &Place, options: SqlOptions) -> [Service; 2] {
     let (first, second) = tokio::join!(prepare(&one), prepare(&other));
     first.unwrap();
     second.unwrap();
-    [one, other].map(|store| router(store, Options::default()))
+    [one, other].map(|store| router(store, PlacementApiOptions::default()))
 }
 
 pub(crate) async fn ask(

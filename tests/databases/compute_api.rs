@@ -29,7 +29,7 @@ mod place {
 
     use berth_store::{Isolation, SqlOptions, SqlStore};
 
-    use crate::place::Place;
+    use crate::databases::place::Place;
 
     pub(super) async fn fresh() -> (SqlStore, Arc<dyn Any + Send + Sync>) {
         // As the program opens it.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Value, Work};
 use tokio::sync::Barrier;
 
-use crate::place::Place;
-use crate::work::{Insert, WorkError, ask, count, in_time, named, one};
+use crate::databases::place::Place;
+use crate::databases::work::{Insert, WorkError, ask, count, in_time, named, one};
 
 mod everywhere {
     use super::{

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use berth_hosts::{GroupPolicy, HostsOptions};
+use berth_hosts::{ServerGroupPolicy, HostsOptions};
 use berth_store::{Isolation, SqlOptions};
 use futures_util::future::join_all;
 use serde_json::json;
 
-use crate::hosts_on_postgres::server_groups::{create, make};
-use crate::hosts_on_postgres::service::{Service, guest, node, state, told, told_with};
-use crate::place::Place;
+use crate::databases::hosts_on_postgres::server_groups::{create, make};
+use crate::databases::hosts_on_postgres::service::{Service, guest, node, state, told, told_with};
+use crate::databases::place::Place;
 
 on_servers! {
     sixteen_at_once_at_four_processes_land_apart_at_repeatable_read
@@ -42,7 +42,7 @@ async fn sixteen_at_once_at_four_processes_land_apart_at_read_committed(place: P
 async fn contests(place: Place, isolation: Isolation) {
     let processes = processes(&place, 4, isolation).await;
     for (count, told_none) in [(16, 0), (15, 1)] {
-        let group = make(&processes[0].hosts, GroupPolicy::AntiAffinity, None).await;
+        let group = make(&processes[0].hosts, ServerGroupPolicy::AntiAffinity, None).await;
         let creates = (0..16).zip(processes.iter().cycle()).map(|(n, process)| {
             let hosts = process.hosts.clone();
             tokio::spawn(create(hosts, group.uuid, guest(n), count))

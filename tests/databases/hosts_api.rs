@@ -30,7 +30,7 @@ mod place {
 
     use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Work};
 
-    use crate::place::Place;
+    use crate::databases::place::Place;
 
     /// Those that no test has now.
     static FREE: Mutex<Vec<Place>> = Mutex::new(Vec::new());

@@ -2,8 +2,8 @@
 
 use berth_store::{Row, SqlError, SqlStore, Statement, Transaction, Value, Work};
 
-use crate::place::Place;
-use crate::work::{count, named};
+use crate::databases::place::Place;
+use crate::databases::work::{count, named};
 
 on_all! {
     a_hundred_thousand_keys_are_found

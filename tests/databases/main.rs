@@ -1,5 +1,5 @@
 //! The SQL store means the same on each database: every promise is tried on SQLite, on a real PostgreSQL and on a real MariaDB,
-//! in a database of its own.
+//! in a database of its own. The services' own API tests run here on PostgreSQL, and by `make soak` on MariaDB as well.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -17,7 +17,7 @@ macro_rules! on_all {
         mod $database {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             async fn $name() {
-                super::$name(crate::place::Place::$database()).await;
+                super::$name(crate::databases::place::Place::$database()).await;
             })*
         }
     };
@@ -32,21 +32,25 @@ macro_rules! on_servers {
 }
 
 mod accelerator;
+#[cfg(feature = "soak")]
 #[path = "accelerator_api.rs"]
 mod accelerator_on_mariadb;
 #[path = "accelerator_api.rs"]
 mod accelerator_on_postgres;
 mod claims;
+#[cfg(feature = "soak")]
 #[path = "compute_api.rs"]
 mod compute_on_mariadb;
 #[path = "compute_api.rs"]
 mod compute_on_postgres;
 mod conflicts;
 mod hosts;
+#[cfg(feature = "soak")]
 #[path = "hosts_api.rs"]
 mod hosts_on_mariadb;
 #[path = "hosts_api.rs"]
 mod hosts_on_postgres;
+#[cfg(feature = "soak")]
 #[path = "identity_api.rs"]
 mod identity_on_mariadb;
 #[path = "identity_api.rs"]

@@ -12,8 +12,8 @@ use berth_tests::peer::{MariaDb, Postgres};
 use std::sync::Arc;
 use tokio::sync::Barrier;
 
-use crate::place::Place;
-use crate::work::{Do, count, in_time, named};
+use crate::databases::place::Place;
+use crate::databases::work::{Do, count, in_time, named};
 
 /// On a server of its own: others share one.
 fn alone(place: &str) -> Place {
@@ -114,7 +114,7 @@ async fn a_server_that_is_gone_is_told_and_found_again(place: Place) {
 /// A proxy that lets a COMMIT through, and not its answer, is the one way to an unknown outcome.
 async fn a_connection_lost_at_commit_leaves_the_outcome_unknown(place: Place) {
     let store = place.store().await;
-    let proxy = crate::proxy::Proxy::start(&place).await;
+    let proxy = crate::databases::proxy::Proxy::start(&place).await;
     let through = SqlStore::open(&proxy.location(&place), &quick())
         .await
         .unwrap();
@@ -175,7 +175,7 @@ async fn a_dropped_transaction_gives_its_connection_back(place: Place) {
 
 /// A connection that is given back is asked for a sign of life, for which whoever closes the pool waits.
 async fn a_server_that_has_fallen_silent_keeps_nobody_from_closing(place: Place) {
-    let proxy = crate::proxy::Proxy::start(&place).await;
+    let proxy = crate::databases::proxy::Proxy::start(&place).await;
     let opened = SqlStore::open(&proxy.location(&place), &quick()).await;
     let through = opened.unwrap();
     let sleep = match place {

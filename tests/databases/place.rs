@@ -4,7 +4,7 @@ use berth_store::{Dialect, Location, SqlOptions, SqlStore};
 use berth_tests::peer::{Database, MariaDb, Postgres, PostgresDatabase};
 use tempfile::TempDir;
 
-use crate::work::Script;
+use crate::databases::work::Script;
 
 /// A fresh, empty database, and what keeps it.
 pub(crate) enum Place {

@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use berth_placement::{CopyError, SchemaError, can_be_copied_to, compare, copy, prepare, version};
+use berth_placement::{CopyError, PlacementSchemaError, can_be_copied_to, compare, copy, prepare, version};
 use berth_store::{SqlOptions, SqlStore, Statement};
 use berth_tests::peer::PlacementSchema;
 use serde_json::json;
 
-use crate::place::Place;
-use crate::placement_schema::{ROWS, another, answer, assert_whole, open, sync_all};
-use crate::work::{Do, Script, one};
+use crate::databases::place::Place;
+use crate::databases::placement_schema::{ROWS, another, answer, assert_whole, open, sync_all};
+use crate::databases::work::{Do, Script, one};
 
 mod everywhere {
     use super::{
@@ -134,7 +134,7 @@ async fn a_copy_that_ends_after_any_table_is_not_served_and_is_begun_anew(place:
             compare(&new).await.unwrap_err(),
             sync_all(&new).await.unwrap_err(),
         ] {
-            assert!(matches!(refused, SchemaError::Incomplete), "{refused}");
+            assert!(matches!(refused, PlacementSchemaError::Incomplete), "{refused}");
         }
         new.close().await;
     }
@@ -191,7 +191,7 @@ async fn what_does_not_fit_is_named_by_its_table_and_the_copy_not_completed() {
         "{error}"
     );
     let refused = prepare(&new).await.unwrap_err();
-    assert!(matches!(refused, SchemaError::Incomplete), "{refused}");
+    assert!(matches!(refused, PlacementSchemaError::Incomplete), "{refused}");
     new.close().await;
 
     // SQLite holds what it is given.
@@ -242,7 +242,7 @@ async fn a_copy_whose_last_commit_is_not_answered_is_known_to_be_complete() {
         let from = Place::sqlite();
         let store = open(&from).await;
         fill(&store).await;
-        let proxy = crate::proxy::Proxy::start(&place).await;
+        let proxy = crate::databases::proxy::Proxy::start(&place).await;
         let (location, options) = (proxy.location(&place), SqlOptions::default());
         let new = SqlStore::open(&location, &options).await.unwrap();
         let mut copy = copy(&store, &new).await.unwrap();

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use berth_placement::{
-    Difference, IncompleteConsumers, Problem, Revision, SchemaError, Step, Version, check, compare,
+    Difference, IncompleteConsumers, ShapeDifference, Revision, PlacementSchemaError, SchemaStep, SchemaVersion, check, compare,
     plan, prepare, sync, version,
 };
 use berth_store::{Dialect, SqlOptions, SqlStore, Statement};
 use berth_tests::peer::{MariaDb, PlacementSchema};
 use serde_json::{Value, json};
 
-use crate::place::Place;
-use crate::work::{Do, Script};
+use crate::databases::place::Place;
+use crate::databases::work::{Do, Script};
 
 mod everywhere {
     use super::{
@@ -92,7 +92,7 @@ fn owners() -> IncompleteConsumers {
     }
 }
 
-pub(crate) async fn sync_all(store: &SqlStore) -> Result<Vec<Step>, SchemaError> {
+pub(crate) async fn sync_all(store: &SqlStore) -> Result<Vec<SchemaStep>, PlacementSchemaError> {
     let mut sync = sync(store, owners()).await?;
     let mut done = Vec::new();
     while let Some(step) = sync.step().await? {
@@ -129,12 +129,12 @@ pub(crate) fn another(place: &Place) -> Place {
 
 async fn a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make(place: Place) {
     let store = open(&place).await;
-    assert_eq!(version(&store).await.unwrap(), Version::Empty);
-    assert_eq!(plan(&store).await.unwrap().steps, [Step::Make]);
-    assert_eq!(sync_all(&store).await.unwrap(), [Step::Make]);
+    assert_eq!(version(&store).await.unwrap(), SchemaVersion::Empty);
+    assert_eq!(plan(&store).await.unwrap().steps, [SchemaStep::Make]);
+    assert_eq!(sync_all(&store).await.unwrap(), [SchemaStep::Make]);
     assert_eq!(
         version(&store).await.unwrap(),
-        Version::Known(Revision::HEAD)
+        SchemaVersion::Known(Revision::HEAD)
     );
     assert_eq!(compare(&store).await.unwrap(), []);
     assert_eq!(sync_all(&store).await.unwrap(), []);
@@ -163,11 +163,11 @@ async fn every_older_revision_comes_to_the_newest_with_its_rows(place: Place) {
         schema.upgrade(&url, revision.id()).unwrap();
         let store = open(&old).await;
         store.write(&Script(ROWS)).await.unwrap();
-        assert_eq!(version(&store).await.unwrap(), Version::Known(revision));
+        assert_eq!(version(&store).await.unwrap(), SchemaVersion::Known(revision));
         let planned = plan(&store).await.unwrap();
         assert_eq!(planned.left, [], "{revision}");
-        let mut steps = vec![Step::Roots(2), Step::Consumers(2)];
-        steps.extend(revision.later().map(Step::To));
+        let mut steps = vec![SchemaStep::Roots(2), SchemaStep::Consumers(2)];
+        steps.extend(revision.later().map(SchemaStep::To));
         assert_eq!(planned.steps, steps, "{revision}");
         assert_eq!(sync_all(&store).await.unwrap(), steps, "{revision}");
         assert_whole(&store).await;
@@ -199,13 +199,13 @@ async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place
     store.write(&Do(Statement::new(ring))).await.unwrap();
     let error = sync_all(&store).await.unwrap_err();
     assert!(
-        matches!(&error, SchemaError::NoRoot { providers } if providers.len() == 2),
+        matches!(&error, PlacementSchemaError::NoRoot { providers } if providers.len() == 2),
         "{error}"
     );
     assert!(error.to_string().contains("4e8e5957-"), "{error}");
     assert_eq!(
         version(&store).await.unwrap(),
-        Version::Known(Revision::Initial)
+        SchemaVersion::Known(Revision::Initial)
     );
     let mended = "UPDATE resource_providers SET parent_provider_id = NULL WHERE id = 1";
     store.write(&Do(Statement::new(mended))).await.unwrap();
@@ -220,17 +220,17 @@ async fn a_database_without_its_revision_has_one_answer(place: Place) {
     let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
     run("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num))").await;
     for round in ["alembic_version alone", "all tables, none with a row"] {
-        assert_eq!(version(&store).await.unwrap(), Version::Empty, "{round}");
+        assert_eq!(version(&store).await.unwrap(), SchemaVersion::Empty, "{round}");
         for error in [
             compare(&store).await.unwrap_err(),
             check(&store).await.unwrap_err(),
         ] {
             assert!(
-                matches!(&error, SchemaError::OtherRevision { found } if found.is_empty()),
+                matches!(&error, PlacementSchemaError::OtherRevision { found } if found.is_empty()),
                 "{round}: {error}"
             );
         }
-        assert_eq!(sync_all(&store).await.unwrap(), [Step::Make], "{round}");
+        assert_eq!(sync_all(&store).await.unwrap(), [SchemaStep::Make], "{round}");
         assert_eq!(compare(&store).await.unwrap(), [], "{round}");
         run("DELETE FROM alembic_version").await;
     }
@@ -243,7 +243,7 @@ async fn a_database_without_its_revision_has_one_answer(place: Place) {
         sync_all(&store).await.unwrap_err(),
         prepare(&store).await.unwrap_err(),
     ] {
-        assert!(matches!(error, SchemaError::NoRevision), "{error}");
+        assert!(matches!(error, PlacementSchemaError::NoRevision), "{error}");
     }
     // What it says is to be done.
     run("INSERT INTO alembic_version (version_num) VALUES ('a082b8bb98d0')").await;
@@ -261,8 +261,8 @@ async fn views_are_no_tables(place: Place) {
         ))
         .await
         .unwrap();
-    assert_eq!(version(&store).await.unwrap(), Version::Empty);
-    assert_eq!(plan(&store).await.unwrap().steps, [Step::Make]);
+    assert_eq!(version(&store).await.unwrap(), SchemaVersion::Empty);
+    assert_eq!(plan(&store).await.unwrap().steps, [SchemaStep::Make]);
     prepare(&store).await.unwrap();
     assert_eq!(compare(&store).await.unwrap(), []);
     store.close().await;
@@ -333,12 +333,12 @@ async fn what_is_not_as_its_revision_says_is_told(place: Place) {
         compare(&store).await.unwrap_err(),
         sync_all(&store).await.unwrap_err(),
     ] {
-        assert!(matches!(error, SchemaError::NotPlacement), "{error}");
+        assert!(matches!(error, PlacementSchemaError::NotPlacement), "{error}");
     }
     run("DROP TABLE things").await;
     let error = compare(&store).await.unwrap_err();
     assert!(
-        matches!(&error, SchemaError::OtherRevision { found } if found.is_empty()),
+        matches!(&error, PlacementSchemaError::OtherRevision { found } if found.is_empty()),
         "{error}"
     );
     sync_all(&store).await.unwrap();
@@ -358,11 +358,11 @@ async fn what_is_not_as_its_revision_says_is_told(place: Place) {
     assert_eq!(told().await, others);
     let error = sync_all(&store).await.unwrap_err();
     assert!(
-        matches!(&error, SchemaError::NotAsRevision { differences, .. } if differences.len() == 1),
+        matches!(&error, PlacementSchemaError::NotAsRevision { differences, .. } if differences.len() == 1),
         "{error}"
     );
     run("CREATE INDEX allocations_consumer_id_idx ON allocations (used)").await;
-    let other = Problem::Other {
+    let other = ShapeDifference::Other {
         found: "(used)".to_owned(),
         expected: "(consumer_id)".to_owned(),
     };
@@ -391,11 +391,11 @@ async fn what_is_not_as_its_revision_says_is_told(place: Place) {
         plan(&store).await.unwrap_err(),
     ] {
         assert!(
-            matches!(&error, SchemaError::UnknownRevision { found } if found == "0123456789ab"),
+            matches!(&error, PlacementSchemaError::UnknownRevision { found } if found == "0123456789ab"),
             "{error}"
         );
     }
-    let unknown = Version::Unknown("0123456789ab".to_owned());
+    let unknown = SchemaVersion::Unknown("0123456789ab".to_owned());
     assert_eq!(version(&store).await.unwrap(), unknown);
     store.close().await;
 }

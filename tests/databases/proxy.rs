@@ -7,7 +7,7 @@ use berth_store::Location;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::place::Place;
+use crate::databases::place::Place;
 
 pub(crate) struct Proxy {
     port: u16,

@@ -8,8 +8,8 @@ use berth_store::{
     Location, OpenError, Retryable as _, SqlError, SqlOptions, SqlStore, Statement, Value,
 };
 
-use crate::place::Place;
-use crate::work::{Do, Script, count, named};
+use crate::databases::place::Place;
+use crate::databases::work::{Do, Script, count, named};
 
 on_servers! {
     wrong_passwords_users_and_databases_are_told

@@ -6,8 +6,8 @@ use berth_store::{
     Dialect, OpenError, Schema, SchemaError, SqlError, SqlOptions, SqlStore, Statement,
 };
 
-use crate::place::{Place, things};
-use crate::work::{Script, count, named};
+use crate::databases::place::{Place, things};
+use crate::databases::work::{Script, count, named};
 
 mod everywhere {
     use super::{a_database_without_tables_is_none, what_only_looks_changes_nothing};

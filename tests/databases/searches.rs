@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use axum::Router;
-use berth_placement::{CandidatesFrom, Options, prepare, router};
+use berth_placement::{CandidatesFrom, PlacementApiOptions, prepare, router};
 use berth_store::{SqlOptions, SqlStore, Statement};
 use http::Method;
 use proptest::prelude::*;
@@ -12,9 +12,9 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use crate::claims::{ask, uuid};
-use crate::place::Place;
-use crate::random_cloud::{Question, Write, some_cloud, some_question, some_write};
+use crate::databases::claims::{ask, uuid};
+use crate::databases::place::Place;
+use crate::databases::random_cloud::{Question, Write, some_cloud, some_question, some_write};
 
 on_servers! {
     the_tables_tell_what_a_snapshot_tells
@@ -42,20 +42,20 @@ async fn the_tables_tell_what_a_snapshot_tells(place: Place) {
     let options = SqlOptions::default();
     let (one, other) = (place.open(&options).await, place.open(&options).await);
     prepare(&one).await.unwrap();
-    let services = [one.clone(), other].map(|store| router(store, Options::default()));
+    let services = [one.clone(), other].map(|store| router(store, PlacementApiOptions::default()));
     for _ in 0..CLOUDS {
         let (cloud, steps) = cases.new_tree(&mut runner).unwrap().current();
         agree(&services, &cloud, &steps).await;
-        one.write(&crate::work::Script(EMPTY)).await.unwrap();
+        one.write(&crate::databases::work::Script(EMPTY)).await.unwrap();
     }
 }
 
 async fn agree(services: &[Router; 2], cloud: &[Write], steps: &[(Write, Vec<Question>)]) {
     let memory = SqlStore::in_memory().await.unwrap();
     prepare(&memory).await.unwrap();
-    let options = Options {
+    let options = PlacementApiOptions {
         candidates_from: CandidatesFrom::Snapshot,
-        ..Options::default()
+        ..PlacementApiOptions::default()
     };
     let snapshot = router(memory, options);
     let [writer, reader] = services;
@@ -84,9 +84,9 @@ const EMPTY: &str = "DELETE FROM allocations; DELETE FROM consumers; DELETE FROM
 async fn by_tables(place: &Place) -> (SqlStore, Router) {
     let store = place.open(&SqlOptions::default()).await;
     prepare(&store).await.unwrap();
-    let options = Options {
+    let options = PlacementApiOptions {
         candidates_from: CandidatesFrom::Sql,
-        ..Options::default()
+        ..PlacementApiOptions::default()
     };
     (store.clone(), router(store, options))
 }
@@ -129,7 +129,7 @@ async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: Place) {
     }
     let sql = "UPDATE resource_providers SET parent_provider_id = ? WHERE uuid = ?";
     let below = Statement::new(sql).bind(1).bind(uuid(1, 1));
-    store.write(&crate::work::Do(below)).await.unwrap();
+    store.write(&crate::databases::work::Do(below)).await.unwrap();
     assert_eq!(candidates(&service, "resources=VCPU:1").await, 3);
 }
 

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use axum::Router;
-use berth_placement::{Options, prepare, router};
+use berth_placement::{PlacementApiOptions, prepare, router};
 use berth_store::{Isolation, SqlOptions, SqlStore, Statement};
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::claims::{ask, uuid};
-use crate::place::Place;
+use crate::databases::claims::{ask, uuid};
+use crate::databases::place::Place;
 
 on_all! {
     who_comes_into_a_tree_that_is_moved_is_moved_with_it
@@ -96,7 +96,7 @@ async fn services(place: &Place, isolation: Isolation) -> (SqlStore, [Router; 2]
         _ => place.open(&options).await,
     };
     prepare(&one).await.unwrap();
-    let services = [one.clone(), other].map(|store| router(store, Options::default()));
+    let services = [one.clone(), other].map(|store| router(store, PlacementApiOptions::default()));
     (one, services)
 }
 

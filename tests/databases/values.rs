@@ -2,8 +2,8 @@
 
 use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
 
-use crate::place::Place;
-use crate::work::{Do, Insert, ask, count, named, one};
+use crate::databases::place::Place;
+use crate::databases::work::{Do, Insert, ask, count, named, one};
 
 on_all! {
     text_of_every_script_comes_back

@@ -81,7 +81,7 @@ pub(crate) async fn ask(store: &SqlStore, sql: &'static str) -> Row {
 
 /// What this comes to. It may wait for ever, for a task that failed meanwhile or for a server; then the test fails.
 pub(crate) async fn in_time<T>(waiting: impl Future<Output = T>) -> T {
-    let ended = tokio::time::timeout(Duration::from_secs(120), waiting).await;
+    let ended = tokio::time::timeout(Duration::from_secs(60), waiting).await;
     ended.expect("it comes to its end")
 }
 

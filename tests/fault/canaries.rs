@@ -2,7 +2,7 @@
 //! a caught bug does not count; those that need other worlds have theirs beside the audit itself.
 
 use berth_client::{HttpService, TransportError};
-use berth_model::audit::{InvariantId, audit_at_rest};
+use berth_invariants::{InvariantId, audit_at_rest};
 use berth_tests::host::consumer;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
@@ -205,7 +205,7 @@ fn a_loop_that_tries_again_at_once_is_caught() {
     let swept = swept();
     let mut case = crate::case::run(
         &swept.situation,
-        &["crossing:3:before:internal_error".parse().unwrap()],
+        &["effect:3:before:internal_error".parse().unwrap()],
     );
     let caught = |case: &Case| {
         let worlds = evidence::worlds(&swept.situation, case, &swept.clean.end);

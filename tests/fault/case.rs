@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use berth_client::HttpService;
 use berth_model::Held;
-use berth_seam::{Crossing, Point, PointGate, RecordingGate, Standing, Trace, TurnGate};
+use berth_fault_injection::{Effect, InjectionPoint, PointGate, RecordingGate, SchedulerState, Trace, DeterministicScheduler};
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate};
 use berth_tests::node::{MemoryFiles, Shown};
@@ -27,7 +27,7 @@ const HEALED_PHASE: Duration = Duration::from_mins(20);
 pub(crate) struct Case {
     pub(crate) trace: Trace,
     /// Where the faults struck, in order.
-    pub(crate) struck: Vec<Crossing>,
+    pub(crate) struck: Vec<Effect>,
     /// What had changed, and how, when the unit came to rest under the fault.
     pub(crate) under_fault: UnderFault,
     /// Placement when the fault phase was over.
@@ -63,14 +63,14 @@ pub(crate) enum UnderFault {
 
 type Gates = RecordingGate<SwitchedGate<PointGate>>;
 
-pub(crate) fn run(situation: &Situation, points: &[Point]) -> Case {
+pub(crate) fn run(situation: &Situation, points: &[InjectionPoint]) -> Case {
     run_tampered(situation, points, |http| http)
 }
 
 /// The same with something on the way that spoils what the agent sends: a planted bug.
 pub(crate) fn run_tampered(
     situation: &Situation,
-    points: &[Point],
+    points: &[InjectionPoint],
     tamper: impl Fn(HttpService) -> HttpService,
 ) -> Case {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -83,7 +83,7 @@ pub(crate) fn run_tampered(
 
 async fn run_in(
     situation: &Situation,
-    points: &[Point],
+    points: &[InjectionPoint],
     tamper: impl Fn(HttpService) -> HttpService,
 ) -> Case {
     let witness = Witness::default();
@@ -98,8 +98,8 @@ async fn run_in(
         Begins::AtStart => SwitchedGate::on(recorded),
         Begins::WhenReady => SwitchedGate::off(recorded),
     });
-    let turns = TurnGate::seeded(1);
-    let journey = turns.journey(armed.clone());
+    let turns = DeterministicScheduler::seeded(1);
+    let journey = turns.task_gate(armed.clone());
     let stage = Stage::with_clock(Arc::new(journey.clone()), clock.clone());
     let files = Arc::new(MemoryFiles::default());
     for (name, content) in &situation.files {
@@ -129,7 +129,7 @@ async fn run_in(
         shown.show(&situation.is);
         armed.switch_on();
     };
-    let idle = || turns.standing() != Standing::Running;
+    let idle = || turns.state() != SchedulerState::Running;
     let lives = || journey.run(unit.run(|| stage.killed(), &ready, &history));
     let mut resting = pin!(stage.run(idle, lives()));
     let rest = timeout(FAULT_PHASE, &mut resting).await;
@@ -156,7 +156,7 @@ async fn run_in(
         _ => None,
     };
     stage.settle_debts().await;
-    let struck = armed.inner().inner().inner().struck();
+    let struck = armed.inner().inner().inner().triggered();
     let history = history.lock().unwrap().clone();
     Case {
         trace: armed.inner().trace(),
@@ -175,13 +175,13 @@ async fn run_in(
 }
 
 fn acknowledged_writes(trace: &Trace) -> usize {
-    use berth_seam::{Effect, EffectEnd, Seam, TraceEvent};
+    use berth_fault_injection::{EffectKind, EffectOutcome, Boundary, TraceEvent};
     let lines = trace.lines().iter();
     lines
         .filter(|line| {
-            line.crossing.seam == Seam::Http
-                && line.crossing.effect == Effect::Write
-                && matches!(line.event, TraceEvent::After(EffectEnd::Done(_), _))
+            line.effect.boundary == Boundary::Http
+                && line.effect.kind == EffectKind::Write
+                && matches!(line.event, TraceEvent::After(EffectOutcome::Done(_), _))
         })
         .count()
 }

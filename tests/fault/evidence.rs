@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_model::ProviderTree;
-use berth_model::audit::{
-    Device, Exit, Guest, Histories, Journal, JourneyEnd, JourneyRow, Limits, Pass, PassEnd,
-    PlacementWorld, Refusal, Reported, Step, StepEffect, StepSeam, Text, Worlds,
+use berth_invariants::{
+    Device, Exit, Guest, Histories, Journal, TaskOutcome, TaskRecord, LoopLimits, Pass, PassOutcome,
+    PlacementSnapshot, RefusedReshape, AgentReport, Step, StepKind, StepBoundary, OutputText, SystemSnapshot,
 };
-use berth_seam::{Effect, Fault, Release, Seam, TraceLine};
+use berth_fault_injection::{EffectKind, Fault, GateDecision, Boundary, TraceLine};
 use berth_tests::worlds::{PlacementRows, tree_of};
 
 use crate::case::{Case, UnderFault};
@@ -22,11 +22,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const PLANTED: &str = "planted-secret";
 
 /// The worlds of a run; `clean` is Placement after a run without a fault.
-pub(crate) fn worlds(situation: &Situation, case: &Case, clean: &PlacementRows) -> Worlds {
-    let placement = PlacementWorld::from(&case.end);
+pub(crate) fn worlds(situation: &Situation, case: &Case, clean: &PlacementRows) -> SystemSnapshot {
+    let placement = PlacementSnapshot::from(&case.end);
     let node = situation.is.name().to_string();
-    let trace: Vec<Step> = case.trace.crossings().map(step).collect();
-    Worlds {
+    let trace: Vec<Step> = case.trace.effects().map(step).collect();
+    SystemSnapshot {
         guests: guests(situation),
         devices: devices(situation),
         journals: vec![Journal {
@@ -43,25 +43,25 @@ pub(crate) fn worlds(situation: &Situation, case: &Case, clean: &PlacementRows) 
         quiet_ticks: quiet_ticks(case, &trace),
         trace,
         placement,
-        ..Worlds::default()
+        ..SystemSnapshot::default()
     }
 }
 
 fn step(line: &TraceLine) -> Step {
     Step {
         at: line.at,
-        journey: "node".to_owned(),
-        seam: match line.crossing.seam {
-            Seam::Http => StepSeam::Http,
-            Seam::Driver => StepSeam::Driver,
-            Seam::Sysfs => StepSeam::Sysfs,
-            Seam::Store | Seam::Database => StepSeam::Store,
+        task: "node".to_owned(),
+        boundary: match line.effect.boundary {
+            Boundary::Http => StepBoundary::Http,
+            Boundary::Driver => StepBoundary::Driver,
+            Boundary::Sysfs => StepBoundary::Sysfs,
+            Boundary::Store | Boundary::Database => StepBoundary::Store,
         },
-        effect: match line.crossing.effect {
-            Effect::Read => StepEffect::Read,
-            Effect::Write => StepEffect::Write,
+        kind: match line.effect.kind {
+            EffectKind::Read => StepKind::Read,
+            EffectKind::Write => StepKind::Write,
         },
-        operation: line.crossing.to_string(),
+        operation: line.effect.to_string(),
     }
 }
 
@@ -70,7 +70,7 @@ fn step(line: &TraceLine) -> Step {
 fn quiet_ticks(case: &Case, trace: &[Step]) -> Option<Vec<Vec<Step>>> {
     let last: Vec<_> = case.history.passes.iter().rev().take(2).collect();
     let quiet_since = last.iter().map(|pass| pass.began).min()?;
-    let struck = |line: &TraceLine| line.event.release() != Release::Proceed;
+    let struck = |line: &TraceLine| line.event.decision() != GateDecision::Proceed;
     let mut lines = case.trace.lines().iter();
     if lines.any(|line| struck(line) && line.at >= quiet_since) {
         return None;
@@ -98,7 +98,7 @@ fn guests(situation: &Situation) -> BTreeMap<berth_model::ConsumerUuid, Guest> {
         for (consumer, guest) in &seen.guests {
             let guest = Guest {
                 node: node.to_string(),
-                also: guest.also.clone(),
+                migrations: guest.also.clone(),
                 devices: guest
                     .mdevs
                     .iter()
@@ -124,7 +124,7 @@ fn devices(situation: &Situation) -> Vec<Device> {
 
 fn histories(situation: &Situation, case: &Case) -> Histories {
     let refused = match &case.under_fault {
-        UnderFault::Stopped(berth_tests::unit::Exit::ReshapeFailed, _) => Some(Refusal {
+        UnderFault::Stopped(berth_tests::unit::Exit::ReshapeFailed, _) => Some(RefusedReshape {
             before: (&situation.before).into(),
             after: (&case.then).into(),
         }),
@@ -136,12 +136,12 @@ fn histories(situation: &Situation, case: &Case) -> Histories {
         generations: Vec::new(),
         reshapes: case.testimony.reshapes.clone(),
         refusals: refused.into_iter().collect(),
-        journeys: vec![JourneyRow {
+        tasks: vec![TaskRecord {
             name: situation.journey.as_str().to_owned(),
             end: end(case),
         }],
         passes: passes(case),
-        limits: Some(Limits {
+        limits: Some(LoopLimits {
             requests_per_minute: REQUESTS_PER_MINUTE,
             longest_pause: LONGEST_PAUSE,
         }),
@@ -151,11 +151,11 @@ fn histories(situation: &Situation, case: &Case) -> Histories {
     }
 }
 
-fn end(case: &Case) -> JourneyEnd {
+fn end(case: &Case) -> TaskOutcome {
     match (case.settled, case.held.is_empty()) {
-        (false, _) => JourneyEnd::Open,
-        (true, true) => JourneyEnd::Done,
-        (true, false) => JourneyEnd::Held("units without a home".to_owned()),
+        (false, _) => TaskOutcome::Open,
+        (true, true) => TaskOutcome::Done,
+        (true, false) => TaskOutcome::Held("units without a home".to_owned()),
     }
 }
 
@@ -165,8 +165,8 @@ fn passes(case: &Case) -> Vec<Pass> {
         began: pass.began,
         ended: pass.ended,
         end: match pass.failure {
-            None => PassEnd::Settled,
-            Some(_) => PassEnd::Failed,
+            None => PassOutcome::Settled,
+            Some(_) => PassOutcome::Failed,
         },
     };
     case.history.passes.iter().map(pass).collect()
@@ -179,50 +179,50 @@ fn exits(case: &Case) -> Vec<Exit> {
         _ => Exit::Killed,
     };
     // Placement that finds a request malformed means a bug: here it was told to.
-    let malformed = Release::Fault(Fault::BadRequest);
+    let malformed = GateDecision::Fault(Fault::BadRequest);
     let told = case
         .trace
         .lines()
         .iter()
-        .any(|line| line.event.release() == malformed);
+        .any(|line| line.event.decision() == malformed);
     let mut exits: Vec<Exit> = case.history.ends.iter().map(exit).collect();
     exits.retain(|exit| !(told && *exit == Exit::Code(70)));
     exits
 }
 
-fn texts(case: &Case) -> Vec<Text> {
+fn texts(case: &Case) -> Vec<OutputText> {
     let said = case
         .history
         .ends
         .iter()
         .map(String::as_str)
         .chain(case.history.failures());
-    let said = said.map(|text| Text {
+    let said = said.map(|text| OutputText {
         source: "log".to_owned(),
         text: text.to_owned(),
     });
     let files = case.files.iter();
-    let files = files.map(|(name, text)| Text {
+    let files = files.map(|(name, text)| OutputText {
         source: name.clone(),
         text: text.clone(),
     });
     said.chain(files).collect()
 }
 
-fn reported(case: &Case) -> Reported {
+fn reported(case: &Case) -> AgentReport {
     let held = case
         .held
         .iter()
         .map(|held| (held.provider, held.class.clone()));
-    Reported {
+    AgentReport {
         held: held.collect(),
-        ..Reported::default()
+        ..AgentReport::default()
     }
 }
 
 /// The tree that a clean run left: what the driver wants and the agent completes. None where its UUIDs are made anew in
 /// each run; there the rows are compared by name.
 fn desired(clean: &PlacementRows, node: &str) -> Option<ProviderTree> {
-    let world = PlacementWorld::from(clean);
+    let world = PlacementSnapshot::from(clean);
     tree_of(&world, node)
 }

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use berth_model::audit::{Histories, Worlds, audit, audit_at_rest};
-use berth_seam::{Fault, Point};
+use berth_invariants::{Histories, SystemSnapshot, audit, audit_at_rest};
+use berth_fault_injection::{Fault, InjectionPoint};
 use berth_tests::host::consumer;
 use berth_tests::worlds::PlacementRows;
 
@@ -33,7 +33,7 @@ pub(crate) fn clean(swept: &Swept) -> Vec<String> {
 }
 
 /// What is wrong with a failed run.
-pub(crate) fn failed(swept: &Swept, rows: &Rows, points: &[Point], case: &Case) -> Vec<String> {
+pub(crate) fn failed(swept: &Swept, rows: &Rows, points: &[InjectionPoint], case: &Case) -> Vec<String> {
     let Swept { situation, clean } = swept;
     let meant = swept.crossing(&points[0]);
     let mut wrong = Vec::new();
@@ -68,7 +68,7 @@ fn units(situation: &Situation, end: &PlacementRows) -> Vec<String> {
 }
 
 /// An outcome that `rows.toml` does not have for the cell. Pairs have cells where both are kills.
-fn another_outcome(swept: &Swept, rows: &Rows, points: &[Point], case: &Case) -> Option<String> {
+fn another_outcome(swept: &Swept, rows: &Rows, points: &[InjectionPoint], case: &Case) -> Option<String> {
     if points.len() > 1 && points.iter().any(|point| point.fault != Fault::Kill) {
         return None;
     }
@@ -93,7 +93,7 @@ fn audited(swept: &Swept, case: &Case) -> Vec<String> {
         ..worlds.histories
     };
     let placement = (&case.then).into();
-    let then = audit(&Worlds {
+    let then = audit(&SystemSnapshot {
         placement,
         histories,
         ..worlds
@@ -108,13 +108,13 @@ fn audited(swept: &Swept, case: &Case) -> Vec<String> {
         .collect()
 }
 
-fn name(points: &[Point]) -> String {
+fn name(points: &[InjectionPoint]) -> String {
     let points: Vec<String> = points.iter().map(ToString::to_string).collect();
     points.join(",")
 }
 
 /// A line that repeats the case, and what is wrong.
-pub(crate) fn explain(swept: &Swept, points: &[Point], case: &Case, wrong: &[String]) -> String {
+pub(crate) fn explain(swept: &Swept, points: &[InjectionPoint], case: &Case, wrong: &[String]) -> String {
     let (journey, points_name) = (swept.situation.journey.as_str(), name(points));
     let mut text = format!(
         "BERTH_FAULT_AT={journey}:{points_name} cargo test -p berth-tests --test fault every_journey -- --nocapture\n"
@@ -137,7 +137,7 @@ pub(crate) fn explain(swept: &Swept, points: &[Point], case: &Case, wrong: &[Str
 }
 
 /// Writes all of a case, in the target folder, where a person or a later audit can read it.
-pub(crate) fn keep(swept: &Swept, points: &[Point], case: &Case, wrong: &[String]) {
+pub(crate) fn keep(swept: &Swept, points: &[InjectionPoint], case: &Case, wrong: &[String]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
     std::fs::create_dir_all(&folder).unwrap();
     let trace: Vec<String> = case.trace.lines().iter().map(ToString::to_string).collect();

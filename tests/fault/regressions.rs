@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use berth_seam::{Fault, Moment, Point, Repetition, Trace};
+use berth_fault_injection::{Fault, EffectPhase, InjectionPoint, FaultRepetition, Trace};
 
 use crate::case::run;
 use crate::journeys::Journey;
@@ -24,7 +24,7 @@ fn lines(journey: Journey) -> Vec<String> {
 }
 
 /// The points of each line of a journey.
-pub(crate) fn of(swept: &Swept) -> Vec<Vec<Point>> {
+pub(crate) fn of(swept: &Swept) -> Vec<Vec<InjectionPoint>> {
     let journey = swept.situation.journey;
     let points = |line: String| {
         points(swept, &line)
@@ -33,13 +33,13 @@ pub(crate) fn of(swept: &Swept) -> Vec<Vec<Point>> {
     lines(journey).into_iter().map(points).collect()
 }
 
-fn points(swept: &Swept, line: &str) -> Result<Vec<Point>, String> {
+fn points(swept: &Swept, line: &str) -> Result<Vec<InjectionPoint>, String> {
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
     let (seed, cells) = cells.split_first().ok_or("no seed")?;
     if *seed != SEED {
         return Err(format!("the seed is {SEED} in every sweep"));
     }
-    let mut points: Vec<Point> = Vec::new();
+    let mut points: Vec<InjectionPoint> = Vec::new();
     for cells in cells.chunks(4) {
         let [crossing, which, side, fault] = cells else {
             return Err("CROSSING | WHICH | SIDE | FAULT are expected".to_owned());
@@ -50,7 +50,7 @@ fn points(swept: &Swept, line: &str) -> Result<Vec<Point>, String> {
         let which: usize = which.parse().map_err(|_| "WHICH is a number".to_owned())?;
         let number = number(trace, crossing, which)
             .ok_or_else(|| format!("the run has no such crossing: {crossing} {which}"))?;
-        let point = format!("crossing:{number}:{side}:{fault}");
+        let point = format!("effect:{number}:{side}:{fault}");
         points.push(point.parse().map_err(|error| format!("{error}"))?);
     }
     Ok(points)
@@ -58,25 +58,25 @@ fn points(swept: &Swept, line: &str) -> Result<Vec<Point>, String> {
 
 fn number(trace: &Trace, crossing: &str, which: usize) -> Option<usize> {
     let mut named = trace
-        .crossings()
-        .filter(|line| line.crossing.to_string() == crossing);
+        .effects()
+        .filter(|line| line.effect.to_string() == crossing);
     named.nth(which.checked_sub(1)?).map(|line| line.number)
 }
 
 /// The line that names these points of a run.
-pub(crate) fn line(trace: &Trace, points: &[Point]) -> String {
+pub(crate) fn line(trace: &Trace, points: &[InjectionPoint]) -> String {
     let mut text = SEED.to_owned();
     for point in points {
-        let Some(at) = trace.crossings().find(|line| line.number == point.number) else {
+        let Some(at) = trace.effects().find(|line| line.number == point.number) else {
             continue;
         };
         let same = trace
-            .crossings()
-            .filter(|line| line.crossing == at.crossing && line.number <= at.number);
-        let (crossing, which, fault) = (&at.crossing, same.count(), point.fault);
-        let (side, ever) = match (point.moment, point.repetition) {
-            (moment, Repetition::Once) => (moment, ""),
-            (moment, Repetition::ForEver) => (moment, ":for_ever"),
+            .effects()
+            .filter(|line| line.effect == at.effect && line.number <= at.number);
+        let (crossing, which, fault) = (&at.effect, same.count(), point.fault);
+        let (side, ever) = match (point.phase, point.repetition) {
+            (moment, FaultRepetition::Once) => (moment, ""),
+            (moment, FaultRepetition::Forever) => (moment, ":for_ever"),
         };
         text.push_str(&format!(" | {crossing} | {which} | {side} | {fault}{ever}"));
     }
@@ -110,7 +110,7 @@ fn a_line_that_names_nothing_is_said() {
     }
     let good = points(&swept, "1 | driver observe | 1 | before | kill").unwrap();
     assert_eq!(
-        (good[0].fault, good[0].moment),
-        (Fault::Kill, Moment::Before)
+        (good[0].fault, good[0].phase),
+        (Fault::Kill, EffectPhase::Before)
     );
 }

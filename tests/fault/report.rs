@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use berth_seam::{Effect, Seam};
+use berth_fault_injection::{EffectKind, Boundary};
 
 use crate::journeys::Journey;
 use crate::rows::{Outcome, Rows};
@@ -125,9 +125,9 @@ fn page(swept: &[Swept], tally: &Tally) -> String {
     );
     for swept in swept {
         let journey = swept.situation.journey;
-        let crossings = swept.clean.trace.crossings();
-        let writes = swept.clean.trace.crossings().filter(|line| {
-            line.crossing.effect == Effect::Write && line.crossing.seam == Seam::Http
+        let crossings = swept.clean.trace.effects();
+        let writes = swept.clean.trace.effects().filter(|line| {
+            line.effect.kind == EffectKind::Write && line.effect.boundary == Boundary::Http
         });
         let cases: usize = of(journey, tally).flat_map(|(_, seen)| seen.values()).sum();
         let (name, crossings, writes) = (journey.as_str(), crossings.count(), writes.count());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use berth_seam::{Crossing, Fault, Point, Repetition, Seam};
+use berth_fault_injection::{Effect, Fault, InjectionPoint, FaultRepetition, Boundary};
 
 use crate::case::{Case, UnderFault};
 use crate::journeys::{Journey, Situation};
@@ -52,20 +52,20 @@ impl fmt::Display for Outcome {
 }
 
 /// What a crossing does, as far as outcomes differ.
-pub(crate) fn kind(crossing: &Crossing) -> &'static str {
+pub(crate) fn kind(crossing: &Effect) -> &'static str {
     let operation = crossing.operation.as_ref();
-    match (crossing.seam, operation) {
-        (Seam::Driver, _) => "observe",
-        (Seam::Store, "read") => "file_read",
-        (Seam::Store | Seam::Sysfs, _) => "file_write",
-        (Seam::Database, _) => "database",
-        (Seam::Http, "POST /v3/auth/tokens") => "login",
-        (Seam::Http, "POST /resource_providers") => "create",
-        (Seam::Http, "POST /reshaper") => "reshape",
-        (Seam::Http, "PUT /resource_providers/{uuid}") => "rename",
-        (Seam::Http, operation) if operation.starts_with("GET") => "read",
-        (Seam::Http, operation) if operation.starts_with("DELETE") => "remove",
-        (Seam::Http, _) => "write",
+    match (crossing.boundary, operation) {
+        (Boundary::Driver, _) => "observe",
+        (Boundary::Store, "read") => "file_read",
+        (Boundary::Store | Boundary::Sysfs, _) => "file_write",
+        (Boundary::Database, _) => "database",
+        (Boundary::Http, "POST /v3/auth/tokens") => "login",
+        (Boundary::Http, "POST /resource_providers") => "create",
+        (Boundary::Http, "POST /reshaper") => "reshape",
+        (Boundary::Http, "PUT /resource_providers/{uuid}") => "rename",
+        (Boundary::Http, operation) if operation.starts_with("GET") => "read",
+        (Boundary::Http, operation) if operation.starts_with("DELETE") => "remove",
+        (Boundary::Http, _) => "write",
     }
 }
 
@@ -73,16 +73,16 @@ pub(crate) fn kind(crossing: &Crossing) -> &'static str {
 const KILLED_AGAIN: &str = "F8 kill, and again";
 
 /// A fault as `rows.toml` names it.
-fn name(points: &[Point]) -> String {
+fn name(points: &[InjectionPoint]) -> String {
     let [point] = points else {
         return KILLED_AGAIN.to_owned();
     };
-    let Point {
+    let InjectionPoint {
         fault, repetition, ..
     } = point;
     match repetition {
-        Repetition::Once => format!("{} {fault}", fault.row()),
-        Repetition::ForEver => format!("{} {fault} for ever", fault.row()),
+        FaultRepetition::Once => format!("{} {fault}", fault.row()),
+        FaultRepetition::Forever => format!("{} {fault} for ever", fault.row()),
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn of(journey: Journey, points: &[Point], crossing: &Crossing) -> Self {
+    pub(crate) fn of(journey: Journey, points: &[InjectionPoint], crossing: &Effect) -> Self {
         Self {
             journey,
             fault: name(points),

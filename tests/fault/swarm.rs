@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_model::{ProviderUuid, ResourceClass};
-use berth_seam::{
-    Crossing, EffectEnd, Fault, Gate, Moment, RecordingGate, Release, Released, Seeded, Standing,
-    Trace, TurnGate,
+use berth_fault_injection::{
+    Effect, EffectOutcome, Fault, Gate, EffectPhase, RecordingGate, GateDecision, GateFuture, SeededRng, SchedulerState,
+    Trace, DeterministicScheduler,
 };
 use berth_tests::claims::{Claim, claim, neighbours};
 use berth_tests::cloud::{Cloud, Snapshot};
@@ -66,19 +66,19 @@ fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
     runtime.block_on(async {
         let clock = HarnessClock::begin();
         let cloud = Cloud::of(cast.snapshot).await.behind_keystone(&clock);
-        let (turns, mut seeded) = (TurnGate::seeded(seed), Seeded::new(seed));
+        let (turns, mut seeded) = (DeterministicScheduler::seeded(seed), SeededRng::new(seed));
         let first = {
             let clock = clock.clone();
             RecordingGate::new(
-                Handful::of(seeded.draw()),
+                Handful::of(seeded.next_u64()),
                 "",
                 Arc::new(move || clock.elapsed()),
             )
         };
         let mut acts = Vec::new();
         for (n, (host, root)) in cast.hosts.iter().enumerate() {
-            let recorded = first.beside(Handful::of(seeded.draw()), &format!("node {n}"));
-            let journey = turns.journey(Arc::new(recorded) as Arc<dyn Gate>);
+            let recorded = first.for_task(Handful::of(seeded.next_u64()), &format!("node {n}"));
+            let journey = turns.task_gate(Arc::new(recorded) as Arc<dyn Gate>);
             let stage = Stage::with_clock(Arc::new(journey.clone()), clock.clone());
             let files = MemoryFiles::default();
             files.put(COMPUTE_ID, &root.to_string());
@@ -97,7 +97,7 @@ fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
         }
         let runs = acts.iter().map(|(unit, stage, journey, history)| {
             let lives = unit.run(|| stage.killed(), &|| {}, history);
-            stage.run(|| turns.standing() != Standing::Running, journey.run(lives))
+            stage.run(|| turns.state() != SchedulerState::Running, journey.run(lives))
         });
         let all = pin!(join_all(runs));
         let rests = tokio::time::timeout(Duration::from_mins(90), all)
@@ -128,33 +128,33 @@ const PASSING: [Fault; 10] = [
 ];
 
 /// Fails some crossings, a handful at most, as the seed decides.
-struct Handful(Mutex<(Seeded, usize)>);
+struct Handful(Mutex<(SeededRng, usize)>);
 
 impl Handful {
     fn of(seed: u64) -> Self {
-        Self(Mutex::new((Seeded::new(seed), 4)))
+        Self(Mutex::new((SeededRng::new(seed), 4)))
     }
 
-    fn decide(&self, crossing: &Crossing, moment: Moment) -> Release {
+    fn decide(&self, crossing: &Effect, moment: EffectPhase) -> GateDecision {
         let mut state = self.0.lock().unwrap();
         let (seeded, left) = &mut *state;
         let fault = PASSING[seeded.below(PASSING.len())];
         let is_login = crossing.operation.ends_with("/auth/tokens");
         if *left > 0 && !is_login && seeded.below(12) == 0 && fault.applies(crossing, moment) {
             *left -= 1;
-            return Release::Fault(fault);
+            return GateDecision::Fault(fault);
         }
-        Release::Proceed
+        GateDecision::Proceed
     }
 }
 
 impl Gate for Handful {
-    fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
-        Box::pin(ready(self.decide(crossing, Moment::Before)))
+    fn before<'a>(&'a self, crossing: &'a Effect) -> GateFuture<'a> {
+        Box::pin(ready(self.decide(crossing, EffectPhase::Before)))
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
-        Box::pin(ready(self.decide(crossing, Moment::After)))
+    fn after<'a>(&'a self, crossing: &'a Effect, _: &'a EffectOutcome) -> GateFuture<'a> {
+        Box::pin(ready(self.decide(crossing, EffectPhase::After)))
     }
 }
 
@@ -174,7 +174,7 @@ fn the_same_seed_twice_gives_the_same_trace_and_every_unit_is_where_it_belongs()
         struck += trace
             .lines()
             .iter()
-            .filter(|line| line.event.release() != Release::Proceed)
+            .filter(|line| line.event.decision() != GateDecision::Proceed)
             .count();
         fingerprints.insert(trace.fingerprint());
         for (n, (host, _)) in (0..).zip(&cast.hosts) {

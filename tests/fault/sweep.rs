@@ -5,7 +5,8 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use berth_seam::{Crossing, Fault, Moment, Point, Release, Repetition, Seeded, Trace};
+use berth_model::SeededRng;
+use berth_fault_injection::{Effect, Fault, EffectPhase, InjectionPoint, GateDecision, FaultRepetition, Trace};
 
 use crate::case::{Case, run};
 use crate::journeys::{Journey, Situation};
@@ -34,10 +35,10 @@ impl Swept {
     }
 
     /// The crossing that a point of the clean run's trace is at.
-    pub(crate) fn crossing(&self, point: &Point) -> &Crossing {
+    pub(crate) fn crossing(&self, point: &InjectionPoint) -> &Effect {
         let mut lines = self.clean.trace.lines().iter();
         let line = lines.find(|line| line.number == point.number);
-        &line.expect("points come from this trace").crossing
+        &line.expect("points come from this trace").effect
     }
 }
 
@@ -63,13 +64,13 @@ impl Pairs {
     }
 
     /// The second points after a run that failed at the first.
-    fn after(self, first: Point, case: &Case) -> Vec<Point> {
+    fn after(self, first: InjectionPoint, case: &Case) -> Vec<InjectionPoint> {
         let is_kill =
-            |point: &Point| point.fault == Fault::Kill && point.repetition == Repetition::Once;
+            |point: &InjectionPoint| point.fault == Fault::Kill && point.repetition == FaultRepetition::Once;
         // Crossings that ran side by side with the first may have come to the gate before it struck.
         let mut recovery = Trace::default();
         let lines = case.trace.lines().iter();
-        let since = lines.skip_while(|line| line.event.release() == Release::Proceed);
+        let since = lines.skip_while(|line| line.event.decision() == GateDecision::Proceed);
         since.skip(1).cloned().for_each(|line| recovery.push(line));
         let later = recovery.points();
         match self {
@@ -77,10 +78,10 @@ impl Pairs {
             _ if !is_kill(&first) => Vec::new(),
             Self::EveryKill => later.into_iter().filter(is_kill).collect(),
             Self::SampledKills => {
-                let later: Vec<Point> = later.into_iter().filter(is_kill).collect();
-                let side = u64::from(first.moment == Moment::After);
+                let later: Vec<InjectionPoint> = later.into_iter().filter(is_kill).collect();
+                let side = u64::from(first.phase == EffectPhase::After);
                 let seed = u64::try_from(first.number).unwrap_or(0) * 2 + side;
-                let drawn = Seeded::new(seed).below(later.len());
+                let drawn = SeededRng::new(seed).below(later.len());
                 later.get(drawn).copied().into_iter().collect()
             }
         }
@@ -136,11 +137,11 @@ fn the_parts_of_a_sweep_are_the_whole_and_each_case_is_in_one() {
 struct Findings {
     tally: Tally,
     cases: usize,
-    failed: Vec<(Journey, Vec<Point>, String)>,
+    failed: Vec<(Journey, Vec<InjectionPoint>, String)>,
 }
 
 /// Runs a case, judges it, and counts it.
-fn case(swept: &Swept, points: &[Point], rows: &rows::Rows, findings: &Mutex<Findings>) -> Case {
+fn case(swept: &Swept, points: &[InjectionPoint], rows: &rows::Rows, findings: &Mutex<Findings>) -> Case {
     let journey = swept.situation.journey;
     let case = run(&swept.situation, points);
     let crossing = swept.crossing(&points[0]);
@@ -167,7 +168,7 @@ fn case(swept: &Swept, points: &[Point], rows: &rows::Rows, findings: &Mutex<Fin
 }
 
 /// A failure of the past; not counted among the cases.
-fn replay(swept: &Swept, points: &[Point], rows: &rows::Rows, wrong: &mut Vec<String>) {
+fn replay(swept: &Swept, points: &[InjectionPoint], rows: &rows::Rows, wrong: &mut Vec<String>) {
     let case = run(&swept.situation, points);
     let found = judge::failed(swept, rows, points, &case);
     if !found.is_empty() {
@@ -191,9 +192,9 @@ pub(crate) fn on_all_processors<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) 
 }
 
 /// `BERTH_FAULT_AT=JOURNEY:POINT[,POINT…]`: that case alone.
-fn asked_for() -> Option<(Journey, Vec<Point>)> {
+fn asked_for() -> Option<(Journey, Vec<InjectionPoint>)> {
     let text = std::env::var("BERTH_FAULT_AT").ok()?;
-    let (name, points) = text.split_once(':').expect("JOURNEY:crossing:NUMBER:...");
+    let (name, points) = text.split_once(':').expect("JOURNEY:effect:NUMBER:...");
     let journey = Journey::ALL
         .into_iter()
         .find(|known| known.as_str() == name);
@@ -229,7 +230,7 @@ fn every_journey_fails_well_at_every_crossing() {
         let firsts = swept
             .iter()
             .flat_map(|swept| points(swept).into_iter().map(move |point| (swept, point)));
-        let firsts: Vec<(&Swept, Point)> = part.take(firsts);
+        let firsts: Vec<(&Swept, InjectionPoint)> = part.take(firsts);
         on_all_processors(&firsts, |(swept, first)| {
             let single = case(swept, &[*first], &rows, &findings);
             for second in pairs.after(*first, &single) {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use berth_client::{HttpService, TransportError};
-use berth_seam::Point;
+use berth_fault_injection::InjectionPoint;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use uuid::Uuid;
@@ -63,7 +63,7 @@ fn a_case_that_is_run_twice_gives_the_same_trace() {
     let all = swept
         .iter()
         .flat_map(|swept| points(swept).into_iter().map(move |point| (swept, point)));
-    let sample: Vec<(&Swept, Point)> = all.step_by(EVERY).collect();
+    let sample: Vec<(&Swept, InjectionPoint)> = all.step_by(EVERY).collect();
     assert!(sample.len() > 20, "{} cases say little", sample.len());
     let different = Mutex::new(Vec::new());
     on_all_processors(&sample, |(swept, point)| {

@@ -5,12 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Mutex;
 
-use berth_seam::{Fault, Moment};
+use berth_fault_injection::{Fault, EffectPhase};
+
+use berth_tests::sample::one_of;
 
 use crate::journeys::{Journey, Situation};
 use crate::rows::kind;
 use crate::sweep::on_all_processors;
 use crate::watched::{Lasting, Look, Watched, watch};
+
+/// One of so many lasting faults is watched.
+const CELLS: usize = one_of(5);
 
 /// Where a fault is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,7 +142,7 @@ type Found<'a> = BTreeMap<(Journey, String, &'a str), (String, Vec<String>)>;
 fn lasting(clean: &Watched) -> BTreeSet<Lasting> {
     let mut lasting = BTreeMap::new();
     for crossing in &clean.crossings {
-        for moment in [Moment::Before, Moment::After] {
+        for moment in [EffectPhase::Before, EffectPhase::After] {
             for fault in Fault::applying(crossing, moment) {
                 let kind = kind(crossing);
                 let one = Lasting {
@@ -180,6 +185,7 @@ fn a_fault_that_lasts_is_seen_in_log_status_health_and_metric_and_is_gone_when_i
                 .into_iter()
                 .map(move |lasting| (situation, clean, lasting))
         })
+        .step_by(CELLS)
         .collect();
     let found: Mutex<Found<'_>> = Mutex::default();
     on_all_processors(&cells, |(situation, clean, lasting)| {
@@ -233,10 +239,12 @@ fn a_fault_that_lasts_is_seen_in_log_status_health_and_metric_and_is_gone_when_i
         .flat_map(BTreeMap::values)
         .map(BTreeMap::len)
         .sum();
-    assert_eq!(
-        listed, written,
-        "visibility.toml lists cells that no journey has"
-    );
+    if CELLS == 1 {
+        assert_eq!(
+            listed, written,
+            "visibility.toml lists cells that no journey has"
+        );
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -246,7 +254,7 @@ fn seen_by_all() -> (Watched, Watched) {
     let refused = Lasting {
         fault: Fault::ConnectionRefused,
         kind: "read",
-        moment: Moment::Before,
+        moment: EffectPhase::Before,
     };
     let clean = watch(&situation, None);
     let seen = watch(&situation, Some(refused));

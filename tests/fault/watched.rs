@@ -16,7 +16,7 @@ use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
 use berth_agent::service::{self, Agent, LiveOptions};
 use berth_agent::triggers::Interval;
-use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Gate, EffectPhase, GateDecision, GateFuture};
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{
     GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate, busy,
@@ -48,7 +48,7 @@ const RESTART: Duration = Duration::from_secs(2);
 pub(crate) struct Lasting {
     pub(crate) fault: Fault,
     pub(crate) kind: &'static str,
-    pub(crate) moment: Moment,
+    pub(crate) moment: EffectPhase,
 }
 
 /// What somebody who looks sees.
@@ -82,17 +82,17 @@ pub(crate) struct Watched {
     /// How often the fault struck.
     pub(crate) struck: usize,
     /// The crossings, of a run without a fault.
-    pub(crate) crossings: BTreeSet<Crossing>,
+    pub(crate) crossings: BTreeSet<Effect>,
 }
 
 /// Fails what it is told to, and notes what passes.
 struct LastingGate {
     lasting: Option<Lasting>,
-    seen: Mutex<(usize, BTreeSet<Crossing>)>,
+    seen: Mutex<(usize, BTreeSet<Effect>)>,
 }
 
 impl LastingGate {
-    fn decide(&self, crossing: &Crossing, now: Moment) -> Release {
+    fn decide(&self, crossing: &Effect, now: EffectPhase) -> GateDecision {
         let mut seen = self.seen.lock().unwrap();
         seen.1.insert(crossing.clone());
         match self.lasting {
@@ -102,20 +102,20 @@ impl LastingGate {
                 moment,
             }) if moment == now && of == kind(crossing) && fault.applies(crossing, now) => {
                 seen.0 += 1;
-                Release::Fault(fault)
+                GateDecision::Fault(fault)
             }
-            _ => Release::Proceed,
+            _ => GateDecision::Proceed,
         }
     }
 }
 
 impl Gate for LastingGate {
-    fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
-        Box::pin(ready(self.decide(crossing, Moment::Before)))
+    fn before<'a>(&'a self, crossing: &'a Effect) -> GateFuture<'a> {
+        Box::pin(ready(self.decide(crossing, EffectPhase::Before)))
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
-        Box::pin(ready(self.decide(crossing, Moment::After)))
+    fn after<'a>(&'a self, crossing: &'a Effect, _: &'a EffectOutcome) -> GateFuture<'a> {
+        Box::pin(ready(self.decide(crossing, EffectPhase::After)))
     }
 }
 

@@ -19,12 +19,12 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use berth_seam::Seeded;
+use berth_model::SeededRng;
 use berth_tests::exchange::{Answer, Ask};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::number;
+use crate::kill::number;
 use stand::Stand;
 
 /// Servers at a time; there are more devices.
@@ -34,7 +34,7 @@ const DEVICES: usize = 2;
 /// A kill falls within so many milliseconds after a batch was asked for; about half of them while it is under way.
 const WITHIN: usize = 1_500;
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
 const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
@@ -56,7 +56,7 @@ impl Machine {
     }
 
     /// SIGKILL of one of the processes, and its next start at once.
-    fn strike(&mut self, seeded: &mut Seeded, phase: &'static str) {
+    fn strike(&mut self, seeded: &mut SeededRng, phase: &'static str) {
         self.stand.strike(seeded);
         *self.kills.entry(phase).or_default() += 1;
     }
@@ -137,7 +137,7 @@ impl Machine {
     /// Goes on until it is done, with a kill on the way.
     fn through_a_kill(
         &mut self,
-        seeded: &mut Seeded,
+        seeded: &mut SeededRng,
         phase: &'static str,
         step: impl Fn(&Self) -> Option<bool>,
     ) {
@@ -212,7 +212,7 @@ fn through_kills(stand: Stand, servers: usize) {
     let mut machine = Machine::start(stand);
     let mut violations = Vec::new();
     for (seed, made) in (first..).zip((0..servers).step_by(BATCH)) {
-        let mut seeded = Seeded::new(seed);
+        let mut seeded = SeededRng::new(seed);
         let names: Vec<String> = (made..servers.min(made + BATCH))
             .map(|n| format!("vm{n}"))
             .collect();

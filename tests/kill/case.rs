@@ -6,7 +6,7 @@ use std::fmt;
 use berth_client::Dice;
 use berth_tests::fault_proxy::{Fault, Rule, Spoilt};
 
-use crate::stand::{Prepared, Sword};
+use crate::kill::stand::{Prepared, Sword};
 
 /// On which side of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,7 +7,7 @@ use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
 use berth_tests::claims::{Claim, Neighbours};
 use berth_virt::{CpuSet, Cpus, CustomResource, Disk, Hypervisor, ResourceModel, VgpuModel};
 
-use crate::tenant::Tenant;
+use crate::kill::tenant::Tenant;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Journey {
@@ -149,7 +149,7 @@ impl Journey {
             .collect()
     }
 
-    /// What its consumers hold afterwards, by hand: lines as [`crate::contents::held`] gives them.
+    /// What its consumers hold afterwards, by hand: lines as [`crate::kill::contents::held`] gives them.
     pub(crate) fn holdings(self) -> BTreeSet<String> {
         let machine = self.machine();
         let node = &machine.nodes[0].name;

@@ -20,8 +20,8 @@ use berth_tests::contest::{
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use crate::number;
-use crate::reshaped::Reshaped;
+use crate::kill::number;
+use crate::kill::reshaped::Reshaped;
 
 /// Rows that do not fit each other: whatever one of these finds is wrong.
 const MISFITS: [(&str, &str); 9] = [

@@ -16,12 +16,12 @@ use berth_tests::node::COMPUTE_ID;
 use berth_tests::peer::{Lease, PlacementSettings, RealPlacement};
 use uuid::Uuid;
 
-use crate::contents::{difference, held, lines, statements};
-use crate::journey::Journey;
-use crate::route::route;
+use crate::kill::contents::{difference, held, lines, statements};
+use crate::kill::journey::Journey;
+use crate::kill::route::route;
 
 /// No start takes this long, not even on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Stand {
     pub(crate) placement: Lease,

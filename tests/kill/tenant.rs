@@ -9,7 +9,7 @@ use berth_tests::claims::{Claim, Neighbours};
 use berth_virt::{CpuPolicy, GuestMdev, GuestView, PowerState};
 use uuid::Uuid;
 
-use crate::journey::address;
+use crate::kill::journey::address;
 
 /// A consumer and the guest behind it.
 pub(crate) struct Tenant {

@@ -5,7 +5,7 @@ use berth_tests::exchange::{Answer, Ask};
 use berth_tests::peer::{MariaDb, Postgres};
 use serde_json::{Value, json};
 
-use crate::hypervisor::PATIENCE;
+use crate::program::hypervisor::PATIENCE;
 
 const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
 const GUEST: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";

@@ -4,12 +4,12 @@
 use std::fs;
 use std::process::Command;
 
-use crate::authority::{Authority, Pair};
+use crate::program::authority::{Authority, Pair};
 use berth_tests::port::free_port;
 use nix::sys::signal::Signal;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 /// Status of the answer to a GET as curl sees it; none where there is no answer.
 fn ask(trusted: &Authority, client: Option<&Pair>, url: &str) -> Option<String> {

@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use crate::authority::{Authority, Pair};
+use crate::program::authority::{Authority, Pair};
 use berth_tests::berth::BerthHome;
 use berth_tests::port::free_port;
 use serde_json::Value;
 
-use crate::accelerator_service::{bound, report, serve};
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::accelerator_service::{bound, report, serve};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 /// A node whose agent listens for those whom the authority signed; the root of its API.
 pub(crate) fn listening(node: &mut Hypervisor, authority: &Authority) -> String {

@@ -3,8 +3,8 @@
 use berth_tests::berth::Outcome;
 use serde_json::{Value, json};
 
-use crate::hypervisor::Hypervisor;
-use crate::placement_api::Api;
+use crate::program::hypervisor::Hypervisor;
+use crate::program::placement_api::Api;
 
 const SINGLE: &str = "f2e3fac2-308a-5bb4-a8d7-292d9a96eb01";
 const PAIR: &str = "23c45d1e-2f50-517b-bbd5-dea5b942589c";

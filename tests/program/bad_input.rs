@@ -12,8 +12,8 @@ use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
 
 use serde_json::json;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 /// What a panic says, or what looks like one.
 const PANICS: [&str; 4] = ["panicked", "RUST_BACKTRACE", "this is a bug", "E0002"];

@@ -9,8 +9,8 @@ use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
-use crate::compute::{Operator, images_file};
-use crate::guests::Host;
+use crate::program::compute::{Operator, images_file};
+use crate::program::guests::Host;
 
 /// An operator with the `clouds.yaml` of a state folder.
 pub(crate) fn operator(state: &Path) -> Operator {

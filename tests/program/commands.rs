@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::Api;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::Api;
 
 #[track_caller]
 fn done(node: &mut Hypervisor, arguments: &[&str]) -> String {

@@ -12,11 +12,11 @@ use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
-use crate::authority::Authority;
-use crate::guests::Host;
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
-use crate::{accelerator_service, agents_elsewhere};
+use crate::program::authority::Authority;
+use crate::program::guests::Host;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
+use crate::program::{accelerator_service, agents_elsewhere};
 
 pub(crate) const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
 

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use berth_tests::peer::{checkout, installed, output};
 
-use crate::cloud::Cloud;
-use crate::compute::IMAGE;
+use crate::program::cloud::Cloud;
+use crate::program::compute::IMAGE;
 
 #[test]
 fn openstacksdks_compute_proxy_does_all_that_its_functional_tests_do() {

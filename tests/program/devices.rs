@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 /// One that nobody has.
 const FREE: &str = "0000:17:00.0";

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::hypervisor::PATIENCE;
+use crate::program::hypervisor::PATIENCE;
 
 const NODE: &str = "exec-1";
 

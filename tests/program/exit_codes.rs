@@ -12,8 +12,8 @@ use berth_store::{Location, SqlError, SqlOptions, SqlStore, Transaction, Work};
 use berth_tests::berth::Outcome;
 use berth_tests::port::free_port;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 /// The guest "single" of the machine with eight GPUs.
 const SINGLE: &str = "f2e3fac2-308a-5bb4-a8d7-292d9a96eb01";

@@ -4,8 +4,8 @@ use berth_tests::berth::BerthHome;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::hypervisor::PATIENCE;
-use crate::placement_api::Api;
+use crate::program::hypervisor::PATIENCE;
+use crate::program::placement_api::Api;
 
 const FAST: &str = "CUSTOM_FAST";
 

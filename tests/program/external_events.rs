@@ -7,9 +7,9 @@ use berth_tests::exchange::{Answer, Ask};
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::keystone::Region;
-use crate::placement_api::Api;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::keystone::Region;
+use crate::program::placement_api::Api;
 
 const KNOWN: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
 const UNKNOWN: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d04";

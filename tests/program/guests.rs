@@ -7,8 +7,8 @@ use berth_tests::berth::RunningBerth;
 use berth_tests::exchange::Ask;
 use serde_json::Value;
 
-use crate::exit_codes::write;
-use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::exit_codes::write;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// A machine with accelerators on which `berth up` runs, and a kernel that guests may name.
 pub(crate) struct Host {

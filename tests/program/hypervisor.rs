@@ -8,10 +8,10 @@ use berth_tests::exchange::{Answer, Ask};
 use berth_tests::peer::checkout;
 use berth_tests::port::free_port;
 
-use crate::service_manager::ServiceManager;
+use crate::program::service_manager::ServiceManager;
 
 /// Nothing that is to happen takes this long, not even on a machine that does much else.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Hypervisor {
     /// Where it all is.

@@ -15,7 +15,7 @@ use berth_tests::peer::{
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// That of every user here: what OpenStack's services of these tests log in with.
 pub(crate) const PASSWORD: &str = "test-only";

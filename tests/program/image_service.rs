@@ -8,8 +8,8 @@ use berth_tests::berth::RunningBerth;
 use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, RealGlance, output};
 use serde_json::{Value, json};
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::keystone::Region;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::keystone::Region;
 
 /// The Glance that tests share, behind the Keystone that they share.
 fn glance() -> &'static RealGlance {

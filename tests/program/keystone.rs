@@ -12,7 +12,7 @@ use berth_tests::port::free_port;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// A Keystone and the Placement in its catalog.
 pub(crate) struct Region {

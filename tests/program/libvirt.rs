@@ -9,7 +9,7 @@ use berth_tests::berth::{BerthHome, Outcome};
 use berth_tests::peer::Libvirtd;
 use uuid::Uuid;
 
-use crate::placement_api::Api;
+use crate::program::placement_api::Api;
 
 const MDEV_TYPE: &str = "nvidia-558";
 

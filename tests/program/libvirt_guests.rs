@@ -8,7 +8,7 @@ mod small_system;
 use std::thread;
 use std::time::Duration;
 
-use crate::hypervisor::PATIENCE;
+use crate::program::hypervisor::PATIENCE;
 use card_host::CardHost;
 
 const CARDS_IDS: &str = "1234:1111";

@@ -13,9 +13,9 @@ use berth_tests::exchange::Ask;
 use berth_tests::peer::{Schemathesis, report_bad_input};
 use serde_json::{Value, json};
 
-use crate::cloud::Cloud;
-use crate::compute::IMAGE;
-use crate::hypervisor::PATIENCE;
+use crate::program::cloud::Cloud;
+use crate::program::compute::IMAGE;
+use crate::program::hypervisor::PATIENCE;
 
 /// Every status and body as the document has it, and none of them an error of the service.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";

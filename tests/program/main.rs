@@ -1,7 +1,5 @@
 //! The `berth` program as it is shipped: started, told, starved, refused, ended. One room a noun, each test a sentence.
 
-#![cfg(test)]
-
 mod accelerator_life;
 mod accelerator_service;
 mod agent_over_tls;

@@ -7,8 +7,8 @@ use berth_tests::berth::RunningBerth;
 use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
 use nix::sys::signal::Signal;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 /// The guest "single" of the machine with eight GPUs.
 const SINGLE: &str = "f2e3fac2-308a-5bb4-a8d7-292d9a96eb01";

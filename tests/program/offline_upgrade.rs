@@ -8,8 +8,8 @@ use berth_tests::berth::Outcome;
 use berth_tests::peer::{PlacementSettings, RealPlacement, Storage};
 use serde_json::Value;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::Api;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::Api;
 
 /// Guests of the machine with eight GPUs, and what each has: its units on the GPU with this address.
 const GUESTS: [(&str, &[(&str, u64)]); 3] = [

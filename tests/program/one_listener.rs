@@ -11,12 +11,12 @@ use berth_tests::exchange::Ask;
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
-use crate::agents_elsewhere;
-use crate::authority::Authority;
-use crate::cloud::{Cloud, SERVED, images, operator, password, served};
-use crate::compute::IMAGE;
-use crate::guests::Host;
-use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::agents_elsewhere;
+use crate::program::authority::Authority;
+use crate::program::cloud::{Cloud, SERVED, images, operator, password, served};
+use crate::program::compute::IMAGE;
+use crate::program::guests::Host;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// Whether a host with this state has the served image for its guests' disks.
 fn has_served(state: &Path) -> bool {
@@ -177,7 +177,7 @@ fn the_first_user_is_the_same_after_every_start_and_mended_where_a_file_is_lost(
 
 /// Users of an operator's own.
 fn users(home: &BerthHome) -> PathBuf {
-    let hash = crate::identity::hash();
+    let hash = crate::program::identity::hash();
     let text = format!(
         "[[project]]\nname = \"admin\"\n[[user]]\nname = \"root\"\npassword_hash = \"{hash}\"\n\
          [[user]]\nname = \"auditor\"\npassword_hash = \"{hash}\"\n\
@@ -202,7 +202,7 @@ fn an_operators_users_take_the_first_users_place_and_may_what_their_roles_say() 
     let as_user = |user: &str| {
         format!(
             "--os-username {user} --os-password {} --os-project-name admin",
-            crate::identity::PASSWORD
+            crate::program::identity::PASSWORD
         )
     };
     let (root, auditor) = (as_user("root"), as_user("auditor"));

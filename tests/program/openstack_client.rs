@@ -8,9 +8,10 @@ use axum::response::{IntoResponse as _, Response};
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, Said};
+use berth_tests::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::accelerator_service::{home, serve};
+use crate::program::accelerator_service::{home, serve};
 
 const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
 const GUEST: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
@@ -259,16 +260,18 @@ fn deployables(operator: &mut Operator) -> String {
 /// The host's agent programs what is due, once.
 fn program_what_is_due(internal: &str) -> Value {
     let ask = |ask: Ask| ask.header("x-auth-token", "admin").send();
-    loop {
+    let (uuid, program) = wait_until("something is to be programmed", || {
         let due = ask(Ask::get(internal)).expect("an answer").json();
-        if let Some(uuid) = due["programmings"][0]["uuid"].as_str() {
-            let end = Ask::post(format!("{internal}/{uuid}")).json(&json!({}));
-            let ended = ask(end).expect("an answer");
-            assert!(ended.status.is_success(), "{}", ended.text());
-            return due["programmings"][0]["program"].clone();
+        let first = &due["programmings"][0];
+        match first["uuid"].as_str() {
+            Some(uuid) => Ok((uuid.to_owned(), first["program"].clone())),
+            None => Err(due),
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    });
+    let end = Ask::post(format!("{internal}/{uuid}")).json(&json!({}));
+    let ended = ask(end).expect("an answer");
+    assert!(ended.status.is_success(), "{}", ended.text());
+    program
 }
 
 fn programming(operator: &mut Operator, deployable: &str) {

@@ -9,7 +9,7 @@ use berth_tests::peer::{
 };
 use serde_json::{Value, json};
 
-use crate::hypervisor::PATIENCE;
+use crate::program::hypervisor::PATIENCE;
 
 /// What an operator does, a command a line: the microversion (`-`: what client and service agree on), whether it is done or
 /// refused, and its words. Capitals stand for the uuids below.

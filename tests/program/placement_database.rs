@@ -186,7 +186,7 @@ fn a_database_that_is_not_there_is_made_and_what_is_none_of_placements_is_refuse
     let said = berth(&mut home, &sync);
     assert_eq!(
         expect(&said, 0, &[]),
-        "table notes is not Placement's, and is left\ndone: give 1 consumers of allocations a row of their own\n"
+        "table notes is not Placement's, and is left\ndone: insert rows for 1 consumers that only have allocations\n"
     );
     let owner =
         run("select p.external_id, c.uuid from consumers c join projects p on p.id = c.project_id");

@@ -7,8 +7,8 @@ use berth_tests::peer::{Credentials, KeystoneSettings};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::keystone::Region;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::keystone::Region;
 
 const SECTION: &str =
     "state_path = \"@HOME@/state\"\n[placement_service]\nlisten = \"127.0.0.1:0\"\n";

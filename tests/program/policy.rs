@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use berth_http::policy::{Rule, parse};
-use berth_http::{Caller, Policy, Scope};
+use berth_http::policy::{PolicyRule, parse};
+use berth_http::{Caller, Policy, TokenScope};
 use berth_tests::berth::BerthHome;
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{checkout, installed, output};
@@ -15,8 +15,8 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use crate::accelerator_service::{home, serve};
-use crate::cloud::Cloud;
+use crate::program::accelerator_service::{home, serve};
+use crate::program::cloud::Cloud;
 
 const CONFIGURATION: &str = "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"127.0.0.1:0\"\n\
                              policy_file = \"@HOME@/policy.yaml\"\n";
@@ -172,7 +172,7 @@ fn whom() -> impl Strategy<Value = (Caller, String)> {
     (roles, user, project(), project()).prop_map(|(roles, user, own, target)| {
         let caller = Caller {
             user_id: user.to_owned(),
-            scope: Scope::Project(own.to_owned()),
+            scope: TokenScope::Project(own.to_owned()),
             roles: roles.into_iter().map(str::to_owned).collect(),
         };
         (caller, target.to_owned())
@@ -192,7 +192,7 @@ fn what_oslo_policy_says_of_a_rule_is_what_is_said_here() {
         let Ok(rule) = parse(&text) else { continue };
         let rules = named.map(|(name, text)| (name, parse(text).expect("a rule")));
         let defaults = rules.into_iter().chain([("asked", rule)]);
-        let policy = Policy::new(defaults.collect::<Vec<(_, Rule)>>());
+        let policy = Policy::new(defaults.collect::<Vec<(_, PolicyRule)>>());
         said.push(policy.authorize(&caller, "asked", Some(&project)).is_ok());
         cases.push(json!({
             "rules": {"asked": text, (named[0].0): named[0].1, (named[1].0): named[1].1}, "rule": "asked",

@@ -5,8 +5,8 @@ use std::{fs, thread, time::Duration};
 
 use berth_tests::exchange::Ask;
 
-use crate::guests::Host;
-use crate::hypervisor::PATIENCE;
+use crate::program::guests::Host;
+use crate::program::hypervisor::PATIENCE;
 
 const GUESTS: &str = "berth_scheduler_headroom_guests{";
 

@@ -3,8 +3,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::accelerator_service::home;
-use crate::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::accelerator_service::home;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// A machine whose configuration has these sections too.
 fn machine(node: &str, sections: &str) -> Hypervisor {

@@ -7,8 +7,8 @@ use berth_tests::peer::{checkout, installed};
 use berth_tests::port::free_port;
 use berth_tests::process::{Process, Program};
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 /// Takes TLS connections on one port and passes what is said to another.
 const TERMINATOR: &str = "\

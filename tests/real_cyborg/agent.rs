@@ -22,8 +22,8 @@ use berth_virt::guest_spec::{
 };
 use berth_virt::{HostDevice, VirtDriver as _};
 
-use crate::cloud::{Cloud, FUNCTIONS, NODE};
-use crate::nova::Mailbox;
+use crate::real_cyborg::cloud::{Cloud, FUNCTIONS, NODE};
+use crate::real_cyborg::nova::Mailbox;
 
 pub(crate) struct Agent {
     pub(crate) guests: Guests<FakeDriver, HostResources<FakeDriver>>,

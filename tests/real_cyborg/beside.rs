@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cloud::{Cloud, FUNCTIONS, ONLY, fake_provider, of_provider, provider};
+use crate::real_cyborg::cloud::{Cloud, FUNCTIONS, ONLY, fake_provider, of_provider, provider};
 
 /// What Placement has of Cyborg's providers. A claim changes a generation, too: those that other tests claim are shown without.
 fn children(cloud: &Cloud) -> Vec<Value> {

@@ -1,10 +1,10 @@
 //! A guest from a device profile to its end: our conductor and agent, Cyborg's requests, Placement's candidates.
 
-use berth_conductor::JourneyEnd;
+use berth_conductor::GuestRunOutcome;
 
-use crate::agent::Agent;
-use crate::cloud::{Cloud, ONLY, address, new_guest};
-use crate::conductor::{assert_nothing_left, conductor, with_profile};
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{Cloud, ONLY, address, new_guest};
+use crate::real_cyborg::conductor::{assert_nothing_left, conductor, with_profile};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guest_is_booted_from_a_profile_and_deleted_with_nothing_left() {
@@ -15,8 +15,8 @@ async fn a_guest_is_booted_from_a_profile_and_deleted_with_nothing_left() {
     agent.hears_of(cloud, guest);
     let request = with_profile(guest, "only");
     conductor.create(&request).await.expect("it is taken");
-    let end = conductor.journey(guest).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     assert_eq!(agent.devices(guest).await, [address(ONLY)].into());
     let told = cloud.nova.told(guest);
     assert_eq!(told.len(), 1, "{told:?}");
@@ -33,15 +33,15 @@ async fn a_guest_is_booted_from_a_profile_and_deleted_with_nothing_left() {
     let second = new_guest();
     let request = with_profile(second, "only");
     conductor.create(&request).await.expect("it is taken");
-    let end = conductor.journey(second).await;
-    let JourneyEnd::Failed { reason } = end else {
+    let end = conductor.reconcile_guest(second).await;
+    let GuestRunOutcome::Failed { reason } = end else {
         panic!("{end:?}");
     };
     assert!(reason.contains("no host has"), "{reason}");
 
     conductor.delete(guest).await.expect("it is taken");
-    let end = conductor.journey(guest).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    let end = conductor.reconcile_guest(guest).await;
+    assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     assert!(agent.devices(guest).await.is_empty());
     assert_nothing_left(cloud, guest).await;
     cloud.assert_free(ONLY).await;

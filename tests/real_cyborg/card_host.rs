@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use berth_client::{AcceleratorClient, HttpService, TransportOptions};
-use berth_conductor::{Conductor, JourneyEnd};
+use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_model::{ConsumerUuid, ProviderUuid};
 use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
 use berth_tests::boot::asked;
@@ -16,9 +16,9 @@ use berth_tests::peer::{
 use berth_tests::port::free_port;
 use serde_json::json;
 
-use crate::cloud::{Cloud, named, new_guest, of_provider};
-use crate::conductor::{assert_nothing_left, body, conductor_of, end};
-use crate::nova::Mailbox;
+use crate::real_cyborg::cloud::{Cloud, named, new_guest, of_provider};
+use crate::real_cyborg::conductor::{assert_nothing_left, body, conductor_of, end};
+use crate::real_cyborg::nova::Mailbox;
 
 const HOST: &str = "card-host";
 pub(crate) const CARDS: [PciFunction; 2] = [
@@ -32,7 +32,7 @@ pub(crate) const CARDS: [PciFunction; 2] = [
     },
 ];
 /// Nothing that is to happen takes this long, not even on a machine that does much else.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct CardHost {
     cloud: &'static Cloud,
@@ -268,9 +268,9 @@ impl CardHost {
 }
 
 #[track_caller]
-pub(crate) fn active(host: &CardHost, end: &JourneyEnd) {
+pub(crate) fn active(host: &CardHost, end: &GuestRunOutcome) {
     assert!(
-        matches!(end, JourneyEnd::Active),
+        matches!(end, GuestRunOutcome::Active),
         "{end:?}\n{}",
         host.agent.stderr()
     );
@@ -397,7 +397,7 @@ async fn guests_run_on_libvirt_with_the_cards_that_cyborgs_pci_driver_found_and_
         host.conductor.delete(guest).await.expect("it is taken");
         let gone = end(&host.conductor, guest).await;
         assert!(
-            matches!(gone, JourneyEnd::Gone),
+            matches!(gone, GuestRunOutcome::Gone),
             "{gone:?}\n{}",
             host.agent.stderr()
         );

@@ -1,13 +1,13 @@
 //! OpenStack's command line client before the real Cyborg and before the service built in: it shows the same columns of both,
 //! with values of the same kind, and is refused by both in the same way.
 
-use berth_accelerator::{Options, prepare, router, serve_tcp};
+use berth_accelerator::{AcceleratorApiOptions, prepare, router, serve_tcp};
 use berth_store::SqlStore;
 use berth_tests::exchange::Ask;
 use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, Said};
 use serde_json::{Value, json};
 
-use crate::cloud::{Cloud, options};
+use crate::real_cyborg::cloud::{Cloud, options};
 
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
@@ -25,7 +25,7 @@ fn built_in() -> String {
             let store = SqlStore::in_memory().await.expect("a database");
             prepare(&store).await.expect("a schema");
             let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-            let api = router(store, Options::default());
+            let api = router(store, AcceleratorApiOptions::default());
             serve_tcp(listener, api, std::future::pending::<()>()).await;
         });
     });

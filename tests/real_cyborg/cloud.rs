@@ -23,7 +23,7 @@ use serde_json::json;
 use tower::service_fn;
 use uuid::Uuid;
 
-use crate::nova::Nova;
+use crate::real_cyborg::nova::Nova;
 
 pub(crate) const NODE: &str = "acc-01";
 

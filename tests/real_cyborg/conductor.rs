@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use berth_agent::guest::api;
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService};
-use berth_conductor::journal::SqlJournal;
+use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{
-    BootRequest, Conductor, ConductorOptions, ConductorParts, EveryNode, JourneyEnd,
+    BootRequest, Conductor, ConductorOptions, ConductorParts, SingleAgent, GuestRunOutcome,
 };
 use berth_hosts::Hosts;
 use berth_model::ConsumerUuid;
@@ -17,11 +17,11 @@ use berth_tests::host_states::{self, ToldHost};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::agent::Agent;
-use crate::cloud::{Cloud, NODE};
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{Cloud, NODE};
 
 /// How long a journey is gone on with at most: an agent that was started anew has to report its host first.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One that asks an agent of this process.
 pub(crate) async fn conductor(
@@ -40,8 +40,8 @@ pub(crate) async fn conductor_of(
     accelerators: AcceleratorClient,
 ) -> Conductor {
     let options = ConductorOptions {
-        poll: Duration::from_millis(50),
-        delete_wait: Duration::from_secs(60),
+        poll_interval: Duration::from_millis(50),
+        delete_timeout: Duration::from_secs(60),
         ..impatient()
     };
     conductor_with(cloud, agent, accelerators, options).await
@@ -57,10 +57,10 @@ pub(crate) async fn conductor_with(
     let auth = Auth::none("http://agent").expect("an endpoint");
     let agent = GuestClient::new(agent, auth, &AdapterOptions::default());
     let parts = ConductorParts {
-        journal: Arc::new(SqlJournal::in_memory().await.expect("memory")),
+        journal: Arc::new(SqlBootJournal::in_memory().await.expect("memory")),
         placement: cloud.placement_client(),
         accelerators,
-        agents: Arc::new(EveryNode(agent)),
+        agents: Arc::new(SingleAgent(agent)),
         scheduler: host_states::scheduler(told(cloud).await),
     };
     Conductor::open(parts, options)
@@ -108,11 +108,11 @@ pub(crate) fn body(guest: ConsumerUuid, node: &str, profile: &str) -> Value {
 }
 
 /// The end of a guest's journey; one that stands still goes on when its pause is over.
-pub(crate) async fn end(conductor: &Conductor, guest: ConsumerUuid) -> JourneyEnd {
+pub(crate) async fn end(conductor: &Conductor, guest: ConsumerUuid) -> GuestRunOutcome {
     let began = Instant::now();
     loop {
-        let end = conductor.journey(guest).await;
-        if !matches!(end, JourneyEnd::Held { .. }) || began.elapsed() > PATIENCE {
+        let end = conductor.reconcile_guest(guest).await;
+        if !matches!(end, GuestRunOutcome::Blocked { .. }) || began.elapsed() > PATIENCE {
             return end;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,14 +1,14 @@
 //! Cyborg goes away from the conductor: at each question of a boot, of its end and of a boot that is taken back, before it is
 //! done and after, and killed as a process.
 
-use berth_conductor::{Conductor, JourneyEnd};
+use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_model::DeviceProfileName;
 use http::Method;
 
-use crate::agent::Agent;
-use crate::cloud::{CUT, Cloud, KILLED, address, new_guest};
-use crate::conductor::{assert_nothing_left, conductor, end, with_profile};
-use crate::gate::{Cut, Gate};
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{CUT, Cloud, KILLED, address, new_guest};
+use crate::real_cyborg::conductor::{assert_nothing_left, conductor, end, with_profile};
+use crate::real_cyborg::gate::{Cut, Gate};
 
 /// A boot and its end with the cut.
 async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
@@ -21,12 +21,12 @@ async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
     let request = with_profile(guest, "cut");
     conductor.create(&request).await.expect("it is taken");
     let ended = end(&conductor, guest).await;
-    assert!(matches!(ended, JourneyEnd::Active), "{cut:?}: {ended:?}");
+    assert!(matches!(ended, GuestRunOutcome::Active), "{cut:?}: {ended:?}");
     let devices = agent.devices(guest).await;
     assert_eq!(devices, [address(CUT)].into(), "{cut:?}");
     conductor.delete(guest).await.expect("it is taken");
     let ended = end(&conductor, guest).await;
-    assert!(matches!(ended, JourneyEnd::Gone), "{cut:?}: {ended:?}");
+    assert!(matches!(ended, GuestRunOutcome::Gone), "{cut:?}: {ended:?}");
     assert!(agent.devices(guest).await.is_empty(), "{cut:?}");
     assert_nothing_left(cloud, guest).await;
     assert_no_requests(cloud, &conductor, "cut").await;
@@ -44,7 +44,7 @@ async fn refusal(cloud: &Cloud, cut: Option<Cut>) -> Gate {
     let request = with_profile(guest, "fake-too");
     conductor.create(&request).await.expect("it is taken");
     let ended = end(&conductor, guest).await;
-    let JourneyEnd::Failed { reason } = ended else {
+    let GuestRunOutcome::Failed { reason } = ended else {
         panic!("{cut:?}: {ended:?}");
     };
     assert!(reason.contains("TEST_PCI"), "{cut:?}: {reason}");
@@ -55,7 +55,7 @@ async fn refusal(cloud: &Cloud, cut: Option<Cut>) -> Gate {
 
 /// Cyborg has no request of this profile any more, once those are looked for whose names nobody heard.
 async fn assert_no_requests(cloud: &Cloud, conductor: &Conductor, profile: &str) {
-    let looked = conductor.look_for_strays().await;
+    let looked = conductor.collect_orphaned_arqs().await;
     looked.expect("Cyborg answers");
     let profile = DeviceProfileName::new(profile).expect("a name");
     let all = cloud.accelerators().arqs().await.expect("Cyborg answers");
@@ -102,19 +102,19 @@ async fn a_killed_cyborg_delays_a_boot_and_its_end() {
     // Nothing listens yet.
     let request = with_profile(guest, "killed");
     conductor.create(&request).await.expect("it is taken");
-    let held = conductor.journey(guest).await;
-    assert!(matches!(held, JourneyEnd::Held { .. }), "{held:?}");
+    let held = conductor.reconcile_guest(guest).await;
+    assert!(matches!(held, GuestRunOutcome::Blocked { .. }), "{held:?}");
     tokio::task::block_in_place(|| api.start()).expect("the API starts");
     let active = end(&conductor, guest).await;
-    assert!(matches!(active, JourneyEnd::Active), "{active:?}");
+    assert!(matches!(active, GuestRunOutcome::Active), "{active:?}");
     assert_eq!(agent.devices(guest).await, [address(KILLED)].into());
     api.kill();
     conductor.delete(guest).await.expect("it is taken");
-    let held = conductor.journey(guest).await;
-    assert!(matches!(held, JourneyEnd::Held { .. }), "{held:?}");
+    let held = conductor.reconcile_guest(guest).await;
+    assert!(matches!(held, GuestRunOutcome::Blocked { .. }), "{held:?}");
     tokio::task::block_in_place(|| api.start()).expect("the API starts");
     let gone = end(&conductor, guest).await;
-    assert!(matches!(gone, JourneyEnd::Gone), "{gone:?}");
+    assert!(matches!(gone, GuestRunOutcome::Gone), "{gone:?}");
     assert_nothing_left(cloud, guest).await;
     cloud.assert_free(KILLED).await;
 }

@@ -9,9 +9,9 @@ use berth_tests::exchange::Ask;
 use berth_tests::peer::Credentials;
 use serde_json::json;
 
-use crate::agent::Agent;
-use crate::cloud::{Cloud, address, new_guest, provider};
-use crate::nova::Mailbox;
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{Cloud, address, new_guest, provider};
+use crate::real_cyborg::nova::Mailbox;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_before_the_guest_is_asked_for_is_made_good_by_asking() {

@@ -5,8 +5,8 @@ use berth_agent::guest::reconcile::{Finding, Reconciled, Remedy};
 use http::Method;
 use serde_json::json;
 
-use crate::agent::Agent;
-use crate::cloud::{Cloud, address, new_guest, provider};
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{Cloud, address, new_guest, provider};
 
 /// The functions of this test.
 const ORPHAN: usize = 11;

@@ -3,8 +3,6 @@
 //!
 //! One cloud serves all tests; each uses functions of the host that no other test uses.
 
-#![cfg(test)]
-
 mod agent;
 #[path = "../../core/serve/tests/tls/authority.rs"]
 mod authority;

@@ -4,9 +4,9 @@ use berth_agent::guest::JourneyEnd;
 use berth_model::{ArqPhase, ConsumerUuid};
 use http::Method;
 
-use crate::agent::Agent;
-use crate::cloud::{Cloud, address, fake_provider, new_guest, provider};
-use crate::gate::{Cut, Gate};
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{Cloud, address, fake_provider, new_guest, provider};
+use crate::real_cyborg::gate::{Cut, Gate};
 
 /// The end of a guest's journey; one that stands still goes on when Cyborg is back.
 async fn end(agent: &Agent, guest: ConsumerUuid) -> JourneyEnd {

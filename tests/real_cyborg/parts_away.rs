@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use berth_agent::guest::{JourneyEnd as GuestEnd, api};
 use berth_client::{AcceleratorClient, HttpService};
-use berth_conductor::{Conductor, ConductorOptions, JourneyEnd};
+use berth_conductor::{Conductor, ConductorOptions, GuestRunOutcome};
 use berth_model::{ArqPhase, ArqUuid, ConsumerUuid};
 use berth_tests::boot::impatient;
 use berth_tests::peer::{Away, CyborgApi};
@@ -16,14 +16,14 @@ use http::uri::Authority;
 use http::{Method, Request, Uri};
 use tower::service_fn;
 
-use crate::agent::Agent;
-use crate::cloud::{ADRIFT, Cloud, ROWLESS, address, new_guest, provider};
-use crate::conductor::{assert_nothing_left, conductor_with, end, with_profile};
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{ADRIFT, Cloud, ROWLESS, address, new_guest, provider};
+use crate::real_cyborg::conductor::{assert_nothing_left, conductor_with, end, with_profile};
 
 /// How long whoever waits for Cyborg waits here; one question may take two seconds.
 const SHORT: Duration = Duration::from_secs(8);
 /// Nothing that is to end takes this long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The way to an API behind which something is away, for some questions and as long as it is.
 struct Detour {
@@ -75,8 +75,8 @@ const ALL: &[Method] = &[Method::GET, Method::POST, Method::PATCH, Method::DELET
 async fn conductor(cloud: &Cloud, agent: &Agent, accelerators: AcceleratorClient) -> Conductor {
     let http = HttpService::in_process::<_, Body, _>(api::routes(&agent.guests), 8 << 20);
     let options = ConductorOptions {
-        poll: Duration::from_millis(50),
-        patience: SHORT,
+        poll_interval: Duration::from_millis(50),
+        retry_timeout: SHORT,
         ..impatient()
     };
     conductor_with(cloud, http, accelerators, options).await
@@ -86,9 +86,9 @@ async fn conductor(cloud: &Cloud, agent: &Agent, accelerators: AcceleratorClient
 async fn failed(conductor: &Conductor, guest: ConsumerUuid) -> String {
     let begun = Instant::now();
     loop {
-        match conductor.journey(guest).await {
-            JourneyEnd::Failed { reason } => return reason,
-            held @ JourneyEnd::Held { .. } => {
+        match conductor.reconcile_guest(guest).await {
+            GuestRunOutcome::Failed { reason } => return reason,
+            held @ GuestRunOutcome::Blocked { .. } => {
                 assert!(begun.elapsed() < PATIENCE, "{held:?}");
             }
             other => panic!("{other:?}"),
@@ -98,7 +98,7 @@ async fn failed(conductor: &Conductor, guest: ConsumerUuid) -> String {
 
 /// Nothing of the guest is anywhere, and the function can be had.
 async fn assert_undone(cloud: &Cloud, conductor: &Conductor, guest: ConsumerUuid, at: usize) {
-    conductor.look_for_strays().await.expect("Cyborg answers");
+    conductor.collect_orphaned_arqs().await.expect("Cyborg answers");
     assert_nothing_left(cloud, guest).await;
     cloud.assert_free(at).await;
 }
@@ -116,7 +116,7 @@ async fn asked(
     let arqs = cloud.requests(profile).await;
     agent.asks_for(guest, &arqs).await;
     let binding_of = berth_model::Binding {
-        hostname: crate::cloud::NODE.to_owned(),
+        hostname: crate::real_cyborg::cloud::NODE.to_owned(),
         device_rp: provider(at),
         instance: guest,
     };
@@ -173,15 +173,15 @@ async fn without_cyborgs_conductor_a_guest_is_waited_for_until_the_time_is_up_an
     agent.hears_of(cloud, guest);
     let request = with_profile(guest, "adrift");
     conductor.create(&request).await.expect("it is taken");
-    let held = conductor.journey(guest).await;
-    assert!(matches!(held, JourneyEnd::Held { .. }), "{held:?}");
+    let held = conductor.reconcile_guest(guest).await;
+    assert!(matches!(held, GuestRunOutcome::Blocked { .. }), "{held:?}");
     detour.ends();
     let active = end(&conductor, guest).await;
-    assert!(matches!(active, JourneyEnd::Active), "{active:?}");
+    assert!(matches!(active, GuestRunOutcome::Active), "{active:?}");
     assert_eq!(agent.devices(guest).await, [address(ADRIFT)].into());
     conductor.delete(guest).await.expect("it is taken");
     let gone = end(&conductor, guest).await;
-    assert!(matches!(gone, JourneyEnd::Gone), "{gone:?}");
+    assert!(matches!(gone, GuestRunOutcome::Gone), "{gone:?}");
     assert_undone(cloud, &conductor, guest, ADRIFT).await;
 }
 

@@ -6,8 +6,8 @@ use berth_agent::guest::JourneyEnd;
 use berth_client::AcceleratorError;
 use berth_model::ArqPhase;
 
-use crate::agent::Agent;
-use crate::cloud::{Cloud, fake_provider, new_guest, provider};
+use crate::real_cyborg::agent::Agent;
+use crate::real_cyborg::cloud::{Cloud, fake_provider, new_guest, provider};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guest_of_which_one_request_cannot_be_bound_is_not_started() {

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use berth_client::AcceleratorClient;
-use berth_conductor::JourneyEnd;
+use berth_conductor::GuestRunOutcome;
 use berth_model::{ArqState, ConsumerUuid, ProviderUuid};
 use berth_tests::peer::{CyborgSettings, PciFunction};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::card_host::{CARDS, CardHost, PATIENCE, active};
-use crate::cloud::{Cloud, named, of_provider};
-use crate::conductor::{assert_nothing_left, end};
+use crate::real_cyborg::card_host::{CARDS, CardHost, PATIENCE, active};
+use crate::real_cyborg::cloud::{Cloud, named, of_provider};
+use crate::real_cyborg::conductor::{assert_nothing_left, end};
 
 /// What Cyborg calls the host: `gethostname`, as by default.
 const SHORT: &str = "taken-host";
@@ -212,7 +212,7 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_m
         host.conductor.delete(guest).await.expect("it is taken");
         let gone = end(&host.conductor, guest).await;
         assert!(
-            matches!(gone, JourneyEnd::Gone),
+            matches!(gone, GuestRunOutcome::Gone),
             "{gone:?}\n{}",
             host.agent.stderr()
         );
@@ -231,7 +231,7 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_m
     host.card_of(third);
     conductor.delete(third).await.expect("it is taken");
     let gone = end(&conductor, third).await;
-    assert!(matches!(gone, JourneyEnd::Gone), "{gone:?}");
+    assert!(matches!(gone, GuestRunOutcome::Gone), "{gone:?}");
     assert!(tree(cloud).keys().eq(before.keys()));
     for of in &CARDS {
         let held = of_provider(cloud, provider(of), "allocations");

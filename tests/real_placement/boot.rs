@@ -1,14 +1,14 @@
 //! Guests booted and deleted through the real Placement: candidates, mappings and claims are its own.
 
-use berth_conductor::{Conductor, JourneyEnd};
+use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_tests::boot::{BootStage, GPUS, guest, request};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 
 async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
     conductor.create(&request(number, profile)).await.unwrap();
-    match conductor.journey(guest(number)).await {
-        JourneyEnd::Failed { reason } => reason,
+    match conductor.reconcile_guest(guest(number)).await {
+        GuestRunOutcome::Failed { reason } => reason,
         end => panic!("{end:?}"),
     }
 }
@@ -22,16 +22,16 @@ async fn guests_are_booted_until_no_device_is_left_and_deleted_again() {
     let all = 1..=u32::from(GPUS);
     for number in all.clone() {
         conductor.create(&request(number, "gpu")).await.unwrap();
-        let end = conductor.journey(guest(number)).await;
-        assert!(matches!(end, JourneyEnd::Active), "{number}: {end:?}");
+        let end = conductor.reconcile_guest(guest(number)).await;
+        assert!(matches!(end, GuestRunOutcome::Active), "{number}: {end:?}");
     }
     stage.judge().await;
     let reason = fails(&conductor, 21, "gpu").await;
     assert!(reason.contains("no host has"), "{reason}");
     for number in all {
         conductor.delete(guest(number)).await.unwrap();
-        let end = conductor.journey(guest(number)).await;
-        assert!(matches!(end, JourneyEnd::Gone), "{number}: {end:?}");
+        let end = conductor.reconcile_guest(guest(number)).await;
+        assert!(matches!(end, GuestRunOutcome::Gone), "{number}: {end:?}");
     }
     assert!(stage.holders().await.is_empty());
     for (number, profile, sentence) in [
@@ -43,8 +43,8 @@ async fn guests_are_booted_until_no_device_is_left_and_deleted_again() {
     }
     conductor.create(&request(31, "two")).await.unwrap();
     assert!(matches!(
-        conductor.journey(guest(31)).await,
-        JourneyEnd::Active
+        conductor.reconcile_guest(guest(31)).await,
+        GuestRunOutcome::Active
     ));
     stage.judge().await;
 }

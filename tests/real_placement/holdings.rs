@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::upgrade::{Upgrade, Version, card};
+use crate::real_placement::upgrade::{Upgrade, Version, card};
 
 /// Amounts by provider's UUID and class, by consumer.
 pub(crate) type Holdings = BTreeMap<String, BTreeMap<(String, String), u64>>;

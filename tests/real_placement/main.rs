@@ -1,8 +1,6 @@
 //! The startup against the real Placement, with the fake driver: a first start, a restart, and the four reshapes, every unit
 //! checked through Placement's API; the same with no service running, on its database; and guests booted through it.
 
-#![cfg(test)]
-
 mod agent;
 mod boot;
 mod holdings;

@@ -10,9 +10,9 @@ use berth_tests::claims::{join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement, Storage};
 
-use crate::agent::Agent;
-use crate::holdings::{assert_held, check_consumers, claims, expected, post};
-use crate::upgrade::{Upgrade, Version};
+use crate::real_placement::agent::Agent;
+use crate::real_placement::holdings::{assert_held, check_consumers, claims, expected, post};
+use crate::real_placement::upgrade::{Upgrade, Version};
 
 const GUESTS: u32 = 250;
 

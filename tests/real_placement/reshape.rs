@@ -4,9 +4,9 @@ use berth_tests::claims::{Claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 
-use crate::agent::{Agent, Life};
-use crate::holdings::{assert_held, check_consumers, claims, expected, post};
-use crate::upgrade::{Upgrade, Version};
+use crate::real_placement::agent::{Agent, Life};
+use crate::real_placement::holdings::{assert_held, check_consumers, claims, expected, post};
+use crate::real_placement::upgrade::{Upgrade, Version};
 
 /// What follows an upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 use berth_tests::worlds::{PlacementRows, Rows};
 
-use crate::agent::Agent;
-use crate::holdings::claims;
-use crate::upgrade::{Upgrade, Version};
+use crate::real_placement::agent::Agent;
+use crate::real_placement::holdings::claims;
+use crate::real_placement::upgrade::{Upgrade, Version};
 
 #[tokio::test]
 async fn the_same_startup_leaves_the_same_tree_in_process_and_over_http() {

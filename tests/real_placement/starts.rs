@@ -4,9 +4,9 @@ use berth_tests::claims::{join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 
-use crate::agent::Agent;
-use crate::holdings::{assert_held, claims, expected, post};
-use crate::upgrade::{Upgrade, Version};
+use crate::real_placement::agent::Agent;
+use crate::real_placement::holdings::{assert_held, claims, expected, post};
+use crate::real_placement::upgrade::{Upgrade, Version};
 
 fn are_readings(requests: &[String]) -> bool {
     requests.iter().all(|request| request.starts_with("GET "))

@@ -10,7 +10,7 @@ use berth_virt::{
 };
 use uuid::Uuid;
 
-use crate::needs::Needs;
+use crate::real_placement::needs::Needs;
 
 /// What the new version models differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

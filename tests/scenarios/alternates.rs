@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use berth_tests::guest_cloud::{GuestCloud, Mishap, NODE, Reach, SECOND, guest, request};
 use serde_json::Value;
 use tokio::time::sleep;
@@ -76,10 +76,10 @@ async fn set(cloud: &GuestCloud, host: &str, fails: Fails, begins: bool) {
 }
 
 /// Waits until the conductor has nothing more to do with a guest.
-async fn decided(cloud: &GuestCloud, n: u32) -> Course {
+async fn decided(cloud: &GuestCloud, n: u32) -> BootGoal {
     for _ in 0..3600 {
         match cloud.course(guest(n)).await {
-            Some(course @ (Course::Active | Course::Failed { .. })) => return course,
+            Some(course @ (BootGoal::Active | BootGoal::Failed { .. })) => return course,
             _ => sleep(Duration::from_secs(1)).await,
         }
     }
@@ -88,9 +88,7 @@ async fn decided(cloud: &GuestCloud, n: u32) -> Course {
 
 async fn gone(cloud: &GuestCloud, n: u32) {
     cloud.conductor().await.delete(guest(n)).await.unwrap();
-    while cloud.course(guest(n)).await.is_some() {
-        sleep(Duration::from_secs(1)).await;
-    }
+    cloud.wait_until_gone(n).await;
 }
 
 /// The names of the providers that a guest holds anything of.
@@ -142,7 +140,7 @@ fn a_build_that_fails_after_its_claim_its_bind_or_its_define_is_done_on_the_next
             set(cloud, NODE, fails, true).await;
             let conductor = cloud.conductor().await;
             conductor.create(&request(1, "gpu")).await.unwrap();
-            assert_eq!(decided(cloud, 1).await, Course::Active, "{fails:?}");
+            assert_eq!(decided(cloud, 1).await, BootGoal::Active, "{fails:?}");
             let record = conductor.show(guest(1)).await.unwrap();
             // The first host has two more devices: another host comes before them.
             let [failed] = record.failures.as_slice() else {
@@ -150,13 +148,13 @@ fn a_build_that_fails_after_its_claim_its_bind_or_its_define_is_done_on_the_next
             };
             assert_eq!(failed.node.as_deref(), Some(NODE), "{fails:?}");
             assert!(failed.reason.contains(told), "{fails:?}: {failed}");
-            assert_eq!(record.placed().unwrap().node.as_str(), SECOND, "{fails:?}");
+            assert_eq!(record.placement().unwrap().node.as_str(), SECOND, "{fails:?}");
             is_on_the_second_alone(cloud, 1).await;
             set(cloud, NODE, fails, false).await;
             assert_eq!(cloud.rests(None).await, Vec::<String>::new(), "{fails:?}");
             // And once the first is well again it is the better one.
             conductor.create(&request(2, "gpu")).await.unwrap();
-            assert_eq!(decided(cloud, 2).await, Course::Active, "{fails:?}");
+            assert_eq!(decided(cloud, 2).await, BootGoal::Active, "{fails:?}");
             assert_eq!(bound_for(cloud, 2).await, [NODE], "{fails:?}");
             for n in [1, 2] {
                 gone(cloud, n).await;
@@ -175,7 +173,7 @@ fn where_every_host_fails_the_request_fails_with_the_reason_of_each_and_nothing_
             }
             let conductor = cloud.conductor().await;
             conductor.create(&request(1, "gpu")).await.unwrap();
-            let Course::Failed { reason, told } = decided(cloud, 1).await else {
+            let BootGoal::Failed { reason, told } = decided(cloud, 1).await else {
                 panic!("{fails:?}: it cannot be built");
             };
             let told = told.unwrap();
@@ -212,14 +210,14 @@ fn a_guest_whose_first_hosts_agent_is_away_after_its_claim_runs_on_the_second_an
         cloud.nodes[0].agent_is(Reach::Away);
         let conductor = cloud.conductor().await;
         conductor.create(&request(1, "gpu")).await.unwrap();
-        assert_eq!(decided(cloud, 1).await, Course::Active);
+        assert_eq!(decided(cloud, 1).await, BootGoal::Active);
         let record = conductor.show(guest(1)).await.unwrap();
         let [failed] = record.failures.as_slice() else {
             panic!("{:?}", record.failures);
         };
         assert_eq!(failed.node.as_deref(), Some(NODE));
         assert!(failed.reason.contains("refuses connections"), "{failed}");
-        assert_eq!(failed.told(), "the host that was chosen did not answer");
+        assert_eq!(failed.told(), "the selected host did not answer");
         is_on_the_second_alone(cloud, 1).await;
         cloud.nodes[0].agent_is(Reach::There);
         assert_eq!(cloud.rests(None).await, Vec::<String>::new());

@@ -7,18 +7,19 @@ mod sweep;
 
 use std::time::Duration;
 
-use berth_conductor::journal::{Accepted, BootJournal as _, StepState};
-use berth_conductor::{Conductor, ConductorError, ConductorOptions, JourneyEnd};
+use berth_conductor::journal::{AcceptOutcome, BootJournal as _, BootStepState};
+use berth_conductor::{Conductor, ConductorError, ConductorOptions, GuestRunOutcome};
 use berth_model::{Arq, ArqState, ResourceClass};
 use berth_tests::boot::{
     BootStage, Fault, GPUS, Mood, NODE, Point, asked, gpu, guest, impatient, request,
 };
+use berth_tests::wait::poll_until;
 use serde_json::json;
 
 async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
     conductor.create(&request(number, profile)).await.unwrap();
-    match conductor.journey(guest(number)).await {
-        JourneyEnd::Failed { reason } => reason,
+    match conductor.reconcile_guest(guest(number)).await {
+        GuestRunOutcome::Failed { reason } => reason,
         end => panic!("{end:?}"),
     }
 }
@@ -29,8 +30,8 @@ async fn a_guest_gets_its_claim_and_its_devices_and_is_built_with_both() {
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "two")).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     stage.judge().await;
     let build = stage.agent.guests().remove(&guest(1)).unwrap();
     assert_eq!(
@@ -47,13 +48,13 @@ async fn a_guest_gets_its_claim_and_its_devices_and_is_built_with_both() {
         record
             .steps
             .values()
-            .all(|step| step.state == StepState::Done)
+            .all(|step| step.state == BootStepState::Done)
     );
 
     conductor.delete(guest(1)).await.unwrap();
     assert!(matches!(
-        conductor.journey(guest(1)).await,
-        JourneyEnd::Gone
+        conductor.reconcile_guest(guest(1)).await,
+        GuestRunOutcome::Gone
     ));
     assert!(stage.holders().await.is_empty());
     stage.judge().await;
@@ -68,8 +69,8 @@ async fn a_guest_without_a_profile_needs_no_accelerator_service() {
         "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": NODE}));
     conductor.create(&plain).await.unwrap();
     assert!(matches!(
-        conductor.journey(guest(1)).await,
-        JourneyEnd::Active
+        conductor.reconcile_guest(guest(1)).await,
+        GuestRunOutcome::Active
     ));
     let history = stage.crossings.history();
     assert!(
@@ -97,7 +98,7 @@ async fn where_there_is_no_candidate_the_fault_names_the_demand_that_has_none() 
     let huge = asked(&json!({"uuid": guest(3).to_string(), "name": "huge",
         "flavor": {"name": "f", "vcpus": 65, "ram_mb": 64}}));
     conductor.create(&huge).await.unwrap();
-    let end = conductor.journey(guest(3)).await;
+    let end = conductor.reconcile_guest(guest(3)).await;
     assert!(
         format!("{end:?}").contains("no host has 65 VCPU"),
         "{end:?}"
@@ -105,15 +106,15 @@ async fn where_there_is_no_candidate_the_fault_names_the_demand_that_has_none() 
     let elsewhere = asked(&json!({"uuid": guest(4).to_string(), "name": "elsewhere",
         "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": "compute9"}));
     conductor.create(&elsewhere).await.unwrap();
-    let end = conductor.journey(guest(4)).await;
+    let end = conductor.reconcile_guest(guest(4)).await;
     assert!(
-        format!("{end:?}").contains("Placement knows no host compute9"),
+        format!("{end:?}").contains("Placement has no host compute9"),
         "{end:?}"
     );
     let unknown = asked(&json!({"uuid": guest(6).to_string(), "name": "unknown",
         "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64, "extra_specs": {"resources:CUSTOM_NOBODYS": "1"}}}));
     conductor.create(&unknown).await.unwrap();
-    let end = format!("{:?}", conductor.journey(guest(6)).await);
+    let end = format!("{:?}", conductor.reconcile_guest(guest(6)).await);
     assert!(
         end.contains("no host ever reported the resource class CUSTOM_NOBODYS that is asked for"),
         "{end}"
@@ -145,8 +146,8 @@ async fn a_bind_that_is_refused_is_tried_on_other_devices_and_then_taken_back() 
     stage.enable_devices().await;
     conductor.create(&request(2, "gpu")).await.unwrap();
     assert!(matches!(
-        conductor.journey(guest(2)).await,
-        JourneyEnd::Active
+        conductor.reconcile_guest(guest(2)).await,
+        GuestRunOutcome::Active
     ));
     stage.judge().await;
 }
@@ -157,7 +158,7 @@ async fn a_guest_whose_requests_were_deleted_while_its_conductor_was_away_gets_n
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "two")).await.unwrap();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     let history = stage.crossings.history();
     let bind = |what: &String| what.starts_with("accelerator PATCH");
     let at = history.iter().position(bind).expect("a bind") + 1;
@@ -168,7 +169,7 @@ async fn a_guest_whose_requests_were_deleted_while_its_conductor_was_away_gets_n
     let conductor = stage.conductor();
     conductor.create(&request(2, "two")).await.unwrap();
     tokio::select! {
-        end = conductor.journey(guest(2)) => panic!("{end:?}"),
+        end = conductor.reconcile_guest(guest(2)) => panic!("{end:?}"),
         () = stage.crossings.dies() => {}
     }
     // It is away for so long that the service does not keep what holds nothing.
@@ -185,13 +186,13 @@ async fn a_guest_whose_requests_were_deleted_while_its_conductor_was_away_gets_n
 
     stage.crossings.begin(None);
     let conductor = stage.conductor();
-    let end = conductor.journey(guest(2)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(2)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let record = conductor.show(guest(2)).await.unwrap();
     let [failed] = record.failures.as_slice() else {
         panic!("{:?}", record.failures);
     };
-    assert!(failed.reason.contains("not there any more"), "{failed}");
+    assert!(failed.reason.contains("no longer exist"), "{failed}");
     assert!(failed.avoid.is_empty(), "its devices are not to blame");
     stage.judge().await;
 }
@@ -203,11 +204,11 @@ async fn a_device_that_is_being_cleaned_is_passed_over_where_there_is_another() 
     let conductor = stage.conductor();
     let boot = async || {
         conductor.create(&request(1, "gpu")).await.unwrap();
-        let end = conductor.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let end = conductor.reconcile_guest(guest(1)).await;
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let record = conductor.show(guest(1)).await.unwrap();
         conductor.delete(guest(1)).await.unwrap();
-        conductor.journey(guest(1)).await;
+        conductor.reconcile_guest(guest(1)).await;
         record
     };
     let first = boot().await.chosen(1).unwrap().devices()[0];
@@ -227,23 +228,23 @@ async fn a_guest_whose_devices_are_all_being_cleaned_waits_and_says_for_what_and
     stage.dirty_devices(&all).await;
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    let JourneyEnd::Held { reason } = conductor.journey(guest(1)).await else {
+    let GuestRunOutcome::Blocked { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("it waits");
     };
     assert!(
         reason.contains("1 more being cleaned by host compute1"),
         "{reason}"
     );
-    assert_eq!(conductor.held(guest(1)), Some(reason));
-    let again = conductor.journey(guest(1)).await;
-    assert!(matches!(again, JourneyEnd::Held { .. }), "{again:?}");
+    assert_eq!(conductor.blocked_reason(guest(1)), Some(reason));
+    let again = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(again, GuestRunOutcome::Blocked { .. }), "{again:?}");
     // A conductor that starts anew goes on with it.
     let conductor = stage.conductor();
-    let again = conductor.journey(guest(1)).await;
-    assert!(matches!(again, JourneyEnd::Held { .. }), "{again:?}");
+    let again = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(again, GuestRunOutcome::Blocked { .. }), "{again:?}");
     stage.clean_devices().await;
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     assert_eq!(conductor.show(guest(1)).await.unwrap().attempt, 2);
     stage.judge().await;
 }
@@ -255,18 +256,18 @@ async fn a_device_that_does_not_get_clean_is_waited_for_so_long_and_no_longer() 
     let all: Vec<u8> = (0..GPUS).collect();
     stage.dirty_devices(&all).await;
     let options = ConductorOptions {
-        patience: Duration::ZERO,
+        retry_timeout: Duration::ZERO,
         ..impatient()
     };
     let conductor = stage.conductor_with(options);
     conductor.create(&request(1, "gpu")).await.unwrap();
-    let mut end = conductor.journey(guest(1)).await;
-    while matches!(end, JourneyEnd::Held { .. }) {
-        end = conductor.journey(guest(1)).await;
-    }
-    let JourneyEnd::Failed { reason } = end else {
-        panic!("it failed");
-    };
+    let reason = poll_until("the boot fails", async || {
+        match conductor.reconcile_guest(guest(1)).await {
+            GuestRunOutcome::Failed { reason } => Ok(reason),
+            end => Err(end),
+        }
+    })
+    .await;
     assert!(
         reason.contains("being cleaned by host compute1"),
         "{reason}"
@@ -286,8 +287,8 @@ async fn a_host_without_room_is_no_reason_not_to_try_another_candidate() {
     stage.agent.is(Mood::NoRoomForOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let record = conductor.show(guest(1)).await.unwrap();
     assert_eq!(record.attempt, 2);
     assert!(
@@ -307,7 +308,7 @@ async fn fails_with_image(stage: &BootStage, location: serde_json::Value) -> (St
         "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64, "disk_gb": 1}, "image": image}),
     );
     conductor.create(&asked).await.unwrap();
-    let JourneyEnd::Failed { reason } = conductor.journey(guest(1)).await else {
+    let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("it cannot be built");
     };
     let attempts = conductor.show(guest(1)).await.unwrap().attempt;
@@ -320,7 +321,7 @@ async fn fails_with_image(stage: &BootStage, location: serde_json::Value) -> (St
 async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
     let of_all = json!({"glance": uuid::Uuid::from_u128(7).to_string()});
     let of_host = json!({"path": "/images/a.qcow2"});
-    let nowhere_else = "there is no other host or device with what is asked for";
+    let nowhere_else = "no other host or device satisfies the request";
     for (mood, location, attempts, last) in [
         (Mood::BadImage, &of_all, 1, "it is no qcow2"),
         // Another host has a file of its own of that name; this is the only host.
@@ -344,8 +345,8 @@ async fn a_build_that_fails_once_is_done_on_the_next_candidate() {
     stage.agent.is(Mood::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let record = conductor.show(guest(1)).await.unwrap();
     assert_eq!(record.attempt, 2);
     assert!(
@@ -385,25 +386,21 @@ async fn a_guest_whose_agent_went_away_with_it_waits_and_is_taken_back_only_once
     stage.crossings.begin(None);
     stage.agent.is(Mood::Slow);
     let options = ConductorOptions {
-        patience: Duration::ZERO,
+        retry_timeout: Duration::ZERO,
         ..impatient()
     };
     let conductor = stage.conductor_with(options);
     conductor.create(&request(1, "gpu")).await.unwrap();
     // It has accepted the guest.
-    while !stage.agent.knows(guest(1)) {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_for_build(&conductor, guest(1)).await;
     stage.agent.is(Mood::Away);
-    while conductor.held(guest(1)).is_none() {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_until_stuck(&conductor, guest(1)).await;
     // Out of patience, and on the way back, which the agent must allow.
-    let JourneyEnd::Held { reason } = conductor.journey(guest(1)).await else {
+    let GuestRunOutcome::Blocked { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("it is held");
     };
     assert!(
-        reason.contains("until it says that the guest is gone"),
+        reason.contains("until the agent confirms that the guest is gone"),
         "{reason}"
     );
     assert!(
@@ -411,7 +408,7 @@ async fn a_guest_whose_agent_went_away_with_it_waits_and_is_taken_back_only_once
         "its claim is its own"
     );
     stage.agent.is(Mood::Well);
-    let JourneyEnd::Failed { reason } = conductor.journey(guest(1)).await else {
+    let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("it failed");
     };
     assert!(
@@ -427,15 +424,13 @@ async fn a_guest_whose_agent_never_heard_of_it_is_taken_back_without_that_agent(
     stage.crossings.begin(None);
     stage.agent.is(Mood::Away);
     let options = ConductorOptions {
-        patience: Duration::ZERO,
+        retry_timeout: Duration::ZERO,
         ..impatient()
     };
     let conductor = stage.conductor_with(options);
     conductor.create(&request(1, "gpu")).await.unwrap();
-    while conductor.held(guest(1)).is_none() {
-        tokio::task::yield_now().await;
-    }
-    let JourneyEnd::Failed { reason } = conductor.journey(guest(1)).await else {
+    stage.wait_until_stuck(&conductor, guest(1)).await;
+    let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("there is no other host");
     };
     for part in [
@@ -458,8 +453,8 @@ async fn a_conflict_that_says_nothing_of_other_hosts_is_no_reason_not_to_try_ano
     stage.agent.is(Mood::ConflictsOnce);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let record = conductor.show(guest(1)).await.unwrap();
     assert_eq!(record.attempt, 2);
     assert!(record.failures[0].reason.contains("409"), "{record:?}");
@@ -473,20 +468,18 @@ async fn a_guest_that_is_deleted_while_it_is_built_is_gone() {
     stage.agent.is(Mood::Slow);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    while !stage.agent.knows(guest(1)) {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_for_build(&conductor, guest(1)).await;
     conductor.delete(guest(1)).await.unwrap();
     assert!(matches!(
         conductor.create(&request(1, "gpu")).await,
-        Err(ConductorError::Ending { .. } | ConductorError::NotFound { .. }) | Ok(_)
+        Err(ConductorError::Deleting { .. } | ConductorError::NotFound { .. }) | Ok(_)
     ));
     assert!(matches!(
-        conductor.journey(guest(1)).await,
-        JourneyEnd::Gone | JourneyEnd::Active
+        conductor.reconcile_guest(guest(1)).await,
+        GuestRunOutcome::Gone | GuestRunOutcome::Active
     ));
     conductor.delete(guest(1)).await.ok();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     stage.judge().await;
 }
 
@@ -496,15 +489,15 @@ async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refuse
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     let first = request(1, "gpu");
-    assert_eq!(conductor.create(&first).await.unwrap(), Accepted::New);
+    assert_eq!(conductor.create(&first).await.unwrap(), AcceptOutcome::New);
     assert!(matches!(
-        conductor.journey(guest(1)).await,
-        JourneyEnd::Active
+        conductor.reconcile_guest(guest(1)).await,
+        GuestRunOutcome::Active
     ));
     // Also now that its config drive is forgotten.
-    assert_eq!(conductor.create(&first).await.unwrap(), Accepted::Same);
+    assert_eq!(conductor.create(&first).await.unwrap(), AcceptOutcome::Same);
     let other = conductor.create(&request(1, "two")).await;
-    assert!(matches!(other, Err(ConductorError::Other { .. })));
+    assert!(matches!(other, Err(ConductorError::Conflict { .. })));
     assert_eq!(stage.agent.guests().len(), 1);
     let missing = conductor.delete(guest(5)).await;
     assert!(matches!(missing, Err(ConductorError::NotFound { .. })));
@@ -518,11 +511,11 @@ async fn a_uuid_that_holds_something_in_placement_keeps_it() {
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     assert!(matches!(
-        conductor.journey(guest(1)).await,
-        JourneyEnd::Active
+        conductor.reconcile_guest(guest(1)).await,
+        GuestRunOutcome::Active
     ));
     // The conductor's journal is lost; somebody asks for the same UUID again.
-    stage.journal().forget(guest(1)).await.unwrap();
+    stage.journal().delete_guest(guest(1)).await.unwrap();
     let held = stage.holders().await[&guest(1)].clone();
     // For other devices, or the very same.
     for profile in ["two", "gpu"] {
@@ -533,7 +526,7 @@ async fn a_uuid_that_holds_something_in_placement_keeps_it() {
         );
         assert_eq!(stage.holders().await[&guest(1)], held, "they are another's");
         assert!(stage.agent.knows(guest(1)), "it is another's");
-        stage.journal().forget(guest(1)).await.unwrap();
+        stage.journal().delete_guest(guest(1)).await.unwrap();
     }
 }
 
@@ -546,9 +539,9 @@ async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses
     let plain = asked(&json!({"uuid": guest(1).to_string(), "name": "plain",
         "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": NODE}));
     conductor.create(&plain).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
-    stage.journal().forget(guest(1)).await.unwrap();
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+    stage.journal().delete_guest(guest(1)).await.unwrap();
     stage.forget_allocations(guest(1)).await;
     let reason = fails(&conductor, 1, "two").await;
     assert!(reason.contains("another one has its UUID"), "{reason}");
@@ -558,8 +551,8 @@ async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses
         "what was claimed for the second is given back"
     );
     conductor.delete(guest(1)).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     assert!(stage.agent.knows(guest(1)), "it is another's");
 }
 
@@ -571,13 +564,13 @@ async fn a_guest_that_runs_keeps_what_is_its_own_though_its_agent_lost_its_journ
         stage.crossings.begin(None);
         let conductor = stage.conductor();
         conductor.create(&request(1, "gpu")).await.unwrap();
-        let end = conductor.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let end = conductor.reconcile_guest(guest(1)).await;
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let held = stage.holders().await;
         stage.agent.is(mood.clone());
         conductor.delete(guest(1)).await.unwrap();
-        let end = conductor.journey(guest(1)).await;
-        let JourneyEnd::Held { reason } = end else {
+        let end = conductor.reconcile_guest(guest(1)).await;
+        let GuestRunOutcome::Blocked { reason } = end else {
             panic!("{mood:?}: {end:?}");
         };
         for said in [
@@ -589,8 +582,8 @@ async fn a_guest_that_runs_keeps_what_is_its_own_though_its_agent_lost_its_journ
         assert_eq!(stage.holders().await, held, "{mood:?}");
         // The journal is back from a backup.
         stage.agent.is(Mood::Well);
-        let end = conductor.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Gone), "{mood:?}: {end:?}");
+        let end = conductor.reconcile_guest(guest(1)).await;
+        assert!(matches!(end, GuestRunOutcome::Gone), "{mood:?}: {end:?}");
         stage.judge().await;
     }
 }
@@ -604,15 +597,15 @@ async fn sixteen_at_once_for_eight_devices_are_eight_guests_and_nothing_is_left_
         let conductor = conductor.clone();
         tokio::spawn(async move {
             conductor.create(&request(number, "gpu")).await.unwrap();
-            conductor.journey(guest(number)).await
+            conductor.reconcile_guest(guest(number)).await
         })
     });
     let boots: Vec<_> = boots.collect();
     let mut active = 0;
     for boot in boots {
         match boot.await.unwrap() {
-            JourneyEnd::Active => active += 1,
-            JourneyEnd::Failed { reason } => {
+            GuestRunOutcome::Active => active += 1,
+            GuestRunOutcome::Failed { reason } => {
                 assert!(reason.contains("No valid host was found"), "{reason}");
             }
             end => panic!("{end:?}"),

@@ -11,7 +11,7 @@ use berth_tests::worlds::{PlacementRows, ProviderRow};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::upgrading::{flat, guest_claim, places, two_gpus};
+use crate::scenarios::upgrading::{flat, guest_claim, places, two_gpus};
 
 /// Changes a provider's inventory of a class as an operator does.
 async fn set(

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use berth_tests::guest_cloud::{GuestCloud, guest, request};
 use berth_virt::guest_spec::DesiredPower;
 use berth_wire::guest::GuestAction;
@@ -41,7 +41,7 @@ async fn booted(cloud: &GuestCloud, n: u32, profile: &str) -> Vec<u8> {
     let conductor = cloud.conductor().await;
     conductor.create(&request(n, profile)).await.unwrap();
     until("a guest boots", async || {
-        cloud.course(guest(n)).await == Some(Course::Active)
+        cloud.course(guest(n)).await == Some(BootGoal::Active)
     })
     .await;
     cloud.held_by(guest(n)).await

@@ -6,7 +6,7 @@ use berth_tests::claims::Claim;
 use berth_tests::host::{Host, consumer};
 use berth_tests::node::Life;
 
-use crate::upgrading::{Upgrading, claimable, flat, guest_claim, places, two_gpus};
+use crate::scenarios::upgrading::{Upgrading, claimable, flat, guest_claim, places, two_gpus};
 
 const USAGES: &str = "GET /resource_providers/{uuid}/usages";
 const ORPHAN: u32 = 77;

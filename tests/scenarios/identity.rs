@@ -12,7 +12,7 @@ use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node, NodeError};
 use berth_tests::unit::sentence;
 use uuid::Uuid;
 
-use crate::mishaps::{ALWAYS, Mishap, mishap, placement};
+use crate::scenarios::mishaps::{ALWAYS, Mishap, mishap, placement};
 
 /// The refusal in its words. It is final, and Placement was only asked.
 async fn refused(node: &Node, cloud: &Cloud) -> String {

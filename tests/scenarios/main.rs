@@ -9,8 +9,6 @@
 //! `guest_lives` (what befalls their host). They share `mishaps` (what goes wrong on the way to Placement) and `upgrading`
 //! (a node on the eve of its upgrade).
 
-#![cfg(test)]
-
 mod alternates;
 mod boot;
 mod devices;

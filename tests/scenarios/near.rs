@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use berth_conductor::BootRequest;
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use berth_tests::guest_cloud::{GuestCloud, Host, ON_CELL_0, guest};
 use serde_json::json;
 use tokio::time::sleep;
@@ -28,8 +28,8 @@ async fn booted(cloud: &GuestCloud, n: u32, request: BootRequest) -> Result<Vec<
     cloud.conductor().await.create(&request).await.unwrap();
     for _ in 0..3600 {
         match cloud.course(guest(n)).await {
-            Some(Course::Active) => return Ok(cloud.held_by(guest(n)).await),
-            Some(Course::Failed { reason, .. }) => return Err(reason),
+            Some(BootGoal::Active) => return Ok(cloud.held_by(guest(n)).await),
+            Some(BootGoal::Failed { reason, .. }) => return Err(reason),
             _ => sleep(Duration::from_secs(1)).await,
         }
     }
@@ -61,9 +61,7 @@ fn the_near_device_comes_first_a_far_one_is_taken_where_that_is_allowed_and_refu
         assert!(refused.contains("hw:pci_numa_affinity_policy"), "{refused}");
         let deleted = cloud.conductor().await.delete(guest(3)).await;
         deleted.unwrap();
-        while cloud.course(guest(3)).await.is_some() {
-            sleep(Duration::from_secs(1)).await;
-        }
+        cloud.wait_until_gone(3).await;
         assert_eq!(cloud.rests(None).await, Vec::<String>::new());
 
         let near = booted(&cloud, 5, request(5, 1, Some("gpu"), Some("preferred"))).await;

@@ -14,7 +14,7 @@ use berth_virt::CpuSet;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::upgrading::{flat, guest_claim, two_gpus};
+use crate::scenarios::upgrading::{flat, guest_claim, two_gpus};
 
 const NOTHING: [&str; 0] = [];
 

@@ -11,8 +11,8 @@ use berth_tests::unit::{Exit, History, Rest};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::mishaps::{ALWAYS, Mishap, mishap};
-use crate::upgrading::{Upgrading, flat, guest_claim, places, two_gpus};
+use crate::scenarios::mishaps::{ALWAYS, Mishap, mishap};
+use crate::scenarios::upgrading::{Upgrading, flat, guest_claim, places, two_gpus};
 
 const RESHAPE: &str = "POST /reshaper";
 

@@ -9,7 +9,7 @@ use berth_tests::host::{Host, consumer, on_cell};
 use berth_tests::node::Node;
 use berth_virt::{CpuPolicy, NumaModel, PcpuModel, VirtualFunctions};
 
-use crate::upgrading::{flat, places};
+use crate::scenarios::upgrading::{flat, places};
 
 /// What a consumer holds, by `PROVIDER CLASS`: before and after.
 type Units<'a> = (u32, &'a [(&'a str, u64)], &'a [(&'a str, u64)]);

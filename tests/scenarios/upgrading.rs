@@ -14,7 +14,7 @@ use berth_tests::unit::{History, Rest, Unit};
 use berth_tests::worlds::PlacementRows;
 use berth_virt::VgpuModel;
 
-use crate::mishaps;
+use crate::scenarios::mishaps;
 
 /// A node, the Placement it was reported to, and its root.
 pub(crate) struct Upgrading {

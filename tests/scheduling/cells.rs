@@ -1,6 +1,6 @@
 //! Two cells: where the build on one host fails, the guest runs on another one of the same cell.
 
-use berth_conductor::JourneyEnd;
+use berth_conductor::GuestRunOutcome;
 use berth_scheduler::Options;
 use berth_tests::boot::{Mood, asked, guest};
 use berth_tests::cloud::Cloud;
@@ -22,8 +22,8 @@ async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
             "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
         }));
         conductor.create(&request).await.unwrap();
-        let end = conductor.journey(request.uuid()).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let end = conductor.reconcile_guest(request.uuid()).await;
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let record = conductor.show(request.uuid()).await.unwrap();
         let failed = &record.failures[0];
         let chosen = record.chosen(record.attempt).unwrap();
@@ -40,13 +40,13 @@ async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
         "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1},
     }));
     conductor.create(&request).await.unwrap();
-    let JourneyEnd::Failed { reason } = conductor.journey(request.uuid()).await else {
+    let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(request.uuid()).await else {
         panic!("no host can build it");
     };
     assert!(reason.contains("attempt 2 on cell2-"), "{reason}");
     assert!(!reason.contains("cell1-"), "{reason}");
     assert!(
-        reason.ends_with("there is no other host or device with what is asked for"),
+        reason.ends_with("no other host or device satisfies the request"),
         "{reason}"
     );
 }
@@ -65,7 +65,7 @@ async fn a_guest_of_one_node_is_looked_for_there_again_after_a_build_that_failed
         "node": node,
     }));
     conductor.create(&request).await.unwrap();
-    let JourneyEnd::Failed { reason } = conductor.journey(request.uuid()).await else {
+    let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(request.uuid()).await else {
         panic!("the node is the only one");
     };
     // Placement knows the node, and it is asked; but without a device of its own the host itself is to blame.
@@ -73,6 +73,6 @@ async fn a_guest_of_one_node_is_looked_for_there_again_after_a_build_that_failed
         reason.contains(&format!("attempt 1 on {node}: ")),
         "{reason}"
     );
-    let sentence = "attempt 2 No valid host was found: there is no other host or device with what is asked for";
+    let sentence = "attempt 2 No valid host was found: no other host or device satisfies the request";
     assert!(reason.ends_with(sentence), "{reason}");
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use berth_conductor::{Conductor, JourneyEnd};
+use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
@@ -21,7 +21,7 @@ const PATIENCE: usize = 1000;
 const VCPUS: u64 = 4;
 
 /// Boots the n-th guest of one CPU by one of the conductors.
-async fn boot(conductors: &[Conductor], number: u32) -> JourneyEnd {
+async fn boot(conductors: &[Conductor], number: u32) -> GuestRunOutcome {
     let request = asked(&json!({
         "uuid": guest(number).to_string(),
         "name": format!("vm{number}"),
@@ -32,14 +32,14 @@ async fn boot(conductors: &[Conductor], number: u32) -> JourneyEnd {
         .create(&request)
         .await
         .expect("a journal in memory");
-    let mut end = conductor.journey(request.uuid()).await;
+    let mut end = conductor.reconcile_guest(request.uuid()).await;
     for _ in 0..PATIENCE {
         // A Placement with more at once than it can take says so, or nothing; a conductor goes on then.
-        let JourneyEnd::Held { .. } = end else {
+        let GuestRunOutcome::Blocked { .. } = end else {
             break;
         };
         sleep(Duration::from_millis(100)).await;
-        end = conductor.journey(request.uuid()).await;
+        end = conductor.reconcile_guest(request.uuid()).await;
     }
     end
 }
@@ -59,7 +59,7 @@ async fn fill(cloud: Cloud, many: usize, schedulers: usize) {
         boots.spawn(async move { boot(&conductors, number).await });
     }
     for end in boots.join_all().await {
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     }
     for host in &hosts {
         assert_eq!(fleet.claimed(host).await, VCPUS, "{}", host.name);
@@ -69,7 +69,7 @@ async fn fill(cloud: Cloud, many: usize, schedulers: usize) {
     assert_eq!(built.len(), many);
     assert_eq!(fleet.agent.broken(), [""; 0]);
     // There is not one unit more.
-    let JourneyEnd::Failed { reason } = boot(&conductors, units).await else {
+    let GuestRunOutcome::Failed { reason } = boot(&conductors, units).await else {
         panic!("there is no room for another");
     };
     assert!(

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_conductor::{BootRequest, Conductor, JourneyEnd};
-use berth_hosts::{GroupPolicy, NewServerGroup};
+use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
+use berth_hosts::{ServerGroupPolicy, NewServerGroup};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 /// So many guests, each by a conductor of its own.
 const GUESTS: u32 = 16;
 
-async fn group(fleet: &Fleet, policy: GroupPolicy) -> Uuid {
+async fn group(fleet: &Fleet, policy: ServerGroupPolicy) -> Uuid {
     let group = fleet.hosts.create_group(NewServerGroup {
         project_id: "berth".to_owned(),
         user_id: "berth".to_owned(),
@@ -43,10 +43,10 @@ async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
                 .create(&request)
                 .await
                 .expect("a journal in memory");
-            let mut end = conductor.journey(request.uuid()).await;
+            let mut end = conductor.reconcile_guest(request.uuid()).await;
             // A Placement with more writers than its SQLite can take says so, and is asked again.
-            while matches!(&end, JourneyEnd::Held { reason } if reason.contains("database is locked")) {
-                end = conductor.journey(request.uuid()).await;
+            while matches!(&end, GuestRunOutcome::Blocked { reason } if reason.contains("database is locked")) {
+                end = conductor.reconcile_guest(request.uuid()).await;
             }
             let record = conductor.show(request.uuid()).await.expect("it is known");
             let chosen = record.chosen(record.attempt);
@@ -56,8 +56,8 @@ async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
     let (mut nodes, mut reasons) = (Vec::new(), Vec::new());
     for (end, node) in boots.join_all().await {
         match end {
-            JourneyEnd::Active => nodes.extend(node),
-            JourneyEnd::Failed { reason } => reasons.push(reason),
+            GuestRunOutcome::Active => nodes.extend(node),
+            GuestRunOutcome::Failed { reason } => reasons.push(reason),
             end => panic!("{end:?}"),
         }
     }
@@ -67,7 +67,7 @@ async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
 async fn sixteen_on(cloud: Cloud, many: usize) -> (usize, Vec<String>) {
     // Room for all of them on each.
     let fleet = Fleet::over(cloud, &hosts(many, "cell1", 16)).await;
-    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     let (nodes, reasons) = create(&fleet, group).await;
     let apart: BTreeSet<&String> = nodes.iter().collect();
     assert_eq!(apart.len(), nodes.len(), "{nodes:?}");
@@ -102,7 +102,7 @@ async fn with_openstacks_placement_it_is_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn those_that_are_to_be_together_all_land_on_one_host() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(8, "cell1", 16)).await;
-    let group = group(&fleet, GroupPolicy::Affinity).await;
+    let group = group(&fleet, ServerGroupPolicy::Affinity).await;
     let (nodes, reasons) = create(&fleet, group).await;
     let together: BTreeSet<&String> = nodes.iter().collect();
     assert_eq!((nodes.len(), together.len()), (16, 1), "{reasons:?}");
@@ -111,7 +111,7 @@ async fn those_that_are_to_be_together_all_land_on_one_host() {
 #[tokio::test]
 async fn who_is_deleted_leaves_the_group() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
-    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     let conductor = fleet.conductor(Options::default()).await;
     for number in 0..6 {
         let request = asked(&json!({
@@ -121,12 +121,12 @@ async fn who_is_deleted_leaves_the_group() {
             "scheduler_hints": {"group": [group.to_string()]},
         }));
         conductor.create(&request).await.unwrap();
-        let end = conductor.journey(request.uuid()).await;
-        assert!(matches!(end, JourneyEnd::Active), "{number}: {end:?}");
+        let end = conductor.reconcile_guest(request.uuid()).await;
+        assert!(matches!(end, GuestRunOutcome::Active), "{number}: {end:?}");
         if number > 0 {
             conductor.delete(guest(number - 1)).await.unwrap();
-            let end = conductor.journey(guest(number - 1)).await;
-            assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+            let end = conductor.reconcile_guest(guest(number - 1)).await;
+            assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
         }
     }
     let members = fleet.hosts.group(group).await.unwrap().members;
@@ -136,7 +136,7 @@ async fn who_is_deleted_leaves_the_group() {
 #[tokio::test]
 async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 8)).await;
-    let apart = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let apart = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     let mut options = Options::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
     let conductor = fleet.conductor(options).await;
@@ -145,12 +145,12 @@ async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
         .create(&request)
         .await
         .expect("a journal in memory");
-    let JourneyEnd::Failed { reason } = conductor.journey(request.uuid()).await else {
-        panic!("nobody sees to its policy");
+    let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(request.uuid()).await else {
+        panic!("its policy is not enforced");
     };
     let sentence = format!(
-        "No valid host was found: its server group {apart} is of the policy anti-affinity, which nobody sees to: \
-         enabled_filters does not name ServerGroupAntiAffinityFilter"
+        "No valid host was found: the policy anti-affinity of its server group {apart} is not enforced: \
+         enabled_filters does not include ServerGroupAntiAffinityFilter"
     );
     assert_eq!(reason, sentence);
 }
@@ -162,8 +162,8 @@ async fn booted(fleet: &Fleet, group: Uuid, number: u32) -> Conductor {
         .create(&of_group(group, number))
         .await
         .expect("a journal in memory");
-    let end = conductor.journey(guest(number)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(number)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     conductor
 }
 
@@ -179,23 +179,23 @@ fn of_group(group: Uuid, number: u32) -> BootRequest {
 #[tokio::test]
 async fn who_is_nowhere_leaves_the_group_though_its_conductor_lost_its_journal_for_ever() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
-    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     drop(booted(&fleet, group, 0).await);
     let other = booted(&fleet, group, 1).await;
     // It runs, whoever knows of it.
-    assert_eq!(other.look_for_absent_members().await, Ok(0));
+    assert_eq!(other.collect_stale_members().await, Ok(0));
     fleet.agent.forget(guest(0));
     assert_eq!(
-        other.look_for_absent_members().await,
+        other.collect_stale_members().await,
         Ok(0),
         "it has its allocation"
     );
     fleet.forget_allocations(guest(0)).await;
     // Its place, and whose it was.
-    assert_eq!(other.look_for_absent_members().await, Ok(2));
+    assert_eq!(other.collect_stale_members().await, Ok(2));
     // The conductor's own guest is its own affair, whatever became of it.
     fleet.forget_allocations(guest(1)).await;
-    assert_eq!(other.look_for_absent_members().await, Ok(0));
+    assert_eq!(other.collect_stale_members().await, Ok(0));
     let members = fleet.hosts.group(group).await.unwrap().members;
     assert_eq!(members.keys().collect::<Vec<_>>(), [guest(1).as_uuid()]);
 }
@@ -203,15 +203,15 @@ async fn who_is_nowhere_leaves_the_group_though_its_conductor_lost_its_journal_f
 #[tokio::test]
 async fn a_guest_that_was_taken_for_nowhere_before_its_claim_is_placed_again() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
-    let group = group(&fleet, GroupPolicy::AntiAffinity).await;
+    let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     let looks = fleet.conductor(Options::default()).await;
     let placement = fleet.placement_with(async move || {
-        assert_eq!(looks.look_for_absent_members().await, Ok(2));
+        assert_eq!(looks.collect_stale_members().await, Ok(2));
     });
     let slow = fleet.conductor_over(Options::default(), placement).await;
     slow.create(&of_group(group, 0)).await.unwrap();
-    let end = slow.journey(guest(0)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = slow.reconcile_guest(guest(0)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let record = slow.show(guest(0)).await.unwrap();
     assert_eq!(record.attempt, 2);
     let reason = &record.failures[0].reason;

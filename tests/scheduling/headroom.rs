@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{Conductor, ConductorOptions, JourneyEnd};
-use berth_hosts::{GroupPolicy, NewServerGroup};
+use berth_conductor::journal::SqlBootJournal;
+use berth_conductor::{Conductor, ConductorOptions, GuestRunOutcome};
+use berth_hosts::{ServerGroupPolicy, NewServerGroup};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest, impatient};
 use berth_tests::cloud::Cloud;
@@ -23,11 +23,11 @@ fn always() -> ConductorOptions {
     }
 }
 
-async fn journal() -> Arc<SqlJournal> {
-    Arc::new(SqlJournal::in_memory().await.expect("memory"))
+async fn journal() -> Arc<SqlBootJournal> {
+    Arc::new(SqlBootJournal::in_memory().await.expect("memory"))
 }
 
-async fn boot(conductor: &Conductor, number: u32, hints: Value) -> JourneyEnd {
+async fn boot(conductor: &Conductor, number: u32, hints: Value) -> GuestRunOutcome {
     let request = asked(&json!({
         "uuid": guest(number).to_string(),
         "name": "vm",
@@ -36,7 +36,7 @@ async fn boot(conductor: &Conductor, number: u32, hints: Value) -> JourneyEnd {
     }));
     let created = conductor.create(&request).await;
     created.expect("a journal in memory");
-    conductor.journey(request.uuid()).await
+    conductor.reconcile_guest(request.uuid()).await
 }
 
 /// The value of the first series that begins so.
@@ -57,7 +57,7 @@ async fn it_is_less_by_one_with_each_guest_and_true_to_the_last() {
     );
     for number in 0..12u32 {
         let end = boot(&conductor, number, json!({})).await;
-        assert!(matches!(end, JourneyEnd::Active), "{number}: {end:?}");
+        assert!(matches!(end, GuestRunOutcome::Active), "{number}: {end:?}");
         let page = conductor.metrics().await;
         let left = f64::from(11 - number);
         assert_eq!(value(&page, GUESTS), Some(left), "{page}");
@@ -65,10 +65,10 @@ async fn it_is_less_by_one_with_each_guest_and_true_to_the_last() {
         assert_eq!(value(&page, HOSTS), Some((left / 4.0).ceil()), "{page}");
     }
     let end = boot(&conductor, 12, json!({})).await;
-    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
     conductor.delete(guest(3)).await.unwrap();
-    let end = conductor.journey(guest(3)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    let end = conductor.reconcile_guest(guest(3)).await;
+    assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     let page = conductor.metrics().await;
     for (series, expected) in [
         (GUESTS, 1.0),
@@ -105,15 +105,15 @@ async fn a_limit_of_candidates_and_a_filter_make_it_less() {
         options.filter_scheduler.enabled_filters = filters.collect();
         let conductor = fleet.conductor_of(journal().await, options, always());
         let end = boot(&conductor, 1, json!({})).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let page = conductor.metrics().await;
         let left = (value(&page, HOSTS).unwrap(), value(&page, GUESTS).unwrap());
         // With two candidates, the host with a guest may be one of them, or not.
         let is_right = left == expected || (limit == 2 && left == (2.0, 8.0));
         assert!(is_right, "{limit} {most}: {left:?}");
         conductor.delete(guest(1)).await.unwrap();
-        let end = conductor.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        let end = conductor.reconcile_guest(guest(1)).await;
+        assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     }
 }
 
@@ -125,7 +125,7 @@ async fn hosts_that_filters_reject_are_counted_by_filter_and_reason() {
         project_id: "berth".to_owned(),
         user_id: "berth".to_owned(),
         name: "apart".to_owned(),
-        policy: GroupPolicy::AntiAffinity,
+        policy: ServerGroupPolicy::AntiAffinity,
         max_server_per_host: None,
     });
     let group = group.await.unwrap().uuid;
@@ -133,12 +133,12 @@ async fn hosts_that_filters_reject_are_counted_by_filter_and_reason() {
     let rejected = "berth_scheduler_hosts_rejected_total{filter=\"ServerGroupAntiAffinityFilter\",reason=\"group_anti_affinity\"}";
     for (number, hosts) in [(0, None), (1, Some(1.0))] {
         let end = boot(&conductor, number, hints.clone()).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let page = conductor.metrics().await;
         assert_eq!(value(&page, rejected), hosts, "{page}");
     }
     let end = boot(&conductor, 2, hints).await;
-    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
     let page = conductor.metrics().await;
     for (series, expected) in [
         (rejected, 3.0),
@@ -164,7 +164,7 @@ async fn after_a_restart_the_flavors_are_the_journal_s_and_nobody_is_asked_befor
     };
     let before = fleet.conductor_of(Arc::clone(&journal), Options::default(), minutely);
     let end = boot(&before, 1, json!({})).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     before.stop().await;
     // Since it was asked last.
     let candidates = || {
@@ -211,7 +211,7 @@ async fn a_placement_that_is_away_is_counted_and_no_error_of_the_page() {
     let fleet = fleet.asking(Cloud::at("http://127.0.0.1:9"));
     let conductor = fleet.conductor_of(journal().await, Options::default(), always());
     let end = boot(&conductor, 1, json!({})).await;
-    assert!(matches!(end, JourneyEnd::Held { .. }), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Blocked { .. }), "{end:?}");
     let page = conductor.metrics().await;
     for (series, expected) in [
         (GUESTS, None),

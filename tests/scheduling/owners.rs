@@ -1,6 +1,6 @@
 //! One UUID, and two conductors that know nothing of each other.
 
-use berth_conductor::{BootRequest, Conductor, JourneyEnd};
+use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
@@ -15,12 +15,12 @@ fn named(name: &str) -> BootRequest {
     }))
 }
 
-async fn boot(conductor: Conductor, request: BootRequest) -> JourneyEnd {
+async fn boot(conductor: Conductor, request: BootRequest) -> GuestRunOutcome {
     conductor
         .create(&request)
         .await
         .expect("a journal in memory");
-    conductor.journey(request.uuid()).await
+    conductor.reconcile_guest(request.uuid()).await
 }
 
 /// The other one is asked when the first is about to claim. On one host both want the very same.
@@ -31,20 +31,20 @@ async fn who_is_asked_second_leaves_the_first_ones_guest_and_its_allocations_alo
         let second = fleet.conductor(Options::default()).await;
         let asked_meanwhile = second.clone();
         let placement = fleet.placement_with(async move || {
-            let JourneyEnd::Failed { reason } = boot(asked_meanwhile, named(name)).await else {
+            let GuestRunOutcome::Failed { reason } = boot(asked_meanwhile, named(name)).await else {
                 panic!("the UUID is another's");
             };
-            assert!(reason.contains("is another conductor's"), "{reason}");
+            assert!(reason.contains("is owned by another conductor"), "{reason}");
         });
         let first = fleet.conductor_over(Options::default(), placement).await;
         let end = boot(first, named("first")).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let held = async || fleet.held(guest(1)).await.map(|held| held.resources.len());
         assert_eq!(held().await, Some(3), "{name} on {many}");
         // Nor does its end take anything.
         second.delete(guest(1)).await.unwrap();
-        let end = second.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        let end = second.reconcile_guest(guest(1)).await;
+        assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
         assert_eq!(held().await, Some(3), "{name} on {many}");
         let guests = fleet.agent.guests();
         assert_eq!(guests[&guest(1)].name, "first");
@@ -59,10 +59,10 @@ async fn a_claim_that_arrives_twice_is_one_claim() {
         .conductor_over(Options::default(), fleet.placement_twice())
         .await;
     let end = boot(conductor.clone(), named("one")).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     conductor.delete(guest(1)).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     assert_eq!(fleet.held(guest(1)).await, None);
     assert_eq!(fleet.hosts.owned_guests().await.unwrap(), []);
 }
@@ -77,7 +77,7 @@ async fn of_two_at_once_one_has_the_guest_and_what_it_has_is_claimed() {
             ends.spawn(async move { (name, boot(conductor, named(name)).await) });
         }
         let ends = ends.join_all().await;
-        let runs = ends.iter().filter(|it| matches!(it.1, JourneyEnd::Active));
+        let runs = ends.iter().filter(|it| matches!(it.1, GuestRunOutcome::Active));
         let runs: Vec<_> = runs.map(|it| it.0).collect();
         assert_eq!(runs.len(), 1, "{round}: {ends:?}");
         let guests = fleet.agent.guests();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{BootRequest, Conductor, ConductorError, JourneyEnd};
+use berth_conductor::journal::SqlBootJournal;
+use berth_conductor::{BootRequest, Conductor, ConductorError, GuestRunOutcome};
 use berth_model::{Inventory, Provider, ProviderName, ProviderUuid, ResourceClass};
 use berth_scheduler::Options;
 use berth_scheduler::request::PciAlias;
@@ -62,7 +62,7 @@ async fn fleet() -> Fleet {
         count: 2,
         tags: tags.map(|(key, tag)| (key.to_owned(), tag)).into(),
     }]);
-    fleet.hosts.tell(&host.name, state).await.expect("a state");
+    fleet.hosts.store_state(&host.name, state).await.expect("a state");
     fleet
 }
 
@@ -88,7 +88,7 @@ fn with_devices(number: u32, alias: &str) -> BootRequest {
 }
 
 async fn conductor(fleet: &Fleet, options: Options) -> Conductor {
-    let journal = SqlJournal::in_memory().await.expect("memory");
+    let journal = SqlBootJournal::in_memory().await.expect("memory");
     fleet.conductor_of(Arc::new(journal), options, impatient())
 }
 
@@ -97,15 +97,15 @@ async fn a_guest_gets_the_devices_that_its_flavors_alias_means() {
     let fleet = fleet().await;
     let conductor = conductor(&fleet, options()).await;
     conductor.create(&with_devices(1, "gpu:2")).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let built = fleet.agent.guests().remove(&guest(1)).expect("a guest");
     assert_eq!(built.node, "cell1-001");
     let of_card = &built.allocations[card().as_uuid()];
     assert_eq!(*of_card, BTreeMap::from([(CLASS.to_owned(), 2)]));
     // Placement has none left.
     conductor.create(&with_devices(2, "gpu:1")).await.unwrap();
-    let end = format!("{:?}", conductor.journey(guest(2)).await);
+    let end = format!("{:?}", conductor.reconcile_guest(guest(2)).await);
     assert!(end.contains("No valid host was found"), "{end}");
     assert!(end.contains(CLASS), "{end}");
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_conductor::journal::{Accepted, SqlJournal};
+use berth_conductor::journal::{AcceptOutcome, SqlBootJournal};
 use berth_conductor::{
-    BootRequest, ConductorError, FilterScheduler, JourneyEnd, PluginOptions, Plugins,
+    BootRequest, ConductorError, FilterScheduler, GuestRunOutcome, PluginOptions, Plugins,
 };
 use berth_scheduler::Options;
 use berth_scheduler::select::Scheduler;
@@ -51,7 +51,7 @@ fn in_the_west(number: u32) -> BootRequest {
 #[tokio::test]
 async fn a_guest_that_was_taken_before_a_plugin_came_is_the_same_when_it_is_asked_for_again() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
-    let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
+    let journal = Arc::new(SqlBootJournal::in_memory().await.unwrap());
     let without = Scheduler::new(Options::default()).unwrap();
     let without = FilterScheduler::new(without, fleet.hosts.clone());
     let before = fleet.conductor_by(
@@ -61,13 +61,13 @@ async fn a_guest_that_was_taken_before_a_plugin_came_is_the_same_when_it_is_aske
         impatient(),
     );
     before.create(&in_the_west(1)).await.unwrap();
-    let end = before.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = before.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     before.stop().await;
     let with = with_the_sample(&fleet).await;
     let after = fleet.conductor_by(journal, with, fleet.cloud().placement(), impatient());
     let again = after.create(&in_the_west(1)).await;
-    assert!(matches!(again, Ok(Accepted::Same)), "{again:?}");
+    assert!(matches!(again, Ok(AcceptOutcome::Same)), "{again:?}");
     let new = after.create(&in_the_west(2)).await;
     assert!(matches!(new, Err(ConductorError::ExtraSpecs(_))), "{new:?}");
 }

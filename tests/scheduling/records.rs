@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_conductor::{Conductor, JourneyEnd};
-use berth_hosts::GroupPolicy;
+use berth_conductor::{Conductor, GuestRunOutcome};
+use berth_hosts::ServerGroupPolicy;
 use berth_model::{ConsumerAllocations, ConsumerUuid, ResourceClass};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest};
@@ -13,7 +13,7 @@ use berth_tests::host_states;
 use serde_json::{Value, json};
 
 /// A guest with these fields, and how its journey ended.
-async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> JourneyEnd {
+async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> GuestRunOutcome {
     let mut body = json!({
         "uuid": guest(number).to_string(),
         "name": "vm",
@@ -27,7 +27,7 @@ async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> JourneyEnd 
     }
     let request = asked(&body);
     conductor.create(&request).await.expect("a journal");
-    conductor.journey(request.uuid()).await
+    conductor.reconcile_guest(request.uuid()).await
 }
 
 /// The only record of a guest: its result, and its whole text.
@@ -75,7 +75,7 @@ async fn a_request_that_nobody_could_be_asked_for_leaves_the_reason() {
         (
             7,
             json!({"node": "elsewhere"}),
-            "Placement knows no host elsewhere",
+            "Placement has no host elsewhere",
         ),
         (
             8,
@@ -84,7 +84,7 @@ async fn a_request_that_nobody_could_be_asked_for_leaves_the_reason() {
         ),
     ] {
         let end = boot(&conductor, number, &fields).await;
-        let JourneyEnd::Failed { reason } = end else {
+        let GuestRunOutcome::Failed { reason } = end else {
             panic!("{fields}: {end:?}");
         };
         assert!(reason.contains(expected), "{fields}: {reason}");
@@ -102,7 +102,7 @@ async fn a_project_without_the_aggregate_that_each_needs_leaves_that() {
     options.scheduler.placement_aggregate_required_for_tenants = true;
     let conductor = fleet.conductor(options).await;
     let end = boot(&conductor, 1, &json!({"project_id": "nobodys"})).await;
-    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
     let (result, text) = the_record(&conductor, guest(1)).await;
     assert_eq!(result, "failed", "{text}");
     assert!(
@@ -117,10 +117,10 @@ async fn a_policy_that_nobody_sees_to_is_told() {
     let mut options = Options::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
     let conductor = fleet.conductor(options).await;
-    let group = host_states::group(&fleet.hosts, "apart", GroupPolicy::AntiAffinity).await;
+    let group = host_states::group(&fleet.hosts, "apart", ServerGroupPolicy::AntiAffinity).await;
     let hints = json!({"scheduler_hints": {"group": [group.to_string()]}});
     let end = boot(&conductor, 1, &hints).await;
-    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
     let (result, text) = the_record(&conductor, guest(1)).await;
     assert_eq!(result, "failed", "{text}");
     assert!(text.contains("ServerGroupAntiAffinityFilter"), "{text}");
@@ -134,13 +134,13 @@ async fn a_zone_that_there_is_not_is_refused_without_the_filter_of_zones_too() {
     let conductor = fleet.conductor(options).await;
     let end = boot(&conductor, 1, &json!({"availability_zone": "moon"})).await;
     let expected = "there is no availability zone moon; there is nova";
-    let is_told = matches!(&end, JourneyEnd::Failed { reason } if reason.contains(expected));
+    let is_told = matches!(&end, GuestRunOutcome::Failed { reason } if reason.contains(expected));
     assert!(is_told, "{end:?}");
     let (result, text) = the_record(&conductor, guest(1)).await;
     assert_eq!(result, "failed", "{text}");
     assert!(text.contains(expected), "{text}");
     let end = boot(&conductor, 2, &json!({"availability_zone": "nova"})).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
 }
 
 /// Somebody beside the conductor has claimed for the UUID by the time of its claim: how hosts fared before that is kept with it.
@@ -161,7 +161,7 @@ async fn a_search_that_ends_at_its_claim_is_kept_as_far_as_it_came() {
     });
     let conductor = fleet.conductor_over(Options::default(), placement).await;
     let end = boot(&conductor, 1, &json!({})).await;
-    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
     let (result, text) = the_record(&conductor, guest(1)).await;
     assert_eq!(result, "failed", "{text}");
     assert!(text.contains("holds other allocations"), "{text}");
@@ -179,15 +179,15 @@ async fn a_guest_of_another_conductor_leaves_that() {
         fleet.conductor(Options::default()).await,
     ];
     let end = boot(&first, 1, &json!({})).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let end = boot(&second, 1, &json!({"name": "other"})).await;
-    assert!(matches!(end, JourneyEnd::Failed { .. }), "{end:?}");
+    assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
     let kept = second.scheduling(guest(1)).await.expect("records");
     let outcomes = kept.iter().map(|it| it.explanation["outcome"].to_string());
     let outcomes: Vec<_> = outcomes.collect();
     assert_eq!(outcomes.len(), 2, "{outcomes:?}");
     assert!(
-        outcomes[1].contains("is another conductor's"),
+        outcomes[1].contains("is owned by another conductor"),
         "{outcomes:?}"
     );
 }

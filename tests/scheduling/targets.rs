@@ -1,6 +1,6 @@
 //! A host that is requested, one that is forced, and hosts to leave out.
 
-use berth_conductor::{Conductor, JourneyEnd};
+use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_hosts::{ServiceStatus, ServiceUpdate};
 use berth_scheduler::Options;
 use berth_tests::boot::{asked, guest};
@@ -20,9 +20,9 @@ async fn goes(conductor: &Conductor, number: u32, fields: &Value) -> Result<Stri
     }
     let request = asked(&body);
     conductor.create(&request).await.expect("a journal");
-    match conductor.journey(request.uuid()).await {
-        JourneyEnd::Active => {}
-        JourneyEnd::Failed { reason } => return Err(reason),
+    match conductor.reconcile_guest(request.uuid()).await {
+        GuestRunOutcome::Active => {}
+        GuestRunOutcome::Failed { reason } => return Err(reason),
         end => panic!("{end:?}"),
     }
     let record = conductor.show(request.uuid()).await.expect("a journal");

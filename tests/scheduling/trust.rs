@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{AttestationSource, Conductor, FilterScheduler, JourneyEnd};
+use berth_conductor::journal::SqlBootJournal;
+use berth_conductor::{AttestationSource, Conductor, FilterScheduler, GuestRunOutcome};
 use berth_scheduler::Options;
 use berth_scheduler::select::Scheduler;
 use berth_store::Moment;
@@ -23,7 +23,7 @@ async fn conductor(fleet: &Fleet, file: Option<&Path>) -> Conductor {
     });
     let scheduler = Scheduler::new(options).expect("filters");
     let scheduler = FilterScheduler::new(scheduler, fleet.hosts.clone()).with_attestations(source);
-    let journal = SqlJournal::in_memory().await.expect("memory");
+    let journal = SqlBootJournal::in_memory().await.expect("memory");
     let placement = fleet.cloud().placement();
     fleet.conductor_by(Arc::new(journal), scheduler, placement, impatient())
 }
@@ -37,11 +37,11 @@ async fn goes(conductor: &Conductor, number: u32) -> Result<String, String> {
         "flavor": {"name": "one", "vcpus": 1, "ram_mb": 512, "disk_gb": 1, "extra_specs": specs},
     }));
     conductor.create(&request).await.expect("a journal");
-    let end = conductor.journey(request.uuid()).await;
+    let end = conductor.reconcile_guest(request.uuid()).await;
     let record = conductor.show(request.uuid()).await.expect("a journal");
     match end {
-        JourneyEnd::Active => Ok(record.chosen(1).expect("a host").node.to_string()),
-        JourneyEnd::Failed { reason } => Err(reason),
+        GuestRunOutcome::Active => Ok(record.chosen(1).expect("a host").node.to_string()),
+        GuestRunOutcome::Failed { reason } => Err(reason),
         end => panic!("{end:?}"),
     }
 }

@@ -30,6 +30,7 @@
 #   SOAK_EXAMPLES=60       how many requests schemathesis makes up for each operation in each of its runs; 0: it is left out
 #   SOAK_CLOUD_EXAMPLES    the same for compute and identity; SOAK_EXAMPLES where nothing is said
 #   SOAK_CLOUD_SEED=1      what the requests to compute and identity are made up from
+#   SOAK_SUITE=1           0: without one run of all that `make test` runs a sample of
 #   SOAK_ONLY=guests       only what is about guests' journeys; SOAK_ONLY=cycles: only the guests on libvirtd and QEMU;
 #                          SOAK_ONLY=boots: only the servers on processes that are killed;
 #                          SOAK_ONLY=claims: only the contests and the kills of the built-in Placement; SOAK_ONLY=fuzz: only bad
@@ -38,9 +39,9 @@
 #
 # Guests' journeys are swept and swarmed by the test program `fault` as well, one built for speed (tests/fault/guests/sweep.rs and
 # swarm.rs say by which variables).
-# The sweep is the test program `fault` with BERTH_FAULT_PAIRS and BERTH_FAULT_PART (N/M). A batch of kills is the test program `kill` with BERTH_KILLS
+# The sweep is the test program `fault` with BERTH_FAULT_PAIRS and BERTH_FAULT_PART (N/M). A batch of kills is the test `kill` of the program `processes` with BERTH_KILLS
 # (how many seeds), BERTH_KILL_SEED_FROM (the first) and BERTH_KILL_REPORT: a file to which the program writes a line
-# `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at. A batch of cycles is the test program `cycles`
+# `CROSSING <tab> KILLS <tab> VIOLATIONS` for each crossing it killed at. A batch of cycles is its test `cycles`
 # (tests/cycles/main.rs).
 set -eu -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -58,6 +59,7 @@ GUEST_SEEDS=${SOAK_GUEST_SEEDS:-100000}
 GUEST_FROM=${SOAK_GUEST_SEED_FROM:-1}
 GUEST_BATCH=${SOAK_GUEST_BATCH:-1000}
 ONLY=${SOAK_ONLY:-}
+SUITE=${SOAK_SUITE:-1}
 CLAIMS=${SOAK_CLAIMS:-1000}
 CLAIM_BATCH=${SOAK_CLAIM_BATCH:-20}
 SERVICE_KILLS=${SOAK_SERVICE_KILLS:-200}
@@ -237,17 +239,26 @@ all_claims() {
     for ((seed = 1; seed <= SERVICE_KILLS; seed += SERVICE_KILL_BATCH)); do
         left=$((SERVICE_KILLS + 1 - seed))
         lines struck "$STRUCK" "$seed" BERTH_SERVICE_KILLS_REPORT env BERTH_SERVICE_KILLS_FROM="$seed" \
-            BERTH_SERVICE_KILLS=$((left < SERVICE_KILL_BATCH ? left : SERVICE_KILL_BATCH)) "$STATE/kill" -q service::
+            BERTH_SERVICE_KILLS=$((left < SERVICE_KILL_BATCH ? left : SERVICE_KILL_BATCH)) "$STATE/processes" -q kill::service::
     done
     if ((CLAIMS > 0)); then
-        lines hunt "$CONTESTS" 1 BERTH_CLAIMS_REPORT "$STATE/claims" -q --ignored --nocapture openstacks_own_placement_gives
+        lines hunt "$CONTESTS" 1 BERTH_CLAIMS_REPORT "$STATE/processes" -q --ignored --nocapture openstacks_own_placement_gives
         lines beside "$CONTESTS" 1 BERTH_CLAIMS_REPORT env BERTH_CLAIMS_BESIDE=$((CLAIMS < 60 ? CLAIMS : 60)) \
-            "$STATE/claims" -q what_berth_gives_beside
+            "$STATE/processes" -q what_berth_gives_beside
     fi
     for ((seed = 1; seed <= CLAIMS; seed += CLAIM_BATCH)); do
         left=$((CLAIMS + 1 - seed))
         lines contests "$CONTESTS" "$seed" BERTH_CLAIMS_REPORT env BERTH_CLAIMS_FROM="$seed" \
-            BERTH_CLAIMS_TRIALS=$((left < CLAIM_BATCH ? left : CLAIM_BATCH)) "$STATE/claims" -q --test-threads=2 trials::
+            BERTH_CLAIMS_TRIALS=$((left < CLAIM_BATCH ? left : CLAIM_BATCH)) "$STATE/processes" -q --test-threads=2 claims::trials::
+    done
+}
+
+# Once all that `make test` runs a sample of or leaves out: these programs are built with the feature `soak`.
+whole_suite() {
+    local name
+    for name in in_process servers fault processes; do
+        # The fuzzer, the kills and the guests on QEMU have batches of their own.
+        batch "all tests of $name" 0 1 "$STATE/$name" -q --skip made_up --skip cycles:: --skip kill::
     done
 }
 
@@ -264,7 +275,7 @@ boots() {
         left=$((servers - made))
         # Three servers have one seed.
         lines "$name" "$BOOTED" $((made / 3 + 1)) BERTH_BOOTS_REPORT env BERTH_BOOTS_FROM=$((made / 3 + 1)) \
-            BERTH_BOOTS=$((left < BOOT_BATCH ? left : BOOT_BATCH)) "$STATE/kill" -q "$test"
+            BERTH_BOOTS=$((left < BOOT_BATCH ? left : BOOT_BATCH)) "$STATE/processes" -q "$test"
     done
 }
 
@@ -274,17 +285,17 @@ fuzz() {
     for ((seed = FUZZ_FROM + lane; (seed - FUZZ_FROM) * FUZZ_BATCH < FUZZ; seed += lanes)); do
         lines fuzz "$SPOILT" "$seed" BERTH_BAD_INPUT_REPORT env BERTH_FUZZER="$STATE/berth-fuzz" BERTH_FUZZ_SEED="$seed" \
             BERTH_FUZZ_RUNS=$((FUZZ_BATCH / 5)) BERTH_FUZZ_KEEP="$STATE/fuzz-found" \
-            "$STATE/conformance" -q nothing_that_is_made_up
+            "$STATE/processes" -q nothing_that_is_made_up no_request_that_is_made_up
     done
 }
 
 all_bad_input() {
     local lane lanes program build
     ((EXAMPLES == 0)) || lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
-        "$STATE/conformance" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
+        "$STATE/processes" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
     ((CLOUD_EXAMPLES == 0)) || lines cloud "$SPOILT" "$CLOUD_SEED" BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$CLOUD_EXAMPLES" \
         BERTH_CLOUD_SEED="$CLOUD_SEED" \
-        "$STATE/program" -q --test-threads=1 whatever_is_asked_of_compute
+        "$STATE/processes" -q --test-threads=1 whatever_is_asked_of_compute
     ((FUZZ > 0)) || return 0
     say "the fuzzer, built for speed"
     # cargo does not see that its compiler is told otherwise: each way has a folder of its own.
@@ -341,7 +352,7 @@ cycles() {
     say "cycles, seed $seed: $count guests"
     rm -f "$report"
     if ! BERTH_CYCLES=$count BERTH_CYCLES_SEED=$seed BERTH_CYCLES_KILLS=$killing BERTH_CYCLES_REPORT=$report \
-        "$STATE/cycles" -q --nocapture >"$log" 2>&1; then
+        "$STATE/processes" -q --nocapture cycles:: >"$log" 2>&1; then
         say "FAILED, see $log:"
         tail -n 20 "$log"
     fi
@@ -451,12 +462,12 @@ FAILED=0 DONE=0 RAN=0 SPENT=0 ALL=$KILLS
 keep() {
     local suffix=$1 names=$2 built name
     shift 2
-    built=$(cargo test --color never -p berth-tests --no-run "$@" 2>&1) || {
+    built=$(cargo test --color never -p berth-tests --features soak --no-run "$@" 2>&1) || {
         printf '%s\n' "$built" >&2
         exit 1
     }
     for name in $names; do
-        cp --remove-destination "$(sed -n "s/^ *Executable $name\/main.rs (\(.*\))$/\1/p" <<<"$built")" "$STATE/$name$suffix"
+        cp --remove-destination "$(sed -n "s/^ *Executable $name\(\/main\)\?\.rs (\(.*\))$/\2/p" <<<"$built")" "$STATE/$name$suffix"
     done
 }
 
@@ -467,19 +478,17 @@ if [ "$ONLY" != guests ]; then
         export BERTH_PROGRAM=$TARGET/release/berth
     fi
     case $ONLY in
-    claims) keep '' 'kill claims' --test kill --test claims ;;
-    fuzz) keep '' 'conformance program' --test conformance --test program ;;
-    boots) keep '' kill --test kill ;;
-    *) keep '' 'fault kill cycles claims conformance program' --test kill --test fault --test cycles --test claims --test conformance \
-        --test program ;;
+    '') keep '' 'fault processes servers in_process' --test fault --test processes --test servers --test in_process ;;
+    *) keep '' 'fault processes' --test fault --test processes ;;
     esac
+    [ "$ONLY" != '' ] || [ "$SUITE" = 0 ] || whole_suite
     for ((part = 1; part <= PARTS; part++)); do
         BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
             "$STATE/fault" -q --nocapture every_journey_fails
     done
     for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
         left=$((FROM + KILLS - seed))
-        batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/kill" -q a_start_that_is_killed a_unit_that_is_lost
+        batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/processes" -q a_start_that_is_killed a_unit_that_is_lost
     done
     all_boots
     if [ "$ONLY" != boots ]; then

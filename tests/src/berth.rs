@@ -190,12 +190,12 @@ impl BerthHome {
     /// Runs `berth` to its end.
     ///
     /// # Errors
-    /// When it is not built, cannot be run, or still runs after two minutes (it is killed then).
+    /// When it is not built, cannot be run, or still runs after a minute (it is killed then).
     pub fn run<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(
         &mut self,
         args: I,
     ) -> Result<Outcome, BerthError> {
-        self.start(args)?.wait(Duration::from_secs(120))
+        self.start(args)?.wait(Duration::from_secs(60))
     }
 }
 

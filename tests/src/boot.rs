@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_accelerator::{Options, prepare, router};
+use berth_accelerator::{AcceleratorApiOptions, prepare, router};
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient, Secret,
 };
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{BootRequest, Conductor, ConductorOptions, ConductorParts, EveryNode};
-use berth_hosts::{GroupPolicy, Hosts};
+use berth_conductor::journal::SqlBootJournal;
+use berth_conductor::{BootRequest, Conductor, ConductorOptions, ConductorParts, SingleAgent};
+use berth_hosts::{ServerGroupPolicy, Hosts};
 use berth_model::{
     ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid, ResourceClass, Trait,
 };
@@ -36,6 +36,7 @@ pub use crossings::{Crossings, Fault, Point};
 
 use crate::cloud::Cloud;
 use crate::host_states::{self, ToldHost};
+use crate::wait::poll_until;
 
 pub const NODE: &str = "compute1";
 /// How many GPUs it has.
@@ -53,7 +54,7 @@ pub struct BootStage {
     pub hosts: Hosts,
     /// A server group whose guests are to be on different hosts: here it has one guest at a time.
     pub apart: Uuid,
-    journal: Arc<SqlJournal>,
+    journal: Arc<SqlBootJournal>,
     /// The host's signs of life.
     _alive: Arc<JoinSet<()>>,
 }
@@ -71,8 +72,8 @@ impl BootStage {
     pub async fn over(cloud: Cloud) -> Self {
         let store = SqlStore::in_memory().await.expect("memory");
         prepare(&store).await.expect("an empty database");
-        let service = router(store, Options::default());
-        let journal = SqlJournal::in_memory().await.expect("memory");
+        let service = router(store, AcceleratorApiOptions::default());
+        let journal = SqlBootJournal::in_memory().await.expect("memory");
         let hosts = host_states::hosts_of(&host_states::store().await);
         let mut alive = JoinSet::new();
         host_states::tell(&hosts, &told(), &mut alive).await;
@@ -81,7 +82,7 @@ impl BootStage {
             cloud,
             service,
             crossings: Crossings::default(),
-            apart: host_states::group(&hosts, "apart", GroupPolicy::AntiAffinity).await,
+            apart: host_states::group(&hosts, "apart", ServerGroupPolicy::AntiAffinity).await,
             hosts,
             journal: Arc::new(journal),
             _alive: Arc::new(alive),
@@ -263,7 +264,7 @@ impl BootStage {
             )),
             placement,
             accelerators: accelerators(&self.service, Some(&crossings)),
-            agents: Arc::new(EveryNode(GuestClient::new(agent, auth, &once()))),
+            agents: Arc::new(SingleAgent(GuestClient::new(agent, auth, &once()))),
             scheduler: host_states::scheduler(hosts::Seam::new(self.hosts.clone(), crossings)),
         };
         Conductor::open(parts, options)
@@ -289,8 +290,58 @@ impl BootStage {
 
     /// The journal, beneath the seam.
     #[must_use]
-    pub fn journal(&self) -> &SqlJournal {
+    pub fn journal(&self) -> &SqlBootJournal {
         &self.journal
+    }
+
+    /// Waits until the agent has taken the guest that was asked for.
+    ///
+    /// On a busy machine a time limit on the way may run out, of the journal's only connection for instance. The boot is blocked then
+    /// until its conductor resumes it, which no task does here: so this resumes it.
+    ///
+    /// # Panics
+    /// It does not come there.
+    pub async fn wait_for_build(&self, conductor: &Conductor, guest: ConsumerUuid) {
+        poll_until("the agent takes the guest", async || {
+            if self.agent.knows(guest) {
+                return Ok(());
+            }
+            let state = self.state_of(conductor, guest).await;
+            if conductor.blocked_reason(guest).is_some() {
+                // Where the journal cannot be read, the next poll asks again.
+                conductor.resume().await.ok();
+            }
+            Err(state)
+        })
+        .await;
+    }
+
+    /// Waits until the guest's boot is blocked.
+    ///
+    /// # Panics
+    /// It does not come there.
+    pub async fn wait_until_stuck(&self, conductor: &Conductor, guest: ConsumerUuid) {
+        poll_until("the boot is blocked", async || {
+            match conductor.blocked_reason(guest).is_some() {
+                true => Ok(()),
+                false => Err(self.state_of(conductor, guest).await),
+            }
+        })
+        .await;
+    }
+
+    /// What is known of a boot, for a failure to show.
+    async fn state_of(&self, conductor: &Conductor, guest: ConsumerUuid) -> String {
+        let record = match conductor.show(guest).await {
+            Ok(record) => format!(
+                "attempt {}, {:?}, failures {:?}, steps {:?}",
+                record.attempt, record.goal, record.failures, record.steps
+            ),
+            Err(error) => error.to_string(),
+        };
+        let blocked = conductor.blocked_reason(guest);
+        let history = self.crossings.history();
+        format!("blocked: {blocked:?}; record: {record}; crossings: {history:?}")
     }
 
     /// Placement, beside the conductor.
@@ -310,12 +361,12 @@ impl BootStage {
 #[must_use]
 pub fn impatient() -> ConductorOptions {
     ConductorOptions {
-        poll: Duration::from_millis(1),
-        patience: Duration::from_secs(600),
-        delete_wait: Duration::from_secs(5),
-        pause: Duration::from_millis(1),
-        longest_pause: Duration::from_millis(2),
-        stray_grace: Duration::ZERO,
+        poll_interval: Duration::from_millis(1),
+        retry_timeout: Duration::from_secs(600),
+        delete_timeout: Duration::from_secs(5),
+        retry_delay: Duration::from_millis(1),
+        max_retry_delay: Duration::from_millis(2),
+        orphan_grace: Duration::ZERO,
         ..ConductorOptions::default()
     }
 }

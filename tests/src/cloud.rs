@@ -9,7 +9,7 @@ use berth_client::{
     AdapterOptions, Auth, Dice, Exchange, HttpService, PlacementClient, RequestObserver, Secret,
     TransportOptions,
 };
-use berth_placement::{Options, prepare, router};
+use berth_placement::{PlacementApiOptions, prepare, router};
 use berth_store::SqlStore;
 
 use crate::fault::{HarnessClock, busy};
@@ -67,7 +67,7 @@ impl Cloud {
     }
 
     fn over(store: SqlStore) -> Self {
-        let router = router(store.clone(), Options::default());
+        let router = router(store.clone(), PlacementApiOptions::default());
         let http = HttpService::in_process::<_, axum::body::Body, _>(router, 64 << 20);
         Self {
             store: Some(store),

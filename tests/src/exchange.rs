@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
 /// No single exchange of a test takes this long; the largest reshape of the slowest peer takes half a minute.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Why an exchange gave no answer.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! A [`Stage`] holds what all of one node's decorators share: the gate they ask, the clock that may jump, the names that
 //! stand for UUIDs in a trace, and the signal that the process was killed. [`GatedHttp`], [`GatedDriver`],
 //! [`GatedAttributes`], [`GatedFiles`], [`GatedGuestJournal`], [`GatedBootJournal`] and [`GatedHosts`] stand in front of the real
-//! thing, announce each effect to the gate and act out what the gate says; the table in the documentation of `berth_seam` is what
+//! thing, announce each effect to the gate and act out what the gate says; the table in the documentation of `berth_fault_injection` is what
 //! they follow. Called by the sweep, the swarm and the scenarios with faults.
 //!
 //! Time is virtual: a run's runtime has its clock paused, and [`Stage`] keeps it still while an effect is under way, so a

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use berth_client::{Auth, GuestClient, HttpService, PlacementClient};
-use berth_conductor::journal::SqlJournal;
-use berth_conductor::{Conductor, ConductorOptions, ConductorParts, EveryNode, FilterScheduler};
+use berth_conductor::journal::SqlBootJournal;
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, SingleAgent, FilterScheduler};
 use berth_hosts::{Hosts, HostsOptions};
 use berth_model::{
     ConsumerAllocations, ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid,
@@ -72,7 +72,7 @@ impl Fleet {
     pub async fn over(cloud: Cloud, fleet: &[FleetHost]) -> Self {
         let store = SqlStore::in_memory().await.expect("memory");
         berth_accelerator::prepare(&store).await.expect("empty");
-        let service = berth_accelerator::router(store, berth_accelerator::Options::default());
+        let service = berth_accelerator::router(store, berth_accelerator::AcceleratorApiOptions::default());
         let store = host_states::store().await;
         let mut alive = JoinSet::new();
         for host in fleet {
@@ -98,7 +98,7 @@ impl Fleet {
     /// # Panics
     /// The options are wrong.
     pub async fn conductor(&self, options: Options) -> Conductor {
-        let journal = SqlJournal::in_memory().await.expect("memory");
+        let journal = SqlBootJournal::in_memory().await.expect("memory");
         self.conductor_of(Arc::new(journal), options, impatient())
     }
 
@@ -107,7 +107,7 @@ impl Fleet {
     /// # Panics
     /// The options are wrong.
     pub async fn conductor_over(&self, options: Options, placement: PlacementClient) -> Conductor {
-        let journal = SqlJournal::in_memory().await.expect("memory");
+        let journal = SqlBootJournal::in_memory().await.expect("memory");
         let scheduler = Scheduler::new(options).expect("filters and weighers");
         let scheduler = FilterScheduler::new(scheduler, self.hosts.clone());
         self.conductor_by(Arc::new(journal), scheduler, placement, impatient())
@@ -120,7 +120,7 @@ impl Fleet {
     #[must_use]
     pub fn conductor_of(
         &self,
-        journal: Arc<SqlJournal>,
+        journal: Arc<SqlBootJournal>,
         options: Options,
         how: ConductorOptions,
     ) -> Conductor {
@@ -136,7 +136,7 @@ impl Fleet {
     #[must_use]
     pub fn conductor_by(
         &self,
-        journal: Arc<SqlJournal>,
+        journal: Arc<SqlBootJournal>,
         scheduler: FilterScheduler,
         placement: PlacementClient,
         how: ConductorOptions,
@@ -147,7 +147,7 @@ impl Fleet {
             journal,
             placement,
             accelerators: accelerators(&self.accelerators, None),
-            agents: Arc::new(EveryNode(agent)),
+            agents: Arc::new(SingleAgent(agent)),
             scheduler,
         };
         let options = ConductorOptions {

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_accelerator::UnboundRequests;
+use berth_accelerator::IdleArqCollector;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestApiError, GuestClient, HttpService,
     PlacementClient, Secret,
@@ -80,7 +80,7 @@ pub struct GuestCloud {
     services: [Arc<Service>; 2],
     accelerator_db: SqlStore,
     /// What the accelerator service has seen of requests that hold nothing.
-    unbound: Arc<tokio::sync::Mutex<UnboundRequests>>,
+    unbound: Arc<tokio::sync::Mutex<IdleArqCollector>>,
     /// What the scheduler knows of the host, and the server groups.
     pub hosts: Hosts,
     /// A server group whose guests are to be on different hosts: one host has one guest of it at a time.
@@ -93,7 +93,7 @@ pub struct GuestCloud {
     pub nodes: Arc<[Arc<Node>]>,
     /// The crossings of agents and conductor.
     pub crossings: Crossings,
-    conductor_db: Arc<berth_conductor::journal::SqlJournal>,
+    conductor_db: Arc<berth_conductor::journal::SqlBootJournal>,
     conductor: Present<Controller>,
     api: Option<api::Api>,
     processes: Arc<std::sync::Mutex<JoinSet<()>>>,
@@ -228,6 +228,22 @@ impl GuestCloud {
         self.rests_within(expected, PATIENCE).await
     }
 
+    /// Waits until the conductor has forgotten the n-th guest, for an hour of the cloud's clock.
+    ///
+    /// # Panics
+    /// It has not.
+    pub async fn wait_until_gone(&self, n: u32) {
+        let mut course = self.course(guest(n)).await;
+        for _ in 0..3600 {
+            if course.is_none() {
+                return;
+            }
+            sleep(Duration::from_secs(1)).await;
+            course = self.course(guest(n)).await;
+        }
+        panic!("guest {n} is not gone after an hour: {course:?}");
+    }
+
     /// The n-th guest as its server group knows it.
     #[must_use]
     pub fn member(&self, group: Uuid, n: u32) -> GroupMember {
@@ -248,7 +264,7 @@ impl GuestCloud {
         let mut look = SOON;
         loop {
             let worlds = self.worlds(expected).await;
-            let mut wrong: Vec<String> = berth_model::audit::audit_at_rest(&worlds)
+            let mut wrong: Vec<String> = berth_invariants::audit_at_rest(&worlds)
                 .iter()
                 .map(ToString::to_string)
                 .collect();

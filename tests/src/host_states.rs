@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_conductor::{CloudHosts, FilterScheduler};
-use berth_hosts::{GroupPolicy, Hosts, HostsOptions, NewServerGroup, prepare};
+use berth_hosts::{ServerGroupPolicy, Hosts, HostsOptions, NewServerGroup, prepare};
 use berth_scheduler::Options;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
@@ -50,13 +50,13 @@ pub fn hosts_of(store: &SqlStore) -> Hosts {
 /// # Panics
 /// It is not taken.
 pub async fn tell(hosts: &Hosts, host: &ToldHost, alive: &mut JoinSet<()>) {
-    let told = hosts.tell(&host.name, state(host)).await;
+    let told = hosts.store_state(&host.name, state(host)).await;
     let state = told.expect("a state").state;
     let (hosts, name) = (hosts.clone(), host.name.clone());
     alive.spawn(async move {
         loop {
             sleep(SIGN_OF_LIFE).await;
-            hosts.seen(&name, &state).await.expect("it is known");
+            hosts.record_heartbeat(&name, &state).await.expect("it is known");
         }
     });
 }
@@ -65,7 +65,7 @@ pub async fn tell(hosts: &Hosts, host: &ToldHost, alive: &mut JoinSet<()>) {
 ///
 /// # Panics
 /// It is not taken.
-pub async fn group(hosts: &Hosts, name: &str, policy: GroupPolicy) -> Uuid {
+pub async fn group(hosts: &Hosts, name: &str, policy: ServerGroupPolicy) -> Uuid {
     let group = hosts.create_group(NewServerGroup {
         project_id: "berth".to_owned(),
         user_id: "berth".to_owned(),

@@ -297,6 +297,7 @@ pub fn exit_code(status: ExitStatus) -> i32 {
 mod tests {
     use super::*;
     use crate::scratch::Scratch;
+    use crate::wait::wait_until;
 
     fn sh(script: &str, scratch: &Scratch) -> Process {
         Program::new("sh")
@@ -335,13 +336,13 @@ mod tests {
             .expect("the child runs");
         drop(process);
         let child = child.expect("a pid");
-        let gone = || {
+        wait_until("the child is killed with its group", || {
             let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            stat.is_empty() || stat.contains(") Z ")
-        };
-        while !gone() {
-            thread::yield_now();
-        }
+            match stat.is_empty() || stat.contains(") Z ") {
+                true => Ok(()),
+                false => Err(stat),
+            }
+        });
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{HttpService, TransportError};
-use berth_model::audit::{Allocated, Answer, Fact, Request as Write, Reshape};
+use berth_invariants::{Allocated, Answer, Fact, PlacementWrite, Reshape};
 use berth_model::{ConsumerUuid, Generation, Inventory, ProviderUuid, ResourceClass, Trait};
 use berth_store::SqlStore;
 use berth_wire::placement::InventoryBody;
@@ -19,7 +19,7 @@ use crate::worlds::{PlacementRows, Rows};
 #[derive(Debug, Clone, Default)]
 pub struct Testimony {
     /// The writes, in the order of their answers.
-    pub writes: Vec<Write>,
+    pub writes: Vec<PlacementWrite>,
     /// The reshapes that Placement took.
     pub reshapes: Vec<Reshape>,
 }
@@ -103,7 +103,7 @@ fn reshape(before: &PlacementRows, after: &PlacementRows) -> Option<Reshape> {
 }
 
 /// What a request says, as far as its body tells; the answer is still to come.
-fn said(request: &Request<Bytes>) -> Write {
+fn said(request: &Request<Bytes>) -> PlacementWrite {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let segments: Vec<&str> = request
         .uri()
@@ -111,7 +111,7 @@ fn said(request: &Request<Bytes>) -> Write {
         .split('/')
         .filter(|part| !part.is_empty())
         .collect();
-    let mut write = Write {
+    let mut write = PlacementWrite {
         sender: "agent".to_owned(),
         node: None,
         facts: Vec::new(),

@@ -58,6 +58,8 @@ pub struct Dependency {
     pub requirement: String,
     /// Named by path, inside the workspace.
     pub by_path: bool,
+    /// The name that Rust sources use: `serde_json` for serde-json, or the name that the manifest renames it to.
+    pub source_name: String,
 }
 
 /// The whole graph for this machine's platform.
@@ -175,6 +177,7 @@ mod raw {
         req: String,
         kind: Option<Kind>,
         path: Option<String>,
+        rename: Option<String>,
     }
 
     #[derive(Deserialize)]
@@ -244,6 +247,7 @@ mod raw {
                 String::new()
             };
             let declared = self.dependencies.into_iter().map(|it| Dependency {
+                source_name: it.rename.as_ref().unwrap_or(&it.name).replace('-', "_"),
                 name: it.name,
                 kind: it.kind.unwrap_or(Kind::Normal),
                 requirement: it.req,

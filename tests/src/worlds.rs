@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use berth_model::audit::{self, PlacementWorld};
+use berth_invariants::{self as invariants, PlacementSnapshot};
 use berth_model::{
     AllocationRatio, Generation, Inventory, Provider, ProviderName, ProviderTree, ProviderUuid,
 };
@@ -204,12 +204,12 @@ impl fmt::Display for PlacementRows {
     }
 }
 
-impl From<&PlacementRows> for PlacementWorld {
+impl From<&PlacementRows> for PlacementSnapshot {
     /// As the audit takes it. A row that makes no sense there (a UUID that is none) is left out: the schema forbids it.
     fn from(rows: &PlacementRows) -> Self {
         let uuid = |name: &str| rows.providers.get(name)?.uuid.parse::<ProviderUuid>().ok();
         let provider = |(name, row): (&String, &ProviderRow)| {
-            let audited = audit::ProviderRow {
+            let audited = invariants::ProviderRow {
                 name: name.clone(),
                 parent: row.parent.as_deref().and_then(uuid),
                 root: uuid(&row.root)?,
@@ -237,7 +237,7 @@ impl From<&PlacementRows> for PlacementWorld {
                 let (provider, class) = place.rsplit_once(' ')?;
                 Some(((uuid(provider)?, class.parse().ok()?), *amount))
             };
-            let audited = audit::ConsumerRow {
+            let audited = invariants::ConsumerRow {
                 project_id: row.project.clone(),
                 user_id: row.user.clone(),
                 allocated: row.holds.iter().filter_map(place).collect(),
@@ -269,7 +269,7 @@ fn inventory(text: &str) -> Option<Inventory> {
 
 /// The rows of a node's tree in Placement as a tree; none where it has none, or where they make none.
 #[must_use]
-pub fn tree_of(world: &PlacementWorld, node: &str) -> Option<ProviderTree> {
+pub fn tree_of(world: &PlacementSnapshot, node: &str) -> Option<ProviderTree> {
     let root = world.root_named(node)?;
     let ours = world
         .providers

@@ -1,21 +1,4 @@
-//! From a build to a guest: what a conductor asks for ([`GuestBuild`]) becomes a request with a place on the host and the devices
-//! of its flavor, picked and written down under one lock.
-//!
-//! The order is: read the body whole (`asked`, pure), look at the host, take the lock, read what all guests of the
-//! journal hold, fit and pick (pure), write the request into the journal, let the lock go. So no two guests are pinned to one
-//! CPU or given one device, whatever comes at the same time; what was picked is in the journal with the request, and a kill on
-//! the way leaves either all of it or nothing.
-//!
-//! | room | what it is |
-//! |---|---|
-//! | `asked` | a body, checked |
-//! | `devices` | the flavor's devices, by the guest's allocations; pure |
-//! | `here` | what of this host a request names |
-//! | [`Picked`] | what was picked, as it is journaled |
-//! | `places` | where a guest would be, before anybody builds it |
-//! | [`BuildError`] | why there is no guest |
-//!
-//! Callers: the admin API. Whoever composes the agent gives the [`Building`].
+//! Status of the membership
 
 mod asked;
 mod devices;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_client::HostsError;
-use berth_client::hosts::Seen;
+use berth_client::hosts::HeartbeatOutcome;
 use berth_model::{Disposition, NodeName, ProviderTree};
 use berth_virt::{HostCpuStats, HostView, VirtDriver};
 use berth_wire::host_state::{HostSeenBody, HostStateBody, HostWanted, ServiceBody};
@@ -188,8 +188,8 @@ impl<D: VirtDriver> Telling<D> {
             let at = Instant::now();
             let answered = self.service.client.seen(host.as_str(), &seen).await;
             let (result, wanted) = match answered {
-                Ok(Seen::Known(wanted)) => (HostStateResult::Taken, Some(wanted)),
-                Ok(Seen::Unknown) => (HostStateResult::Unknown, None),
+                Ok(HeartbeatOutcome::Known(wanted)) => (HostStateResult::Taken, Some(wanted)),
+                Ok(HeartbeatOutcome::Unknown) => (HostStateResult::Unknown, None),
                 Err(source) => {
                     let failed = HostStateResult::Failed;
                     self.around

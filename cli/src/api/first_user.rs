@@ -71,7 +71,7 @@ impl FirstUser {
 /// The users in the file; none where there is no file, or nobody in it.
 fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
     match UsersFile::open(file) {
-        Ok(users) => Ok(Some(users.known())),
+        Ok(users) => Ok(Some(users.cached())),
         Err(UsersFileError::Unreadable { source, .. })
             if source.kind() == io::ErrorKind::NotFound =>
         {
@@ -86,7 +86,7 @@ fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
 /// Whether it is the user's password.
 fn is_of(users: &Users, password: &Secret) -> bool {
     let mut named = users.users().filter(|user| user.name == NAME);
-    named.any(|user| user.password_hash.is_of(password.reveal()))
+    named.any(|user| user.password_hash.verify(password.reveal()))
 }
 
 fn not_replaced(file: &Path) -> Failure {
@@ -149,7 +149,7 @@ mod tests {
         state_file::write(&clouds, &text)?;
         let mode = fs::metadata(&first.users_file).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
-        let users = UsersFile::open(&first.users_file).unwrap().known();
+        let users = UsersFile::open(&first.users_file).unwrap().cached();
         let password = clouds::password(&text).unwrap();
         assert!(is_of(&users, &password), "they belong together");
         Ok(Start {

@@ -8,7 +8,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use berth_http::auth::Validation;
 use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
-use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
+use berth_identity::{Identity, IdentityOptions, IdentityApiOptions, UsersFile, router, serve_tcp};
 use berth_store::SqlStore;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
@@ -121,10 +121,10 @@ impl OpenApi {
         stop: &CancellationToken,
     ) -> Result<SqlStore, Failure> {
         let public = self.public_endpoint;
-        let options = Options {
+        let options = IdentityApiOptions {
             public_endpoint: public.as_ref().map(|base| format!("{base}/identity")),
             cors: config.cors.clone().into(),
-            ..Options::default()
+            ..IdentityApiOptions::default()
         };
         let identity = router(self.identity, options);
         let services = [

@@ -8,7 +8,7 @@ use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, RequestObserver,
     Secret,
 };
-use berth_placement::{Options as PlacementOptions, router};
+use berth_placement::{PlacementApiOptions as PlacementOptions, router};
 use berth_store::SqlStore;
 
 use crate::config::Config;

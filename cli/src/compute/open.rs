@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::Router;
-use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, Options, QuotaHook, router};
-use berth_conductor::journal::JournalError;
+use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, ComputeApiOptions, QuotaHook, router};
+use berth_conductor::journal::BootJournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_hosts::Hosts;
 use berth_http::{NoAuth2, Policy, ValidateToken};
@@ -84,7 +84,7 @@ impl OpenCompute {
             tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
         }
         let (end, kept) = (stopped(), compute.clone());
-        tasks.spawn(async move { kept.keep(end).await });
+        tasks.spawn(async move { kept.run_reconciler(end).await });
         Ok(BegunCompute {
             store: self.store,
             compute,
@@ -106,9 +106,9 @@ pub(crate) struct BegunCompute {
 impl BegunCompute {
     /// The API and the routes for agents of other hosts, for callers whom `tokens` believes.
     pub(crate) fn routes(&self, tokens: &Arc<dyn ValidateToken>) -> Router {
-        let for_agents = berth_hosts::Options {
+        let for_agents = berth_hosts::HostsApiOptions {
             tokens: Arc::clone(tokens),
-            ..berth_hosts::Options::default()
+            ..berth_hosts::HostsApiOptions::default()
         };
         let api = router(
             self.compute.clone(),
@@ -128,18 +128,18 @@ fn own_tokens(config: &Config) -> Result<Arc<dyn ValidateToken>, Failure> {
     })
 }
 
-fn options_at(tokens: Arc<dyn ValidateToken>, policy: &Policy) -> Options {
-    Options {
+fn options_at(tokens: Arc<dyn ValidateToken>, policy: &Policy) -> ComputeApiOptions {
+    ComputeApiOptions {
         tokens,
         policy: policy.clone(),
-        ..Options::default()
+        ..ComputeApiOptions::default()
     }
 }
 
 /// How the conductor behaves.
 pub(crate) fn conductor_options(config: &Config) -> ConductorOptions {
     ConductorOptions {
-        patience: config.conductor_service.retry_timeout,
+        retry_timeout: config.conductor_service.retry_timeout,
         max_attempts: config.scheduler_attempts(),
         scheduler_workers: config.conductor_service.scheduler_workers,
         headroom_interval: config.conductor_service.headroom_interval(),
@@ -148,13 +148,13 @@ pub(crate) fn conductor_options(config: &Config) -> ConductorOptions {
 }
 
 /// Why the conductor's journal cannot be used.
-pub(crate) fn unusable_journal(error: &JournalError) -> Failure {
+pub(crate) fn unusable_journal(error: &BootJournalError) -> Failure {
     let code = match error {
-        JournalError::Open {
+        BootJournalError::Open {
             source: OpenError::Held { .. },
             ..
         } => ErrorCode::Held,
-        JournalError::Newer { .. } => ErrorCode::OtherRelease,
+        BootJournalError::Newer { .. } => ErrorCode::OtherRelease,
         _ => ErrorCode::State,
     };
     Failure::caused(code, "the conductor's journal cannot be used", error)

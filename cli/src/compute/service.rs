@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use berth_conductor::journal::SqlJournal;
+use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -39,7 +39,7 @@ pub(super) async fn serve(
             .mend("set [compute_service] listen, or give --listen 127.0.0.1:8774"));
     };
     let address = address_of(&door.0, config);
-    let boots = SqlJournal::open(&config.state_path)
+    let boots = SqlBootJournal::open(&config.state_path)
         .await
         .map_err(|error| unusable_journal(&error))?;
     let known = hosts.hosts();
@@ -57,7 +57,7 @@ pub(super) async fn serve(
     let both = (conductor.clone(), known);
     let compute = compute.begin(config, both, Some(door), &mut tasks, &stop)?;
     let stopped = stop.clone().cancelled_owned();
-    tasks.spawn(async move { conductor.keep(stopped).await });
+    tasks.spawn(async move { conductor.run(stopped).await });
     writeln!(out, "Compute at http://{address}/v2.1")?;
     out.flush()?;
     end.await;

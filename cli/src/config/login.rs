@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_client::keystone::{Interface, InterfaceError};
+use berth_client::keystone::{ServiceInterface, InterfaceError};
 use berth_client::{AuthOptions, AuthType, Secret};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -99,6 +99,6 @@ pub(super) fn auth_options<'de, D: Deserializer<'de>>(
     })
 }
 
-fn interfaces(words: &[String]) -> Result<Vec<Interface>, InterfaceError> {
+fn interfaces(words: &[String]) -> Result<Vec<ServiceInterface>, InterfaceError> {
     words.iter().map(|word| word.parse()).collect()
 }

@@ -66,7 +66,7 @@ fn problem(loaded: &Loaded, sentence: &str) -> Problem {
 
 fn of_plugin(loaded: &Loaded, error: &PluginError, code: ErrorCode) -> Problem {
     Problem {
-        right: error.mend(),
+        right: error.hint(),
         code,
         ..problem(loaded, &error.to_string())
     }

@@ -1,6 +1,6 @@
 //! The catalog, as `[identity_service] catalog` says it beside what is served here.
 
-use berth_identity::{Catalog, CatalogService, Endpoint, Interface};
+use berth_identity::{Catalog, CatalogService, Endpoint, EndpointInterface};
 
 use crate::config::{Config, catalog_entry};
 
@@ -15,7 +15,7 @@ pub(crate) fn catalog(config: &Config, here: &[(&str, String)]) -> Catalog {
         .map(|(service, url)| (*service, None, url.as_str()));
     let mut services: Vec<CatalogService> = Vec::new();
     for (service, interface, url) in here.chain(listed()) {
-        let interfaces = interface.map_or(Interface::ALL.to_vec(), |one| vec![one]);
+        let interfaces = interface.map_or(EndpointInterface::ALL.to_vec(), |one| vec![one]);
         let endpoints = interfaces.into_iter().map(|interface| Endpoint {
             region: own.region.clone(),
             interface,

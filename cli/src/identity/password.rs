@@ -23,7 +23,7 @@ pub(super) fn hash(out: &mut dyn Write) -> Result<(), Failure> {
 
 fn refused(error: PasswordError) -> Failure {
     let code = match error {
-        PasswordError::Empty | PasswordError::Long => ErrorCode::Refused,
+        PasswordError::Empty | PasswordError::TooLong => ErrorCode::Refused,
         PasswordError::System => ErrorCode::Unavailable,
     };
     Failure::new(code, error.to_string()).mend("give a password of 1 to 4096 bytes")

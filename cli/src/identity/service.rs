@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
+use berth_identity::{Identity, IdentityOptions, IdentityApiOptions, UsersFile, router, serve_tcp};
 
 use super::{catalog, users};
 use crate::config::{AuthStrategy, Config, Secret};
@@ -37,11 +37,11 @@ pub(super) async fn serve(
         ..IdentityOptions::default()
     };
     let identity = Identity::new(store.clone(), users, options);
-    let routes = Options {
+    let routes = IdentityApiOptions {
         public_endpoint: Some(base.clone()),
         path_prefix: own.path_prefix.clone(),
         cors: config.cors.clone().into(),
-        ..Options::default()
+        ..IdentityApiOptions::default()
     };
     writeln!(out, "Identity at {base}/v3")?;
     out.flush()?;

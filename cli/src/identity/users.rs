@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_identity::{Target, User, Users, UsersFile, UsersFileError};
+use berth_identity::{AssignmentTarget, User, Users, UsersFile, UsersFileError};
 use serde_json::json;
 
 use crate::failure::{ErrorCode, Failure};
@@ -32,7 +32,7 @@ pub(crate) fn failure(error: &UsersFileError) -> Failure {
 /// That others can read the file is told by the log.
 fn read(path: &Path) -> Result<Arc<Users>, Failure> {
     let file = UsersFile::open(path).map_err(|error| failure(&error))?;
-    Ok(file.known())
+    Ok(file.cached())
 }
 
 pub(super) fn list(path: &Path, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
@@ -68,11 +68,11 @@ fn roles(users: &Users, user: &User) -> String {
     let own = users.assignments().iter();
     for one in own.filter(|one| one.user_id == user.id) {
         let place = match &one.target {
-            Target::Project(id) => users.project(id).map_or(id, |it| &it.name).clone(),
-            Target::Domain(id) => {
+            AssignmentTarget::Project(id) => users.project(id).map_or(id, |it| &it.name).clone(),
+            AssignmentTarget::Domain(id) => {
                 format!("domain {}", users.domain(id).map_or(id, |it| &it.name))
             }
-            Target::System => "system".to_owned(),
+            AssignmentTarget::System => "system".to_owned(),
         };
         match found.iter_mut().find(|(known, _)| *known == place) {
             Some((_, roles)) => roles.push(&one.role),

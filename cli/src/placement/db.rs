@@ -6,7 +6,7 @@ mod copy;
 use std::io::Write;
 
 use berth_placement::{
-    Difference, HEAD, IncompleteConsumers, Plan, Problem, Version, compare, plan, sync, version,
+    Difference, HEAD, IncompleteConsumers, SyncPlan, ShapeDifference, SchemaVersion, compare, plan, sync, version,
 };
 use berth_store::SqlStore;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ pub(super) async fn run(asked: &Db, config: &Config, out: &mut dyn Write) -> Res
 async fn show_version(url: &Secret, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
     let (store, named) = database::look_at_any(url).await?;
     let found = match store {
-        None => Version::Empty,
+        None => SchemaVersion::Empty,
         Some(store) => {
             let found = version(&store).await;
             store.close().await;
@@ -96,9 +96,9 @@ async fn show_version(url: &Secret, format: &Format, out: &mut dyn Write) -> Res
         }
     };
     let (revision, is_known) = match &found {
-        Version::Empty => (None, false),
-        Version::Known(revision) => (Some(revision.id()), true),
-        Version::Unknown(id) => (Some(id.as_str()), false),
+        SchemaVersion::Empty => (None, false),
+        SchemaVersion::Known(revision) => (Some(revision.id()), true),
+        SchemaVersion::Unknown(id) => (Some(id.as_str()), false),
     };
     if format.is_for_people() {
         match (revision, is_known) {
@@ -145,7 +145,7 @@ async fn check(url: &Secret, format: &Format, out: &mut dyn Write) -> Result<(),
     }
     let rows_alone = found
         .iter()
-        .all(|it| matches!(it.problem, Problem::Rows(_)));
+        .all(|it| matches!(it.problem, ShapeDifference::Rows(_)));
     let mend = match rows_alone {
         true => "berth placement db sync, with no service running",
         false => {
@@ -166,10 +166,10 @@ fn listing(found: &[Difference]) -> Listing {
     let mut listing = Listing::new(&["object", "problem", "found", "expected"]);
     for Difference { object, problem } in found {
         let (word, found, expected) = match problem {
-            Problem::Missing => ("missing", Value::Null, Value::Null),
-            Problem::Unknown => ("unknown", Value::Null, Value::Null),
-            Problem::Other { found, expected } => ("other", json!(found), json!(expected)),
-            Problem::Rows(count) => ("rows", json!(count), json!(0)),
+            ShapeDifference::Missing => ("missing", Value::Null, Value::Null),
+            ShapeDifference::Unknown => ("unknown", Value::Null, Value::Null),
+            ShapeDifference::Other { found, expected } => ("other", json!(found), json!(expected)),
+            ShapeDifference::Rows(count) => ("rows", json!(count), json!(0)),
         };
         listing.push([json!(object), json!(word), found, expected]);
     }
@@ -184,10 +184,10 @@ fn write_all(found: &[Difference], end: &str, out: &mut dyn Write) -> Result<(),
 }
 
 /// Before anything of the database is changed, the journal mode of a file included.
-async fn planned(url: &Secret) -> Result<Plan, Failure> {
+async fn planned(url: &Secret) -> Result<SyncPlan, Failure> {
     let (store, named) = database::look_at_any(url).await?;
     let Some(store) = store else {
-        return Ok(Plan::of_nothing());
+        return Ok(SyncPlan::of_nothing());
     };
     let planned = async {
         refuse_beside_sessions(&store).await?;
@@ -199,7 +199,7 @@ async fn planned(url: &Secret) -> Result<Plan, Failure> {
     planned
 }
 
-fn show(plan: &Plan, out: &mut dyn Write) -> Result<(), Failure> {
+fn show(plan: &SyncPlan, out: &mut dyn Write) -> Result<(), Failure> {
     write_all(&plan.left, ", and would be left", out)?;
     for step in &plan.steps {
         writeln!(out, "would {step}")?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use berth_http::{NoAuth2, ValidateToken};
-use berth_placement::Options;
+use berth_placement::PlacementApiOptions;
 use berth_store::sql::Location;
 
 use super::policy;
@@ -17,7 +17,7 @@ use crate::keystone_tokens::KeystoneTokens;
 ///
 /// # Errors
 /// The way to Keystone is not configured, the policy file cannot be used, or a snapshot is asked for where others may write.
-pub(crate) fn options(config: &Config, url: &Secret) -> Result<Options, Failure> {
+pub(crate) fn options(config: &Config, url: &Secret) -> Result<PlacementApiOptions, Failure> {
     let own = &config.placement_service;
     if own.allocation_candidates_from == AllocationCandidatesFrom::Snapshot
         && matches!(database::location(url)?, Location::Server(_))
@@ -32,7 +32,7 @@ pub(crate) fn options(config: &Config, url: &Secret) -> Result<Options, Failure>
         AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
         AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
     };
-    Ok(Options {
+    Ok(PlacementApiOptions {
         tokens,
         policy: policy::in_force(config)?,
         incomplete_consumer_project_id: own.incomplete_consumer_project_id.clone(),
@@ -42,7 +42,7 @@ pub(crate) fn options(config: &Config, url: &Secret) -> Result<Options, Failure>
         candidates_from: own.allocation_candidates_from.into(),
         cors: config.cors.clone().into(),
         path_prefix: own.path_prefix.clone(),
-        ..Options::default()
+        ..PlacementApiOptions::default()
     })
 }
 

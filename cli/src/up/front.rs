@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::Prefix;
-use berth_image::Options as ImageOptions;
-use berth_placement::{Options as PlacementOptions, router};
+use berth_image::ImageApiOptions as ImageOptions;
+use berth_placement::{PlacementApiOptions as PlacementOptions, router};
 use berth_store::SqlStore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use berth_client::HostsClient;
 use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
-use berth_hosts::{Hosts, HostsOptions, Options, router};
+use berth_hosts::{Hosts, HostsOptions, HostsApiOptions, router};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
@@ -57,7 +57,7 @@ impl OpenHosts {
             }
         };
         // Who asks in this process is this process.
-        let client = hosts_in_process(router(hosts.clone(), Options::default()))?;
+        let client = hosts_in_process(router(hosts.clone(), HostsApiOptions::default()))?;
         Ok(Self {
             store,
             hosts,
@@ -113,7 +113,7 @@ pub(super) async fn scheduler(config: &Config) -> Result<(Scheduler, Plugins), F
 
 /// A plugin that cannot be one.
 pub(crate) fn refused(error: &PluginError) -> Failure {
-    Failure::new(ErrorCode::BadValue, error.to_string()).mend(error.mend())
+    Failure::new(ErrorCode::BadValue, error.to_string()).mend(error.hint())
 }
 
 /// What is attested of the nodes, where an operator has it written.
@@ -127,13 +127,13 @@ fn attestations(config: &Config) -> Option<AttestationSource> {
 }
 
 /// Others show a token.
-fn options_for_others(config: &Config) -> Result<Options, Failure> {
+fn options_for_others(config: &Config) -> Result<HostsApiOptions, Failure> {
     let tokens: Arc<dyn ValidateToken> = match config.compute_service.auth_strategy {
         AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
         AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
     };
-    Ok(Options {
+    Ok(HostsApiOptions {
         tokens,
-        ..Options::default()
+        ..HostsApiOptions::default()
     })
 }

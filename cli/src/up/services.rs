@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_accelerator::{
-    EventsBell, HostsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
+    EventsBell, HostsBell, AcceleratorApiOptions, ServiceTokens, delete_idle_arqs, deliver_events,
     end_late_programmings, router, serve_tcp, watch_providers,
 };
 use berth_agent::admin::{AdminError, SocketBeside};
 use berth_agent::metrics::MetricsBeside;
 use berth_client::{AcceleratorClient, PlacementClient};
-use berth_conductor::journal::SqlJournal;
+use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
 use berth_http::ValidateToken;
 use berth_store::SqlStore;
@@ -66,12 +66,12 @@ impl Accelerator {
         };
         let (bell, hosts) = (EventsBell::default(), HostsBell::default());
         // Who asks in this process is this process, whoever else must show a token.
-        let own = Options {
+        let own = AcceleratorApiOptions {
             bell: bell.clone(),
             hosts: hosts.clone(),
             orphan_grace: service.orphan_request_grace,
             bind_timeout: service.bind_timeout,
-            ..Options::default()
+            ..AcceleratorApiOptions::default()
         };
         let client = accelerators_in_process(router(store.clone(), own))?;
         Ok(Self {
@@ -117,7 +117,7 @@ pub(crate) struct Services {
     accelerators: SqlStore,
     hosts: SqlStore,
     compute: Option<BegunCompute>,
-    boots: SqlJournal,
+    boots: SqlBootJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
     /// What is to be served behind the one listener, where there is one.
@@ -147,7 +147,7 @@ impl Services {
             api: api_tokens,
         } = parts;
         let state = &config.state_path;
-        let boots = SqlJournal::open(state)
+        let boots = SqlBootJournal::open(state)
             .await
             .map_err(|error| unusable_journal(&error))?;
         let path = conductor_socket(config);
@@ -186,7 +186,7 @@ impl Services {
         let (store, bell, hosts) = (accelerator.store, accelerator.bell, accelerator.hosts);
         let options = accelerator::options(config, bell.clone(), hosts.clone())?;
         let accelerator_behind = api_tokens.as_ref().map(|tokens| {
-            let behind = Options {
+            let behind = AcceleratorApiOptions {
                 tokens: Arc::clone(tokens),
                 service_tokens: ServiceTokens::Required,
                 ..options.clone()
@@ -212,7 +212,7 @@ impl Services {
             stopped(),
         ));
         let grace = config.accelerator_service.unbound_request_grace;
-        tasks.spawn(delete_unbound_requests(store.clone(), grace, stopped()));
+        tasks.spawn(delete_idle_arqs(store.clone(), grace, stopped()));
         tasks.spawn(deliver_events(store.clone(), receivers, bell, stopped()));
         tasks.spawn(watch_providers(store.clone(), placement, LOOK, stopped()));
         let compute = match compute {
@@ -236,7 +236,7 @@ impl Services {
         let end = stopped();
         let unusable = conductor.unusable();
         let metrics = Arc::new(ConductorMetrics(conductor.clone()));
-        tasks.spawn(async move { conductor.keep(end).await });
+        tasks.spawn(async move { conductor.run(end).await });
         Ok(Self {
             accelerators: store,
             hosts: kept,

@@ -1,10 +1,8 @@
-//! The accelerator service's calls in model types: Cyborg v2, or Berth's own.
+//! Client of the accelerator service (Cyborg v2, or Berth's own) in model types.
 //!
-//! No call asks for a microversion above 2.0, so any Cyborg will do. Bind, unbind and delete of a bound request need a service
-//! token (`X-Service-Token`), which is the account's own: it must have the role `service`. The options are those of
-//! `[cyborg]`; the service type is `accelerator`.
-//!
-//! Callers: the agent (what a guest's requests are bound to; unbind, delete), the conductor (create, bind), commands.
+//! No call needs a microversion above 2.0, except where noted, so any Cyborg works. Bind, unbind and the deletion of a
+//! bound request need a service token (`X-Service-Token`), which is the account's own token: the account must have the
+//! role `service`. The options are those of `[cyborg]`; the service type is `accelerator`.
 
 mod error;
 mod host_devices;
@@ -24,7 +22,7 @@ use http::Method;
 pub use error::{AcceleratorError, AcceleratorRefusal};
 pub use operators::DeviceSwitch;
 
-use crate::adapter::{Answer, Call};
+use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;
 use crate::placement::Deleted;
 use crate::{
@@ -37,11 +35,11 @@ const ARQS: &str = "/v2/accelerator_requests";
 const ONE_ARQ: &str = "/v2/accelerator_requests/{uuid}";
 const PROFILES: &str = "/v2/device_profiles";
 
-/// A request as the service told it: what it says of one that makes no sense must not hide the others.
+/// An accelerator request as reported by the service. One invalid entry does not hide the others of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToldArq {
     pub uuid: ArqUuid,
-    /// The request, or why it cannot be read: a state or a kind of handle that no version has, for instance.
+    /// The request, or why it cannot be parsed, for example an unknown state or handle type.
     pub arq: Result<Arq, BodyError>,
 }
 
@@ -54,7 +52,7 @@ impl From<ArqBody> for ToldArq {
     }
 }
 
-/// The accelerator service, wherever it is. Clones share connections and session.
+/// A client of the accelerator service. Clones share connections and session.
 #[derive(Clone)]
 pub struct AcceleratorClient {
     adapter: Adapter,
@@ -75,7 +73,7 @@ impl AcceleratorClient {
         Adapter::from_options(SERVICE, options, observer).map(Self::over)
     }
 
-    /// The same through a given service: a decorated one, or a unix socket.
+    /// Creates the client over a given HTTP service, such as a decorated one or a unix socket.
     pub fn from_options_over(
         http: HttpService,
         options: &AuthOptions,
@@ -90,7 +88,7 @@ impl AcceleratorClient {
         }
     }
 
-    /// The same, with one more who counts its requests.
+    /// Adds an observer of its requests.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn RequestObserver>) -> Self {
         Self {
@@ -121,11 +119,11 @@ impl AcceleratorClient {
         self.parse(call, "a list of device profiles", groups).await
     }
 
-    /// POST /v2/accelerator_requests: the new requests of a profile, one for each unit of each group. A lost answer leaves
-    /// requests behind that nobody knows; they are bound to nothing.
+    /// POST /v2/accelerator_requests: creates the requests of a device profile, one per unit of each group. If the
+    /// answer is lost, unbound requests of unknown ids may be left behind.
     ///
     /// # Errors
-    /// No answer, a refusal (there is no such profile), or an answer that has no requests.
+    /// No answer, a refusal (unknown profile), or an answer without requests.
     pub async fn create_arqs(
         &self,
         profile: &DeviceProfileName,
@@ -139,7 +137,7 @@ impl AcceleratorClient {
         self.parse(call, "accelerator requests", arqs).await
     }
 
-    /// PATCH: binds all of them. That the answer is there does not say that they are bound: ask, or wait for the event.
+    /// PATCH: binds all of them. A successful answer does not mean that they are bound: poll, or wait for the event.
     pub async fn bind_arqs(
         &self,
         bindings: &BTreeMap<ArqUuid, Binding>,
@@ -183,7 +181,7 @@ impl AcceleratorClient {
         steps: impl Iterator<Item = (String, Vec<PatchStep>)>,
     ) -> Result<(), AcceleratorError> {
         let body = Some(encode(&PatchBody(steps.collect())));
-        // A bind that is sent twice is refused the second time, and the caller cannot know which refusal that is.
+        // A bind that is sent twice is refused the second time, and the caller could not interpret that refusal.
         let call = call(Method::PATCH, ARQS, ARQS.to_owned(), body, Repeat::Once);
         reading::done(self.ask(call).await?).map(drop)
     }
@@ -200,7 +198,7 @@ impl AcceleratorClient {
             .await
     }
 
-    /// GET /v2/accelerator_requests: all requests that the account may see, in no order.
+    /// GET /v2/accelerator_requests: all requests that the account may see, in no particular order.
     pub async fn arqs(&self) -> Result<Vec<ToldArq>, AcceleratorError> {
         let call = call(Method::GET, ARQS, ARQS.to_owned(), None, Repeat::Safe);
         let told = |body: ArqList| Ok(body.arqs.into_iter().map(ToldArq::from).collect());
@@ -208,7 +206,7 @@ impl AcceleratorClient {
             .await
     }
 
-    /// GET /v2/accelerator_requests/{uuid}; none where there is none (or it is another project's).
+    /// GET /v2/accelerator_requests/{uuid}; `None` if it does not exist or belongs to another project.
     pub async fn arq(&self, uuid: ArqUuid) -> Result<Option<ToldArq>, AcceleratorError> {
         let path = format!("{ARQS}/{uuid}");
         let call = call(Method::GET, ONE_ARQ, path, None, Repeat::Safe);
@@ -221,7 +219,7 @@ impl AcceleratorClient {
         }
     }
 
-    /// DELETE ?arqs=U, one request: a list with one unknown member makes Cyborg delete none of it.
+    /// DELETE ?arqs=U for one request: with an unknown UUID in a list Cyborg deletes none.
     pub async fn delete_arq(&self, uuid: ArqUuid) -> Result<Deleted, AcceleratorError> {
         let path = format!("{ARQS}?arqs={uuid}");
         let call = call(Method::DELETE, ARQS, path, None, Repeat::Safe);
@@ -239,13 +237,13 @@ impl AcceleratorClient {
         reading::done(self.ask(call).await?).map(drop)
     }
 
-    async fn ask(&self, call: Call) -> Result<Answer, AcceleratorError> {
+    async fn ask(&self, call: AdapterCall) -> Result<AdapterAnswer, AcceleratorError> {
         Ok(self.adapter.call(call).await?)
     }
 
     async fn parse<T: serde::de::DeserializeOwned, V>(
         &self,
-        call: Call,
+        call: AdapterCall,
         expected: &'static str,
         into: impl FnOnce(T) -> Result<V, BodyError>,
     ) -> Result<V, AcceleratorError> {
@@ -253,15 +251,15 @@ impl AcceleratorClient {
     }
 }
 
-/// A call of microversion 2.0, which is what no header means.
+/// A call of microversion 2.0, the version of requests without the header.
 fn call(
     method: Method,
     route: &'static str,
     path: String,
     body: Option<Vec<u8>>,
     repeat: Repeat,
-) -> Call {
-    Call {
+) -> AdapterCall {
+    AdapterCall {
         method,
         route,
         path,

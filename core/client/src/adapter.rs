@@ -1,4 +1,4 @@
-//! keystoneauth's adapter: one service behind an HTTP service, with auth, retries and request ids.
+//! [`Adapter`]: requests to one service, with authentication, retries and request ids, like keystoneauth's adapter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +20,19 @@ static SERVICE_TOKEN: HeaderName = HeaderName::from_static("x-service-token");
 static SUBJECT_TOKEN: HeaderName = HeaderName::from_static("x-subject-token");
 static API_VERSION: HeaderName = HeaderName::from_static("openstack-api-version");
 
-/// What is put around each request.
 #[derive(Clone)]
 pub struct AdapterOptions {
     /// How often requests are repeated.
     pub retry: RetryPolicy,
-    /// How long one request may take (default 60 s; a reshape may take ten times as long).
+    /// The timeout of one request (default 60 s; ten times as long for a reshape).
     pub timeout: Duration,
-    /// Chance for jitter and request ids; seed it to make a run repeatable.
+    /// The random source for jitter and request ids. A seeded one makes a run reproducible.
     pub dice: Arc<Dice>,
     pub observer: Option<Arc<dyn RequestObserver>>,
 }
 
 impl AdapterOptions {
-    /// How long one request may take where no `timeout` is set.
+    /// The default timeout of a request.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 }
 
@@ -58,7 +57,7 @@ impl From<&AuthOptions> for AdapterOptions {
     }
 }
 
-/// A client that cannot be made.
+/// The client cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// Options are missing or contradictory.
@@ -69,7 +68,7 @@ pub enum ConnectError {
     Transport(#[from] TransportError),
 }
 
-/// One OpenStack service and who asks it. Clones share connections and session.
+/// A client of one OpenStack service with an account. Clones share connections and session.
 #[derive(Clone)]
 pub struct Adapter {
     service_type: &'static str,
@@ -78,16 +77,16 @@ pub struct Adapter {
     service_token: ServiceToken,
 }
 
-/// Whether a request says that a service asks (`X-Service-Token`), beside who asks.
+/// Whether requests carry a service token (`X-Service-Token`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServiceToken {
     None,
-    /// It does, with the account's own token.
+    /// The account's own token.
     Own,
 }
 
 /// One call of a service's API.
-pub(crate) struct Call {
+pub(crate) struct AdapterCall {
     pub(crate) method: Method,
     pub(crate) route: &'static str,
     /// The path below the endpoint, with its query.
@@ -99,8 +98,8 @@ pub(crate) struct Call {
     pub(crate) patience: u32,
 }
 
-/// An answer with the request that it answers.
-pub(crate) struct Answer {
+/// An answer with its request.
+pub(crate) struct AdapterAnswer {
     pub(crate) request: RequestLine,
     pub(crate) status: StatusCode,
     pub(crate) request_id: String,
@@ -140,7 +139,7 @@ impl Adapter {
         )?)
     }
 
-    /// The same through a given service.
+    /// Creates the adapter over a given HTTP service.
     pub(crate) fn from_options_over(
         service_type: &'static str,
         http: HttpService,
@@ -155,27 +154,27 @@ impl Adapter {
         Ok(Self::new(service_type, http, auth, &adapter))
     }
 
-    /// The same, saying with each request that a service asks.
+    /// Sends a service token with each request.
     pub(crate) fn with_service_token(mut self) -> Self {
         self.service_token = ServiceToken::Own;
         self
     }
 
-    /// The same, with one more who counts its requests (logins are counted by the options given to [`Auth`]).
+    /// Adds an observer of its requests. Logins are observed through the options of [`Auth`].
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn RequestObserver>) -> Self {
         self.link.observing(observer);
         self
     }
 
-    /// The longest that observers may hear nothing of a call of this patience: an exchange, the pause before the next, and
-    /// `logins` logins in a row, of which they are not told.
+    /// The longest time without any notification to observers during a call: one exchange, the delay before the next,
+    /// and `logins` consecutive logins, which are not observed.
     pub(crate) fn longest_quiet(&self, patience: u32, logins: u32) -> Duration {
         let login = self.link.longest_request().saturating_mul(logins);
         self.link.longest_quiet(patience).saturating_add(login)
     }
 
-    /// How long one exchange may take.
+    /// The timeout of one exchange.
     pub(crate) fn timeout(&self) -> Duration {
         self.link.timeout()
     }
@@ -185,16 +184,16 @@ impl Adapter {
     }
 
     /// Sends a call; after a 401 once more with a new token, if there can be one.
-    pub(crate) async fn call(&self, call: Call) -> Result<Answer, CallError> {
+    pub(crate) async fn call(&self, call: AdapterCall) -> Result<AdapterAnswer, CallError> {
         self.call_about(call, None).await
     }
 
-    /// The same, with the token that the question is about (`X-Subject-Token`).
+    /// Calls with `X-Subject-Token`.
     pub(crate) async fn call_about(
         &self,
-        call: Call,
+        call: AdapterCall,
         subject: Option<HeaderValue>,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<AdapterAnswer, CallError> {
         let body = call.body.map(Bytes::from);
         let line = RequestLine {
             service: self.service_type,
@@ -250,8 +249,8 @@ impl Adapter {
     }
 }
 
-/// The path below the endpoint. Catalogs name the API's version for some services (`http://host:6666/v2`) and not for others;
-/// it is in the path already. What Berth's own services have beside the API (`/internal`) stands beside its version.
+/// Joins endpoint and path. Some services have the API version in their catalog URL (`http://host:6666/v2`), others do
+/// not; the path always has it. Berth's internal routes (`/internal`) are next to the version, not below it.
 fn joined(endpoint: &str, path: &str) -> String {
     let first = path.split('/').nth(1).unwrap_or_default();
     let below = endpoint
@@ -276,15 +275,15 @@ fn lost(line: RequestLine, reason: TransportError) -> CallError {
     }
 }
 
-/// The answer, whose text goes into messages where it refuses: a service that repeats the token must not make it known.
-fn answered(request: RequestLine, answer: Response<Bytes>, token: Option<&HeaderValue>) -> Answer {
+/// The answer with the token masked, because its text appears in error messages.
+fn answered(request: RequestLine, answer: Response<Bytes>, token: Option<&HeaderValue>) -> AdapterAnswer {
     let (request_id, status) = (request_id(&answer), answer.status());
     let body = answer.into_body();
     let body = match token {
         Some(token) if !status.is_success() => foreign::without(body, token.as_bytes()),
         _ => body,
     };
-    Answer {
+    AdapterAnswer {
         request,
         status,
         request_id,

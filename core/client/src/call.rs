@@ -1,4 +1,4 @@
-//! One request on the wire: its id, its time limit, its log line, its repetitions, its count.
+//! One HTTP exchange: request id, timeout, log line, retries and metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::{
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
-/// Whether a request whose fate is unknown may be sent again.
+/// Whether a request with an unknown outcome may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Repeat {
-    /// It may: reading, or writing the same twice comes to the same.
+    /// Safe: a read, or a write that can be repeated.
     Safe,
-    /// It may not: the caller reads what came of it and decides.
+    /// Not safe: the caller checks the outcome and decides.
     Once,
 }
 
-/// The route's template, `/resource_providers/{uuid}/inventories` for instance. Every request carries it as an extension, so
-/// that a decorator of [`HttpService`] can name what passes without reading paths.
+/// The route template, for example `/resource_providers/{uuid}/inventories`. Every request carries it as an extension,
+/// so that decorators of [`HttpService`] can label it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Route(pub &'static str);
 
@@ -37,11 +37,11 @@ pub struct RequestLine {
     pub service: &'static str,
     pub method: Method,
     pub route: &'static str,
-    /// The path as it was sent, with its query.
+    /// The path with its query.
     pub path: String,
     /// The request id that was sent along (`X-OpenStack-Request-ID`).
     pub id: String,
-    /// Whether it may be sent again when its fate is unknown.
+    /// Whether it may be sent again if its outcome is unknown.
     pub repeat: Repeat,
 }
 
@@ -53,19 +53,19 @@ impl fmt::Display for RequestLine {
     }
 }
 
-/// A call that got no answer.
+/// A call without an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// There was no token or no endpoint to ask with.
+    /// No token or no endpoint is available.
     #[error(transparent)]
     Auth(#[from] AuthError),
-    /// The request was not carried out, or it is safe to send it again.
+    /// The request was not carried out, or it is safe to repeat.
     #[error("{} gave no answer to {request}: {reason}", request.service)]
     Transport {
         request: Box<RequestLine>,
         reason: TransportError,
     },
-    /// The request may have been carried out, and must not simply be sent again.
+    /// The request may have been carried out and must not simply be repeated.
     #[error(
         "{}'s answer to {request} was lost: {reason}; whether it was carried out has to be read", request.service
     )]
@@ -76,7 +76,6 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// What a loop does about it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -88,7 +87,7 @@ impl CallError {
     }
 }
 
-/// A request ready to be sent, as often as it takes.
+/// A request that can be sent repeatedly.
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) route: &'static str,
@@ -96,12 +95,12 @@ pub(crate) struct Outgoing {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Option<Bytes>,
     pub(crate) repeat: Repeat,
-    /// How many times the usual time limit it may take.
+    /// The timeout, as a multiple of the usual one.
     pub(crate) patience: u32,
     pub(crate) id: String,
 }
 
-/// An HTTP service with what is put around each request to it.
+/// An HTTP service with timeouts, retries, logging and metrics.
 #[derive(Clone)]
 pub(crate) struct Link {
     service: Arc<str>,
@@ -128,15 +127,15 @@ impl Link {
         self.observers.push(observer);
     }
 
-    /// The longest that observers may hear nothing of one request under way: an exchange of this patience, and the pause
-    /// before the next.
+    /// The longest time without a notification to observers: one exchange of this patience, and the delay before the
+    /// next.
     pub(crate) fn longest_quiet(&self, patience: u32) -> Duration {
         self.timeout
             .saturating_mul(patience)
             .saturating_add(self.retry.longest_pause())
     }
 
-    /// The longest that one request may take with all its repetitions.
+    /// The longest duration of a request with all its retries.
     pub(crate) fn longest_request(&self) -> Duration {
         self.longest_quiet(1).saturating_mul(self.retry.attempts())
     }
@@ -149,7 +148,8 @@ impl Link {
         self.dice.request_id()
     }
 
-    /// Sends, and repeats within the policy: what never arrived always, what may have arrived only if that is safe.
+    /// Sends the request, and retries within the policy: always if it never arrived, and if it may have arrived only
+    /// when that is safe.
     pub(crate) async fn send(&self, request: &Outgoing) -> Result<Response<Bytes>, TransportError> {
         let (mut unconnected, mut refused) = (0, 0);
         loop {
@@ -252,7 +252,7 @@ fn build(outgoing: &Outgoing) -> Result<Request<Bytes>, TransportError> {
         })
 }
 
-/// The answer's request id, `-` where it has none.
+/// The answer's request id; `-` if it has none.
 pub(crate) fn request_id(answer: &Response<Bytes>) -> String {
     let id = answer
         .headers()

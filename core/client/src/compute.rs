@@ -1,20 +1,19 @@
-//! The Compute API as far as services tell it what happened: POST /os-server-external-events.
+//! Client of the Compute API for external events: POST /os-server-external-events.
 
 use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
 use berth_wire::encode;
 use http::{Method, StatusCode};
 
-use crate::adapter::Call;
+use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 use crate::{Adapter, AdapterOptions, Auth, CallError, Disposition, HttpService};
 
-/// The microversion from which accelerator requests' events are known.
+/// The microversion with events of accelerator requests.
 const EVENTS: (u16, u16) = (2, 82);
 
-/// Events that were not taken.
+/// Sending events failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventsError {
-    /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
     /// The receiver refuses them.
@@ -25,13 +24,13 @@ pub enum EventsError {
     )]
     Refused {
         status: StatusCode,
-        /// The answer's request id, `-` where it has none.
+        /// The answer's request id; `-` if it has none.
         request_id: String,
     },
 }
 
 impl EventsError {
-    /// What a loop does about it. Telling the same twice harms nobody.
+    /// Sending an event twice is harmless.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -39,7 +38,7 @@ impl EventsError {
                 Disposition::Fatal => Disposition::Fatal,
                 Disposition::Retry | Disposition::Refresh => Disposition::Retry,
             },
-            // A guest that is not there yet may be there later.
+            // A guest that does not exist yet may exist later.
             Self::Refused { status, .. }
                 if status.is_server_error()
                     || matches!(
@@ -69,13 +68,13 @@ impl ComputeClient {
         }
     }
 
-    /// Tells what happened. An answer of 207 is fine whatever codes it holds: 422 says that a guest has no host yet, and
-    /// then it will ask when it has one.
+    /// Sends events. An answer of 207 is a success whatever codes it contains: 422 means that a guest has no host yet,
+    /// and then it polls once it has one.
     pub async fn external_events(
         &self,
         events: Vec<ServerExternalEvent>,
     ) -> Result<(), EventsError> {
-        let call = Call {
+        let call = AdapterCall {
             method: Method::POST,
             route: "/os-server-external-events",
             path: "/os-server-external-events".to_owned(),

@@ -1,15 +1,17 @@
-//! Chance for jitter and request ids: a small generator with a seed, so that a test or a replayed run throws the same.
-//! Nothing secret depends on it.
+//! A small seeded random generator for jitter and request ids, so that tests and replayed runs are reproducible. Not
+//! for secrets.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A seeded generator (splitmix64). Clones are not needed: it is shared by reference.
+use berth_model::SeededRng;
+
+/// A seeded generator (splitmix64), shared by reference.
 #[derive(Debug)]
 pub struct Dice(AtomicU64);
 
 impl Dice {
-    /// The same seed throws the same numbers.
+    /// The same seed produces the same numbers.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
@@ -23,18 +25,17 @@ impl Dice {
 
     /// The next 64 bits.
     pub fn next(&self) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.rng().next_u64()
     }
 
     /// A number from 0 to below 1.
     pub fn fraction(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "53 bits fit a double exactly")]
-        let numerator = (self.next() >> 11) as f64;
-        numerator / (1u64 << 53) as f64
+        self.rng().fraction()
+    }
+
+    /// A generator for one number; the shared state has already advanced.
+    fn rng(&self) -> SeededRng {
+        SeededRng::new(self.0.fetch_add(SeededRng::STEP, Ordering::Relaxed))
     }
 
     /// A request id as OpenStack writes them: `req-` and a random UUID.

@@ -1,5 +1,5 @@
-//! What another service says, made fit to be shown: secrets it repeats are masked, and control characters, which could
-//! paint over a terminal or a log, are replaced.
+//! Sanitises texts of other services before they are shown: masks secrets that they repeat, and replaces control
+//! characters, which could manipulate a terminal or a log.
 
 use berth_wire::decode;
 use berth_wire::keystone::IdentityErrorDocument;
@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use crate::Secret;
 
-/// What stands for a secret.
 const MASK: &str = "***";
 
 /// The text without the secrets and without control characters.
@@ -36,7 +35,8 @@ pub(crate) fn one_line(message: &str, longest: usize) -> String {
         .collect()
 }
 
-/// What a refusal says that is not the service's own: Keystone's middleware has two shapes, a proxy has any.
+/// The message of a refusal that does not come from the service itself: two shapes of keystonemiddleware, or a proxy's
+/// page.
 pub(crate) fn other_message(body: &[u8]) -> String {
     decode::<IdentityErrorDocument>(body)
         .map(|document| document.error.message)
@@ -49,7 +49,7 @@ struct BareMessage {
     message: String,
 }
 
-/// The body with the token masked that was sent for it.
+/// Masks the token in a body.
 pub(crate) fn without(body: Bytes, token: &[u8]) -> Bytes {
     let text = String::from_utf8_lossy(&body);
     match std::str::from_utf8(token) {

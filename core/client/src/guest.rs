@@ -1,7 +1,7 @@
-//! Guests over HTTP: the agent's API (what a host has) and the conductor's (what was asked for). Both say `berth/1`, and refuse
-//! with a code and a sentence that names what is wrong.
+//! Clients of the guest APIs: the agent's (guests of a host) and the conductor's (boot requests). Both identify
+//! themselves as `berth/1` and refuse with a code and a message.
 //!
-//! Callers: the conductor (asks agents), `berth guest` (asks both).
+//! Callers: the conductor (to agents), `berth guest` (to both).
 
 mod agent;
 mod conductor;

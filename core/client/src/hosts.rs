@@ -1,8 +1,8 @@
-//! What a compute host's agent tells the scheduler of its host: Berth's own routes, beside the conductor's. Nova's agents write
-//! the same into its database, so a real Nova has no such route.
+//! Client for host states: an agent reports the state of its host to the scheduler. The routes are Berth's own, next to
+//! the conductor's. Nova's agents write the same to its database, so Nova has no such routes.
 //!
-//! Everything may be asked again: the state is the host's whole state, and a sign of life says nothing else. The options are
-//! those of `[conductor]`. Callers: the agent (tells), commands (ask).
+//! Every call may be repeated: a report has the whole state, and a heartbeat only confirms it. The options are those of
+//! `[conductor]`. Callers: the agent (reports), commands (reads).
 
 mod error;
 mod reading;
@@ -15,27 +15,27 @@ use http::{Method, StatusCode};
 
 pub use error::{HostsError, HostsRefusal};
 
-use crate::adapter::{Answer, Call};
+use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, RequestObserver,
 };
 
-/// The service type: whoever has the conductor has the hosts' states.
+/// The service type: the conductor also stores host states.
 const SERVICE: &str = "conductor";
 const STATE: &str = "/internal/v1/hosts/{host}/state";
 const SEEN: &str = "/internal/v1/hosts/{host}/seen";
 
-/// What came of a sign of life.
+/// The result of a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
-    /// The state that was named is the one that is known.
+pub enum HeartbeatOutcome {
+    /// The service has the named state.
     Known(HostWanted),
-    /// It is not: the host's state is to be told whole.
+    /// The service has another state: the agent must report its whole state.
     Unknown,
 }
 
-/// Where hosts' states are kept. Clones share connections and session.
+/// A client of the service that stores host states. Clones share connections and session.
 #[derive(Clone)]
 pub struct HostsClient {
     adapter: Adapter,
@@ -59,11 +59,10 @@ impl HostsClient {
         Ok(Self { adapter })
     }
 
-    /// PUT /internal/v1/hosts/{host}/state: the whole state of a host. `host` is a host's name, without anything that a path
-    /// would have to escape.
+    /// PUT /internal/v1/hosts/{host}/state: reports the whole state of a host. `host` needs no escaping in a path.
     ///
     /// # Errors
-    /// No answer, a refusal (a node is another host's, the role `service` is missing), or an answer that is none.
+    /// No answer, a refusal (a node belongs to another host, the role `service` is missing), or an invalid answer.
     pub async fn tell_state(
         &self,
         host: &str,
@@ -71,26 +70,26 @@ impl HostsClient {
     ) -> Result<HostWanted, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/state");
         let call = call(Method::PUT, STATE, path, Some(encode(state)));
-        reading::parsed(self.ask(call).await?, "what is wanted of a host")
+        reading::parsed(self.ask(call).await?, "the desired state of a host")
     }
 
-    /// PUT /internal/v1/hosts/{host}/seen: the agent lives, and its host's state is the one that was told last.
+    /// PUT /internal/v1/hosts/{host}/seen: a heartbeat. It names the last reported state.
     ///
     /// # Errors
-    /// No answer, a refusal (the role `service` is missing), or an answer that is none.
-    pub async fn seen(&self, host: &str, seen: &HostSeenBody) -> Result<Seen, HostsError> {
+    /// No answer, a refusal (the role `service` is missing), or an invalid answer.
+    pub async fn seen(&self, host: &str, seen: &HostSeenBody) -> Result<HeartbeatOutcome, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/seen");
         let answer = self
             .ask(call(Method::PUT, SEEN, path, Some(encode(seen))))
             .await?;
-        // 404: the host is not known at all. Where nothing takes states at all, telling it whole will say so.
+        // 404: the host is unknown. If there is no such service, reporting the whole state will show it.
         if [StatusCode::CONFLICT, StatusCode::NOT_FOUND].contains(&answer.status) {
-            return Ok(Seen::Unknown);
+            return Ok(HeartbeatOutcome::Unknown);
         }
-        reading::parsed(answer, "what is wanted of a host").map(Seen::Known)
+        reading::parsed(answer, "the desired state of a host").map(HeartbeatOutcome::Known)
     }
 
-    /// GET /internal/v1/hosts/{host}/state: what is known of a host; none where nothing is.
+    /// GET /internal/v1/hosts/{host}/state: the stored state of a host, if any.
     pub async fn state(&self, host: &str) -> Result<Option<HostStateBody>, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/state");
         let answer = self.ask(call(Method::GET, STATE, path, None)).await?;
@@ -100,13 +99,13 @@ impl HostsClient {
             .transpose()
     }
 
-    async fn ask(&self, call: Call) -> Result<Answer, HostsError> {
+    async fn ask(&self, call: AdapterCall) -> Result<AdapterAnswer, HostsError> {
         Ok(self.adapter.call(call).await?)
     }
 }
 
-fn call(method: Method, route: &'static str, path: String, body: Option<Vec<u8>>) -> Call {
-    Call {
+fn call(method: Method, route: &'static str, path: String, body: Option<Vec<u8>>) -> AdapterCall {
+    AdapterCall {
         method,
         route,
         path,

@@ -1,23 +1,22 @@
-//! Keystone as a service asks it about the tokens it is shown: GET /v3/auth/tokens, with a token of the service's own.
+//! Token validation against Keystone: GET /v3/auth/tokens with the service's own token.
 
 use berth_wire::keystone::{IdentityErrorDocument, ValidatedToken, ValidatedTokenDocument};
 use berth_wire::{BodyError, decode};
 use http::{HeaderValue, Method, StatusCode};
 
-use crate::adapter::Call;
+use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 use crate::keystone::target::BaseUrl;
 use crate::{
-    Adapter, AdapterOptions, Auth, AuthOptions, CallError, Clock, HttpService, OptionsError,
+    Adapter, AdapterOptions, Auth, AuthOptions, CallError, WallClock, HttpService, OptionsError,
 };
 
-/// A token that could not be looked at.
+/// The token could not be validated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValidateError {
-    /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Keystone does not tell: this service's own account may not ask.
+    /// Keystone refused: the service's own account may not validate tokens.
     #[error(
         "Keystone answers {} ({request_id}) to the question whose a token is; the account of [keystone_authtoken] needs \
          the role service or admin",
@@ -25,13 +24,12 @@ pub enum ValidateError {
     )]
     Refused {
         status: StatusCode,
-        /// The answer's request id, `-` where it has none.
+        /// The answer's request id; `-` if it has none.
         request_id: String,
     },
-    /// The answer is not a token's description.
+    /// The answer is not a token document.
     #[error("Keystone's answer describes no token: {reason}")]
     Malformed {
-        /// What is wrong with it.
         reason: BodyError,
     },
 }
@@ -43,12 +41,11 @@ pub struct IdentityClient {
 }
 
 impl IdentityClient {
-    /// Keystone by the options of the account that asks (`[keystone_authtoken]`): its `auth_url` is where tokens are
-    /// validated.
+    /// Keystone at the `auth_url` of the account's options (`[keystone_authtoken]`).
     pub fn from_options(
         http: HttpService,
         options: &AuthOptions,
-        clock: Clock,
+        clock: WallClock,
     ) -> Result<Self, OptionsError> {
         let adapter = AdapterOptions::from(options);
         let auth = Auth::from_options(options, &http, clock, &adapter)?;
@@ -63,13 +60,13 @@ impl IdentityClient {
         })
     }
 
-    /// Whose the token is; nobody's where Keystone does not know it (any more).
+    /// Validates a token; `None` if Keystone does not know it.
     pub async fn validate(&self, token: &str) -> Result<Option<ValidatedToken>, ValidateError> {
         let Ok(mut subject) = HeaderValue::from_str(token) else {
             return Ok(None);
         };
         subject.set_sensitive(true);
-        let call = Call {
+        let call = AdapterCall {
             method: Method::GET,
             route: "/v3/auth/tokens",
             path: "/v3/auth/tokens?nocatalog".to_owned(),

@@ -1,6 +1,6 @@
-//! The image service's calls (Glance v2): what an image is, and its bytes.
+//! Client of the image service (Glance v2): image records and data.
 //!
-//! The options are those of `[glance]`; the service type is `image`. Callers: the agent, whose guests boot from images.
+//! The options are those of `[glance]`; the service type is `image`. Caller: the agent, whose guests boot from images.
 
 mod error;
 
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 pub use error::{ImageError, ImageRefusal};
 
-use crate::adapter::{Answer, Call};
+use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;
 use crate::foreign;
 use crate::keystone::Renewal;
@@ -29,28 +29,28 @@ const ONE_IMAGE: &str = "/v2/images/{image_id}";
 const ONE_MEMBER: &str = "/v2/images/{image_id}/members/{member_id}";
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// An image as the service tells it.
+/// An image as reported by the service.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ImageRecord {
     pub id: Uuid,
-    /// `active` where it has bytes.
+    /// `active` if it has data.
     pub status: String,
-    /// Whose it is; none where the service does not say.
+    /// The owning project, if reported.
     #[serde(default)]
     pub owner: Option<String>,
-    /// Who may have it: `public` and `community` mean everybody, `shared` its members too, `private` its owner.
+    /// `public` and `community`: visible to all; `shared`: also to its members; `private`: to its owner.
     #[serde(default)]
     pub visibility: Option<String>,
     /// `raw`, `qcow2`, ...; none for an image without bytes.
     #[serde(default)]
     pub disk_format: Option<String>,
-    /// `bare` where the bytes are the disk and nothing around it.
+    /// `bare` if the data are the disk itself.
     #[serde(default)]
     pub container_format: Option<String>,
-    /// The least memory of a guest of it, in MiB.
+    /// The minimum memory of a guest, in MiB.
     #[serde(default)]
     pub min_ram: Option<u64>,
-    /// The least root disk of a guest of it, in GiB.
+    /// The minimum root disk of a guest, in GiB.
     #[serde(default)]
     pub min_disk: Option<u64>,
     #[serde(default)]
@@ -58,18 +58,18 @@ pub struct ImageRecord {
     /// Their MD5, of old images.
     #[serde(default)]
     pub checksum: Option<String>,
-    /// How `os_hash_value` is made.
+    /// The algorithm of `os_hash_value`.
     #[serde(default)]
     pub os_hash_algo: Option<String>,
-    /// What the bytes come to.
     #[serde(default)]
     pub os_hash_value: Option<String>,
-    /// What else is said of it, in texts: `hw_firmware_type`, `trait:…`, `os_distro`. The service tells them beside its own fields.
+    /// Further text properties, such as `hw_firmware_type`, `trait:…`, `os_distro`. The service reports them next to
+    /// its own fields.
     #[serde(flatten, deserialize_with = "properties")]
     pub properties: BTreeMap<String, String>,
 }
 
-/// Fields of the service's own that are texts, and none of an image's properties.
+/// Text fields of the service that are not image properties.
 const OWN_TEXTS: [&str; 8] = [
     "created_at",
     "direct_url",
@@ -98,7 +98,7 @@ fn properties<'de, D: Deserializer<'de>>(
     Ok(texts.collect())
 }
 
-/// The image service, wherever it is. Clones share connections and session.
+/// A client of the image service. Clones share connections and session.
 #[derive(Clone)]
 pub struct ImageClient {
     adapter: Adapter,
@@ -130,7 +130,7 @@ impl ImageClient {
         })
     }
 
-    /// GET /v2/images/{id}; none where there is none, or it may not be seen.
+    /// GET /v2/images/{id}; `None` if it does not exist or is not visible.
     pub async fn image(&self, image: Uuid) -> Result<Option<ImageRecord>, ImageError> {
         let path = format!("/v2/images/{}", image.hyphenated());
         let Some(answer) = self.get(ONE_IMAGE, path).await? else {
@@ -155,9 +155,9 @@ impl ImageClient {
         Ok(self.get(ONE_MEMBER, path).await?.is_some())
     }
 
-    /// The answer; none where there is no such thing, or it may not be seen.
-    async fn get(&self, route: &'static str, path: String) -> Result<Option<Answer>, ImageError> {
-        let call = Call {
+    /// The answer; `None` if the object does not exist or is not visible.
+    async fn get(&self, route: &'static str, path: String) -> Result<Option<AdapterAnswer>, ImageError> {
+        let call = AdapterCall {
             method: Method::GET,
             route,
             path,
@@ -204,7 +204,7 @@ impl ImageClient {
     }
 }
 
-fn refused(answer: Answer) -> ImageRefusal {
+fn refused(answer: AdapterAnswer) -> ImageRefusal {
     let request: RequestLine = answer.request;
     ImageRefusal {
         message: foreign::one_line(&foreign::other_message(&answer.body), 300),

@@ -1,7 +1,7 @@
-//! Who asks, and where the service is: keystoneauth's options by their names, a session with Keystone, the catalog.
+//! Authentication and service lookup: keystoneauth's options, a Keystone session, and the service catalog.
 //!
-//! [`AuthOptions`] is a plain struct that configuration fills; [`AuthOptions::check`] names everything missing or
-//! contradictory at once. [`Auth`] is what an [`crate::Adapter`] asks before each request: token and endpoint.
+//! [`AuthOptions`] is a plain struct that the configuration fills. [`AuthOptions::check`] reports all missing and
+//! contradictory options at once. Before each request an [`crate::Adapter`] gets a token and an endpoint from [`Auth`].
 
 mod auth;
 mod check;
@@ -15,6 +15,6 @@ pub(crate) use auth::Renewal;
 pub use auth::{Account, Auth};
 pub use check::{OptionProblem, OptionsError};
 pub use error::AuthError;
-pub use options::{AuthOptions, AuthType, AuthTypeError, Interface, InterfaceError};
+pub use options::{AuthOptions, AuthType, AuthTypeError, ServiceInterface, InterfaceError};
 pub use secret::Secret;
-pub use session::{Clock, system_clock};
+pub use session::{WallClock, system_clock};

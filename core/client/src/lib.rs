@@ -1,21 +1,21 @@
-//! Typed calls over any HTTP service: a pool of connections, a unix socket or a router in this process.
+//! Typed clients of OpenStack's services, over a connection pool, a unix socket or a router in this process.
 //!
-//! | noun | here |
+//! | type | purpose |
 //! |---|---|
-//! | [`HttpService`] | where requests go: TCP and TLS, a unix socket, or a tower service in this process |
-//! | [`Auth`] | who asks, and where the service is: Keystone's session, a fixed token, or nobody |
-//! | [`Adapter`] | keystoneauth's word: one service behind an [`HttpService`], with auth, retries, request ids |
-//! | [`AcceleratorClient`] | the accelerator service's calls, Cyborg's or Berth's own, in model types |
-//! | [`ComputeClient`] | external events, told to Nova or an agent |
-//! | [`GuestClient`], [`ConductorClient`] | the agent's guests, and those the conductor was asked for |
-//! | [`HostsClient`] | what hosts' agents tell the scheduler of their hosts |
-//! | [`ImageClient`] | the image service: what an image is, its bytes |
-//! | [`Downloads`] | what is too large to be held, piece by piece |
-//! | [`IdentityClient`] | Keystone, asked whose a token is |
-//! | [`PlacementClient`] | Placement's calls, each pinned to the microversion it needs, in model types |
+//! | [`HttpService`] | the transport: TCP and TLS, a unix socket, or a tower service in this process |
+//! | [`Auth`] | account and service location: a Keystone session, a fixed token, or neither |
+//! | [`Adapter`] | one service behind an [`HttpService`], with authentication, retries and request ids (keystoneauth's term) |
+//! | [`AcceleratorClient`] | the accelerator service, Cyborg or Berth's own, in model types |
+//! | [`ComputeClient`] | external events for Nova or an agent |
+//! | [`GuestClient`], [`ConductorClient`] | the guest APIs of agents and the conductor |
+//! | [`HostsClient`] | reports of host states to the scheduler |
+//! | [`ImageClient`] | image records and data |
+//! | [`Downloads`] | bodies that are too large for memory, piece by piece |
+//! | [`IdentityClient`] | token validation by Keystone |
+//! | [`PlacementClient`] | Placement in model types; each call pins its microversion |
 //!
-//! Callers: the agent, the services that call each other, `berth`'s commands, the tests. Nothing else in the house knows
-//! a microversion or a token. Secrets are [`Secret`]s: they cannot be printed and cannot be serialised.
+//! Callers: the agent, services that call each other, `berth`'s commands, tests. No other crate knows microversions or tokens.
+//! Secrets are [`Secret`]s, which cannot be printed or serialised.
 
 pub mod accelerator;
 mod adapter;
@@ -43,7 +43,7 @@ pub use guest::{ConductorClient, GuestApiError, GuestClient};
 pub use hosts::{HostsClient, HostsError};
 pub use identity::{IdentityClient, ValidateError};
 pub use image::{ImageClient, ImageError, ImageRecord};
-pub use keystone::{Auth, AuthError, AuthOptions, AuthType, Clock, OptionsError, Secret};
+pub use keystone::{Auth, AuthError, AuthOptions, AuthType, WallClock, OptionsError, Secret};
 pub use observer::{Exchange, Outcome, RequestObserver};
 pub use placement::{Candidate, Candidates, PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};

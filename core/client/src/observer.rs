@@ -1,17 +1,17 @@
-//! The hook for metrics: told of every request, retries and logins included (not of a read that was sent once more because
-//! a kept connection turned out to be closed; it counts as one).
+//! [`RequestObserver`]: the hook for metrics. It sees every request, including retries and logins. An immediate resend
+//! on a stale kept-alive connection counts as the same request.
 
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-/// Who wants to count requests. Called in the middle of a call: it must be quick and must not block.
+/// Counts requests. It is called during a call, so it must be quick and must not block.
 pub trait RequestObserver: Send + Sync {
     /// One request was answered or failed.
     fn observed(&self, exchange: &Exchange<'_>);
 }
 
-/// One request and what came of it.
+/// One request with its outcome.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange<'a> {
     /// The service's type: `placement`, `identity`, …
@@ -19,20 +19,19 @@ pub struct Exchange<'a> {
     pub method: &'a Method,
     /// The route's template, `/resource_providers/{uuid}/inventories` for instance: few values, fit for a label.
     pub route: &'static str,
-    /// What came of it.
     pub outcome: Outcome,
     /// Bytes of the request's body.
     pub sent_bytes: usize,
-    /// Bytes of the answer's body.
+    /// The size of the response body, in bytes.
     pub received_bytes: usize,
-    /// From the first byte asked for to the last byte answered.
+    /// From sending the first byte to receiving the last.
     pub duration: Duration,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Answered(StatusCode),
-    /// It was not; the kind is [`crate::TransportError::kind`].
+    /// No answer; the kind is [`crate::TransportError::kind`].
     Failed(&'static str),
 }

@@ -1,14 +1,14 @@
-//! Placement's calls in model types. Every call pins the microversion it needs ([`pins`]) and sends one request, except
-//! where its documentation says so; nothing is discovered unless asked.
+//! [`PlacementClient`]: Placement's API in model types. Every call pins the microversion that it needs ([`pins`]) and sends one
+//! request unless documented otherwise. Versions are never discovered implicitly.
 //!
-//! | file | calls |
+//! | module | calls |
 //! |---|---|
 //! | `providers` | the tree, one provider, sharing providers, create, rename, delete |
 //! | `inventories` | inventories, usages |
 //! | `names` | traits and resource classes, aggregates of a provider |
-//! | `allocations` | of a provider, of a consumer, and the writes that tests and tools need |
+//! | `allocations` | of a provider, of a consumer, and writes for tests and tools |
 //! | `candidates` | GET /allocation_candidates |
-//! | `claim` | a candidate that becomes a guest's, and is built upon or released |
+//! | `claim` | claims a candidate for a guest |
 //! | `reshape` | POST /reshaper |
 
 mod allocations;
@@ -35,21 +35,21 @@ pub use candidates::{Candidate, Candidates};
 pub use claim::{ClaimError, Claimant, Claimed, NotReleased};
 pub use error::{PlacementError, Refusal};
 
-use crate::adapter::{Answer, Call};
+use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, OptionsError,
     RequestObserver,
 };
 
-/// The microversions that calls pin: the lowest with the fields that a call needs. Writes ask for 1.23 at least, because
-/// only from there on does a refusal carry its code; any Placement that can reshape (1.30) has all but the last three.
+/// The microversions that calls pin: the lowest one with the required fields. Writes use at least 1.23, the first with
+/// error codes. Any Placement with the reshaper (1.30) has all but the last three.
 pub mod pins {
     /// The tree, providers by name and UUID: parents and `in_tree`.
     pub const PROVIDERS: u16 = 14;
     /// Sharing providers: `required` on providers.
     pub const SHARING: u16 = 18;
-    /// Create (answers with the provider from 1.20), rename, delete.
+    /// Create (returns the provider from 1.20), rename, delete.
     pub const PROVIDER_WRITES: u16 = 23;
     /// Inventories: reserved may equal total.
     pub const INVENTORIES: u16 = 26;
@@ -74,25 +74,24 @@ pub mod pins {
     pub const CONSUMER_TYPES: u16 = 38;
 }
 
-/// A value with the generation of its provider at which it was read.
+/// A value with the generation of its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
     pub generation: Generation,
     pub value: T,
 }
 
-/// What came of a delete.
+/// The outcome of a delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is gone now.
     Deleted,
-    /// It was not there.
+    /// It did not exist.
     AlreadyGone,
 }
 
 const SERVICE: &str = "placement";
 
-/// Placement, wherever it is. Clones share connections and session.
+/// A client of Placement. Clones share connections and session.
 #[derive(Clone)]
 pub struct PlacementClient {
     adapter: Adapter,
@@ -118,7 +117,7 @@ impl PlacementClient {
         Adapter::from_options(SERVICE, options, observer).map(Self::over)
     }
 
-    /// The same through a given service: a decorated one, or a unix socket.
+    /// Creates the client over a given HTTP service, such as a decorated one or a unix socket.
     pub fn from_options_over(
         http: HttpService,
         options: &AuthOptions,
@@ -135,7 +134,7 @@ impl PlacementClient {
         }
     }
 
-    /// The same, with one more who counts its requests.
+    /// Adds an observer of its requests.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn RequestObserver>) -> Self {
         Self {
@@ -144,15 +143,14 @@ impl PlacementClient {
         }
     }
 
-    /// The longest that an observer of this client may lawfully hear nothing while one of its calls is under way, by
-    /// `timeout` and the retry options: that of a reshape, where `logins` logins are waited for in a row (each client that
-    /// shares the session may make one).
+    /// The longest time without a notification to observers during a call, given `timeout` and the retry options. It is
+    /// that of a reshape with `logins` consecutive logins (each client that shares the session may cause one).
     #[must_use]
     pub fn longest_quiet(&self, logins: u32) -> Duration {
         self.adapter.longest_quiet(reshape::PATIENCE, logins)
     }
 
-    /// The same, naming at most this many aggregates per request (at least 1).
+    /// Limits the number of aggregates per request (at least 1).
     #[must_use]
     pub fn with_uuids_per_request(self, uuids: usize) -> Self {
         Self {
@@ -161,8 +159,8 @@ impl PlacementClient {
         }
     }
 
-    /// The same, for a service that is best asked this many things side by side: one in this process answers them with one
-    /// reading of its database.
+    /// Sets how many concurrent requests suit this service. One in the same process answers concurrent requests with a
+    /// single read.
     #[must_use]
     pub fn with_requests_at_once(self, requests: usize) -> Self {
         Self {
@@ -171,7 +169,7 @@ impl PlacementClient {
         }
     }
 
-    /// How many things this service is best asked side by side, where that is known.
+    /// The number of concurrent requests that suits this service, if known.
     #[must_use]
     pub fn requests_at_once(&self) -> Option<usize> {
         self.requests_at_once
@@ -183,22 +181,22 @@ impl PlacementClient {
             .await
     }
 
-    async fn ask(&self, call: Call) -> Result<Answer, PlacementError> {
+    async fn ask(&self, call: AdapterCall) -> Result<AdapterAnswer, PlacementError> {
         Ok(self.adapter.call(call).await?)
     }
 
-    /// Sends a call whose answer has no body that matters.
-    async fn done(&self, call: Call) -> Result<(), PlacementError> {
+    /// Sends a call whose response body does not matter.
+    async fn done(&self, call: AdapterCall) -> Result<(), PlacementError> {
         let answer = self.ask(call).await?;
         reading::done(answer)
             .map(drop)
             .map_err(|error| self.told(error))
     }
 
-    /// Sends a call and reads its answer.
+    /// Sends a call and parses its response.
     async fn parse<T: DeserializeOwned, V>(
         &self,
-        call: Call,
+        call: AdapterCall,
         expected: &'static str,
         into: impl FnOnce(T) -> Result<V, BodyError>,
     ) -> Result<V, PlacementError> {
@@ -206,15 +204,15 @@ impl PlacementClient {
         reading::parsed(answer, expected, into).map_err(|error| self.told(error))
     }
 
-    /// The error with the account, which a missing role's mend names.
+    /// Adds the account to the error, for hints about missing roles.
     fn told(&self, error: PlacementError) -> PlacementError {
         error.asked_by(&self.adapter.auth().account())
     }
 }
 
 /// A GET at microversion 1.`minor`.
-fn read(route: &'static str, path: String, minor: impl Into<Option<u16>>) -> Call {
-    Call {
+fn read(route: &'static str, path: String, minor: impl Into<Option<u16>>) -> AdapterCall {
+    AdapterCall {
         method: Method::GET,
         route,
         path,
@@ -225,15 +223,15 @@ fn read(route: &'static str, path: String, minor: impl Into<Option<u16>>) -> Cal
     }
 }
 
-/// A PUT or DELETE: doing it twice comes to the same, or is refused by the generation.
+/// A PUT or DELETE: repeating it has no further effect or is refused by the generation.
 fn write(
     method: Method,
     route: &'static str,
     path: String,
     minor: u16,
     body: Option<Vec<u8>>,
-) -> Call {
-    Call {
+) -> AdapterCall {
+    AdapterCall {
         method,
         body,
         ..read(route, path, minor)

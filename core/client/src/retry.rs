@@ -1,21 +1,25 @@
-//! How often, and after what pause, a request is repeated: keystoneauth's four options.
+//! Retry policy: keystoneauth's four options.
 
 use std::time::Duration;
 
+use berth_model::ExponentialBackoff;
 use http::StatusCode;
 
 use crate::Dice;
 
-const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(60);
+const BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    first: Duration::from_millis(500),
+    longest: LONGEST,
+};
 
 /// The pause before a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delay {
-    /// Doubles from 0.5 s up to 60 s; each pause is thrown between half of that and all of it, so that many agents do not
-    /// come back in step.
+    /// Doubles from 0.5 s up to 60 s. Each delay is randomised between half of that and the whole, so that many agents
+    /// do not retry in step.
     Exponential,
-    /// Always the same (`connect_retry_delay`, `status_code_retry_delay`).
+    /// Constant (`connect_retry_delay`, `status_code_retry_delay`).
     Fixed(Duration),
 }
 
@@ -25,18 +29,13 @@ impl Delay {
     pub fn after(self, attempt: u32, dice: &Dice) -> Duration {
         match self {
             Self::Fixed(pause) => pause,
-            Self::Exponential => {
-                let doubled = FIRST
-                    .saturating_mul(1 << attempt.saturating_sub(1).min(16))
-                    .min(LONGEST);
-                doubled.mul_f64(0.5 + dice.fraction() / 2.0)
-            }
+            Self::Exponential => BACKOFF.pause_with_jitter(attempt, dice.fraction()),
         }
     }
 }
 
-/// How often a request is repeated. The default repeats nothing, as keystoneauth's does: the agent's loops repeat whole
-/// steps with a backoff of their own.
+/// The retry policy. Like keystoneauth's, the default does not retry: the agent's loops repeat whole steps with a
+/// backoff of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Repetitions after a connection failed (`connect_retries`).
@@ -45,9 +44,9 @@ pub struct RetryPolicy {
     pub connect_retry_delay: Delay,
     /// Repetitions after a retriable status (`status_code_retries`).
     pub status_code_retries: u32,
-    /// The pause before them (`status_code_retry_delay`); the answer's `Retry-After` may make it longer, up to 60 s.
+    /// The delay before them (`status_code_retry_delay`); `Retry-After` may extend it, up to 60 s.
     pub status_code_retry_delay: Delay,
-    /// Statuses after which a request is repeated (`retriable_status_codes`).
+    /// Statuses after which a request is retried (`retriable_status_codes`).
     pub retriable_status_codes: Vec<StatusCode>,
 }
 
@@ -78,16 +77,16 @@ impl RetryPolicy {
             Delay::Exponential => Duration::ZERO,
             Delay::Fixed(pause) => pause,
         });
-        // `Retry-After` and the exponential delay go up to the same.
+        // `Retry-After` and the exponential delay have the same limit.
         fixed[0].max(fixed[1]).max(LONGEST)
     }
 
-    /// The pause before repeating after a connection failed; none when it is enough.
+    /// The delay before a retry after a failed connection; `None` if the retries are used up.
     pub(crate) fn after_connect(&self, failed: u32, dice: &Dice) -> Option<Duration> {
         (failed <= self.connect_retries).then(|| self.connect_retry_delay.after(failed, dice))
     }
 
-    /// The pause before repeating after this status; none when it is enough or the status is final.
+    /// The delay before a retry after this status; `None` if the retries are used up or the status is final.
     pub(crate) fn after_status(
         &self,
         status: StatusCode,

@@ -1,7 +1,7 @@
-//! Where requests go: one clonable service from a request with its whole body to an answer with its whole body.
+//! [`HttpService`]: a clonable service from a request with its whole body to an answer with its whole body.
 //!
-//! Three constructors give the same thing: a pool of connections over TCP and TLS, a unix socket, and any tower service in
-//! this process (an axum router). Who holds an [`HttpService`] cannot tell which it is; decorators wrap it.
+//! It can be a connection pool over TCP and TLS, a unix socket, or any tower service in this process (an axum router).
+//! Users cannot tell the difference, and decorators can wrap it.
 
 mod body;
 mod download;
@@ -21,16 +21,16 @@ pub use body::DEFAULT_BODY_LIMIT;
 pub use download::{Download, DownloadError, Downloads};
 pub use network::TransportOptions;
 
-/// Whether a request that failed may have reached the service.
+/// Whether a failed request may have reached the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// It did not: sending it again is safe.
+    /// No: repeating it is safe.
     No,
-    /// It may have, and may have been carried out.
+    /// It may have reached the service and been carried out.
     Perhaps,
 }
 
-/// No answer, or no whole one.
+/// No answer, or an incomplete one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransportError {
     #[error("{peer} refuses connections")]
@@ -38,12 +38,12 @@ pub enum TransportError {
         /// Host and port, or the socket's path.
         peer: String,
     },
-    /// No connection could be made: the name does not resolve, no route, no socket file, no answer to the attempt.
+    /// No connection: the name does not resolve, no route, no socket file, or no response to the attempt.
     #[error("{peer} cannot be reached: {reason}")]
     Unreachable {
         /// Host and port, or the socket's path.
         peer: String,
-        /// Why, in the system's words.
+        /// The system's error text.
         reason: String,
     },
     /// TLS could not be set up with the service.
@@ -53,31 +53,30 @@ pub enum TransportError {
     )]
     Tls {
         peer: String,
-        /// Why, in the TLS library's words.
+        /// The TLS library's error text.
         reason: String,
     },
-    /// The answer did not come in time.
     #[error("no answer within {after:?}")]
     Timeout {
         /// How long was waited.
         after: Duration,
     },
-    /// A body came, but too slowly to be waited for.
-    #[error("it comes too slowly: less than {least} bytes in {after:?}")]
+    /// The body arrives too slowly.
+    #[error("the body arrives too slowly: less than {least} bytes in {after:?}")]
     Slow {
-        /// How many bytes were to come at the least.
+        /// The minimum number of bytes.
         least: u64,
         /// How long was waited for them.
         after: Duration,
     },
-    /// The connection ended, or what came over it was no HTTP, before the answer was whole.
-    #[error("the connection ended before the answer was whole: {reason}")]
+    /// The connection ended, or did not carry valid HTTP, before the answer was complete.
+    #[error("the connection ended before the answer was complete: {reason}")]
     Closed {
-        /// Why, in the HTTP library's words.
+        /// The HTTP library's error text.
         reason: String,
     },
-    /// The answer is larger than this client reads.
-    #[error("the answer is larger than {limit} bytes, the most this client reads")]
+    /// The answer is larger than the limit.
+    #[error("the answer is larger than {limit} bytes, the limit of this client")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
@@ -85,12 +84,12 @@ pub enum TransportError {
     /// A certificate or key file cannot be used.
     #[error("{option}: {} cannot be used: {reason}", path.display())]
     File {
-        /// The option that names it: `cafile`, `certfile`, `keyfile`.
+        /// The option: `cafile`, `certfile`, `keyfile`.
         option: &'static str,
         path: PathBuf,
         reason: String,
     },
-    /// The request could not be made at all.
+    /// The request is invalid.
     #[error("the request cannot be sent: {reason}")]
     Unsendable {
         reason: String,
@@ -98,7 +97,6 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// Whether the request may have reached the service.
     #[must_use]
     pub fn sent(&self) -> Sent {
         match self {
@@ -114,19 +112,19 @@ impl TransportError {
         }
     }
 
-    /// Whether the same request may get an answer another time.
+    /// Whether repeating the request may succeed.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         !matches!(self, Self::File { .. } | Self::Unsendable { .. })
     }
 
-    /// Whether to send the same request again at once. An answer that is too large is what something before the service
-    /// makes up; the next is asked for with the caller's pauses, not a few times in a row.
+    /// Whether to repeat the request at once. An answer that is too large comes from a faulty proxy; the caller retries
+    /// later.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.is_passing() && !matches!(self, Self::TooLarge { .. })
     }
 
-    /// One word for metrics.
+    /// A label for metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -143,12 +141,12 @@ impl TransportError {
     }
 }
 
-/// An HTTP service, wherever it is. Clones share its connections.
+/// An HTTP service. Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct HttpService(BoxCloneSyncService<Request<Bytes>, Response<Bytes>, TransportError>);
 
 impl HttpService {
-    /// A service that already speaks in whole bodies: a decorator, a scripted service of a test.
+    /// Wraps a service with whole bodies: a decorator, or a scripted service in a test.
     pub fn new<S>(service: S) -> Self
     where
         S: Service<Request<Bytes>, Response = Response<Bytes>, Error = TransportError>
@@ -161,7 +159,8 @@ impl HttpService {
         Self(BoxCloneSyncService::new(service))
     }
 
-    /// A tower service in this process, an axum router for instance. Bodies of answers are read up to `body_limit` bytes.
+    /// Wraps a tower service in this process, such as an axum router. Response bodies are read up to `body_limit`
+    /// bytes.
     pub fn in_process<S, Q, A>(service: S, body_limit: usize) -> Self
     where
         S: Service<Request<Q>, Response = Response<A>> + Clone + Send + Sync + 'static,
@@ -186,10 +185,10 @@ impl HttpService {
         }))
     }
 
-    /// A pool of connections over TCP, with TLS where a request's URI says `https`.
+    /// A connection pool over TCP, with TLS for `https`.
     ///
     /// # Errors
-    /// A file named in the options cannot be read or holds no certificate or key.
+    /// A file named in the options cannot be read or has no certificate or key.
     pub fn network(options: &TransportOptions) -> Result<Self, TransportError> {
         network::network(options)
     }

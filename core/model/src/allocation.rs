@@ -1,4 +1,4 @@
-//! Allocations: what consumers hold.
+//! Allocations: the amounts that consumers use of providers.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use crate::{ConsumerUuid, Generation, ProviderUuid, ResourceClass, Usages};
 /// One consumer's amount of one class on one provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Allocation {
-    /// Who holds it: an instance or a migration.
+    /// The consumer: an instance or a migration.
     pub consumer: ConsumerUuid,
-    /// Where.
+    /// The provider of the inventory.
     pub provider: ProviderUuid,
-    /// Of what.
+    /// The class of the inventory.
     pub class: ResourceClass,
-    /// How much, in the class's unit, at least 1.
+    /// The amount in the class's unit, at least 1.
     pub amount: u64,
 }
 
-/// All that one consumer holds, on whichever provider: also other hosts' and sharing providers'. Placement replaces a
-/// consumer's allocations as a whole, so none of it may be forgotten.
+/// All allocations of one consumer, also those on other hosts and on sharing providers. Placement replaces the allocations of a consumer
+/// as a whole, so none may be left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerAllocations {
-    /// The project that pays.
+    /// The project that owns the consumer.
     pub project_id: String,
-    /// The user who asked.
+    /// The user who created the consumer.
     pub user_id: String,
-    /// The consumer's generation as answered; none while the consumer does not exist yet.
+    /// The generation as Placement returned it; `None` if the consumer does not exist yet.
     pub generation: Option<Generation>,
     /// The amounts by provider and class.
     pub resources: BTreeMap<(ProviderUuid, ResourceClass), u64>,
 }
 
-/// The allocations of every consumer that holds anything on the tree in question.
+/// The allocations of every consumer that has any on a provider tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allocations {
     consumers: BTreeMap<ConsumerUuid, ConsumerAllocations>,
@@ -44,34 +44,34 @@ impl Allocations {
         Self::default()
     }
 
-    /// Adds or replaces one consumer's.
+    /// Adds or replaces the allocations of one consumer.
     pub fn insert(&mut self, consumer: ConsumerUuid, allocations: ConsumerAllocations) {
         self.consumers.insert(consumer, allocations);
     }
 
-    /// One consumer's.
+    /// The allocations of one consumer.
     #[must_use]
     pub fn of(&self, consumer: &ConsumerUuid) -> Option<&ConsumerAllocations> {
         self.consumers.get(consumer)
     }
 
-    /// One consumer's, to be changed.
+    /// The allocations of one consumer, mutably.
     pub(crate) fn of_mut(&mut self, consumer: &ConsumerUuid) -> Option<&mut ConsumerAllocations> {
         self.consumers.get_mut(consumer)
     }
 
-    /// Consumers in the order of their UUIDs.
+    /// All consumers, ordered by UUID.
     pub fn consumers(&self) -> impl Iterator<Item = (&ConsumerUuid, &ConsumerAllocations)> {
         self.consumers.iter()
     }
 
-    /// How many consumers.
+    /// The number of consumers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.consumers.len()
     }
 
-    /// Whether nobody holds anything.
+    /// Whether there are no consumers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.consumers.is_empty()

@@ -1,7 +1,16 @@
-//! Accelerator requests (ARQs): one unit of one group of a device profile, on its way to a guest (Cyborg, API 2.0 to 2.3).
+//! Accelerator requests (ARQs): one unit of one group of a device profile, to be bound to an instance (Cyborg, API 2.0 to 2.3).
 //!
-//! [`ArqState`] is what a reader may rely on: an [`AttachHandle`] is there in `Bound` and nowhere else. [`ArqPhase`] is the
-//! bare word, and [`Transition`] the proof that one word may follow another: who writes a state needs one.
+//! ```text
+//! Initial -> BindStarted -> Bound -> Unbound -> Deleting
+//!                 |           |
+//!             BindFailed  UnbindFailed
+//! ```
+//!
+//! An unbound ARQ can be bound again. The test of this module has the complete table of transitions.
+//!
+//! [`ArqState`] carries the data of each state: only `Bound` has an
+//! [`AttachHandle`]. [`ArqPhase`] is the state without data. A [`Transition`] is the proof that one phase may follow another; a writer
+//! needs one to change the state.
 
 use std::fmt;
 
@@ -9,27 +18,27 @@ use crate::{
     ArqUuid, AttachHandleInfo, AttachHandleUuid, ConsumerUuid, DeviceProfileName, ProviderUuid,
 };
 
-/// The seven states by their words.
+/// The state of an ARQ without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArqPhase {
-    /// Made, and for no guest yet.
+    /// Created, and not yet for an instance.
     Initial,
-    /// A guest and a provider are named; a device is being made ready.
+    /// Instance and provider are known; the device is being prepared.
     BindStarted,
-    /// A handle is taken.
+    /// It has an attach handle.
     Bound,
-    /// The handle was given back.
+    /// The attach handle was released.
     Unbound,
-    /// There was no handle to take, or the device could not be made ready.
+    /// No attach handle was free, or the device could not be prepared.
     BindFailed,
-    /// The device could not be given back.
+    /// The device could not be released.
     UnbindFailed,
-    /// On its way out.
+    /// Being deleted.
     Deleting,
 }
 
 impl ArqPhase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Self; 7] = [
         Self::Initial,
         Self::BindStarted,
@@ -40,7 +49,7 @@ impl ArqPhase {
         Self::Deleting,
     ];
 
-    /// The word of the API.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,22 +63,22 @@ impl ArqPhase {
         }
     }
 
-    /// The state of this word; none for a word that no version has.
+    /// The phase with this name in the API.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 
-    /// Whether a waiting guest need wait no longer: `bind_state=resolved`.
+    /// Whether nothing more will happen for a waiting instance, as in `bind_state=resolved`: bound, failed, or being deleted.
     #[must_use]
     pub const fn is_resolved(self) -> bool {
         matches!(self, Self::Bound | Self::BindFailed | Self::Deleting)
     }
 
-    /// The step to `next`, if it may follow.
+    /// The transition to `next`.
     ///
     /// # Errors
-    /// It may not.
+    /// `next` may not follow this phase.
     pub fn to(self, next: Self) -> Result<Transition, TransitionRefused> {
         use ArqPhase::{BindFailed, BindStarted, Bound, Deleting, Initial, UnbindFailed, Unbound};
         let may = match next {
@@ -104,7 +113,7 @@ impl fmt::Display for ArqPhase {
     }
 }
 
-/// A step that may be taken. Only [`ArqPhase::to`] makes one.
+/// An allowed change of the phase. Only [`ArqPhase::to`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
     from: ArqPhase,
@@ -112,20 +121,20 @@ pub struct Transition {
 }
 
 impl Transition {
-    /// The state before.
+    /// The phase before.
     #[must_use]
     pub const fn from(self) -> ArqPhase {
         self.from
     }
 
-    /// The state after.
+    /// The phase after.
     #[must_use]
     pub const fn to(self) -> ArqPhase {
         self.to
     }
 }
 
-/// A step that may not be taken.
+/// The phase may not change like this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an accelerator request that is {from} cannot become {to}")]
 pub struct TransitionRefused {
@@ -133,27 +142,27 @@ pub struct TransitionRefused {
     to: ArqPhase,
 }
 
-/// Which guest on which host gets a unit of which provider.
+/// The instance, host and provider that an ARQ is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// The host, by its node's name.
+    /// The host, by the name of its node.
     pub hostname: String,
     /// The device's provider.
     pub device_rp: ProviderUuid,
-    /// The guest.
+    /// The instance.
     pub instance: ConsumerUuid,
 }
 
-/// A handle that is this request's alone.
+/// The attach handle of a bound ARQ. No other ARQ has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachHandle {
-    /// Its UUID; a mediated device's own.
+    /// UUID of the handle. For a mediated device, it is the UUID of the device.
     pub uuid: AttachHandleUuid,
-    /// What and where it is.
+    /// Type and address.
     pub info: AttachHandleInfo,
 }
 
-/// A request's state with what belongs to it.
+/// The state of an ARQ with its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArqState {
     /// See [`ArqPhase::Initial`].
@@ -173,7 +182,7 @@ pub enum ArqState {
 }
 
 impl ArqState {
-    /// The bare word.
+    /// The state without its data.
     #[must_use]
     pub const fn phase(&self) -> ArqPhase {
         match self {
@@ -187,7 +196,7 @@ impl ArqState {
         }
     }
 
-    /// The binding, where there is one.
+    /// The binding, if the state has one.
     #[must_use]
     pub const fn binding(&self) -> Option<&Binding> {
         match self {
@@ -199,7 +208,7 @@ impl ArqState {
         }
     }
 
-    /// The handle, in `Bound` alone.
+    /// The attach handle; only `Bound` has one.
     #[must_use]
     pub const fn attach_handle(&self) -> Option<&AttachHandle> {
         match self {
@@ -212,13 +221,13 @@ impl ArqState {
 /// An accelerator request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arq {
-    /// Its UUID.
+    /// UUID of the ARQ.
     pub uuid: ArqUuid,
     /// Its state.
     pub state: ArqState,
-    /// The profile it was made from.
+    /// The device profile.
     pub device_profile: DeviceProfileName,
-    /// The group of that profile, by its place in the list.
+    /// The group of the profile, by its index.
     pub group_id: u32,
     /// The project it belongs to.
     pub project_id: String,

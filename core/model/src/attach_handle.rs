@@ -1,25 +1,25 @@
-//! Attach handles: what a guest gets of a device, by which the hypervisor finds it (Cyborg, API 2.0 to 2.3).
+//! Attach handles: type and address of a device that a guest gets (Cyborg, API 2.0 to 2.3).
 
 use std::fmt;
 
 use crate::PciAddress;
 
-/// What kind of handle it is.
+/// The type of an attach handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttachHandleType {
-    /// A PCI function, given to a guest whole.
+    /// A whole PCI function.
     Pci,
     /// A mediated device.
     Mdev,
-    /// A PCI address that Cyborg's fake driver made up: there is no device behind it.
+    /// An invented PCI address of Cyborg's fake driver, without a device.
     TestPci,
 }
 
 impl AttachHandleType {
-    /// All of them.
+    /// All types.
     pub const ALL: [Self; 3] = [Self::Pci, Self::Mdev, Self::TestPci];
 
-    /// The word of the API.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl AttachHandleType {
         }
     }
 
-    /// The type of this word; none for a word that no version has.
+    /// The type with this name in the API.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
@@ -42,26 +42,26 @@ impl fmt::Display for AttachHandleType {
     }
 }
 
-/// Where the device is.
+/// Type and address of an attach handle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttachHandleInfo {
     /// A PCI function.
     Pci {
         /// Its address.
         address: PciAddress,
-        /// The network it is on, for a network card's function.
+        /// The physical network of a network card's function.
         physical_network: Option<String>,
     },
-    /// A mediated device: its UUID is the handle's own.
+    /// A mediated device. Its UUID is the UUID of the handle.
     Mdev {
-        /// The function that it is made of.
+        /// The parent function.
         parent: PciAddress,
-        /// Its type, `nvidia-35` for instance.
+        /// The mdev type, for example `nvidia-35`.
         asked_type: String,
-        /// The mark by which Cyborg's agent counts them.
+        /// Cyborg's mark that identifies the vGPU of the parent.
         vgpu_mark: Option<String>,
     },
-    /// A made-up address.
+    /// An invented address.
     TestPci {
         /// The address.
         address: PciAddress,

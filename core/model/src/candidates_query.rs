@@ -1,10 +1,10 @@
-//! The question of GET /allocation_candidates as the demands that it is made of, whoever asks it: read from a query string as a
-//! log shows it ([`CandidatesQuery::read`], microversions 1.10 to 1.39), or made of [`RequestGroups`]. Without one demand at a
-//! time it tells why it has no answer ([`CandidatesQuery::relaxations`]).
+//! A query of GET /allocation_candidates as a list of demands. It is read from a query string of a log ([`CandidatesQuery::read`],
+//! microversions 1.10 to 1.39) or made from [`RequestGroups`].
 //!
-//! Names are kept as they are written: what exists is Placement's to say.
+//! If a query has no candidates, [`CandidatesQuery::relaxations`] gives the same query without one demand each. A relaxation that has
+//! candidates shows which demand failed. Names are not checked, because only Placement knows which exist.
 //!
-//! Callers: `berth placement explain`; the conductor, where a boot finds no host.
+//! Callers: `berth placement explain`; the conductor, if a boot finds no host.
 
 mod read;
 mod relax;
@@ -17,10 +17,10 @@ use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups};
 pub use read::CandidatesQueryError;
 pub use relax::{Demand, Relaxation};
 
-/// One question.
+/// A query of GET /allocation_candidates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CandidatesQuery {
-    /// By suffix; none: the group whose resources may come from several providers.
+    /// The groups by suffix. The group without a suffix may take its resources from several providers.
     groups: BTreeMap<Option<GroupSuffix>, QueryGroup>,
     policy: Option<GroupPolicy>,
     same_subtrees: Vec<BTreeSet<String>>,
@@ -29,30 +29,30 @@ pub struct CandidatesQuery {
     limit: Option<u32>,
 }
 
-/// What one group asks for.
+/// The demands of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct QueryGroup {
     /// Amounts by class.
     resources: BTreeMap<String, u64>,
     required: BTreeSet<String>,
-    /// Of each set, at least one trait.
+    /// At least one trait of each set.
     any_of: BTreeSet<BTreeSet<String>>,
     forbidden: BTreeSet<String>,
-    /// Each as it is written: an aggregate's UUID, `in:A,B`, `!A`, `!in:A,B`.
+    /// Aggregates as in the query: a UUID, `in:A,B`, `!A`, `!in:A,B`.
     member_of: BTreeSet<String>,
     /// The UUID of a provider.
     in_tree: Option<String>,
 }
 
 impl QueryGroup {
-    /// Whether it only says where groups are that have resources.
+    /// Whether it has no resources and only restricts where other groups are (`same_subtree`).
     fn is_resourceless(&self) -> bool {
         self.resources.is_empty()
     }
 }
 
 impl CandidatesQuery {
-    /// The oldest microversion that knows everything of it: 1.36, which the conductor asks by, or 1.39 for a choice of traits.
+    /// The oldest microversion that has all of its parameters: 1.36, which the conductor uses, or 1.39 for a choice of traits.
     #[must_use]
     pub fn microversion(&self) -> u16 {
         const SAME_SUBTREE: u16 = 36;
@@ -64,14 +64,14 @@ impl CandidatesQuery {
         }
     }
 
-    /// The same with at most so many candidates; none: all.
+    /// The same query with this limit of candidates; `None`: all candidates.
     #[must_use]
     pub fn limited(mut self, limit: Option<u32>) -> Self {
         self.limit = limit;
         self
     }
 
-    /// How many candidates are asked for at most; none: all.
+    /// The limit of candidates; `None`: all candidates.
     #[must_use]
     pub fn limit(&self) -> Option<u32> {
         self.limit
@@ -121,7 +121,7 @@ impl CandidatesQuery {
         encoded(&parameters)
     }
 
-    /// Whether Placement can be asked it: something is asked for, and no group is left alone that only says where others are.
+    /// Whether Placement accepts it: it has resources, and each group without resources belongs to one with resources.
     fn can_be_asked(&self) -> bool {
         let named: BTreeSet<&str> = self
             .same_subtrees

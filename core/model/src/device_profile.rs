@@ -1,6 +1,6 @@
-//! Device profiles: what an operator offers under a name, as groups of resources and traits (Cyborg, API 2.0 to 2.3).
+//! Device profiles: named groups of accelerator resources and traits that an operator offers (Cyborg, API 2.0 to 2.3).
 //!
-//! A group is a flat object of texts. Keys begin with `resources:`, `trait:` or `accel:`. One request (ARQ) is made for
+//! A group is a flat JSON object of strings. Keys begin with `resources:`, `trait:` or `accel:`. One request (ARQ) is made for
 //! each unit of each `resources:` amount of each group. Callers: the accelerator service, the conductor (request groups).
 
 use std::collections::BTreeSet;
@@ -8,45 +8,45 @@ use std::fmt;
 
 use crate::{Trait, TraitError};
 
-/// The most accelerator requests that one profile may stand for. A body of few bytes could otherwise ask for billions.
+/// The maximum number of ARQs of one profile. Without it, a body of few bytes could request billions.
 pub const MOST_REQUESTS: u32 = 1024;
 
-/// Why a text or an object is no device profile. The sentences are Cyborg's own where it has one.
+/// Why a name or an object is not a device profile. Where Cyborg has an error text, it is used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceProfileError {
-    /// The name has other characters, or none, or too many.
+    /// The name has invalid characters or an invalid length.
     #[error("Device profile name must be of the form ^[a-zA-Z0-9-_]+$, at most 255 characters")]
     Name,
     /// There are no groups.
     #[error("DeviceProfile needs groups field.")]
     NoGroups,
-    /// A key begins with none of the three words.
+    /// A key has an unknown prefix.
     #[error("Device profile group keys must be of the form ^(resources:|trait:|accel:)")]
     Key,
-    /// A trait is not one that a profile may ask for.
+    /// The trait may not be used in a profile.
     #[error("Unsupported trait name format {0}, should start with CUSTOM_")]
     TraitPrefix(String),
-    /// A trait's name has other characters.
+    /// The name of a trait has invalid characters.
     #[error(transparent)]
     Trait(#[from] TraitError),
     /// A trait is neither required nor forbidden.
     #[error("Unsupported trait value {0}, the value must be one among ['required', 'forbidden']")]
     TraitValue(String),
-    /// The class is none of accelerators.
+    /// The class is not a class of accelerators.
     #[error("Unsupported resource class {0}")]
     ResourceClass(String),
-    /// The amount is no whole number from 1 on.
+    /// The amount is not a whole number of at least 1.
     #[error("Resources number {0} is invalid")]
     Amount(String),
-    /// The same key is there twice, once blanks are taken away.
-    #[error("Device profile group key {0} is there twice")]
+    /// The same key occurs twice, ignoring blanks.
+    #[error("Device profile group key {0} is given twice")]
     Twice(String),
-    /// The profile stands for too many requests.
+    /// The profile has too many ARQs.
     #[error("Device profile asks for more than {MOST_REQUESTS} accelerators")]
     TooMany,
 }
 
-/// A profile's name: letters, digits, `-` and `_`, 1 to 255.
+/// The name of a profile: 1 to 255 letters, digits, `-` and `_`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceProfileName(String);
 
@@ -80,7 +80,7 @@ impl fmt::Display for DeviceProfileName {
     }
 }
 
-/// Whether a trait must or must not be there.
+/// Whether a trait is required or forbidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraitDemand {
     /// `required`.
@@ -89,7 +89,7 @@ pub enum TraitDemand {
     Forbidden,
 }
 
-/// One group of a profile, in the order in which it was written.
+/// One group of a profile, with its keys in their original order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceProfileGroup {
     entries: Vec<(String, String)>,
@@ -104,10 +104,10 @@ const ACCEL: &str = "accel:";
 const TWO_FUNCTIONS: &str = "CUSTOM_FPGA_XILINX";
 
 impl DeviceProfileGroup {
-    /// Reads a group; blanks around the names in keys are taken away.
+    /// Parses a group; blanks around the names in keys are removed.
     ///
     /// # Errors
-    /// The first key or value that is not as it should be.
+    /// The first invalid key or value.
     pub fn new<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, DeviceProfileError> {
@@ -128,7 +128,7 @@ impl DeviceProfileGroup {
         Ok(group)
     }
 
-    /// Takes one pair into account; the key as it is kept.
+    /// Adds one pair; returns the normalized key.
     fn read(&mut self, key: &str, value: &str) -> Result<String, DeviceProfileError> {
         if let Some(class) = key.strip_prefix(RESOURCES) {
             let class = resource_class(class.trim())?;
@@ -155,7 +155,7 @@ impl DeviceProfileGroup {
         }
     }
 
-    /// The pairs as written, in their order.
+    /// The pairs in their original order.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.entries
             .iter()
@@ -168,7 +168,7 @@ impl DeviceProfileGroup {
         self.entries().find(|(k, _)| *k == key).map(|(_, v)| v)
     }
 
-    /// Resource classes and amounts. `GPU`, which Cyborg takes, is no class of Placement's: the names stay texts.
+    /// Resource classes and amounts. The names are strings, because Cyborg accepts `GPU`, which is not a class of Placement.
     pub fn resources(&self) -> impl Iterator<Item = (&str, u32)> {
         self.resources
             .iter()
@@ -180,7 +180,7 @@ impl DeviceProfileGroup {
         self.traits.iter().map(|(name, demand)| (name, *demand))
     }
 
-    /// How many accelerator requests this group stands for.
+    /// The number of ARQs of this group.
     #[must_use]
     pub fn requests(&self) -> u32 {
         let units = self
@@ -194,7 +194,7 @@ impl DeviceProfileGroup {
     }
 }
 
-/// The groups of a profile: at least one, and not too many requests.
+/// The groups of a profile: at least one, with at most [`MOST_REQUESTS`] ARQs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceProfileGroups(Vec<DeviceProfileGroup>);
 
@@ -202,7 +202,7 @@ impl DeviceProfileGroups {
     /// Checks the groups together.
     ///
     /// # Errors
-    /// There are none, or they stand for more than [`MOST_REQUESTS`] requests.
+    /// There is no group, or there are more than [`MOST_REQUESTS`] ARQs.
     pub fn new(groups: Vec<DeviceProfileGroup>) -> Result<Self, DeviceProfileError> {
         if groups.is_empty() {
             return Err(DeviceProfileError::NoGroups);
@@ -216,13 +216,13 @@ impl DeviceProfileGroups {
         Ok(Self(groups))
     }
 
-    /// The groups; their place in the list is the group id of a request.
+    /// The groups. The index of a group is the group id of its ARQs.
     #[must_use]
     pub fn as_slice(&self) -> &[DeviceProfileGroup] {
         &self.0
     }
 
-    /// The group id of each request that the profile stands for, in order.
+    /// The group id of each ARQ, in order.
     pub fn requests(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(index, group)| {
             let count = usize::try_from(group.requests()).unwrap_or(0);

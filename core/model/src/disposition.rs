@@ -1,12 +1,12 @@
 //! What a loop should do about an error.
 
-/// Each error family answers this one question; loops look only at it, never at an error's text.
+/// What a loop does about an error. Each error type has a `disposition()`; loops decide by it and never by the text of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// The same again, later: the other side was away or busy.
+    /// Repeat the same later: the other side was unavailable or busy.
     Retry,
-    /// Read the facts again and plan anew: somebody else changed them.
+    /// Read the facts and plan again: another writer changed them.
     Refresh,
-    /// Neither helps: an operator must act.
+    /// Do not repeat: an operator must act.
     Fatal,
 }

@@ -1,4 +1,4 @@
-//! Identifiers. Each kind is its own type, so that a consumer cannot stand where a provider is meant.
+//! Identifiers. Each kind has its own type, so that a consumer cannot be used as a provider.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::PciAddress;
 
-/// A text that is no UUID.
+/// The text is not a UUID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a UUID (expected 32 hexadecimal digits, usually in five groups)")]
 pub struct UuidError {
@@ -58,7 +58,7 @@ uuid_kind!(
     ProviderUuid
 );
 uuid_kind!(
-    /// A consumer's UUID: an instance's or a migration's.
+    /// A consumer's UUID: the UUID of an instance or a migration.
     ConsumerUuid
 );
 uuid_kind!(
@@ -66,7 +66,7 @@ uuid_kind!(
     ArqUuid
 );
 uuid_kind!(
-    /// An attach handle's UUID; a mediated device's own.
+    /// An attach handle's UUID. For a mediated device, it is the UUID of the device.
     AttachHandleUuid
 );
 uuid_kind!(
@@ -76,14 +76,14 @@ uuid_kind!(
 
 impl ProviderUuid {
     /// The UUID that Berth gives the child `name` of this root: version 5 of the root's UUID and the name. Creating
-    /// a child is thereby idempotent, and a child that Berth made is known by its UUID alone.
+    /// a child is therefore idempotent, and a child that Berth created is recognised by its UUID.
     #[must_use]
     pub fn child(&self, name: &ProviderName) -> ProviderUuid {
         ProviderUuid(Uuid::new_v5(&self.0, name.as_str().as_bytes()))
     }
 
-    /// The UUID that Cyborg gives the provider of a deployable: version 3 of the name in the DNS name space. A host of
-    /// Cyborg's is taken over under it without making anything again.
+    /// The UUID that Cyborg gives the provider of a deployable: version 3 of the name in the DNS name space. A takeover of a host from
+    /// Cyborg keeps these providers.
     #[must_use]
     pub fn of_deployable(name: &ProviderName) -> ProviderUuid {
         ProviderUuid(Uuid::new_v3(&Uuid::NAMESPACE_DNS, name.as_str().as_bytes()))
@@ -91,7 +91,7 @@ impl ProviderUuid {
 }
 
 impl ProviderUuid {
-    /// Whether it is of a deployable's name, whatever that was: nobody else makes UUIDs of version 3.
+    /// Whether Cyborg derived it from the name of a deployable. Only Cyborg makes UUIDs of version 3.
     #[must_use]
     pub fn is_of_a_deployable(&self) -> bool {
         self.0.get_version() == Some(uuid::Version::Md5)
@@ -99,18 +99,18 @@ impl ProviderUuid {
 }
 
 /// Placement's optimistic-lock counter of a provider or a consumer. It has no arithmetic: only an answer of Placement
-/// makes one, so a conflict cannot be "fixed" by adding one.
+/// makes one, so a conflict cannot be resolved by incrementing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(i64);
 
 impl Generation {
-    /// The generation that Placement answered.
+    /// The generation in an answer of Placement.
     #[must_use]
     pub const fn answered(value: i64) -> Self {
         Self(value)
     }
 
-    /// The number to send back.
+    /// The number to send to Placement.
     #[must_use]
     pub const fn as_i64(self) -> i64 {
         self.0
@@ -123,7 +123,7 @@ impl fmt::Display for Generation {
     }
 }
 
-/// A name that Placement would refuse for a provider.
+/// Placement would refuse the name of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} cannot name a provider: 1 to 200 characters are allowed, this has {length}")]
 pub struct ProviderNameError {
@@ -170,7 +170,7 @@ impl FromStr for ProviderName {
     }
 }
 
-/// A text that cannot be a node's name.
+/// The text cannot be the name of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name:?} cannot name a node: 1 to 160 characters without white space or control characters are allowed"
@@ -205,7 +205,7 @@ impl NodeName {
         self.0.as_str()
     }
 
-    /// The name of this node's root provider: the same word.
+    /// The name of this node's root provider, which is the same.
     #[must_use]
     pub fn root_name(&self) -> &ProviderName {
         &self.0

@@ -1,17 +1,17 @@
-//! Inventory: how much of one resource class a provider has.
+//! Inventory: the amount of one resource class that a provider has.
 
 use std::fmt;
 
-/// The largest total, reserved, min_unit, max_unit or step_size Placement takes (its schema's maximum, 2^31 - 1).
+/// The maximum of total, reserved, min_unit, max_unit and step_size in Placement's schema: 2^31 - 1.
 pub(crate) const MAX_INT: u32 = i32::MAX as u32;
 
-/// How many times a provider's capacity may be promised: a positive number, kept in single precision because that is
-/// what Placement's column holds (a ratio read back must equal the ratio sent).
+/// How many times each unit may be allocated: a positive number in single precision, like Placement's column. A ratio that is read back
+/// therefore equals the ratio that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct AllocationRatio(f32);
 
 impl AllocationRatio {
-    /// Each unit is promised once.
+    /// Each unit may be allocated once.
     pub const ONE: AllocationRatio = AllocationRatio(1.0);
 
     /// Checks the range.
@@ -33,7 +33,7 @@ impl AllocationRatio {
         }
     }
 
-    /// The ratio as the number that is sent: the shortest decimal that reads back as the same single.
+    /// The ratio as it is sent: the shortest decimal that parses to the same single-precision number.
     #[must_use]
     pub fn as_f64(self) -> f64 {
         // Through decimal text: 1.1f32 as f64 is 1.10000002384…, which no operator wrote.
@@ -49,7 +49,7 @@ impl fmt::Display for AllocationRatio {
     }
 }
 
-/// An inventory that Placement would refuse.
+/// Placement would refuse the inventory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InventoryError {
     /// A number is out of range.
@@ -62,7 +62,7 @@ pub enum InventoryError {
         /// What is allowed.
         range: &'static str,
     },
-    /// The allocation ratio is no usable number.
+    /// The allocation ratio is out of range.
     #[error("allocation_ratio is {ratio}; a number above 0 and at most 3.4e38 is allowed")]
     Ratio {
         /// What was given.
@@ -70,26 +70,26 @@ pub enum InventoryError {
     },
 }
 
-/// How much of one resource class a provider has (openstack-placement, inventories). All amounts are in the class's own
-/// unit (MEMORY_MB in MiB, DISK_GB in GiB, the others in pieces).
+/// The amount of one resource class that a provider has (openstack-placement, inventories). All amounts are in the unit of the class:
+/// MiB for MEMORY_MB, GiB for DISK_GB, pieces for the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
-    /// All there is, 1 to 2^31 - 1.
+    /// The total, 1 to 2^31 - 1.
     pub total: u32,
-    /// Kept back from consumers, 0 to total.
+    /// Not available to consumers, 0 to total.
     pub reserved: u32,
-    /// The least a single allocation may take, at least 1.
+    /// The minimum of a single allocation, at least 1.
     pub min_unit: u32,
-    /// The most a single allocation may take, at least 1.
+    /// The maximum of a single allocation, at least 1.
     pub max_unit: u32,
-    /// What an allocation must be a multiple of, at least 1.
+    /// An allocation must be a multiple of this; at least 1.
     pub step_size: u32,
-    /// How many times `total - reserved` may be promised.
+    /// How many times `total - reserved` may be allocated.
     pub allocation_ratio: AllocationRatio,
 }
 
 impl Inventory {
-    /// `total` pieces, each promised once, none reserved; one allocation may take all of them.
+    /// `total` units, each allocated once at most, none reserved; one allocation may take all of them.
     ///
     /// # Errors
     /// `total` is 0 or above 2^31 - 1 (a provider without any has no inventory).
@@ -114,8 +114,8 @@ impl Inventory {
         })
     }
 
-    /// Inventory that just holds `used` units which have no new home: all of it reserved, so nobody can claim more.
-    /// `max_unit` above the total marks it ([`Inventory::is_held`]), and lets each consumer keep whatever it has.
+    /// Held inventory: `used` units without a new home. All of it is reserved, so nothing more can be claimed. `max_unit` above the total
+    /// marks it ([`Inventory::is_held`]), and lets each consumer keep its allocation.
     ///
     /// # Errors
     /// `used` is 0 or above 2^31 - 2.
@@ -135,7 +135,7 @@ impl Inventory {
         })
     }
 
-    /// The same with `reserved` kept back, at most all of it.
+    /// The same inventory with this `reserved`, at most the total.
     #[must_use]
     pub fn reserving(self, reserved: u32) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Inventory {
         }
     }
 
-    /// The same with another allocation ratio.
+    /// The same inventory with another allocation ratio.
     #[must_use]
     pub fn with_ratio(self, allocation_ratio: AllocationRatio) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Inventory {
         }
     }
 
-    /// The same with what an operator may have set through Placement's API kept from `current`: `reserved` and
+    /// The same inventory with the fields that an operator can set through Placement's API taken from `current`: `reserved` and
     /// `allocation_ratio`.
     #[must_use]
     pub fn keeping(self, current: Option<&Inventory>) -> Self {
@@ -166,8 +166,7 @@ impl Inventory {
         }
     }
 
-    /// How many units consumers may hold together: `(total - reserved) x allocation_ratio`, whole units, as Placement
-    /// computes it.
+    /// The capacity for all consumers together, as Placement computes it: `(total - reserved) x allocation_ratio`, rounded down.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         let offered = f64::from(self.total.saturating_sub(self.reserved));
@@ -180,15 +179,14 @@ impl Inventory {
         capacity
     }
 
-    /// Whether it only holds units that have no home: all of it is reserved, and `max_unit` is above the total. (An
-    /// operator who reserves everything leaves `max_unit` as the driver reported it, which is never above the total: that
-    /// reservation is kept, a hold is not.)
+    /// Whether the inventory is held: all of it is reserved, and `max_unit` is above the total. An operator who reserves everything leaves
+    /// `max_unit` as the driver reported it, which is never above the total, so that reservation is not taken for a hold.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.total == self.reserved && self.max_unit > self.total
     }
 
-    /// Whether one consumer may have this amount (min_unit, max_unit and step_size; Placement judges each consumer's sum).
+    /// Whether one consumer may have this amount, by min_unit, max_unit and step_size. Placement checks the sum of each consumer.
     pub(crate) fn takes_at_once(&self, amount: u64) -> bool {
         amount >= u64::from(self.min_unit)
             && amount <= u64::from(self.max_unit)

@@ -1,9 +1,9 @@
-//! A PCI function's address on its host.
+//! The address of a PCI function on its host.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A text that is no PCI address.
+/// The text is not a PCI address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a PCI address: expected [domain:]bus:slot.function in hexadecimal, for example 0000:84:00.0 \
@@ -47,7 +47,7 @@ impl PciAddress {
         self.function
     }
 
-    /// libvirt's node device name, also the end of a provider's name: `pci_0000_84_00_0`.
+    /// The name of libvirt's node device, which is also the end of a provider's name: `pci_0000_84_00_0`.
     #[must_use]
     pub fn nodedev_name(self) -> String {
         format!(
@@ -56,7 +56,7 @@ impl PciAddress {
         )
     }
 
-    /// Reads libvirt's node device name back.
+    /// Parses the name of libvirt's node device.
     ///
     /// # Errors
     /// The name is not of the form `pci_DDDD_BB_SS_F`.

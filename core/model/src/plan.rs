@@ -1,4 +1,4 @@
-//! What to do about the difference between the tree Placement has and the tree the driver wants.
+//! The plan: compares the current tree of Placement with the desired tree of the driver. `InSync`, `Update` or `ReshapeNeeded`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,44 +11,44 @@ use crate::{
 /// Usages by provider and class, in the class's unit, as far as they are known.
 pub type Usages = BTreeMap<(ProviderUuid, ResourceClass), u64>;
 
-/// Inventory that the driver models elsewhere from now on: the allocations on it must move with it. A difference of
-/// trees alone cannot tell "moved" from "one gone, one new".
+/// Inventory that the driver models on other providers from now on; the allocations must move with it. A diff of trees cannot tell a move
+/// from a removal and an addition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Move {
     /// Where the inventory was.
     pub provider: ProviderUuid,
     /// Its class there.
     pub class: ResourceClass,
-    /// The classes it may have where it goes: the same, the new name of a renamed class, or several where the units part
-    /// (VCPU into VCPU and PCPU). They count as one class in the proof that nothing is lost.
+    /// Its classes after the move: the same class, the new name of a renamed class, or several if the units are split (VCPU into VCPU and
+    /// PCPU). The proof of the reshape counts them as one class.
     pub to: BTreeSet<ResourceClass>,
-    /// Why, in a few words for the plan's reader.
+    /// The reason, for the output of the plan.
     pub reason: &'static str,
 }
 
-/// What a driver wants the tree to be.
+/// The desired state of the tree, as the driver computes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired {
     /// The whole tree, foreign children and sharing providers included as they are.
     pub tree: ProviderTree,
-    /// Which inventories moved. Naming one that the current tree does not have is harmless.
+    /// The inventories that moved. Moves of inventory that the current tree does not have are ignored.
     pub moves: Vec<Move>,
-    /// What a provider that is not in the tree says of itself while it has to stay for the units on it. Naming one that goes is
-    /// harmless.
+    /// The content of providers that are not in the tree, in case they have to stay for the units on them. Providers that can be removed
+    /// are ignored.
     pub held_traits: BTreeMap<ProviderUuid, BTreeSet<Trait>>,
 }
 
-/// Units that have no new home and stay where they are, on inventory with total = reserved = those units: nobody can
-/// claim there, and the inventory goes when the units are freed.
+/// Held units: they have no new home and stay where they are, on inventory with total = reserved = usage. Nothing can be claimed from it,
+/// and it is removed when the units are freed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
-    /// Where they stay.
+    /// The provider that has them.
     pub provider: ProviderUuid,
     /// That provider's name.
     pub name: ProviderName,
     /// Their class.
     pub class: ResourceClass,
-    /// How many, in the class's unit.
+    /// The amount, in the unit of the class.
     pub used: u64,
 }
 
@@ -58,11 +58,11 @@ impl fmt::Display for Held {
     }
 }
 
-/// The verdict on a difference. All three arms must be answered.
+/// The result of [`plan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a plan is to be carried out or shown"]
+#[must_use = "a plan must be carried out or shown"]
 pub enum Plan {
-    /// Nothing to send.
+    /// Placement has the desired tree; there is nothing to send.
     InSync {
         /// Units held without a home.
         held: Vec<Held>,
@@ -74,12 +74,12 @@ pub enum Plan {
         /// Units held without a home.
         held: Vec<Held>,
     },
-    /// Inventory with allocations moves: only a startup may do that, and only with the allocations in hand.
+    /// Inventory with allocations moves. Only a startup may do that, once it has read the allocations.
     ReshapeNeeded(PendingReshape),
 }
 
-/// The providers whose usages [`plan`] must know: those that lose inventory, and those that hold units without a home.
-/// Usually none, so a steady tick asks nothing.
+/// The providers whose usages [`plan`] needs: those that lose inventory, and those with held units. Usually there are none, so a tick of
+/// a settled node reads no usages.
 #[must_use]
 pub fn usages_to_probe(current: &ProviderTree, desired: &Desired) -> BTreeSet<ProviderUuid> {
     let sources = open_moves(current, desired);
@@ -103,11 +103,11 @@ pub fn usages_to_probe(current: &ProviderTree, desired: &Desired) -> BTreeSet<Pr
     probe
 }
 
-/// Compares the tree Placement has with the tree the driver wants. `usages` must cover [`usages_to_probe`]; a usage that
-/// is missing counts as "in use to the last unit", so that nothing is dropped unseen.
+/// Compares the current tree of Placement with the desired tree. `usages` must contain the providers of [`usages_to_probe`]; inventory
+/// with an unknown usage counts as fully used, so that no used inventory is removed.
 ///
-/// A needed reshape always changes inventory, so that the start that does it leaves nothing a later tick would end for: a
-/// move by which nothing leaves and nothing finds more room is none, whatever else changes in the tree.
+/// A needed reshape always changes inventory. Otherwise the tick after the startup would find the same reshape and end the agent again.
+/// A move is therefore ignored if no unit leaves and no target gets more room.
 pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
     let moves = open_moves(current, &desired);
     if !moves.is_empty() {
@@ -125,8 +125,7 @@ pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
     }
 }
 
-/// The moves whose inventory is there and not merely held, and whose units have a reason to go: it is to be another one or
-/// none, or there is more room for them elsewhere.
+/// The moves with units to move: the inventory exists, is not held, and either changes, is removed, or its targets get more room.
 fn open_moves(current: &ProviderTree, desired: &Desired) -> Vec<Move> {
     let mut moves = moves_where(current, desired, |inventory| !inventory.is_held());
     moves.retain(|m| {
@@ -136,7 +135,7 @@ fn open_moves(current: &ProviderTree, desired: &Desired) -> Vec<Move> {
     moves
 }
 
-/// Whether inventory that the units may go to comes or grows.
+/// Whether a target of the move is added or grows.
 fn finds_room(m: &Move, current: &ProviderTree, desired: &ProviderTree) -> bool {
     let room = |tree: &ProviderTree, provider, class| {
         tree.inventory(provider, class)
@@ -149,7 +148,7 @@ fn finds_room(m: &Move, current: &ProviderTree, desired: &ProviderTree) -> bool 
     })
 }
 
-/// The moves whose inventory is there and answers the question with yes; in order, each once.
+/// The moves whose inventory exists and satisfies the predicate; in order, without duplicates.
 pub(crate) fn moves_where(
     current: &ProviderTree,
     desired: &Desired,
@@ -167,7 +166,7 @@ pub(crate) fn moves_where(
     moves.into_iter().cloned().collect()
 }
 
-/// Whether units could stay behind: the inventory goes, or it is held already and what is wanted has less room.
+/// Whether units could be left without inventory: it is removed, or it is held already and the desired inventory has less room.
 fn may_have_to_hold(current: &Inventory, wanted: Option<&Inventory>) -> bool {
     match wanted {
         None => true,
@@ -177,8 +176,7 @@ fn may_have_to_hold(current: &Inventory, wanted: Option<&Inventory>) -> bool {
     }
 }
 
-/// Keeps units that would lose their inventory: where something is in use, the inventory stays as total = reserved = used,
-/// and its provider with it.
+/// Holds units that would lose their inventory: used inventory stays with total = reserved = usage, and its provider stays with it.
 pub(crate) fn hold_what_is_in_use(
     current: &ProviderTree,
     desired: Desired,
@@ -249,7 +247,7 @@ fn keep_provider(
 }
 
 impl Plan {
-    /// Units held without a home, as far as the plan already knows them.
+    /// The held units, as far as the plan knows them.
     #[must_use]
     pub fn held(&self) -> &[Held] {
         match self {

@@ -1,4 +1,4 @@
-//! The provider tree as a value: the host's own root with its descendants, and the sharing providers beside it.
+//! The provider tree as a value: the host's own root with its descendants, and the sharing providers.
 
 mod provider;
 
@@ -9,13 +9,13 @@ use crate::{Inventory, ProviderName, ProviderUuid, ResourceClass, Trait};
 
 pub use provider::Provider;
 
-/// Traits that say "this provider is the compute service's to write".
+/// Traits of providers that the compute service writes.
 pub const OWNER_TRAITS: [Trait; 2] = [Trait::OWNER_NOVA, Trait::CUSTOM_OWNER_BERTH];
 
-/// A provider that has no place in the tree.
+/// The providers do not form a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// The parent is not in the tree (or the parents form a ring).
+    /// The parent is not in the tree, or the parents form a cycle.
     #[error("provider {name} ({uuid}) names parent {parent}, which is not above it in the tree")]
     Orphan {
         /// The provider's name.
@@ -51,7 +51,7 @@ pub enum TreeError {
     },
 }
 
-/// The providers a host reports and those it shares in. Names and UUIDs are unique, there is no ring and no orphan.
+/// The providers of a host and the sharing providers that it uses. Names and UUIDs are unique, and every parent exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderTree {
     own_root: ProviderUuid,
@@ -72,10 +72,10 @@ impl ProviderTree {
         }
     }
 
-    /// A tree of these providers in any order.
+    /// A tree of these providers, given in any order.
     ///
     /// # Errors
-    /// The root is missing, a provider has no place, or two share a name or UUID.
+    /// The root is missing, a parent is missing, or two providers share a name or UUID.
     pub fn from_providers(
         own_root: ProviderUuid,
         providers: impl IntoIterator<Item = Provider>,
@@ -139,7 +139,7 @@ impl ProviderTree {
         Ok(())
     }
 
-    /// Puts a provider of the own tree under another one of it.
+    /// Moves a provider of the own tree under another parent in it.
     ///
     /// # Errors
     /// Either is not in the own tree, or the new parent is the provider itself or below it.
@@ -167,10 +167,10 @@ impl ProviderTree {
         }
     }
 
-    /// That no two providers share a name: [`ProviderTree::get_mut`] may have given one away twice.
+    /// Checks that names are unique, because [`ProviderTree::get_mut`] allows changing them.
     ///
     /// # Errors
-    /// Two do.
+    /// Two providers share a name.
     pub(crate) fn with_unique_names(self) -> Result<Self, TreeError> {
         let mut names = BTreeSet::new();
         for provider in self.providers.values() {
@@ -182,7 +182,7 @@ impl ProviderTree {
         Ok(self)
     }
 
-    /// Takes a provider and all below it out of the tree; the own root stays.
+    /// Removes a provider with all its descendants. The own root cannot be removed.
     pub fn remove(&mut self, uuid: ProviderUuid) {
         if uuid == self.own_root {
             return;
@@ -205,7 +205,7 @@ impl ProviderTree {
             .expect("a tree is made with its root, and remove keeps it")
     }
 
-    /// The host's own root, to be changed.
+    /// The host's own root, mutably.
     pub fn root_mut(&mut self) -> &mut Provider {
         self.providers
             .get_mut(&self.own_root)
@@ -218,7 +218,7 @@ impl ProviderTree {
         self.providers.get(&uuid)
     }
 
-    /// A provider by its UUID, to be changed.
+    /// A provider by its UUID, mutably.
     pub fn get_mut(&mut self, uuid: ProviderUuid) -> Option<&mut Provider> {
         self.providers.get_mut(&uuid)
     }
@@ -249,7 +249,7 @@ impl ProviderTree {
         children
     }
 
-    /// A provider and all below it, parents before children, siblings by name.
+    /// A provider with all its descendants, parents before children, siblings by name.
     #[must_use]
     pub fn subtree(&self, uuid: ProviderUuid) -> Vec<&Provider> {
         let mut by_parent: BTreeMap<ProviderUuid, Vec<&Provider>> = BTreeMap::new();
@@ -308,9 +308,9 @@ impl ProviderTree {
         all
     }
 
-    /// Whether the provider is Berth's to write: the own root, or a child that Berth made (its UUID says so) or that carries an
-    /// owner trait. Anybody else's children are not, nor are Cyborg's, but for those that Berth writes in the place of Cyborg's
-    /// conductor: they carry both marks (OWNER_CYBORG: whose the device is; CUSTOM_OWNER_BERTH: who writes its provider).
+    /// Whether Berth writes the provider: the own root, and children that Berth created (shown by their UUID) or that have an owner trait.
+    /// Children of other owners do not count, nor do Cyborg's. The exception is a device of Cyborg's whose provider Berth writes in place
+    /// of Cyborg's conductor: it has both OWNER_CYBORG (the owner of the device) and CUSTOM_OWNER_BERTH (the writer of its provider).
     #[must_use]
     pub fn is_ours(&self, uuid: ProviderUuid) -> bool {
         let Some(provider) = self.providers.get(&uuid) else {

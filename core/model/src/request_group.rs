@@ -1,9 +1,9 @@
-//! Request groups: what Placement is asked to find for one guest, as GET /allocation_candidates takes it (microversion 1.36).
+//! Request groups: the query of GET /allocation_candidates for one instance (microversion 1.36).
 //!
-//! One group has no suffix: its resources may come from any provider of a tree. Each further group has a suffix, and one
-//! provider must have all of it; the answer says which (`mappings`). Groups come from the flavor and the image
-//! ([`RequestGroups::of_flavor`], Nova's rules) and from a device profile ([`RequestGroups::with_device_profile`]), whose
-//! groups are called `device_profile_<N>`, so that the requests of group N are bound where the claim says.
+//! One group has no suffix: its resources may come from any provider of a tree. Each further group has a suffix, and one provider must
+//! have all of its resources; the answer names that provider (`mappings`). Groups come from the flavor and the image
+//! ([`RequestGroups::of_flavor`], Nova's rules) and from a device profile ([`RequestGroups::with_device_profile`]). The groups of a
+//! device profile have the suffix `device_profile_<N>`, so the ARQs of group N are bound to the provider in the claim.
 //!
 //! Callers: the conductor (a guest's boot), the scheduler (pre-filters add to the root's traits).
 
@@ -18,10 +18,10 @@ use crate::{DeviceProfileGroups, ProviderUuid, ResourceClass, Trait, TraitDemand
 pub use flavor::{Flavor, FlavorError, FlavorGroups, SkippedSpec};
 pub(crate) use query::encoded;
 
-/// Request groups that cannot be asked for.
+/// Placement would refuse the request groups.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestGroupsError {
-    /// A group's name has other characters, or too many.
+    /// The suffix has invalid characters or an invalid length.
     #[error(
         "{suffix:?} cannot name a request group: 1 to 64 of a-z, A-Z, 0-9, _ and - are allowed"
     )]
@@ -29,9 +29,9 @@ pub enum RequestGroupsError {
         /// The name.
         suffix: String,
     },
-    /// Two groups have one name.
+    /// Two groups have the same suffix.
     #[error(
-        "request group {suffix} is there twice: the flavor uses the name of a device profile's group"
+        "request group {suffix} is given twice: the flavor uses the suffix of a group of the device profile"
     )]
     Twice {
         /// The name.
@@ -39,7 +39,7 @@ pub enum RequestGroupsError {
     },
     /// A device profile asks for a class that Placement does not have.
     #[error(
-        "group {group} of the device profile asks for {class}, which is no resource class of Placement (a whole GPU is PGPU, \
+        "group {group} of the device profile asks for {class}, which is not a resource class of Placement (a whole GPU is PGPU, \
          a virtual one VGPU)"
     )]
     Class {
@@ -48,38 +48,38 @@ pub enum RequestGroupsError {
         /// The class.
         class: String,
     },
-    /// A group of a device profile asks for no device: Cyborg takes such profiles, and nothing could be bound for them.
+    /// A group of a device profile has no resources. Cyborg accepts such profiles, but there would be no device to bind.
     #[error(
-        "group {group} of the device profile asks for no resource, so there is no device to give: make a profile whose group \
+        "group {group} of the device profile has no resources, so there is no device to bind: create a profile whose group \
          has resources:CLASS=AMOUNT"
     )]
     NoDevice {
         /// The group, by its place in the profile.
         group: usize,
     },
-    /// A group asks for traits alone.
+    /// A group has traits and no resources.
     #[error(
-        "request group {suffix} asks for traits and for no resource: add resources{suffix}:CLASS=AMOUNT to the flavor"
+        "request group {suffix} has traits and no resources: add resources{suffix}:CLASS=AMOUNT to the flavor"
     )]
     NoResources {
         /// The group.
         suffix: GroupSuffix,
     },
-    /// Nothing says whether two groups may share a provider.
+    /// There are several groups and no group policy.
     #[error(
         "the flavor has {groups} numbered request groups and no group_policy: set it to none (they may share a provider) or \
          isolate (they may not)"
     )]
     NoPolicy {
-        /// How many groups the flavor has.
+        /// The number of groups in the flavor.
         groups: usize,
     },
-    /// There is nothing to ask for.
-    #[error("nothing is asked for: the flavor has no VCPU, memory, disk or other resource")]
+    /// There are no resources.
+    #[error("the request has no resources: the flavor has no VCPU, memory, disk or other resource")]
     Nothing,
 }
 
-/// What tells a group from the others: 1 to 64 of `[A-Za-z0-9_-]`.
+/// The suffix of a group: 1 to 64 of `[A-Za-z0-9_-]`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupSuffix(String);
 
@@ -101,7 +101,7 @@ impl GroupSuffix {
         }
     }
 
-    /// The suffix of a device profile's group, which is the id that its accelerator requests carry.
+    /// The suffix of a group of a device profile. Its number is the group id of the ARQs.
     #[must_use]
     pub fn of_device_profile(group: u32) -> Self {
         Self(format!("device_profile_{group}"))
@@ -130,7 +130,7 @@ pub enum GroupPolicy {
 }
 
 impl GroupPolicy {
-    /// The word of the API.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -140,19 +140,19 @@ impl GroupPolicy {
     }
 }
 
-/// What one group asks for.
+/// The demands of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestGroup {
     /// Amounts by class, each at least 1.
     pub resources: BTreeMap<ResourceClass, u64>,
-    /// Traits that must be there.
+    /// Required traits.
     pub required: BTreeSet<Trait>,
-    /// Traits that must not be there.
+    /// Forbidden traits.
     pub forbidden: BTreeSet<Trait>,
 }
 
 impl RequestGroup {
-    /// Whether it asks for nothing.
+    /// Whether it has neither resources nor traits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.required.is_empty() && self.forbidden.is_empty()
@@ -166,12 +166,12 @@ impl RequestGroup {
     }
 }
 
-/// All that Placement is asked for one guest.
+/// The whole query for one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestGroups {
     unsuffixed: RequestGroup,
     suffixed: BTreeMap<GroupSuffix, RequestGroup>,
-    /// How many of the suffixed ones the flavor names.
+    /// How many of the groups with a suffix come from the flavor.
     of_flavor: usize,
     policy: Option<GroupPolicy>,
     root_required: BTreeSet<Trait>,
@@ -180,7 +180,7 @@ pub struct RequestGroups {
     limit: Option<u32>,
 }
 
-/// How many candidates are asked for (Nova's `max_placement_results`).
+/// The limit of candidates (Nova's `max_placement_results`).
 pub const DEFAULT_CANDIDATES: u32 = 1000;
 
 impl Default for RequestGroups {
@@ -206,12 +206,12 @@ impl RequestGroups {
         &self.unsuffixed
     }
 
-    /// The groups that one provider each must satisfy.
+    /// The groups with a suffix; one provider must have all resources of a group.
     pub fn suffixed(&self) -> impl Iterator<Item = (&GroupSuffix, &RequestGroup)> {
         self.suffixed.iter()
     }
 
-    /// Whether groups with suffixes may share a provider, where that is said.
+    /// Whether groups with suffixes may share a provider, if given.
     #[must_use]
     pub fn policy(&self) -> Option<GroupPolicy> {
         self.policy
@@ -227,22 +227,22 @@ impl RequestGroups {
         self.root_forbidden.iter()
     }
 
-    /// The provider in whose tree all of it must be.
+    /// The provider whose tree must have all resources (`in_tree`).
     #[must_use]
     pub fn in_tree(&self) -> Option<ProviderUuid> {
         self.in_tree
     }
 
-    /// At most so many candidates; none: all.
+    /// The limit of candidates; `None`: all candidates.
     #[must_use]
     pub fn limit(&self) -> Option<u32> {
         self.limit
     }
 
-    /// The same with the groups of a device profile, group N as `device_profile_N`.
+    /// Adds the groups of a device profile, group N with the suffix `device_profile_N`.
     ///
     /// # Errors
-    /// The profile asks for a class that Placement does not have, or the flavor uses one of the names.
+    /// The profile has a class that Placement does not have, or the flavor uses one of the suffixes.
     pub fn with_device_profile(
         mut self,
         profile: &DeviceProfileGroups,
@@ -275,31 +275,31 @@ impl RequestGroups {
         Ok(self)
     }
 
-    /// The same, asking of the tree's root that it has this trait.
+    /// Requires this trait of the root of the tree.
     #[must_use]
     pub fn with_root_trait(mut self, name: Trait) -> Self {
         self.root_required.insert(name);
         self
     }
 
-    /// The same in the tree of one provider alone.
+    /// Restricts the query to the tree of one provider.
     #[must_use]
     pub fn in_tree_of(mut self, provider: ProviderUuid) -> Self {
         self.in_tree = Some(provider);
         self
     }
 
-    /// The same with at most so many candidates; none: all.
+    /// Sets the limit of candidates; `None`: all candidates.
     #[must_use]
     pub fn limited(mut self, limit: Option<u32>) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Whether Placement can answer it.
+    /// Checks that Placement accepts the query.
     ///
     /// # Errors
-    /// The first thing that it would refuse.
+    /// The first reason why Placement would refuse it.
     pub fn check(&self) -> Result<(), RequestGroupsError> {
         if let Some((suffix, _)) = self.suffixed.iter().find(|(_, g)| g.resources.is_empty()) {
             let suffix = suffix.clone();

@@ -1,12 +1,19 @@
 //! The reshape: inventory and its allocations moved in one call (spec reshape-provider-tree, POST /reshaper since 1.30).
 //!
-//! A [`PendingReshape`] knows that inventory moved, not yet who holds it. [`PendingReshape::resolve`] is given all
-//! allocations of the tree and asks the driver for each one's new home; it alone makes a [`ReshapeRequest`], and only one
-//! it has proved lawful: per consumer and class (after renames) the amount is conserved; per provider and class all users
-//! together stay within capacity, or the class is held; nothing outside the moves changes.
+//! A [`PendingReshape`] knows which inventory moves, and not yet its allocations. [`PendingReshape::resolve`] takes all allocations of the
+//! tree and the driver's new home of each one. It is the only constructor of a [`ReshapeRequest`], and proves each one lawful:
 //!
-//! The way: [`placing`] gives allocations their homes, [`lawful_tree`] holds what stays, [`proof`] judges the outcome;
-//! [`unreserved`] tells an operator what does not move along.
+//! - for each consumer and class, after renames, the amount is unchanged;
+//! - for each provider and class, the usage stays within capacity, or the inventory is held;
+//! - nothing outside the moves changes.
+//!
+//! ```text
+//! PendingReshape + allocations + homes
+//!     -> placing      gives each allocation its home
+//!     -> lawful_tree  holds what stays
+//!     -> proof        checks the outcome independently
+//!     -> ReshapeRequest, with unreserved: reservations that do not move along
+//! ```
 
 mod home;
 mod lawful_tree;
@@ -25,7 +32,7 @@ pub use home::{Home, HomelessReason, Homes};
 pub use refused::ReshapeRefused;
 pub use request::{MovedUnits, ReshapeRequest};
 
-/// A reshape that still lacks the allocations. It cannot be sent.
+/// A reshape without its allocations. It cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingReshape {
     current: ProviderTree,
@@ -33,13 +40,13 @@ pub struct PendingReshape {
 }
 
 impl PendingReshape {
-    /// Every named move is pending.
+    /// Makes all of these moves pending.
     pub(crate) fn new(current: ProviderTree, desired: Desired) -> Self {
         Self { current, desired }
     }
 
-    /// The moves whose inventory is only held by now: at a start their units may have found a home (a device that came
-    /// back, a guest that is known again). None where nothing is held.
+    /// A reshape of held inventory: at a startup its units may have a home again, because a device or guest is known again. `None` if
+    /// nothing is held.
     #[must_use]
     pub fn rehoming(current: &ProviderTree, desired: &Desired) -> Option<Self> {
         let moves = moves_where(current, desired, |_| true);
@@ -53,21 +60,21 @@ impl PendingReshape {
         Some(Self::new(current.clone(), desired))
     }
 
-    /// The tree Placement has.
+    /// The current tree of Placement.
     #[must_use]
     pub fn current(&self) -> &ProviderTree {
         &self.current
     }
 
-    /// What the driver wants, with the moves that are pending.
+    /// The desired state, with the pending moves.
     #[must_use]
     pub fn desired(&self) -> &Desired {
         &self.desired
     }
 
-    /// Gives every allocation on moved inventory its new home and proves the outcome lawful. `allocations` are those of
-    /// every consumer of every provider of the own tree; `homes` is the driver's answer for one allocation, asked with
-    /// all of them in hand. Units without a home are held, not lost. Pure, and independent of the order of its input.
+    /// Gives every allocation on moved inventory its new home and proves the outcome lawful. `allocations` are all allocations of every
+    /// consumer of the own tree; `homes` is the driver's function that returns the home of one of them. Units without a home are held.
+    /// Pure; the order of the input does not matter.
     ///
     /// # Errors
     /// No lawful inventory could hold the outcome, or the driver contradicts itself.
@@ -83,7 +90,7 @@ impl PendingReshape {
         Ok(request)
     }
 
-    /// Whether a move names this inventory as the one that units leave.
+    /// Whether units leave this inventory.
     fn is_source(&self, provider: ProviderUuid, class: &ResourceClass) -> bool {
         self.desired
             .moves

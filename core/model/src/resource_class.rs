@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::symbol::{Symbol, shortened};
 
-/// A text that cannot name a resource class.
+/// The text is not the name of a resource class.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a resource class: {reason}")]
 pub struct ResourceClassError {
@@ -64,7 +64,7 @@ impl ResourceClass {
     /// SR-IOV virtual functions of network cards.
     pub const SRIOV_NET_VF: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("SRIOV_NET_VF")));
 
-    /// A class of one's own that is known when the program is built.
+    /// A custom class that is known at build time.
     ///
     /// # Panics
     /// At build time, when used in a constant, if the name's form is wrong.
@@ -98,10 +98,10 @@ impl ResourceClass {
         ))
     }
 
-    /// The class as Placement answered it: a newer Placement may know standard classes that this list does not.
+    /// A class from an answer of Placement. A newer Placement may have standard classes that this list does not have.
     ///
     /// # Errors
-    /// The characters or the length are not a resource class's.
+    /// The name has invalid characters or an invalid length.
     pub fn answered(name: &str) -> Result<Self, ResourceClassError> {
         Symbol::new(name)
             .map(Self)
@@ -114,7 +114,7 @@ impl ResourceClass {
         self.0.as_str()
     }
 
-    /// Whether the class starts with `CUSTOM_` and so must be made in Placement before its first use.
+    /// Whether the class starts with `CUSTOM_` and so must be created in Placement before its first use.
     #[must_use]
     pub fn is_custom(&self) -> bool {
         self.0.is_custom()

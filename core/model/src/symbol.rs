@@ -1,19 +1,18 @@
-//! The form that resource classes and traits have in common (Placement's schemas: `^[A-Z0-9_]+$`, 1 to 255). What more each
-//! of the two demands is said there: of a class that it is standard or custom, of a trait nothing.
+//! The common form of the names of resource classes and traits (Placement's schemas: `^[A-Z0-9_]+$`, 1 to 255 characters).
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What starts a name that is not OpenStack's: it must be made in Placement before its first use.
+/// The prefix of custom names, which must be created in Placement before their first use.
 const CUSTOM: &str = "CUSTOM_";
 
-/// A name of upper-case letters, digits and underscores, 1 to 255. Constants name the field, because a reference to a
-/// constant that a function made does not live for ever.
+/// A name of 1 to 255 upper-case letters, digits and underscores. Constants are built from the field directly, because a reference to the
+/// result of a function is not `'static`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Symbol(pub(crate) Cow<'static, str>);
 
 impl Symbol {
-    /// Checks the form; the error says what is allowed.
+    /// Checks the form. The error is what is allowed.
     pub(crate) fn new(name: &str) -> Result<Self, &'static str> {
         if name.is_empty() || name.len() > 255 {
             return Err("1 to 255 characters are allowed");
@@ -58,7 +57,7 @@ impl fmt::Display for Symbol {
     }
 }
 
-/// The beginning of a text that is no name, for the error.
+/// The beginning of an invalid name, for the error.
 pub(crate) fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -6,32 +6,32 @@ use std::str::FromStr;
 
 use crate::symbol::{Symbol, shortened};
 
-/// A text that cannot name a trait.
+/// The text is not the name of a trait.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a trait: 1 to 255 of A-Z, 0-9 and _ are allowed")]
 pub struct TraitError {
     name: String,
 }
 
-/// A trait: upper-case letters, digits and underscores, 1 to 255. Which standard traits exist is Placement's to say
-/// (os-traits grows), so only the form is checked here.
+/// A trait: upper-case letters, digits and underscores, 1 to 255. Only the form is checked, because os-traits
+/// grows and Placement knows which standard traits exist.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Trait(Symbol);
 
 impl Trait {
     /// The provider is a compute node.
     pub const COMPUTE_NODE: Trait = Trait(Symbol(Cow::Borrowed("COMPUTE_NODE")));
-    /// The compute service of the node is disabled: schedulers pass it over.
+    /// The compute service of the node is disabled: schedulers skip it.
     pub const COMPUTE_STATUS_DISABLED: Trait =
         Trait(Symbol(Cow::Borrowed("COMPUTE_STATUS_DISABLED")));
     /// The provider shares its inventory with all members of its aggregates.
     pub const MISC_SHARES_VIA_AGGREGATE: Trait =
         Trait(Symbol(Cow::Borrowed("MISC_SHARES_VIA_AGGREGATE")));
-    /// The provider is the compute service's to write.
+    /// The compute service writes the provider.
     pub const OWNER_NOVA: Trait = Trait(Symbol(Cow::Borrowed("OWNER_NOVA")));
-    /// The provider is Cyborg's to write.
+    /// Cyborg writes the provider.
     pub const OWNER_CYBORG: Trait = Trait(Symbol(Cow::Borrowed("OWNER_CYBORG")));
-    /// The provider was made by Berth (used where `OWNER_NOVA` is switched off).
+    /// Berth created the provider (used if `OWNER_NOVA` is switched off).
     pub const CUSTOM_OWNER_BERTH: Trait = Trait(Symbol(Cow::Borrowed("CUSTOM_OWNER_BERTH")));
     /// The provider is a NUMA cell of its root.
     pub const HW_NUMA_ROOT: Trait = Trait(Symbol(Cow::Borrowed("HW_NUMA_ROOT")));
@@ -61,7 +61,7 @@ impl Trait {
         self.0.as_str()
     }
 
-    /// Whether the trait starts with `CUSTOM_` and so must be made in Placement before its first use.
+    /// Whether the trait starts with `CUSTOM_` and so must be created in Placement before its first use.
     #[must_use]
     pub fn is_custom(&self) -> bool {
         self.0.is_custom()

@@ -8,12 +8,12 @@ use crate::{
     Trait, TreeError,
 };
 
-/// What a set gains and loses.
+/// The changes of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeSet<T: Ord> {
-    /// What comes.
+    /// The added members.
     pub added: BTreeSet<T>,
-    /// What goes.
+    /// The removed members.
     pub removed: BTreeSet<T>,
 }
 
@@ -37,32 +37,32 @@ impl<T: Ord + Clone> ChangeSet<T> {
     }
 }
 
-/// What happens to one class's inventory.
+/// The change of one inventory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InventoryChange {
-    /// It comes.
+    /// Added.
     Added(Inventory),
-    /// It becomes another.
+    /// Changed.
     Changed {
-        /// What it was.
+        /// The previous inventory.
         from: Inventory,
-        /// What it becomes.
+        /// The new inventory.
         to: Inventory,
     },
-    /// It goes.
+    /// Removed.
     Removed(Inventory),
 }
 
-/// What happens to one provider that stays.
+/// The changes of one provider that stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderChange {
-    /// Which.
+    /// UUID of the provider.
     pub uuid: ProviderUuid,
-    /// Its name before.
+    /// Its previous name.
     pub name: ProviderName,
-    /// Its name afterwards, where that changes.
+    /// Its new name, if it changes.
     pub renamed: Option<ProviderName>,
-    /// Its new parent, where that changes.
+    /// Its new parent, if it changes.
     pub placed_under: Option<ProviderUuid>,
     /// Inventories by class.
     pub inventories: Vec<(ResourceClass, InventoryChange)>,
@@ -82,10 +82,10 @@ impl ProviderChange {
     }
 }
 
-/// What must happen so that one tree becomes another.
+/// The changes from one tree to another.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TreeDiff {
-    /// Providers to make, parents before children.
+    /// Providers to create, parents before children.
     pub created: Vec<Provider>,
     /// Providers that change, in the tree's order.
     pub changed: Vec<ProviderChange>,
@@ -100,10 +100,10 @@ impl TreeDiff {
         self.created.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 
-    /// The tree after the change. Generations stay as they were: only Placement's answers move them.
+    /// The tree after the changes. Generations do not change: only answers of Placement change them.
     ///
     /// # Errors
-    /// The difference does not fit this tree: a provider or a new provider's parent is not there, or a name is taken.
+    /// The diff does not fit this tree: a provider or the parent of a new provider does not exist, or a name is taken.
     pub fn apply(&self, tree: &ProviderTree) -> Result<ProviderTree, TreeError> {
         let mut tree = tree.clone();
         for provider in &self.created {
@@ -141,9 +141,8 @@ impl TreeDiff {
     }
 }
 
-/// What must happen so that `current` becomes `desired`. Children that are not the compute service's to write
-/// ([`ProviderTree::is_ours`]) and sharing providers are left alone where `desired` does not have them; a provider that
-/// must stay because such a child is below it loses its inventory instead.
+/// The changes from `current` to `desired`. Children that Berth does not write ([`ProviderTree::is_ours`]) and sharing providers stay if
+/// `desired` does not have them. A provider that must stay because such a child is below it loses its inventory.
 #[must_use]
 pub fn diff(current: &ProviderTree, desired: &ProviderTree) -> TreeDiff {
     let created = desired

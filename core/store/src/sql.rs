@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use sqlx::sqlite::SqlitePool;
 
-pub use berth_seam::Disposition;
+pub use berth_model::Disposition;
 pub use dialect::Dialect;
 pub use error::{OpenError, Retryable, SqlError};
 pub use location::{Host, Location, Server, ServerKind, Tls, TlsMode, UrlError};

@@ -1,7 +1,7 @@
-//! The accelerator API's bodies: Cyborg v2, microversions 2.0 to 2.3, and the agent's report of its devices.
+//! Bodies of the accelerator API: Cyborg v2, microversions 2.0 to 2.3, and the agent's device report.
 //!
-//! Quirks that clients count on are kept: `attributes_list` and `std_board_info` are texts that hold JSON, a single device
-//! profile is wrapped and every other single document is bare, and what is not bound yet is `null`, `""` or `{}`.
+//! Quirks that clients rely on are kept: `attributes_list` and `std_board_info` are JSON as text; a single device profile is
+//! wrapped but every other single document is not; fields of unbound requests are `null`, `""` or `{}`.
 
 mod arqs;
 mod attach_handles;

@@ -1,4 +1,4 @@
-//! Reading and writing whole bodies, and the error that names the field.
+//! Encoding and decoding of JSON bodies, with errors that name the field.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,38 +10,36 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::bounded;
 
-/// A word that is none of any enum's.
+/// A text that is in no enum.
 const NO_WORD: &str = "\u{0}";
 
 /// Longest piece of a foreign text that an error repeats, in characters.
 const EXCERPT: usize = 120;
 
-/// Most of a field's path, and of what is wrong with it, that an error says, in characters: both may repeat what a body has.
+/// The maximum length of a field path and of a reason in an error, in characters: both may repeat parts of the body.
 const MOST: usize = 400;
 
-/// A body that is not what its route promises.
+/// The body does not have the documented form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// The bytes are no JSON document, or one that ends too early.
+    /// The bytes are not a complete JSON document.
     #[error("not a JSON document: {reason} (it begins {excerpt:?})")]
     NotJson {
-        /// What the parser says, with line and column.
+        /// The parser's message, with line and column.
         reason: String,
         excerpt: String,
     },
-    /// A field is missing, has a wrong type, or a value out of range.
+    /// A field is missing, has the wrong type or is out of range.
     #[error("{}: {}", bounded(field, MOST), bounded(reason, MOST))]
     Field {
         /// The path of the field, for example `inventories.VGPU.total`; `body` for the document itself.
         field: String,
-        /// What is wrong with it.
         reason: String,
     },
 }
 
 impl BodyError {
-    /// An error at `field`. Both may repeat keys and values of the body: control characters, which could forge a log's line or
-    /// paint over a terminal, are replaced.
+    /// An error at `field`. Control characters of the body, which could forge log lines, are replaced.
     pub fn field(field: impl Into<String>, reason: impl fmt::Display) -> Self {
         Self::Field {
             field: printable(&field.into()),
@@ -49,7 +47,7 @@ impl BodyError {
         }
     }
 
-    /// The same error seen from one level further out: `total` under `inventories.VGPU`.
+    /// Prefixes the field path: `total` under `inventories.VGPU`.
     #[must_use]
     pub fn under(self, parent: impl fmt::Display) -> Self {
         match self {
@@ -58,12 +56,12 @@ impl BodyError {
         }
     }
 
-    /// What is wrong and where, with no value of the body, any of which may be a secret.
+    /// The error without any value of the body, which may be a secret.
     #[must_use]
     pub fn without_values(&self) -> String {
         match self {
             Self::NotJson { reason, .. } => format!("not a JSON document: {reason}"),
-            // What was found stands before what was expected, and may have these words in it.
+            // The found value comes before "expected" and may itself contain the word.
             Self::Field { field, reason } => match reason.rsplit_once(", expected ") {
                 Some((_, expected)) => {
                     let expected = bounded(expected, MOST);
@@ -75,12 +73,12 @@ impl BodyError {
     }
 }
 
-/// Reads a body.
+/// Parses a body.
 ///
 /// # Errors
-/// The bytes are no JSON document, or a field is missing or of a wrong type; the error names it.
+/// The bytes are not JSON, or a field is missing or has the wrong type; the error names it.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BodyError> {
-    // The path of a field costs time to follow, so it is only looked for once something is wrong.
+    // Tracking the field path is expensive, so it is done only after an error.
     match serde_json::from_slice(bytes) {
         Ok(body) => Ok(body),
         Err(error) if error.is_data() || is_json(bytes) => Err(locate::<T>(bytes, &error)),
@@ -91,7 +89,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BodyError> {
     }
 }
 
-/// Whether a reader that says otherwise met a value of another kind: a number where an enum's word should be is no value to it.
+/// Whether the bytes are valid JSON. Serde reports a number in place of an enum name as a syntax error.
 fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
@@ -114,8 +112,8 @@ fn locate<T: DeserializeOwned>(bytes: &[u8], plain: &serde_json::Error) -> BodyE
     }
 }
 
-/// What is said of a value of another kind, if that is what is wrong there. What should be there only the reader knows, who says
-/// it of a wrong word.
+/// A message for a value of the wrong type, if that is the error. Only the deserialiser of the expected type knows what
+/// is right, and reveals it when given a wrong name.
 fn other_kind<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Option<String> {
     let mut document: Value = serde_json::from_slice(bytes).ok()?;
     let place = at(&mut document, path)?;
@@ -258,7 +256,7 @@ mod tests {
             );
         }
         assert!(matches!(decode::<Known>(br#""two""#), Ok(Known::Two)));
-        // What is no value of any kind to the reader is told in its words.
+        // Errors that are not about a type keep the parser's message.
         let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
         let error = decode::<Value>(deep.as_bytes()).unwrap_err().to_string();
         assert!(error.contains("recursion limit exceeded"), "{error}");

@@ -1,4 +1,4 @@
-//! Texts that repeat what somebody else wrote, however long that is.
+//! Shortens user-supplied texts for messages.
 
 use std::borrow::Cow;
 

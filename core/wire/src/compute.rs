@@ -1,29 +1,26 @@
-//! The Compute API's bodies, as far as services and agents tell each other what happened
-//! (`POST /os-server-external-events`, microversion 2.82 for accelerator requests).
+//! Bodies of the Compute API for external events (`POST /os-server-external-events`, microversion 2.82 for accelerator
+//! requests).
 //!
-//! Callers: the accelerator service (asks), the agent (answers).
+//! Callers: the accelerator service (sends), the agent (receives).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The event that an accelerator request's bind has come to its end.
+/// The event for a completed bind of an accelerator request.
 pub const ACCELERATOR_REQUEST_BOUND: &str = "accelerator-request-bound";
 
-/// How what is told of ended.
+/// The result in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventStatus {
-    /// It was done.
     Completed,
-    /// It was not.
     Failed,
-    /// It is being done.
     InProgress,
 }
 
 impl EventStatus {
-    /// The word of the API.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -33,7 +30,7 @@ impl EventStatus {
         }
     }
 
-    /// The status of this word.
+    /// Parses a status.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         [Self::Completed, Self::Failed, Self::InProgress]
@@ -45,22 +42,22 @@ impl EventStatus {
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExternalEvent {
-    /// What happened, [`ACCELERATOR_REQUEST_BOUND`] for instance.
+    /// The event, for example [`ACCELERATOR_REQUEST_BOUND`].
     pub name: String,
     /// The guest.
     pub server_uuid: Uuid,
-    /// What it happened to: the accelerator request.
+    /// The subject: the accelerator request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// How it ended.
+    /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<EventStatus>,
-    /// In an answer: 200, or 404 and 422 for a guest that is not there, or not yet on a host.
+    /// In a response: 200, or 404 or 422 for a server that does not exist or has no host yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
 }
 
-/// The body, and the answer's too.
+/// The body of the request and the response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExternalEvents {
     /// The events.

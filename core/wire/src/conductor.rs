@@ -1,7 +1,7 @@
-//! The bodies of the conductor's own API (`/v1/guests`): what is asked for, and how far it is.
+//! Bodies of the conductor's own API (`/v1/guests`): boot requests and their progress.
 //!
-//! Callers: the conductor's router (answers), its client (`berth guest create`, `delete`). Bodies that ask refuse keys they do
-//! not know; bodies that answer take more keys than they know.
+//! Callers: the conductor's router and its client (`berth guest create`, `delete`). Unknown keys in requests are refused, in
+//! responses ignored.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use crate::guest::{
     ConfigDriveBody, FlavorBody, GuestPower, ImageBody, ImageComing, KernelBody, NetworkBody,
 };
 
-/// The API's version, `api` of each answer.
+/// The API version, `api` in each response.
 pub const API: &str = "berth/1";
 
-/// POST /v1/guests. The same body again is the same guest; another body with its UUID is refused.
+/// POST /v1/guests. Repeating the same body is safe; another body with the same UUID is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateGuest {
-    /// The instance's UUID; none: it gets one, and a request whose answer is lost cannot be repeated safely.
+    /// The instance's UUID. By default the conductor chooses one; then the request cannot be repeated safely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
     /// Its name: 1 to 240 bytes of printable characters without `/`, with no blanks at the ends, and not `.` or `..`.
@@ -27,43 +27,43 @@ pub struct CreateGuest {
     /// The project that pays, 1 to 255 characters; none: `berth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<String>,
-    /// The user who asks, 1 to 255 characters; none: `berth`.
+    /// The requesting user, 1 to 255 characters; default `berth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// How large it is, what else it asks of its host, and how it is placed there.
+    /// The flavor: size, requirements and placement on the host.
     pub flavor: FlavorBody,
     /// The image its root disk lies over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageBody>,
-    /// A kernel of the host that it starts from.
+    /// A kernel on the host to boot directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelBody>,
     /// Its interfaces in their order, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkBody>,
-    /// The device profile that its accelerators are asked for with; the same as the extra spec `accel:device_profile`.
+    /// The device profile for its accelerators; the same as the extra spec `accel:device_profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_profile: Option<String>,
-    /// The host it is to be on; none: any. Filters are asked about it.
+    /// The requested host; default any. Filters still apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The node it is to be on; none: any. Filters are asked about it.
+    /// The requested node; default any. Filters still apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The availability zone it is to be in; none: any. `ZONE:HOST`, `ZONE:HOST:NODE` and `ZONE::NODE` force a host or node, about
-    /// which no filter is asked.
+    /// The requested availability zone; default any. `ZONE:HOST`, `ZONE:HOST:NODE` and `ZONE::NODE` force a host or
+    /// node without filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability_zone: Option<String>,
-    /// Hosts that it must not be on.
+    /// Hosts to exclude.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore_hosts: Vec<String>,
-    /// What else the scheduler is told: `group`, `same_host`, `different_host`, `query` and others, each with its texts.
+    /// Scheduler hints: `group`, `same_host`, `different_host`, `query` and others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scheduler_hints: BTreeMap<String, Vec<String>>,
-    /// What its config drive says; none: it has none.
+    /// The content of the config drive; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_drive: Option<ConfigDriveBody>,
-    /// Whether it should run.
+    /// The desired power state.
     #[serde(default)]
     pub power: GuestPower,
 }
@@ -74,39 +74,39 @@ pub struct GuestsShown {
     pub api: String,
     /// The guests, by UUID.
     pub guests: Vec<GuestShown>,
-    /// What is known of guests whose rows cannot be read.
+    /// Guests whose records are unreadable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableShown>,
 }
 
-/// A guest whose rows in the conductor's journal say what no release writes.
+/// A guest with an invalid record in the conductor's journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadableShown {
-    /// Its UUID, as it is in the journal.
+    /// The UUID in the journal.
     pub uuid: String,
-    /// What cannot be read of it, in one sentence.
+    /// The problem, in one sentence.
     pub reason: String,
 }
 
-/// One guest: GET /v1/guests/{uuid}, and the answer to what was asked for it.
+/// One guest: GET /v1/guests/{uuid}, and the response to changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestShown {
     /// [`API`].
     pub api: String,
     pub uuid: Uuid,
     pub name: String,
-    /// `building`, `active`, `failing` (an attempt is taken back), `error` or `deleting`.
+    /// `building`, `active`, `failing` (an attempt is being undone), `error` or `deleting`.
     pub status: String,
-    /// Why it is in error, failing or standing still; null: nothing is wrong.
+    /// Why it is in error, failing or blocked; null if nothing is wrong.
     pub fault: Option<String>,
-    /// The node it is on, or is being built on; null: it is on none.
+    /// The node it is on or being built on; null if none.
     pub node: Option<String>,
     /// How far its image is, while that is coming onto the node; null: none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageComing>,
     /// The project that pays.
     pub project_id: String,
-    /// The user who asked.
+    /// The requesting user.
     pub user_id: String,
     pub flavor: FlavorBody,
     pub device_profile: Option<String>,
@@ -126,12 +126,12 @@ pub struct BootStepShown {
     pub state: String,
 }
 
-/// GET /v1/guests/{uuid}/scheduling: why the guest went where it went, each time it was looked for a host.
+/// GET /v1/guests/{uuid}/scheduling: the scheduling decisions for a guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SchedulingShown {
     /// [`API`].
     pub api: String,
-    /// The decisions that are still kept, the oldest first.
+    /// The stored decisions, oldest first.
     pub decisions: Vec<DecisionShown>,
 }
 
@@ -140,7 +140,7 @@ pub struct SchedulingShown {
 pub struct DecisionShown {
     /// When, as `2026-11-23T07:56:44Z`.
     pub created_at: String,
-    /// What was kept of it: `berth_scheduler`'s `Explanation`.
+    /// The stored explanation: `berth_scheduler`'s `Explanation`.
     pub explanation: serde_json::Value,
 }
 

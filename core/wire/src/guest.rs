@@ -1,7 +1,7 @@
-//! The bodies of the agent's guest API (`/v1/guests`): what a conductor asks for, and what the agent answers.
+//! Bodies of the agent's guest API (`/v1/guests`): requests of a conductor and the agent's responses.
 //!
-//! Callers: the client of that API (asks), the agent's `guest::api` (answers). Bodies that ask refuse keys they do not know;
-//! bodies that answer take more keys than they know, so that an older client reads a newer agent.
+//! Callers: the client of that API, and the agent's handlers. Unknown keys in requests are refused. Unknown keys in responses are
+//! ignored, so that an older client can read a newer agent.
 
 mod action_id;
 mod answers;

@@ -1,6 +1,6 @@
-//! The Identity v3 API as the built-in service reads and writes it (Keystone's API reference, version 3.14).
+//! Bodies of the Identity v3 API that the built-in service reads and writes (Keystone's API, version 3.14).
 //!
-//! Callers: `services/identity`. What the client writes and reads of the same API is in [`crate::keystone`].
+//! Caller: `services/identity`. The client's bodies of the same API are in [`crate::keystone`].
 
 mod auth;
 mod resources;

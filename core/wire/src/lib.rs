@@ -1,10 +1,10 @@
-//! JSON bodies as they travel, one module per API, and their way to and from the model.
+//! The serialised form of every API: JSON bodies, one module per API, and their conversion to and from the model.
 //!
-//! A body is read in two steps, so that an error can always name its field: [`decode`] turns bytes into a body of plain
-//! numbers and texts, and the body's own `into_…` (or `TryFrom`) turns those into model types, checking ranges and names.
-//! Bodies that can be large are written from borrowed structs; nothing here goes through `serde_json::Value`.
+//! Parsing has two steps, so that an error can always name its field: [`decode`] turns bytes into a body of plain numbers and
+//! texts, and the body's `into_…` (or `TryFrom`) converts it to model types and checks ranges and names. Large bodies are written
+//! from borrowed structs, without `serde_json::Value`.
 //!
-//! Callers: `core/client` (the asking side) and the services (the answering side). No I/O, no clock.
+//! Callers: `core/client` and the services. No I/O, no clock.
 
 pub mod accelerator;
 mod body;
@@ -18,5 +18,7 @@ pub mod keystone;
 pub mod metrics;
 pub mod placement;
 
+/// For services that do not use the model themselves.
+pub use berth_model::{did_you_mean, nearest_name, printable};
 pub use body::{BodyError, decode, encode};
 pub use bounded::bounded;

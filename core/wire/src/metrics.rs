@@ -1,8 +1,8 @@
-//! What a metric is to Prometheus: a row, from which a page of metrics has its help and the reference has its table.
+//! Descriptions of Prometheus metrics, from which the help texts and the reference page are generated.
 //!
-//! Callers: whoever has metrics (the agent, the conductor), and `cli`, which writes one table of them all.
+//! Callers: the agent and the conductor, which have metrics, and `cli`, which writes the table of all.
 
-/// What a metric is to Prometheus.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Counter,
@@ -28,6 +28,6 @@ pub struct MetricRow {
     pub name: &'static str,
     pub kind: Kind,
     pub labels: &'static [&'static str],
-    /// What it says, in one line.
+    /// The help text, one line.
     pub help: &'static str,
 }

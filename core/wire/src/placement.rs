@@ -34,7 +34,7 @@ pub use version::{ApiVersion, VersionDocument};
 
 use crate::BodyError;
 
-/// The largest integer that Placement keeps (2^31 - 1).
+/// The largest integer in Placement (2^31 - 1).
 pub const MAX_INTEGER: i64 = i32::MAX as i64;
 
 /// A whole number within `least..=MAX_INTEGER`, or an error that names `field`.

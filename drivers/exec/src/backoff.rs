@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use berth_model::ExponentialBackoff;
+
 /// How long is waited before a start: longer with each end in a row, anew after a child that lived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
@@ -36,9 +38,12 @@ impl Ends {
         if now.saturating_duration_since(started) >= backoff.well_after {
             self.in_a_row = 0;
         }
-        let doubled = 2_u32.saturating_pow(self.in_a_row);
         self.in_a_row = self.in_a_row.saturating_add(1);
-        self.not_before = Some(now + backoff.first.saturating_mul(doubled).min(backoff.longest));
+        let pauses = ExponentialBackoff {
+            first: backoff.first,
+            longest: backoff.longest,
+        };
+        self.not_before = Some(now + pauses.pause(self.in_a_row));
     }
 
     /// How long is to be waited yet.

@@ -1,4 +1,4 @@
-//! The host's capabilities document: processor, NUMA cells, what kinds of guests. From text to value.
+//! Parses the host's capabilities document: processor, NUMA cells, kinds of guests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use roxmltree::Node;
 use crate::options::VirtType;
 use crate::xml::{self, Reader, XmlError};
 
-/// What `virConnectGetCapabilities` says, as far as it is used.
+/// The parts of `virConnectGetCapabilities` that are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Capabilities {
     /// The host's architecture, for example `x86_64`.
     pub(crate) arch: String,
-    /// The `<cpu>` element as it stands, to be expanded by libvirt; none where the driver shows none.
+    /// The `<cpu>` element, which libvirt can expand; `None` if the driver shows none.
     pub(crate) cpu: Option<String>,
-    /// What it says of the processor; its features are those of `cpu_features`. None where the driver shows none.
+    /// The processor, without its features (`cpu_features`); `None` if the driver shows none.
     pub(crate) processor: Option<Processor>,
-    /// Features named in it, beyond those its model implies.
+    /// The features listed in addition to those of the CPU model.
     pub(crate) cpu_features: BTreeSet<String>,
-    /// NUMA cells; none where the driver shows none.
+    /// NUMA cells; empty if the driver shows none.
     pub(crate) cells: Vec<NumaCell>,
-    /// The size of the host's usual pages in KiB; none where the driver does not show it.
+    /// The size of normal pages in KiB, if shown.
     pub(crate) small_page_kib: Option<u64>,
     /// Whether some core runs more than one thread.
     pub(crate) hyperthreading: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Capabilities {
 pub(crate) struct GuestKind {
     /// For example `aarch64`.
     pub(crate) arch: String,
-    /// What the guest's kernel runs on: `hvm`, `exe`.
+    /// The guest OS type: `hvm`, `exe`.
     pub(crate) os_type: String,
     /// Domain types, for example `qemu` and `kvm`.
     pub(crate) domain_types: BTreeSet<String>,
@@ -70,14 +70,14 @@ impl Capabilities {
         })
     }
 
-    /// Whether the host runs guests of its own architecture so.
+    /// Whether the host runs guests of its own architecture with this virtualisation type.
     pub(crate) fn runs(&self, virt_type: VirtType) -> bool {
         let mut own = self.guests.iter().filter(|kind| kind.arch == self.arch);
         own.any(|kind| kind.domain_types.contains(virt_type.as_str()))
     }
 }
 
-/// What a host's `<cpu>` element says of its processor, but for the features. Its topology is of one cell.
+/// The processor in a host's `<cpu>` element, without features. The topology is that of one cell.
 fn processor(cpu: Node<'_, '_>, cells: Option<Node<'_, '_>>) -> Processor {
     let text = |name| xml::text(cpu, &[name]).map(str::to_owned);
     let topology = xml::find(cpu, &["topology"]).and_then(|topology| {
@@ -102,7 +102,7 @@ fn processor(cpu: Node<'_, '_>, cells: Option<Node<'_, '_>>) -> Processor {
     }
 }
 
-/// The features named in a `<cpu>` element, those switched off left out.
+/// The features in a `<cpu>` element, without disabled ones.
 pub(crate) fn features(cpu: Node<'_, '_>) -> BTreeSet<String> {
     xml::children(cpu, "feature")
         .filter(|feature| !matches!(feature.attribute("policy"), Some("disable" | "forbid")))
@@ -111,7 +111,7 @@ pub(crate) fn features(cpu: Node<'_, '_>) -> BTreeSet<String> {
         .collect()
 }
 
-/// The features of a `<cpu>` document, as libvirt answers when it is asked to expand one.
+/// The features in an expanded `<cpu>` document.
 pub(crate) fn expanded_features(text: &str) -> Result<BTreeSet<String>, XmlError> {
     let reader = Reader::new("the expanded CPU", "cpu", text)?;
     Ok(features(reader.root()))
@@ -157,11 +157,11 @@ fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlErr
     })
 }
 
-/// A cell's pages by size in KiB. libvirt lists the usual ones, which are the smallest, too.
+/// A cell's pages by size in KiB. libvirt includes the normal ones, which are the smallest.
 fn pages(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<BTreeMap<u64, u64>, XmlError> {
     let mut pages = BTreeMap::new();
     for listed in xml::children(cell, "pages") {
-        // KiB is the only unit that libvirt writes here.
+        // libvirt always uses KiB here.
         let size = reader.required(
             "cell/pages/@size",
             listed.attribute("size"),
@@ -179,7 +179,7 @@ fn pages(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<BTreeMap<u64, u64>, 
     Ok(pages)
 }
 
-/// The smallest of the sizes that the processor has, which are in KiB.
+/// The smallest page size of the processor, in KiB.
 fn small_page(host: Node<'_, '_>) -> Option<u64> {
     let listed = xml::children(xml::find(host, &["cpu"])?, "pages");
     let sizes = listed.filter_map(|pages| pages.attribute("size")?.parse().ok());

@@ -1,13 +1,13 @@
-//! The connection to libvirt: the one blocking place, on a thread of its own.
+//! The connection to libvirt, which runs blocking calls on a thread of its own.
 //!
-//! libvirt's calls block and know no time limit, its errors belong to the thread that made the call, and its objects must not
-//! outlive their connection in surprising places. So one thread holds the connection; callers hand it a whole chain of calls
-//! as a closure and wait, with a limit that begins with their turn, for what it returns. A thread that does not come back is
-//! left behind with its connection and another takes its place, at most [`MOST_THREADS`] in all; whatever still waited in its
-//! queue goes to the next one, unless nobody waits for it any more. When libvirtd goes away, the thread looks for it again by
-//! itself and says so by an event; a look that does not come back is noticed by who waits for a turn behind it.
+//! libvirt's calls block without a time limit, its errors are thread-local, and its objects must not outlive their connection.
+//! Therefore one thread owns the connection. Callers send it a chain of calls as a closure and wait for the result, with a
+//! timeout that starts when the closure starts. A thread that does not return is abandoned with its connection and replaced, at
+//! most [`MOST_THREADS`] times. Its queue moves to the new thread, without calls whose callers gave up. When libvirtd goes away,
+//! the thread reconnects by itself and publishes an event. A reconnection attempt that hangs is detected by the callers queued
+//! behind it.
 //!
-//! Callers: `observe` for everything the driver reads.
+//! Callers: `observe` and `guests`, for everything that the driver reads and changes.
 
 mod event_loop;
 mod events;
@@ -27,10 +27,10 @@ use crate::symbols::LoadError;
 use crate::watch::Subscribers;
 use worker::Worker;
 
-/// Threads that may exist for one connection, those that hang in a call included.
+/// The maximum number of threads of one connection, including those that hang in a call.
 const MOST_THREADS: usize = 4;
 
-/// Why a call brought no answer.
+/// Why a call failed to return an answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     /// libvirt's library cannot be used.
@@ -48,7 +48,7 @@ pub(crate) enum ConnectionError {
         uri: String,
         source: virt::error::Error,
     },
-    /// The call did not come back in time; its thread is left behind.
+    /// The call timed out; its thread is abandoned.
     #[error("{call} at {uri} did not come back within {limit:?}")]
     TimedOut {
         uri: String,
@@ -70,15 +70,15 @@ pub(crate) enum ConnectionError {
     },
 }
 
-/// What the thread is asked to do.
+/// A unit of work for the thread.
 type Call = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// A thread, as its callers see it.
+/// A handle to a thread.
 #[derive(Debug)]
 struct Thread {
     number: u64,
     calls: Sender<Call>,
-    /// Closed when the thread is let go of, which those hear who still wait for their turn.
+    /// Closed when the thread is abandoned, to notify callers that are still queued.
     kept: watch::Sender<()>,
     looks: Looks,
 }
@@ -91,7 +91,7 @@ struct Place {
     looks: Looks,
 }
 
-/// A thread's own looks for libvirtd: how many it has begun and ended, both counted.
+/// Counts the reconnection attempts of a thread, started and finished.
 #[derive(Debug, Clone, Default)]
 struct Looks(Arc<AtomicU64>);
 
@@ -104,7 +104,7 @@ impl Looks {
         found
     }
 
-    /// Comes back when one has taken longer than that.
+    /// Resolves when an attempt has taken longer than the limit.
     async fn hang(&self, limit: Duration) {
         let counted = || self.0.load(Ordering::SeqCst);
         loop {
@@ -142,16 +142,15 @@ impl Connection {
         }
     }
 
-    /// Has `work` done on the connection's thread, opening the connection first where it is not (any longer) open. `call`
-    /// names the work in errors.
+    /// Runs `work` on the connection's thread, which connects first if necessary. `call` names the work in errors.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: &'static str,
         work: impl FnOnce(&Session) -> T + Send + 'static,
     ) -> Result<T, ConnectionError> {
-        // Whoever takes it out does it: a thread when its turn has come.
+        // Taken by the thread that runs it.
         let work = Arc::new(Mutex::new(Some(work)));
-        // Gone when this call is: answered, given up after its time, or dropped.
+        // Dropped with this call, when it is answered, timed out or cancelled.
         let waits = Arc::new(());
         loop {
             let (begin, begun) = oneshot::channel();
@@ -181,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Waits for the answer to what has begun.
+    /// Waits for the answer of work that has begun.
     async fn answered<T>(
         &self,
         call: &'static str,
@@ -204,7 +203,7 @@ impl Connection {
         Err(error)
     }
 
-    /// Puts the call in the current thread's queue, starting a thread where there is none.
+    /// Queues the call, starting a thread if there is none.
     fn submit(&self, call: Call) -> Result<Place, ConnectionError> {
         let mut current = lock(&self.current);
         let mut call = call;
@@ -253,8 +252,7 @@ impl Connection {
         })
     }
 
-    /// Lets go of a thread that does not come back; the next call starts another. A thread that was replaced already is not
-    /// let go of twice.
+    /// Abandons a thread that does not return; the next call starts another. A thread is abandoned only once.
     fn leave_behind(&self, number: u64) {
         let mut current = lock(&self.current);
         if current
@@ -280,7 +278,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is there, if nobody took it before.
+/// Takes the value if it is still there.
 fn taken<T>(there: &Mutex<Option<T>>) -> Option<T> {
     lock(there).take()
 }
@@ -327,7 +325,7 @@ mod tests {
             matches!(hung, Err(ConnectionError::TimedOut { .. })),
             "{hung:?}"
         );
-        // The limit is too short to be met for certain, so ask until the new thread has opened its connection.
+        // The limit is so short that it may be missed, so retry until the new thread has connected.
         while let Err(error) = quick.call("asking", |_| ()).await {
             assert!(
                 matches!(
@@ -420,7 +418,7 @@ mod tests {
         let done = Arc::new(AtomicBool::new(false));
         let mark = Arc::clone(&done);
         let given_up = connection.call("marking", move |_| mark.store(true, Ordering::SeqCst));
-        // Polled once, so that it stands in the queue, and then given up.
+        // Polled once, so that it is queued, and then cancelled.
         let _ = tokio::time::timeout(Duration::ZERO, given_up).await;
         drop(release);
         let _ = held.await;

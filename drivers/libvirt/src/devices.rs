@@ -1,9 +1,9 @@
-//! The host's devices on their way to guests and back: what the contract's `check_device`, `prepare_device`, `reset_device` and
-//! `prepare_host` ask of the kernel's device tree.
+//! Gives the host's devices to guests and takes them back: `check_device`, `prepare_device`, `reset_device` and `prepare_host`
+//! of the driver contract.
 //!
-//! The judgement and the order are here and in the files below; each single step is `berth-sysfs`'s, and looks whether it is
-//! done. Reads and writes of a sick device can hang in the kernel, so each call runs on a thread of its own (`off_the_runtime`)
-//! and is given up after a time; the next call for the same device waits until that one ended.
+//! This module and its submodules decide what to do and in which order. Each single step is done and verified by `berth-sysfs`.
+//! Accesses to a faulty device can hang in the kernel, so each call runs on a thread of its own (`off_the_runtime`) with a
+//! timeout; the next call for the same device waits until that thread has ended.
 
 pub(crate) mod baselines;
 mod check;
@@ -36,7 +36,7 @@ pub(crate) use off_the_runtime::{Task, Turns};
 pub(crate) struct HostDevices {
     devices: Devices,
     procfs: Procfs,
-    /// What flavors may have, and what the accelerator service gives out.
+    /// Devices for flavors and for accelerator requests.
     list: AllowList,
     mdev_types: MdevTypes,
     resting: Resting,
@@ -45,7 +45,8 @@ pub(crate) struct HostDevices {
 }
 
 impl HostDevices {
-    /// Those below `sysfs`, as the options say, written through `attributes`: the kernel's own, but for tests.
+    /// Devices below `sysfs`, as in the options. `attributes` writes to it: the kernel's in production, another in
+    /// tests.
     pub(crate) fn new(
         sysfs: Sysfs,
         options: &LibvirtOptions,
@@ -61,7 +62,7 @@ impl HostDevices {
             mdev_types: options.mdev_types.clone(),
             resting: Resting::at(life.resting.clone()),
             hook: life.reset_hook.clone(),
-            // A reset makes at most eight writes, and looks for what comes of each.
+            // A reset makes at most eight writes and verifies each.
             limit: (life.write_limit + life.patience) * 8
                 + life
                     .reset_hook
@@ -70,7 +71,7 @@ impl HostDevices {
         }
     }
 
-    /// The most that one call may take.
+    /// The maximum duration of one call.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
@@ -79,15 +80,14 @@ impl HostDevices {
         self.devices.sysfs()
     }
 
-    /// The function whose turn it is when something is done with this one: one for the whole of an IOMMU group, whose members
-    /// go together.
+    /// The function that serialises operations on this one: the members of an IOMMU group share one.
     pub(crate) fn turn_of(&self, address: PciAddress) -> PciAddress {
         let fellows = self.sysfs().group_fellows(address).unwrap_or_default();
         fellows.into_iter().fold(address, PciAddress::min)
     }
 
-    /// What is done with a wanted device: a function whose entry says `managed: no` stays on the driver it is on, whatever the
-    /// guest's own request says.
+    /// The operation for a wanted device. A function whose entry says `managed: no` stays on its driver, whatever the
+    /// guest requests.
     fn done_with<'a>(&self, wanted: &'a WantedDevice) -> Result<Wanted<'a>, DeviceError> {
         Ok(match Wanted::of(wanted) {
             Wanted::Managed(address) if self.is_prepared(address)? => {
@@ -97,8 +97,8 @@ impl HostDevices {
         })
     }
 
-    /// Whether the operator hands the function to VFIO himself: its entry says `managed: no`. Where nobody can say it is an error:
-    /// what was to stay on VFIO would else go to a driver of the host's.
+    /// Whether the operator binds the function to VFIO (`managed: no`). If this is unknown it is an error, because the
+    /// function could otherwise be returned to a host driver.
     fn is_prepared(&self, address: PciAddress) -> Result<bool, DeviceError> {
         match self.sysfs().allowed(&self.list, address) {
             Ok(allowed) => Ok(allowed.tags().managed == Some(false)),
@@ -111,7 +111,7 @@ impl HostDevices {
         }
     }
 
-    /// A guest's devices with its functions given as their entries say.
+    /// The guest's devices, with the handling that their entries require.
     pub(crate) fn as_listed(&self, devices: &GuestDevices) -> Result<GuestDevices, DeviceError> {
         let as_listed = |attached: &AttachedDevice| match attached.device {
             GuestDevice::Pci { address, .. } if self.is_prepared(address)? => Ok(AttachedDevice {
@@ -125,11 +125,11 @@ impl HostDevices {
         };
         let listed = devices.as_slice().iter().map(as_listed);
         let listed = listed.collect::<Result<_, DeviceError>>()?;
-        // The same devices: what was whole is whole.
+        // The same devices, so a valid set stays valid.
         Ok(GuestDevices::new(listed).unwrap_or_else(|_| devices.clone()))
     }
 
-    /// The function, if a list means it.
+    /// The function, if a list allows it.
     fn allowed(&self, device: HostDevice, address: PciAddress) -> Result<Allowed, DeviceError> {
         self.sysfs()
             .allowed(&self.list, address)
@@ -149,23 +149,23 @@ impl HostDevices {
     }
 }
 
-/// Which driver hands a function to guests that stays where it is.
+/// The kind of driver that gives a function to guests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stand {
-    /// The kernel's VFIO driver, or one made of it.
+    /// The kernel's VFIO driver, or one derived from it.
     Vfio,
     Vendors,
 }
 
-/// A wanted device, by what is done with it.
+/// A wanted device, by how it is handled.
 enum Wanted<'a> {
     /// A function that the hypervisor takes from its driver and gives back.
     Managed(PciAddress),
-    /// A function that stays on the driver it is on.
+    /// A function that stays on its driver.
     InPlace(PciAddress, Stand),
-    /// A mediated device that is made of this.
+    /// A mediated device to be created.
     Made(uuid::Uuid, &'a berth_virt::MdevSource),
-    /// A mediated device that somebody else made.
+    /// A mediated device created by others.
     Found(uuid::Uuid),
 }
 
@@ -183,7 +183,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A device tree that cannot be read now may be at the next look.
+/// The device tree is unreadable now; a later check may succeed.
 fn unreadable(device: HostDevice) -> impl Fn(SysfsError) -> DeviceError {
     move |error| DeviceError::Unfinished {
         device,
@@ -192,7 +192,7 @@ fn unreadable(device: HostDevice) -> impl Fn(SysfsError) -> DeviceError {
     }
 }
 
-/// An error with all that it was caused by.
+/// An error with all its causes.
 fn whole(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! The domain capabilities document: what devices and firmware guests of one kind can have. From text to value.
+//! Parses the domain capabilities document: the devices and firmware for one kind of guest.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use roxmltree::Node;
 
 use crate::xml::{self, Reader, XmlError};
 
-/// What `virConnectGetDomainCapabilities` says, as far as it is used; several of them can be put together.
+/// The parts of `virConnectGetDomainCapabilities` that are used; several can be merged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DomainCapabilities {
     /// Buses a disk can be on, for example `virtio`.
@@ -23,7 +23,7 @@ pub(crate) struct DomainCapabilities {
     pub(crate) secure_boot: bool,
     /// Models of a guest's IOMMU.
     pub(crate) iommu_models: BTreeSet<String>,
-    /// Where memory can come from, for example `memfd`.
+    /// Sources of memory, for example `memfd`.
     pub(crate) memory_backings: BTreeSet<String>,
 }
 
@@ -32,7 +32,7 @@ impl DomainCapabilities {
         let reader = Reader::new("the domain capabilities", "domainCapabilities", text)?;
         let root = reader.root();
         let of = |path: &[&str], name: &str| values(root, path, name);
-        // Without the emulator (swtpm), libvirt lists models that only the host's own chip could stand behind.
+        // Without the emulator (swtpm), libvirt lists models that only the host's own TPM could provide.
         let has_emulator = of(&["devices", "tpm"], "backendModel").contains("emulator");
         let of_tpm = |name: &str| match has_emulator {
             true => of(&["devices", "tpm"], name),
@@ -50,7 +50,7 @@ impl DomainCapabilities {
         })
     }
 
-    /// Both together: what guests of one kind or the other can have.
+    /// The union: what either kind of guest can have.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.disk_buses.extend(other.disk_buses);
         self.video_models.extend(other.video_models);

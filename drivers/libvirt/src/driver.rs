@@ -1,4 +1,4 @@
-//! The driver itself: the contract of `berth-virt` over one connection.
+//! [`LibvirtDriver`]: the virt driver contract over libvirt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -24,26 +24,26 @@ use crate::observe;
 use crate::options::{LibvirtOptions, VirtType};
 use crate::watch::{Kernel, Subscribers, Watch};
 
-/// The most that one change of a guest may take: a start has all of the guest's memory pinned for its devices.
+/// The maximum duration of a change of a guest: at a start, all memory is pinned for its devices.
 const CHANGE_LIMIT: Duration = Duration::from_mins(5);
-/// The pause between two looks for whether a guest that was asked to end is off.
+/// The interval at which a graceful shutdown is checked.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The libvirt driver. Making one loads and opens nothing; the first look does.
+/// The libvirt driver. Creating it connects to nothing; the first observation does.
 #[derive(Debug)]
 pub struct LibvirtDriver {
     options: Arc<LibvirtOptions>,
     subscribers: Subscribers,
     connection: Connection,
-    /// A connection of their own for changes of guests, so that looking at the host does not wait for them; none where two
+    /// A separate connection for changes of guests, so that observations do not wait for them; `None` if two
     /// connections would see two hosts (libvirt's test driver).
     changes: Option<Connection>,
-    /// The devices that guests are given; none for libvirt's test driver, whose devices are nowhere.
+    /// The devices for guests; `None` for libvirt's test driver, which has no real devices.
     devices: Option<HostDevices>,
     turns: Turns,
-    /// How the offered devices were at the looks before.
+    /// The state of the offered devices at earlier observations.
     last_look: Arc<Mutex<LastLook>>,
-    /// The guests that libvirt is starting, as far as anybody looked.
+    /// The guests that libvirt is known to be starting.
     starts: Starts,
 }
 
@@ -54,8 +54,7 @@ impl LibvirtDriver {
         Self::over(options, None)
     }
 
-    /// The same, with the device tree of the options written through `attributes`: for a tree of files that a test plays the
-    /// kernel of.
+    /// Writes the device tree through `attributes`, for tests with a simulated kernel.
     #[must_use]
     pub fn with_attributes(options: LibvirtOptions, attributes: Arc<dyn AttributeWrites>) -> Self {
         Self::over(options, Some(attributes))
@@ -88,7 +87,7 @@ impl LibvirtDriver {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `work` done with a guest on the thread for changes; nothing with one that is stuck, which would hold up all others.
+    /// Runs `work` on a guest on the thread for changes. Refused for a stuck guest, which would block all others.
     async fn change<T: Send + 'static>(
         &self,
         uuid: ConsumerUuid,
@@ -100,7 +99,7 @@ impl LibvirtDriver {
         let answer = connection.call(call, move |session| {
             starts.refuse(session.connect(), uuid)?;
             work(session).map_err(|error| {
-                // It may have become one while the call waited for it.
+                // It may have become stuck while the call waited.
                 let stuck = starts.refuse(session.connect(), uuid).err();
                 stuck.unwrap_or_else(|| guests::seen_from(session, error))
             })
@@ -108,12 +107,12 @@ impl LibvirtDriver {
         answer.await?
     }
 
-    /// The device tree that guests' devices are looked up in.
+    /// The device tree of guests' devices.
     fn sysfs(&self) -> Option<Sysfs> {
         device_tree(&self.options)
     }
 
-    /// Has `work` done with a device, on a thread of its own.
+    /// Runs `work` on a device, on a thread of its own.
     async fn with_devices<T, F>(
         &self,
         wanted: &WantedDevice,
@@ -138,7 +137,7 @@ impl LibvirtDriver {
         self.turns.run(task, move || work(devices, wanted)).await
     }
 
-    /// Refuses what a guest has, whether it runs or not. Answers the functions that guests have.
+    /// Refuses a device that a guest has, running or not. Returns the functions of all guests.
     async fn nobody_has(&self, device: HostDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let (mut functions, mut unread) = (BTreeSet::new(), None);
         for (uuid, guest) in self.holders(device).await? {
@@ -152,8 +151,8 @@ impl LibvirtDriver {
         unread.map_or(Ok(functions), |error| Err(unseen(device, &error)))
     }
 
-    /// Refuses a device of whose IOMMU group a guest has another member. One that has the device itself is the guest it is for:
-    /// whoever else had it was refused before.
+    /// Refuses a device if another guest has a member of its IOMMU group. If a guest has the device itself, that is the
+    /// guest it is for, because others were refused earlier.
     async fn nobody_shares(
         &self,
         device: HostDevice,
@@ -180,7 +179,7 @@ impl LibvirtDriver {
         Ok(())
     }
 
-    /// The guests, to be asked for whose a device is.
+    /// The guests, for checking who has a device.
     async fn holders(
         &self,
         device: HostDevice,
@@ -200,7 +199,7 @@ impl LibvirtDriver {
         }
     }
 
-    /// Waits until a guest that was asked to end is off, and switches it off when its grace is over.
+    /// Waits until a guest has shut down, and powers it off after the grace period.
     async fn wait_for_end(
         &self,
         uuid: ConsumerUuid,
@@ -218,14 +217,14 @@ impl LibvirtDriver {
             grace: Duration::ZERO,
         };
         let off = move |session: &Session| guests::power(session.connect(), uuid, at_once, None);
-        // It was asked to end and is off, whichever of the two did it.
+        // It was asked to shut down and is off, one way or the other.
         self.change(uuid, "switching a guest off", off)
             .await
             .map(|_| Powered::Done)
     }
 }
 
-/// Nobody can say whose a device is.
+/// It is unknown who has the device.
 fn unseen(device: HostDevice, error: &GuestError) -> DeviceError {
     DeviceError::Unfinished {
         device,
@@ -242,14 +241,14 @@ fn held_functions(guest: &GuestOnHost) -> impl Iterator<Item = PciAddress> {
     })
 }
 
-/// None for libvirt's test driver, whose devices are nowhere.
+/// `None` for libvirt's test driver, which has no real devices.
 fn device_tree(options: &LibvirtOptions) -> Option<Sysfs> {
     let is_test = options.connection_uri.starts_with("test:");
     let root = options.sysfs.as_ref().filter(|_| !is_test);
     root.map(Sysfs::at)
 }
 
-/// The guest as the lists of devices want it; where there are no devices, as it is.
+/// The guest, with devices handled as the lists require.
 fn as_listed(devices: Option<&HostDevices>, mut spec: GuestSpec) -> Result<GuestSpec, GuestError> {
     if let Some(devices) = devices {
         let listed = devices.as_listed(&spec.devices);
@@ -278,7 +277,7 @@ impl VirtDriver for LibvirtDriver {
 
     async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
         if self.sysfs().is_none() {
-            // Another host is observed: what this one's CPUs do says nothing of it.
+            // Another host is observed, so this host's CPU times do not apply.
             return Ok(None);
         }
         let procfs = Procfs::at(&self.options.device_life.procfs);
@@ -343,7 +342,7 @@ impl VirtDriver for LibvirtDriver {
 
     async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
         let interfaces = interfaces.clone();
-        // Only the host's own hypervisor is on this host's network.
+        // Only the local hypervisor is on this host's network.
         let own = self.options.sysfs.as_deref() == Some(Path::new("/sys"));
         let kernel = own.then(links::interfaces);
         let found = self.connection.call("looking up networks", move |session| {
@@ -391,7 +390,7 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        // Again: a long wait may lie between.
+        // Check again after a possibly long wait.
         self.check_device(wanted).await?;
         self.with_devices(wanted, "making it ready", async |devices, wanted| {
             devices.prepare(&wanted).await
@@ -428,7 +427,7 @@ impl VirtDriver for LibvirtDriver {
         let Some(devices) = self.devices.clone() else {
             return Vec::new();
         };
-        // Whoever makes the host ready is not one who looks once, beside an agent perhaps.
+        // The process that prepares the host is the agent, so it maintains the baselines; a one-time observer must not.
         self.last_look().keeps_baselines();
         let limit = devices.limit();
         let work = async move || Ok(devices.make_virtual_functions().await);

@@ -1,4 +1,4 @@
-//! What each physical GPU offers, given the enabled types and what exists already. Pure.
+//! The vGPU types that each physical GPU offers, given the enabled types and existing devices. Pure.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub(crate) fn physical_gpus(
         .collect()
 }
 
-/// How many mediated devices there are, by GPU and type, and of each type in all.
+/// The number of mediated devices by GPU and type, and by type in total.
 struct Counted {
     existing: BTreeMap<(PciAddress, String), u64>,
     of_type: BTreeMap<String, u64>,

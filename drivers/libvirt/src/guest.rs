@@ -1,6 +1,6 @@
-//! A guest's document (the domain XML): what it was given and where it was placed. From text to value.
+//! Parses a guest's document (the domain XML): its devices and placement.
 //!
-//! Reading only: a guest is never changed by writing back what was read here, since most of the document is left out.
+//! Read-only: a guest is never changed by writing back this value, because it omits most of the document.
 
 mod placement;
 
@@ -14,29 +14,29 @@ use uuid::Uuid;
 use crate::guest_metadata::GuestMetadata;
 use crate::xml::{self, Reader, XmlError};
 
-/// A guest, as its document states it.
+/// A guest, as described by its document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Guest {
-    /// Its UUID, which is the instance's.
+    /// The UUID of the guest and its instance.
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
     pub(crate) power: PowerState,
     pub(crate) vcpus: u32,
     /// Its memory in MiB.
     pub(crate) memory_mib: u64,
-    /// The host CPUs each virtual CPU may run on; none where it may run on any.
+    /// The allowed host CPUs of each virtual CPU; missing if unrestricted.
     pub(crate) pins: BTreeMap<u32, CpuSet>,
-    /// Its own NUMA cells, by number: virtual CPUs and memory in MiB.
+    /// The guest's NUMA cells by number: virtual CPUs, and memory in MiB.
     pub(crate) cells: BTreeMap<u32, (CpuSet, u64)>,
-    /// The host cells the memory of each of its own cells is from.
+    /// The host cells of each guest cell's memory.
     pub(crate) cell_nodes: BTreeMap<u32, CpuSet>,
-    /// The host cells its memory is from as a whole.
+    /// The host cells of its memory as a whole.
     pub(crate) nodes: Option<CpuSet>,
-    /// The mediated devices it was given.
+    /// Its mediated devices.
     pub(crate) mdevs: Vec<Uuid>,
-    /// The PCI functions it was given.
+    /// Its PCI functions.
     pub(crate) functions: BTreeSet<PciAddress>,
-    /// Whose it is, where it is one of ours.
+    /// Our metadata, if the guest is ours.
     pub(crate) mark: Option<GuestMetadata>,
 }
 
@@ -52,7 +52,7 @@ impl Guest {
             name: reader.required("name", xml::text(domain, &["name"]), "a name", |text| {
                 (!text.is_empty()).then(|| text.to_owned())
             })?,
-            // libvirt numbers the guests that are active, and only those.
+            // libvirt numbers active guests only.
             power: match domain.attribute("id") {
                 Some(_) => PowerState::Running,
                 None => PowerState::ShutOff,
@@ -76,13 +76,13 @@ impl Guest {
 
 const A_SET: &str = "numbers and ranges, as in 0-3,8";
 
-/// The host's CPUs that each virtual CPU may run on, where the document binds it.
+/// The allowed host CPUs of each virtual CPU, if the document restricts them.
 pub(crate) fn pins(
     reader: &Reader<'_>,
     domain: Node<'_, '_>,
 ) -> Result<BTreeMap<u32, CpuSet>, XmlError> {
     let mut pins = BTreeMap::new();
-    // `<vcpu cpuset=..>` is where virtual CPUs run that are not pinned one by one.
+    // `<vcpu cpuset=..>` applies to virtual CPUs without a pin of their own.
     if let Some(every) = xml::find(domain, &["vcpu"]).and_then(|vcpu| vcpu.attribute("cpuset")) {
         let every: CpuSet = set(reader, "vcpu/@cpuset", Some(every))?;
         let count: u32 =
@@ -181,7 +181,7 @@ fn nodes(reader: &Reader<'_>, domain: Node<'_, '_>) -> Result<Option<CpuSet>, Xm
     }
 }
 
-/// The devices that are handed to the guest whole, of one type.
+/// The passthrough devices of one type.
 fn hostdevs<'a, 't: 'a>(
     domain: Node<'a, 't>,
     wanted: &'static str,
@@ -221,7 +221,7 @@ fn functions(reader: &Reader<'_>, domain: Node<'_, '_>) -> Result<BTreeSet<PciAd
         .collect()
 }
 
-/// libvirt writes the numbers as `0x..`; it reads decimal ones too, and so do we. A missing domain is 0.
+/// Parses a PCI address. libvirt writes numbers as `0x..` and also accepts decimal ones. A missing domain is 0.
 pub(crate) fn pci_address(address: Node<'_, '_>) -> Option<PciAddress> {
     let number = |name: &str| -> Option<u32> {
         let text = address.attribute(name)?;

@@ -1,7 +1,7 @@
-//! What a guest's document says about whose it is: our element in libvirt's `<metadata>`.
+//! Ownership of a guest: our element in libvirt's `<metadata>`.
 //!
-//! libvirt keeps it word for word, so a guest is known again after any restart, by an agent that lost its journal, too.
-//! Written by `guest_xml`, read back by `guest` and `guests`.
+//! libvirt stores it unchanged, so that a guest is recognised after any restart, even by an agent that lost its
+//! journal. Written by `guest_xml`, read by `guest` and `guests`.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use crate::xml::{self, Reader, XmlError};
 /// The element's namespace; a new meaning gets a new number.
 pub(crate) const NAMESPACE: &str = "urn:berth:guest:1";
 
-/// Whose a guest is.
+/// The owner of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GuestMetadata {
-    /// The instance's UUID: the guest's own, unless somebody copied the document.
+    /// The instance's UUID: the guest's own, unless the document was copied.
     pub(crate) uuid: ConsumerUuid,
     pub(crate) project: String,
     /// The consumer that holds its allocations.
     pub(crate) consumer: ConsumerUuid,
-    /// The ARQs whose devices it has.
+    /// The accelerator requests whose devices it has.
     pub(crate) requests: BTreeSet<ArqUuid>,
 }
 
@@ -43,7 +43,6 @@ pub(crate) struct MetadataElement {
 }
 
 impl GuestMetadata {
-    /// What a spec says.
     pub(crate) fn of(spec: &GuestSpec) -> Self {
         let devices = spec.devices.as_slice().iter();
         Self {
@@ -69,7 +68,7 @@ impl GuestMetadata {
         }
     }
 
-    /// Reads it from a guest's document; none where the guest is not ours.
+    /// Reads it from a guest's document; `None` if the guest is not ours.
     pub(crate) fn read(
         reader: &Reader<'_>,
         domain: Node<'_, '_>,

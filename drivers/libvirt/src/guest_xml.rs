@@ -1,12 +1,11 @@
-//! From a wanted guest to libvirt's document of it (the domain XML). Pure: the same spec and options make the same text.
+//! Converts a guest spec to libvirt's domain XML. Pure: the same spec and options give the same text.
 //!
-//! The document is made of typed elements (`domain`, `devices`), never pasted together, so no name or path can end an
-//! element, and every shape of it is held against libvirt's own schema in the tests. What no option can change: the machine
-//! is `q35` with ACPI (a newer QEMU refuses one without), a disk's backing chain is written out to its end, so that no image
-//! file can name another one, and every device carries the alias and the metadata it is told by again.
+//! The document consists of typed elements (`domain`, `devices`), so no name or path can break out of an element. Tests validate
+//! every shape against libvirt's own schema. Some properties are not configurable: the machine is `q35` with ACPI (newer QEMU
+//! requires it), a disk's backing chain is written out completely, so that no image file can refer to another one, and every
+//! device has its alias and metadata, by which it is recognised.
 //!
-//! Called by the driver's `spawn`. What is read back from libvirt is `guest`'s, `guests`' and
-//! `guest_metadata`'s.
+//! Called by the driver's `spawn`. `guest`, `guests` and `guest_metadata` read the document back.
 
 mod devices;
 mod domain;
@@ -29,11 +28,11 @@ pub enum Virtualisation {
     /// With the processor's help.
     Kvm,
     Qemu,
-    /// libvirt's test driver, which runs nothing.
+    /// libvirt's test driver, which runs no guests.
     Test,
 }
 
-/// What is the same for all guests of a host.
+/// Options that apply to all guests of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestXmlOptions {
     pub virtualisation: Virtualisation,
@@ -84,7 +83,7 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         features: Features {
             acpi: (),
             apic: (),
-            // Else the guest could change what secure boot goes by.
+            // Otherwise the guest could change the secure boot state.
             smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true })
                 .then_some(State { state: "on" }),
         },
@@ -236,7 +235,7 @@ fn cpu<'a>(model: &'a CpuModel, topology: &GuestTopology) -> Option<CpuElement<'
     })
 }
 
-/// As Nova sets it: a guest's clock that was held up catches up.
+/// Like Nova: the clock of a delayed guest catches up.
 fn clock() -> Clock {
     let timer = |name, tickpolicy, present| Timer {
         name,

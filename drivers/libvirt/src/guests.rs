@@ -1,8 +1,8 @@
-//! Making, changing and ending guests: what the contract's `spawn`, `destroy`, `guests` and `power` ask of libvirt.
+//! Creates, changes and deletes guests: `spawn`, `destroy`, `guests` and `power` of the driver contract.
 //!
-//! Every function here blocks and runs on a connection's thread. Each looks before it acts and takes what is done already for
-//! done, so that it can be called again after its answer was lost. A guest is defined, then started: one that fails to start
-//! stays defined, for the caller to destroy.
+//! Every function here blocks and runs on a connection's thread. Each checks the current state before it acts, so it can be
+//! repeated after a lost answer. A guest is defined and then started; if the start fails it stays defined, and the caller
+//! destroys it.
 
 mod change;
 mod document;
@@ -36,8 +36,8 @@ pub(crate) use power::{PowerStep, is_off, power};
 use power::{bring_to, looking};
 pub(crate) use stuck::Starts;
 
-/// An error as it looks from a connection: a refusal over one that just broke is nobody's word (libvirt has several for it), and
-/// the call may be done.
+/// Maps an error for a possibly broken connection: a refusal over it is unreliable (libvirt has several), and the call
+/// may have been carried out.
 pub(crate) fn seen_from(session: &Session, error: GuestError) -> GuestError {
     match error {
         GuestError::Refused { call, reason, .. } if !session.is_alive() => {
@@ -96,7 +96,7 @@ fn listed(connect: &Connect) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>,
     Ok(guests)
 }
 
-/// One guest; one that cannot be read hides no other.
+/// One guest; an unreadable one does not hide others.
 fn readable(
     connect: &Connect,
     domain: &Domain,
@@ -110,7 +110,7 @@ fn readable(
     }
 }
 
-/// What is known of a guest that cannot be read. It holds what it holds, so it counts as running where it does not say.
+/// An unreadable guest. It counts as running unless it is known to be off, because it holds its resources.
 fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestOnHost {
     GuestOnHost {
         name: domain.name().unwrap_or_else(|_| uuid.to_string()),
@@ -123,7 +123,7 @@ fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestO
     }
 }
 
-/// One guest; none where it went away since it was looked up.
+/// One guest; `None` if it disappeared since it was listed.
 fn guest(domain: &Domain, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
     let seen = domain
         .name()
@@ -146,7 +146,7 @@ fn state(domain: &Domain) -> Result<GuestState, virt::error::Error> {
         } else if known(DomainState::Crashed) {
             GuestState::Crashed
         } else {
-            // Also while it ends: it holds what it holds until it is off.
+            // Also during shutdown: it holds its resources until it is off.
             GuestState::Running
         },
     )
@@ -160,8 +160,8 @@ fn find(connect: &Connect, uuid: ConsumerUuid) -> Result<Option<Domain>, GuestEr
     }
 }
 
-/// Brings a guest to what its spec says, as long as somebody waits for it: who gave up may have looked for the guest before it
-/// was defined, and nobody would know of one that is started then.
+/// Creates and starts a guest according to its spec, as long as the caller is waiting. A caller that gave up may have
+/// checked for the guest before it was defined, and would not know of one started later.
 pub(crate) fn spawn(
     connect: &Connect,
     spec: &GuestSpec,
@@ -202,8 +202,7 @@ pub(crate) fn spawn(
     })
 }
 
-/// Refuses to take another guest for the one that is wanted. What is compared is what must never be mixed up: whose it is,
-/// and what it holds.
+/// Refuses if another guest has the UUID. It compares what must never be confused: owner and resources.
 fn is_the_same(domain: &Domain, spec: &GuestSpec) -> Result<(), GuestError> {
     let uuid = spec.uuid;
     let Some(guest) = guest(domain, uuid)? else {
@@ -215,8 +214,8 @@ fn is_the_same(domain: &Domain, spec: &GuestSpec) -> Result<(), GuestError> {
     }
 }
 
-/// Gives a guest that is off its own processors, memory, disks and interfaces again, where somebody changed them. One whose memory
-/// libvirt has on disk goes on as it was then.
+/// Restores processors, memory, disks and interfaces of a guest that is off, if they were changed. A guest with saved
+/// memory is not changed.
 fn with_its_hardware(
     connect: &Connect,
     domain: Domain,
@@ -244,7 +243,8 @@ fn define(
     sysfs: Option<&Sysfs>,
 ) -> Result<Domain, GuestError> {
     let uuid = spec.uuid;
-    // libvirt looks at a device when the guest starts, and the test driver never does; by then a second document names it.
+    // libvirt checks a device only when the guest starts, and the test driver never; by then a second document may name
+    // it.
     let wanted = spec.held_devices();
     let wants = |held: &HeldDevice| wanted.iter().any(|one| one.device == held.device);
     let shared = document::fellows(wanted.iter().map(|one| one.device), sysfs)?;
@@ -271,7 +271,7 @@ fn define(
     give_document(connect, spec, options)
 }
 
-/// Hands in the document of a guest, whether libvirt has one of it already or not. It is off.
+/// Defines or redefines a guest that is off.
 fn give_document(
     connect: &Connect,
     spec: &GuestSpec,

@@ -1,16 +1,16 @@
-//! The libvirt virt driver: what libvirtd and sysfs say of this host, as a HostView, and guests made on it.
+//! The libvirt virt driver: observes this host through libvirtd and sysfs, and runs guests on it.
 //!
-//! [`LibvirtDriver`] implements the contract of `berth-virt`. The way of the data: `connection` (the one blocking place and,
-//! with `symbols`, the only unsafe one) runs `observe` on its thread; `observe` gathers libvirt's documents and the kernel's
-//! device tree and has them read by one pure module per document (`capabilities`, `domain_capabilities`, `node_device`,
-//! `guest`); `gpus` and `traits` judge them, also purely. `watch` joins libvirt's and the kernel's events into one stream.
+//! ```text
+//! libvirtd ─► connection (worker thread) ─► observe ─► parsers (capabilities, domain_capabilities, node_device, guest)
+//! sysfs ──────────────────────────────────────┘            └─► gpus, traits, view (pure) ─► HostView
+//! GuestSpec ─► guest_xml (pure) ─► guests (define, start, stop) ─► libvirtd
+//! devices: check ─► prepare ─► (guest runs) ─► reset
+//! ```
 //!
-//! The other way: `guest_xml` makes a document of a wanted guest, purely, and `guests` defines, starts and ends it, on a
-//! connection of its own; what a guest says of itself (`guest_metadata`) is written by the one and read by the other.
-//!
-//! What a guest is given of the host goes through `devices`: checked, made ready, and reset when the guest is gone.
-//!
-//! The library is loaded at the first call, not linked: see `symbols` and ADR 0004.
+//! [`LibvirtDriver`] implements the contract of `berth-virt`. `connection` is the only blocking module and, with `symbols`, the
+//! only unsafe one. `guests` uses a connection of its own. A guest's owner (`guest_metadata`) is stored in its document. `watch`
+//! merges libvirt's and the kernel's events into one stream. libvirt's library is loaded at the first call, not linked: see
+//! `symbols` and ADR 0004.
 
 mod capabilities;
 mod connection;

@@ -1,5 +1,5 @@
-//! One look at the host: everything libvirt and the device tree say, gathered on the connection's thread, then put together
-//! into a [`HostView`] by a pure function (`view`).
+//! One observation of the host: reads libvirt and the device tree on the connection's thread, then builds a [`HostView`] with a
+//! pure function (`view`).
 
 mod devices;
 mod error;
@@ -28,30 +28,30 @@ use error::malformed;
 pub(crate) use error::unreadable;
 use mediated::mediated_devices;
 
-/// What cannot change while a connection lives: it is costly to ask, and another answer needs another libvirtd.
+/// Facts that cannot change while a connection lives: expensive to query, and changed only by another libvirtd.
 #[derive(Debug, Clone)]
 pub(crate) struct SteadyFacts {
-    /// The driver's kind as libvirt names it, `QEMU`, `TEST`.
+    /// The driver type in libvirt, `QEMU`, `TEST`.
     kind: String,
     /// The hypervisor's version, for example `7.2.13`.
     version: String,
     /// The processor's features, expanded.
     features: BTreeSet<String>,
-    /// What guests can have.
+    /// The guests' possible devices and firmware.
     domain: DomainCapabilities,
 }
 
-/// What one look brought.
+/// The results of one observation.
 #[derive(Debug, Clone)]
 struct Facts {
     steady: SteadyFacts,
     hostname: String,
     capabilities: Capabilities,
-    /// Online CPUs, where the device tree says.
+    /// Online CPUs, if the device tree shows them.
     online: Option<CpuSet>,
     /// NUMA cells of the device tree, for a libvirt driver that shows none.
     cells: Vec<NumaCell>,
-    /// CPUs that are active, as a number: all that some drivers say.
+    /// The number of active CPUs, which is all that some drivers show.
     active_cpus: u32,
     memory_kib: u64,
     disk: Disk,
@@ -63,7 +63,7 @@ struct Facts {
     functions: Vec<SeenFunction>,
 }
 
-/// One look. Blocks; called on the connection's thread.
+/// One observation. Blocks; called on the connection's thread.
 pub(crate) fn observe(
     session: &Session,
     options: &LibvirtOptions,
@@ -94,7 +94,7 @@ fn facts(
     };
     let NodeInfo { cpus, memory, .. } = connect.node_info().map_err(refused("virNodeGetInfo"))?;
     let sysfs = options.sysfs.as_ref().map(Sysfs::at);
-    // Before the mediated devices: those that a guest holds stay as long as it does.
+    // Before the mediated devices: those that a guest holds exist as long as the guest.
     let (guests, unreadable) = guests(connect)?;
     let (parents, mdevs) = mediated_devices(connect, &steady.kind, sysfs.as_ref())?;
     let functions = devices::look(sysfs.as_ref(), options, last, &parents, &mdevs)?;
@@ -140,8 +140,8 @@ fn steady_facts(
     })
 }
 
-/// The processor's features: libvirt is asked to name also those that the processor's model implies. Drivers that cannot do
-/// that name what they name.
+/// The processor's features, expanded by libvirt to include those of its model. Drivers that cannot expand list what
+/// they list.
 fn features(
     connect: &Connect,
     capabilities: &Capabilities,
@@ -156,8 +156,8 @@ fn features(
     Ok(features)
 }
 
-/// What guests that run as `virt_type` can have on any of the usual machine types; nothing where the driver does not tell
-/// (libvirt's test driver) or cannot run such guests of this host's own architecture.
+/// The domain capabilities for guests of type `virt_type` on the usual machine types; empty if the driver does not tell
+/// (libvirt's test driver) or cannot run such guests.
 fn domain_capabilities(
     connect: &Connect,
     capabilities: &Capabilities,
@@ -190,7 +190,7 @@ fn online_cpus(sysfs: Option<&Sysfs>) -> Result<Option<CpuSet>, ObserveError> {
     Ok(online.map_err(unreadable)?.flatten().map(CpuSet::from_iter))
 }
 
-/// What sysfs says of them. The size of the usual page, in KiB, only libvirt tells.
+/// NUMA cells from sysfs. Only libvirt knows the size of normal pages, in KiB.
 fn numa_cells(
     sysfs: Option<&Sysfs>,
     small_page_kib: Option<u64>,
@@ -220,7 +220,7 @@ fn disk(placement: &DiskPlacement) -> Result<Disk, ObserveError> {
     let DiskPlacement::Local(path) = placement else {
         return Ok(Disk::Shared);
     };
-    // The directory is made with the first guest.
+    // The directory is created with the first guest.
     let existing = path.ancestors().find(|ancestor| ancestor.exists());
     let existing = existing.unwrap_or(Path::new("/"));
     let statistics =
@@ -234,7 +234,7 @@ fn disk(placement: &DiskPlacement) -> Result<Disk, ObserveError> {
     Ok(Disk::Local { gib: bytes >> 30 })
 }
 
-/// The guests, and those that cannot be read: one guest's document must not hide the whole host.
+/// The guests, and the unreadable ones, which must not hide the whole host.
 fn guests(
     connect: &Connect,
 ) -> Result<(Vec<Guest>, BTreeMap<Uuid, UnreadableGuest>), ObserveError> {
@@ -252,7 +252,7 @@ fn guests(
                 }
                 Err(error) => error.to_string(),
             },
-            // It went away since it was listed.
+            // It disappeared since it was listed.
             Err(error) if is(&error, ErrorNumber::NoDomain) => continue,
             Err(error) if !connect.is_alive().unwrap_or(false) => {
                 return Err(refused("virDomainGetXMLDesc")(error));
@@ -265,7 +265,7 @@ fn guests(
     Ok((guests, unreadable))
 }
 
-/// A guest's UUID and name, which libvirt has from the listing.
+/// A guest's UUID and name, which come from the listing.
 fn named(domain: &Domain, reason: String) -> Result<(Uuid, UnreadableGuest), ObserveError> {
     let uuid = domain.uuid().map_err(refused("virDomainGetUUID"))?;
     let name = domain.name().map_err(refused("virDomainGetName"))?;

@@ -1,4 +1,4 @@
-//! What an operator may say to this driver. The names in the comments are Nova's options.
+//! The driver's options. Names in comments are Nova's options.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use berth_model::{NodeName, PciAddress, ResourceClass};
 use berth_sysfs::{AllowList, DeviceLists};
 use berth_virt::{CpuSet, PciInPlacement, ResourceModel};
 
-/// Where guests' disks are.
+/// The location of guests' disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskPlacement {
     /// On this host, under this path (`instances_path`): its file system's size is reported as DISK_GB.
@@ -27,7 +27,7 @@ pub enum VirtType {
 }
 
 impl VirtType {
-    /// libvirt's word, a domain's `type`.
+    /// libvirt's name, a domain's `type`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             VirtType::Kvm => "kvm",
@@ -42,24 +42,22 @@ pub enum DiskCache {
     /// Past the host's page cache (`none`); the file system must know O_DIRECT.
     #[default]
     Bypassed,
-    /// Through it (`writeback`); a guest's flushes are kept.
+    /// `writeback`; a guest's flushes are honoured.
     Writeback,
 }
 
-/// What the driver is told.
 #[derive(Debug, Clone)]
 pub struct LibvirtOptions {
     /// `[libvirt] connection_uri`.
     pub connection_uri: String,
-    /// `[libvirt] virt_type`: for such guests the host's abilities (`COMPUTE_*` traits) are asked.
+    /// `[libvirt] virt_type`: the host's capabilities (`COMPUTE_*` traits) are queried for such guests.
     pub virt_type: VirtType,
-    /// The most one look at the host may take.
+    /// The timeout of one observation.
     pub call_timeout: Duration,
     /// The node's name; none for the hostname that libvirt gives.
     pub node: Option<NodeName>,
-    /// Where the kernel's device tree of the observed host is; none where it cannot be seen from here.
+    /// The kernel's device tree of the observed host; `None` if not accessible.
     pub sysfs: Option<PathBuf>,
-    /// Where guests' disks are.
     pub disk: DiskPlacement,
     /// How guests' disks are cached.
     pub disk_cache: DiskCache,
@@ -71,39 +69,38 @@ pub struct LibvirtOptions {
     pub cpu_dedicated_set: Option<CpuSet>,
     /// `[devices] enabled_mdev_types` and the `[mdev_TYPE]` sections.
     pub mdev_types: MdevTypes,
-    /// `[pci] device_spec`: the devices that flavors ask for.
+    /// `[pci] device_spec`: devices for flavors.
     pub pci_devices: AllowList,
-    /// `[pci] report_in_placement`: whether Placement is told of them.
+    /// `[pci] report_in_placement`.
     pub report_pci_in_placement: bool,
     /// `[accelerators] device_spec`: the devices that the accelerator service gives out.
     pub accelerator_devices: AllowList,
-    /// How devices are given to guests and taken back.
+    /// How devices are given to guests and returned.
     pub device_life: DeviceLife,
     /// How the resources are modelled in Placement.
     pub model: ResourceModel,
 }
 
-/// How devices are given to guests and taken back.
+/// How devices are given to guests and returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLife {
-    /// Where the kernel tells of mounts, swap and routes, by which the host's own devices are known.
+    /// The kernel's mounts, swap and routes, which show the host's own devices.
     pub procfs: PathBuf,
-    /// The directory in which it is kept which driver a function rests on while a guest has it; none for what the kernel picks.
+    /// The directory that records which driver a function belongs to while a guest has it; `None`: the kernel chooses.
     pub resting: Option<PathBuf>,
-    /// The file in which it is kept how devices were when they were well, so that a restart forgives none of what they reported
-    /// since; none for a memory that ends with the process.
+    /// The file with the healthy state of devices, so that a restart does not hide errors; `None`: in memory only.
     pub baselines: Option<PathBuf>,
-    /// How long the kernel may take after a write until what was asked for is seen.
+    /// How long the kernel may take until a write takes effect.
     pub patience: Duration,
-    /// How long one write may take; some of the kernel's wait for whoever uses the device.
+    /// The timeout of one write; some writes wait for the user of the device.
     pub write_limit: Duration,
-    /// `[accelerators] reset_hook`: what cleans a function beyond its reset. It gets `BERTH_DEVICE_ADDRESS`,
-    /// `BERTH_DEVICE_VENDOR`, `BERTH_DEVICE_PRODUCT` and `BERTH_DEVICE_DRIVER` in its environment.
+    /// `[accelerators] reset_hook`: cleans a function beyond its reset. Its environment has `BERTH_DEVICE_ADDRESS`,
+    /// `BERTH_DEVICE_VENDOR`, `BERTH_DEVICE_PRODUCT` and `BERTH_DEVICE_DRIVER`.
     pub reset_hook: Option<Hook>,
 }
 
 impl Default for DeviceLife {
-    /// This host's `/proc`, no memory of drivers or of how devices were, 10 seconds for what follows a write and 60 for a write, no hook.
+    /// This host's `/proc`, no records, 10 seconds for effects and 60 for a write, no hook.
     fn default() -> Self {
         Self {
             procfs: PathBuf::from("/proc"),
@@ -117,8 +114,9 @@ impl Default for DeviceLife {
 }
 
 impl LibvirtOptions {
-    /// The defaults for a connection: KVM, 60 seconds for a call, the node named by libvirt, this host's device tree (for
-    /// libvirt's test driver, whose host is not this one, the directory `sys` beside the node's file, where there is one), disks under Nova's default path, no CPU sets, no devices, the newest resource model.
+    /// The defaults for a connection: KVM, 60 seconds per call, libvirt's node name, this host's device tree (for
+    /// libvirt's test driver the directory `sys` next to the node's file, if it exists), disks under Nova's default
+    /// path, no CPU sets, no devices, the newest resource model.
     #[must_use]
     pub fn new(connection_uri: &str) -> Self {
         Self {
@@ -143,7 +141,7 @@ impl LibvirtOptions {
 }
 
 impl LibvirtOptions {
-    /// Whether Placement is told of PCI devices.
+    /// Whether PCI devices are reported to Placement.
     pub(crate) fn pci(&self) -> PciInPlacement {
         match self.report_pci_in_placement {
             true => PciInPlacement::Reported,
@@ -166,7 +164,7 @@ fn device_tree(connection_uri: &str) -> Option<PathBuf> {
         return Some(PathBuf::from("/sys"));
     };
     let beside = Path::new(file).parent()?.join("sys");
-    // `test:///default` is no file, and what would be beside it is this host's.
+    // `test:///default` is not a file, and a directory next to it would be this host's.
     (beside != Path::new("/sys") && beside.is_dir()).then_some(beside)
 }
 
@@ -175,11 +173,11 @@ fn device_tree(connection_uri: &str) -> Option<PathBuf> {
 pub struct MdevType {
     /// The type, by the kernel's name (`nvidia-558`).
     pub id: String,
-    /// `device_addresses`: the GPUs it is for; empty for all that no other type names.
+    /// `device_addresses`: the GPUs of this type; empty: all that no other type names.
     pub device_addresses: BTreeSet<PciAddress>,
     /// `mdev_class`.
     pub class: ResourceClass,
-    /// `max_instances`: the most on this host; none for what the hardware gives.
+    /// `max_instances`: the maximum on this host; `None`: as many as the hardware has.
     pub max_instances: Option<u64>,
 }
 
@@ -217,7 +215,7 @@ pub enum MdevTypesError {
     },
 }
 
-/// The enabled types: which GPU is used for which.
+/// The enabled types, with the GPUs of each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MdevTypes {
     types: BTreeMap<String, MdevType>,
@@ -228,8 +226,8 @@ pub struct MdevTypes {
 }
 
 impl MdevTypes {
-    /// The types in the order of `enabled_mdev_types`. As in Nova, the first one without addresses is for every GPU that no
-    /// other type names; further ones without addresses are of no use (see [`MdevTypes::ignored`]).
+    /// The types in the order of `enabled_mdev_types`. As in Nova, the first one without addresses applies to every GPU
+    /// that no other type names; further ones without addresses are ignored (see [`MdevTypes::ignored`]).
     pub fn new(types: impl IntoIterator<Item = MdevType>) -> Result<Self, MdevTypesError> {
         let mut result = Self::default();
         for one in types {
@@ -262,7 +260,7 @@ impl MdevTypes {
         Ok(())
     }
 
-    /// Whether a type names this GPU, which is then offered by that type or not at all.
+    /// Whether a type names this GPU, which then offers only that type.
     #[must_use]
     pub fn names(&self, gpu: PciAddress) -> bool {
         self.by_address.contains_key(&gpu)

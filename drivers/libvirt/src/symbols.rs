@@ -1,10 +1,9 @@
-//! libvirt's functions, found at run time: one trampoline per name, so that the program does not name libvirt at link time.
+//! Loads libvirt's functions at run time through one trampoline per function, so that the program does not link to libvirt.
 //!
 //! One binary serves hosts with and without libvirt, and the library alone maps 13 MiB. The `virt` crate refers to libvirt's
-//! functions as a linker sees them; here every one of those names is *defined*, as a single jump through a slot, so the
-//! linker finds nothing left to ask of `libvirt.so.0` and drops it. [`load`] opens the library and fills the slots; until
-//! then, and for functions an older libvirt lacks, a slot leads to `absent`, which ends the process with a sentence.
-//! `connection` calls [`load`] before anything else. The reasons are in ADR 0004.
+//! functions as linker symbols. Every one of them is defined here as a jump through a slot, so the linker does not need
+//! `libvirt.so.0`. [`load`] opens the library and fills the slots. Until then, and for functions that an older libvirt lacks, a
+//! slot leads to `absent`, which ends the process with a message. `connection` calls [`load`] first. See ADR 0004.
 #![allow(
     unsafe_code,
     reason = "defines and fills the jump table of a C library"
@@ -22,16 +21,16 @@ const LIBRARY: &CStr = c"libvirt.so.0";
 /// Why libvirt's library cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LoadError {
-    /// `libvirt.so.0` is not installed, or one of the libraries it needs is not.
+    /// `libvirt.so.0` or a library that it needs is not installed.
     #[error("libvirt's library cannot be loaded: {reason}; install it (apt install libvirt0)")]
     Missing {
-        /// What the dynamic loader said.
+        /// The dynamic loader's message.
         reason: String,
     },
     /// The library is there, but lacks functions this driver cannot do without.
     #[error("libvirt's library is too old, it lacks {}; version 6.0 is needed", functions.join(", "))]
     TooOld {
-        /// The functions it lacks.
+        /// The missing functions.
         functions: Vec<&'static str>,
     },
 }
@@ -54,7 +53,7 @@ macro_rules! trampolines {
     };
 }
 
-/// One jump through one slot. Hidden, so that libvirt's own calls to its functions can never be caught by ours.
+/// A jump through a slot. Hidden, so that libvirt's own calls never resolve to it.
 #[cfg(target_arch = "x86_64")]
 macro_rules! trampoline {
     ($name:ident) => {
@@ -71,7 +70,7 @@ macro_rules! trampoline {
     };
 }
 
-/// One jump through one slot. Hidden, so that libvirt's own calls to its functions can never be caught by ours.
+/// A jump through a slot. Hidden, so that libvirt's own calls never resolve to it.
 #[cfg(target_arch = "aarch64")]
 macro_rules! trampoline {
     ($name:ident) => {
@@ -91,8 +90,8 @@ macro_rules! trampoline {
     };
 }
 
-// Every function the `virt` crate refers to, and those this crate calls itself through `virt-sys`. A name left out would be
-// asked of the linker again; `tests/not_linked.rs` fails then.
+// Every function that the `virt` crate uses, and those that this crate calls through `virt-sys`. The linker would look
+// for a missing name; then `tests/not_linked.rs` fails.
 trampolines! {
     virConnectBaselineCPU virConnectClose virConnectCompareCPU
     virConnectDomainEventDeregisterAny virConnectDomainEventRegisterAny
@@ -191,7 +190,7 @@ trampolines! {
     virStreamNew virStreamRecv virStreamRef virStreamSend
 }
 
-/// What the driver cannot observe without; the rest may be absent from an older libvirt.
+/// Functions that observation requires; others may be missing in an older libvirt.
 const REQUIRED: &[&str] = &[
     "virConnectOpen",
     "virConnectClose",
@@ -213,7 +212,7 @@ const REQUIRED: &[&str] = &[
     "virSetErrorFunc",
 ];
 
-/// Opens libvirt's library and fills the slots; the first answer is kept for the life of the process.
+/// Loads libvirt's library and fills the slots. The first result is kept for the life of the process.
 pub fn load() -> Result<(), LoadError> {
     static LOADED: OnceLock<Result<(), LoadError>> = OnceLock::new();
     LOADED.get_or_init(|| fill(LIBRARY)).clone()
@@ -237,8 +236,8 @@ fn fill(library: &CStr) -> Result<(), LoadError> {
 }
 
 fn open(library: &CStr) -> Result<*mut c_void, LoadError> {
-    // SAFETY: the name is a valid C string; the library's initialisers are libvirt's own and may run at any time. The handle is
-    // never closed, so no address found through it ever dangles.
+    // SAFETY: the name is a valid C string; the library's initialisers are libvirt's own and may run at any time. The
+    // handle is never closed, so addresses from it stay valid.
     let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if handle.is_null() {
         return Err(LoadError::Missing {
@@ -249,7 +248,7 @@ fn open(library: &CStr) -> Result<*mut c_void, LoadError> {
 }
 
 fn last_error() -> String {
-    // SAFETY: dlerror answers null or a C string that lives until this thread's next dl call; it is copied at once.
+    // SAFETY: dlerror returns null or a C string that lives until this thread's next dl call; it is copied at once.
     let message = unsafe { libc::dlerror() };
     if message.is_null() {
         return "the dynamic loader gave no reason".to_owned();
@@ -267,7 +266,7 @@ fn find(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// Where a slot leads that was never filled: the caller did not load the library, or asked what it does not have.
+/// The target of an unfilled slot: the library was not loaded, or lacks the function.
 extern "C" fn absent() -> ! {
     use std::io::Write as _;
     let _ = std::io::stderr().write_all(

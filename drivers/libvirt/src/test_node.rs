@@ -1,8 +1,8 @@
-//! Nodes for libvirt's test driver, written as files: a whole host with cards, guests and what each guest holds, in
-//! milliseconds and without hardware. For this crate's tests and, by the feature `test-node`, for others'.
+//! Nodes for libvirt's test driver, written as files: a whole host with cards, guests and their devices, in milliseconds and
+//! without hardware. For tests of this crate and, by the feature `test-node`, of others.
 //!
-//! The test driver keeps what it is given and checks none of it. A node it reads from a file has no NUMA cells, so those are
-//! written as a device tree in `sys` beside it, where the driver looks for them.
+//! The test driver accepts anything. A node that it reads from a file has no NUMA cells, so they are written as a device tree in
+//! `sys` next to the file, where the driver looks for them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub struct TestNode {
 pub struct TestGpu {
     pub address: PciAddress,
     pub numa_node: Option<u32>,
-    /// Its types, and how many of each can still be made.
+    /// Its types, and how many of each can still be created.
     pub available: Vec<(String, u64)>,
 }
 
@@ -51,15 +51,15 @@ pub struct TestGuest {
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// What a management application left in its metadata, as XML.
+    /// Metadata of another management application, as XML.
     pub metadata: String,
     /// The host CPUs (`4-7`) that each of its first virtual CPUs is pinned to.
     pub pins: Vec<String>,
-    /// Its own NUMA cells: virtual CPUs (`0-1`), memory in MiB, and the host's cell they are on.
+    /// Its NUMA cells: virtual CPUs (`0-1`), memory in MiB, and the host cell.
     pub cells: Vec<(String, u64, u32)>,
-    /// The mediated devices it holds.
+    /// Its mediated devices.
     pub mdevs: Vec<Uuid>,
-    /// The PCI functions it holds.
+    /// Its PCI functions.
     pub functions: Vec<PciAddress>,
 }
 
@@ -83,8 +83,8 @@ impl TestGuest {
 }
 
 impl TestNode {
-    /// Writes the node into `directory` and answers the options of a driver that sees it. Each driver has its own copy of the
-    /// node's state, from the file, while its connection is open.
+    /// Writes the node into `directory` and returns the options of a driver for it. Each driver has its own copy of the
+    /// node's state while its connection is open.
     pub fn write(&self, directory: &Path) -> io::Result<LibvirtOptions> {
         let file = directory.join("node.xml");
         fs::write(&file, self.document())?;
@@ -121,7 +121,7 @@ impl TestNode {
         Ok(())
     }
 
-    /// The node as libvirt's test driver reads it.
+    /// The node's document for libvirt's test driver.
     #[must_use]
     pub fn document(&self) -> String {
         let (cpus, memory) = (self.cpus, self.memory_mib * 1024);

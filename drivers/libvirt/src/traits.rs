@@ -1,7 +1,7 @@
-//! The node's traits: what its processor has and what its hypervisor can give guests. Pure.
+//! The node's traits: features of its processor and capabilities of its hypervisor. Pure.
 //!
-//! Names are os-traits 3.9's; which libvirt word becomes which trait is Nova's rule, so that a node keeps its traits when it
-//! changes from one agent to the other.
+//! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's, so that a node keeps its traits
+//! when it changes from one agent to the other.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,8 @@ const TPM_MODELS: &[(&str, &str)] = &[("tpm-tis", "TIS"), ("tpm-crb", "CRB")];
 const TPM_VERSIONS: &[(&str, &str)] = &[("1.2", "1_2"), ("2.0", "2_0")];
 const FIRMWARES: &[(&str, &str)] = &[("bios", "BIOS"), ("efi", "UEFI")];
 
-/// All traits of a node. `features` are the processor's, expanded; `domain` is empty where the hypervisor does not tell.
+/// All traits of a node. `features` are the expanded features of the processor; `domain` is empty if the hypervisor
+/// does not tell.
 pub(crate) fn traits(
     capabilities: &Capabilities,
     features: &BTreeSet<String>,
@@ -120,7 +121,7 @@ impl Names {
         }
     }
 
-    /// The words that are in the table, as they stand but in capitals.
+    /// The names in the table, in capitals.
     fn listed<'a>(
         &mut self,
         table: &[&str],
@@ -136,7 +137,7 @@ impl Names {
         }
     }
 
-    /// The words that are in the table, as the table has them.
+    /// The mapped names.
     fn mapped(&mut self, table: &[(&str, &str)], words: &BTreeSet<String>, start: &str) {
         for (word, end) in table {
             self.add_if(words.contains(*word), start, end);

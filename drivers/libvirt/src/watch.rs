@@ -1,7 +1,6 @@
-//! The driver's events: what libvirt tells and what the kernel tells, as one stream of "something changed".
+//! The driver's events: libvirt's and the kernel's as one stream of "something changed".
 //!
-//! Whoever reads it looks at everything anyway, so events that find a reader's queue full are dropped: there is unread news
-//! in it.
+//! A reader observes everything anyway, so events are dropped if a reader's queue is full.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +11,10 @@ use berth_virt::HostEvent;
 use futures_core::Stream;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
-/// Events a reader may leave unread before further ones are dropped.
+/// The size of a reader's queue.
 const UNREAD: usize = 16;
 
-/// Everyone who wants libvirt's events.
+/// The subscribers of libvirt's events.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Subscribers(Arc<Mutex<Vec<Sender<HostEvent>>>>);
 
@@ -27,7 +26,7 @@ impl Subscribers {
         receiver
     }
 
-    /// Tells everyone; never waits.
+    /// Sends an event to all subscribers without waiting.
     pub(crate) fn publish(&self, event: HostEvent) {
         self.lock().retain(|subscriber| {
             let _ = subscriber.try_send(event);
@@ -47,12 +46,12 @@ pub(crate) enum Kernel {
     Ignored,
 }
 
-/// What the kernel tells: its socket, or a test in its place.
+/// The kernel's events: its socket, or a simulation in tests.
 type KernelNews = Pin<Box<dyn Stream<Item = Result<DeviceNews, UeventError>> + Send>>;
 
-/// The kernel's events as they stand with one stream.
+/// The kernel's event source.
 enum Uevents {
-    /// To be opened at the first poll, which happens within the runtime.
+    /// Opened at the first poll, inside the runtime.
     Unopened,
     Open(KernelNews),
     /// Not wanted, or the socket failed.
@@ -76,8 +75,8 @@ impl Watch {
         }
     }
 
-    /// The kernel's next event. A socket that fails is given up for good, once told as [`HostEvent::Unknown`]: libvirt's
-    /// events and the periodic look remain.
+    /// The kernel's next event. A socket that fails is given up after one [`HostEvent::Unknown`]: libvirt's events and
+    /// the periodic observation remain.
     fn poll_kernel(&mut self, context: &mut Context<'_>) -> Poll<HostEvent> {
         if let Uevents::Unopened = self.kernel {
             self.kernel = match UeventStream::open() {
@@ -132,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// A kernel that has these to tell, and then nothing.
+    /// A simulated kernel with these events.
     struct Told(VecDeque<Result<DeviceNews, UeventError>>);
 
     impl Stream for Told {

@@ -1,44 +1,44 @@
-//! Looking things up in libvirt's documents. The documents' own modules say what is looked up.
+//! Helpers for reading libvirt's documents.
 
 use roxmltree::{Document, Node};
 
 /// A document of libvirt's that cannot be read. Names the document, so that a caller need not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum XmlError {
-    /// It is not XML.
+    /// The text is not XML.
     #[error("{document} is not XML")]
     Syntax {
         document: &'static str,
         source: roxmltree::Error,
     },
-    /// It is XML, but of something else.
+    /// Another kind of document.
     #[error("{document} starts with <{found}> instead of <{expected}>")]
     OtherDocument {
         document: &'static str,
         found: String,
         expected: &'static str,
     },
-    /// Something that is always there is not, or makes no sense.
+    /// Something mandatory is missing or invalid.
     #[error("{document}: {element} is {found:?}, expected {expected}")]
     Unexpected {
         document: &'static str,
         /// The element or attribute, as a path.
         element: &'static str,
-        /// Its text, at most 80 characters; empty where it is missing.
+        /// Its text, at most 80 characters; empty if missing.
         found: String,
-        /// What was expected, in words.
+        /// What was expected.
         expected: &'static str,
     },
 }
 
-/// One document, and the name it has in errors.
+/// A document with its name for errors.
 pub(crate) struct Reader<'t> {
     name: &'static str,
     document: Document<'t>,
 }
 
 impl<'t> Reader<'t> {
-    /// Parses a document whose outermost element must be `root`.
+    /// Parses a document whose root element must be `root`.
     pub(crate) fn new(
         name: &'static str,
         root: &'static str,
@@ -113,12 +113,12 @@ pub(crate) fn text<'a>(node: Node<'a, '_>, path: &[&str]) -> Option<&'a str> {
     find(node, path)?.text().map(str::trim)
 }
 
-/// The amount of memory an element states, in KiB: its text in the unit of its attribute `unit` (KiB where there is none).
+/// An element's amount of memory in KiB, converted from its attribute `unit` (default KiB).
 pub(crate) fn kibibytes(element: Node<'_, '_>) -> Option<u64> {
     kibibytes_of(element.text()?.trim(), element.attribute("unit"))
 }
 
-/// An amount of memory in a unit (KiB where none is given), in KiB.
+/// An amount of memory in a unit (default KiB), converted to KiB.
 pub(crate) fn kibibytes_of(amount: &str, unit: Option<&str>) -> Option<u64> {
     let amount: u64 = amount.parse().ok()?;
     let bytes: u64 = match unit.unwrap_or("KiB") {

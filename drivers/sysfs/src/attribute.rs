@@ -1,8 +1,7 @@
-//! Writing one attribute: the only place that changes the device tree, and the seam where a fault can strike.
+//! Writes sysfs attributes. This is the only place that changes the device tree.
 //!
-//! Every change is one write to one existing attribute, named by its path below the root: a crossing of `berth-seam`'s sysfs
-//! seam (the decorator lives with the tests). The nouns that act ([`Devices`](crate::Devices)) look before each write, so
-//! that a write that was made and not known to be made is found done.
+//! Every change is one write to one existing attribute, named by its path below the root. The tests inject faults at these writes. The
+//! callers ([`Devices`](crate::Devices)) read the state before each write, so a write whose result was lost is found done.
 
 use std::fs::OpenOptions;
 use std::future::Future;

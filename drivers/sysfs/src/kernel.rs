@@ -11,11 +11,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_model::PciAddress;
-use berth_seam::Moment;
 
 use crate::attribute::{AttributeError, AttributeWrites, Written};
 use crate::tree::{Card, Tree};
 use crate::{AllowList, Allowed, Devices};
+
+/// When the caller is killed: before the write happens, or after it and before the caller has its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KillTime {
+    Before,
+    After,
+}
 
 /// How a card comes back from a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +47,7 @@ struct State {
     refused: Option<&'static str>,
     ignored: Option<&'static str>,
     /// The caller is killed at this write, counted from 1, and makes no further ones.
-    kill: Option<(usize, Moment)>,
+    kill: Option<(usize, KillTime)>,
 }
 
 pub(crate) const CARD: &str = "0000:81:00.0";
@@ -118,7 +124,7 @@ impl Kernel {
     }
 
     /// Kills the caller at its `number`th write from now.
-    pub(crate) fn kills_at(&self, number: usize, moment: Moment) {
+    pub(crate) fn kills_at(&self, number: usize, moment: KillTime) {
         let mut state = self.state.lock().unwrap();
         state.log.clear();
         state.kill = Some((number, moment));
@@ -154,7 +160,7 @@ impl Kernel {
         let number = state.log.len() + 1;
         match state.kill {
             Some((at, _)) if number > at => return Err(killed()),
-            Some((at, Moment::Before)) if number == at => {
+            Some((at, KillTime::Before)) if number == at => {
                 state.log.push("killed".to_owned());
                 return Err(killed());
             }
@@ -175,7 +181,7 @@ impl Kernel {
             self.react(&state, name, content.trim());
         }
         match state.kill {
-            Some((at, Moment::After)) if number == at => Err(killed()),
+            Some((at, KillTime::After)) if number == at => Err(killed()),
             _ => Ok(()),
         }
     }
@@ -325,18 +331,18 @@ pub(crate) async fn survives_a_kill_anywhere<A, F>(
     let writes = clean.log().len();
     assert!(writes > 0, "nothing was written");
     for number in 1..=writes {
-        for moment in [Moment::Before, Moment::After] {
+        for moment in [KillTime::Before, KillTime::After] {
             let kernel = Kernel::new();
             prepare(&kernel);
             kernel.kills_at(number, moment);
             assert!(
                 act(Arc::clone(&kernel)).await.is_err(),
-                "write {number} {moment}"
+                "write {number} {moment:?}"
             );
             kernel.lets_live();
             act(Arc::clone(&kernel))
                 .await
-                .unwrap_or_else(|error| panic!("write {number} {moment}: {error}"));
+                .unwrap_or_else(|error| panic!("write {number} {moment:?}: {error}"));
             check(&kernel);
         }
     }

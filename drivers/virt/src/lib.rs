@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod cpu_set;
 mod device_life;

@@ -1,12 +1,12 @@
-//! Tells compute APIs what came of binds: the outbox's reader.
+//! Delivers events about binds to compute APIs: the reader of the outbox.
 //!
-//! A bind never waits for it and never fails by it. What was written is told once the receiver is there, after a crash too;
-//! one POST for all that is due of a guest. Each host's events have a journey of their own: one that does not answer keeps no
-//! other waiting. A receiver that refuses for good, or a guest that nobody waits for any more, is given up with a line in the
-//! log: whoever waits for a bind also asks for it.
+//! A bind never waits for delivery and never fails because of it. An event is delivered once its receiver is reachable,
+//! also after a crash, with one POST for all due events of a guest. Each host has a task of its own, so an unreachable
+//! receiver does not delay others. Events are given up, with a log line, if the receiver refuses them permanently or if
+//! they are too old. That is harmless: a guest that waits for a bind also polls.
 //!
-//! Where several processes send what is in one database, each takes a guest's events before it sends them, by making them due
-//! later; a process that ends before it wrote what came of it has them sent once more by another.
+//! If several processes share a database, each claims a guest's events by postponing their due time before it sends
+//! them. If the process dies before it stores the result, another process sends them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -22,21 +22,21 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::store::Tables;
-use crate::store::events::{Pending, Sent, SentError, SentOutcome, Take, due};
+use crate::store::AcceleratorTables;
+use crate::store::events::{PendingEvent, RecordDelivery, DeliveryRecordError, DeliveryOutcome, ClaimEvents, due};
 
-/// The outbox is looked at this often even if nobody rings.
+/// The polling interval of the outbox.
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// An event is given up this long after it was written: by default a guest waits half as long (`arq_binding_timeout`).
+/// An event is given up at this age. By default a guest waits half as long (`arq_binding_timeout`).
 const LIFETIME: Duration = Duration::from_secs(600);
-/// How long the receiver may take for an answer, however its client is set.
+/// The timeout of one POST, whatever its client's options.
 const LONGEST_POST: Duration = Duration::from_secs(25);
-/// For how long a guest's events are one process's, where others send too: longer than a POST and what is written after it. Should
-/// the process end, another takes them then.
+/// How long a process's claim on a guest's events lasts if several processes send: longer than a POST and storing its
+/// result.
 const TAKEN: Duration = Duration::from_secs(60);
-/// How many hosts are told at once.
+/// The number of hosts served concurrently.
 const AT_ONCE: usize = 64;
 
 /// Rung by a bind, heard by [`deliver_events`].
@@ -49,9 +49,9 @@ impl EventsBell {
     }
 }
 
-/// Who is told of binds.
+/// Finds the receiver of events.
 pub trait EventReceivers: Send + Sync + 'static {
-    /// The receiver of what is bound on a host, by the host's name in binds; none where there is none.
+    /// The compute API for a host, by the host's name in binds; `None` if there is none.
     fn of_host(&self, host: &str) -> Option<ComputeClient>;
 }
 
@@ -62,17 +62,17 @@ impl EventReceivers for ComputeClient {
     }
 }
 
-/// Sends what is in the outbox, and what comes, until `shutdown` is ready.
+/// Delivers events from the outbox until `shutdown` resolves.
 pub async fn deliver_events(
     store: SqlStore,
     receivers: impl EventReceivers,
     bell: EventsBell,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let tables = Tables::of(store);
+    let tables = AcceleratorTables::of(store);
     let mut shutdown = pin!(shutdown);
     let (stop, stopped) = watch::channel(false);
-    let mut sending = Sending::default();
+    let mut sending = DeliveryTasks::default();
     loop {
         for (host, guests) in waiting(&tables).await {
             if sending.hosts.len() == AT_ONCE {
@@ -80,7 +80,7 @@ pub async fn deliver_events(
             }
             if sending.hosts.insert(host.clone()) {
                 let receiver = receivers.of_host(&host);
-                let host = OfHost {
+                let host = HostDelivery {
                     tables: tables.clone(),
                     receiver,
                     host,
@@ -96,32 +96,32 @@ pub async fn deliver_events(
             () = tokio::time::sleep(LOOK) => {}
         }
     }
-    // An answer that came is always written down.
+    // An answer that has arrived is always stored.
     stop.send_replace(true);
     while sending.tasks.join_next().await.is_some() {}
 }
 
-/// Hosts that are being told. Dropped, that ends.
+/// The hosts with a running delivery task. Dropping it stops the tasks.
 #[derive(Default)]
-struct Sending {
+struct DeliveryTasks {
     tasks: JoinSet<String>,
     hosts: BTreeSet<String>,
 }
 
-impl Sending {
+impl DeliveryTasks {
     async fn ended(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok(host)) => {
                 self.hosts.remove(&host);
             }
-            // A panic has been told already; whose it was is not known.
+            // The panic is already logged; which host it was is unknown.
             Some(Err(_)) | None => self.hosts.clear(),
         }
     }
 }
 
-/// What is due, by host and guest.
-async fn waiting(tables: &Tables) -> BTreeMap<String, BTreeMap<Uuid, Vec<Pending>>> {
+/// The due events, by host and guest.
+async fn waiting(tables: &AcceleratorTables) -> BTreeMap<String, BTreeMap<Uuid, Vec<PendingEvent>>> {
     let read = async {
         let mut tx = tables.read().await?;
         due(&mut tx).await
@@ -131,7 +131,7 @@ async fn waiting(tables: &Tables) -> BTreeMap<String, BTreeMap<Uuid, Vec<Pending
         tracing::error!(error, "the outbox of events cannot be read");
         Vec::new()
     });
-    let mut hosts: BTreeMap<String, BTreeMap<Uuid, Vec<Pending>>> = BTreeMap::new();
+    let mut hosts: BTreeMap<String, BTreeMap<Uuid, Vec<PendingEvent>>> = BTreeMap::new();
     for event in pending {
         let guests = hosts.entry(event.host.clone()).or_default();
         guests.entry(event.instance).or_default().push(event);
@@ -139,18 +139,18 @@ async fn waiting(tables: &Tables) -> BTreeMap<String, BTreeMap<Uuid, Vec<Pending
     hosts
 }
 
-/// One host, and who is told of it.
-struct OfHost {
-    tables: Tables,
+/// The delivery to one host.
+struct HostDelivery {
+    tables: AcceleratorTables,
     receiver: Option<ComputeClient>,
     host: String,
 }
 
-impl OfHost {
-    /// Sends what is due of its guests; the host. A request to stop ends the wait for an answer.
+impl HostDelivery {
+    /// Sends the due events of a host's guests; returns the host. Shutdown interrupts waiting for an answer.
     async fn send(
         self,
-        guests: BTreeMap<Uuid, Vec<Pending>>,
+        guests: BTreeMap<Uuid, Vec<PendingEvent>>,
         mut stopped: watch::Receiver<bool>,
     ) -> String {
         let mut away = false;
@@ -163,7 +163,7 @@ impl OfHost {
                     error = &error as &dyn std::error::Error,
                     "the outbox of events cannot be written"
                 );
-                // What is due still would be sent again at once.
+                // Otherwise events that are still due would be sent again at once.
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => {}
                     () = tokio::time::sleep(LOOK) => {}
@@ -177,16 +177,16 @@ impl OfHost {
         self.host
     }
 
-    /// Sends what is due of one guest, unless another process does.
+    /// Sends the due events of one guest, unless another process has claimed them.
     async fn send_of(
         &self,
         instance: Uuid,
-        mut events: Vec<Pending>,
+        mut events: Vec<PendingEvent>,
         away: &mut bool,
         stopped: &mut watch::Receiver<bool>,
-    ) -> Result<(), SentError> {
+    ) -> Result<(), DeliveryRecordError> {
         if self.tables.are_shared() {
-            let take = Take {
+            let take = ClaimEvents {
                 events: &events,
                 lasts: TAKEN,
             };
@@ -199,24 +199,25 @@ impl OfHost {
         let outcome = tokio::select! {
             biased;
             outcome = self.tell(instance, &events, away) => outcome,
-            _ = stopped.wait_for(|stopped| *stopped) => SentOutcome::GivenBack,
+            _ = stopped.wait_for(|stopped| *stopped) => DeliveryOutcome::Released,
         };
         match outcome {
-            SentOutcome::GivenBack if !self.tables.are_shared() => Ok(()),
-            outcome => self.tables.write(&Sent { events, outcome }).await,
+            DeliveryOutcome::Released if !self.tables.are_shared() => Ok(()),
+            outcome => self.tables.write(&RecordDelivery { events, outcome }).await,
         }
     }
 
-    /// Tells what is due of one guest. Who gave no answer about one is not asked about the next: `away`.
-    async fn tell(&self, instance: Uuid, events: &[Pending], away: &mut bool) -> SentOutcome {
+    /// POSTs the due events of one guest. Sets `away` if the receiver did not answer, so that its other guests are
+    /// skipped.
+    async fn tell(&self, instance: Uuid, events: &[PendingEvent], away: &mut bool) -> DeliveryOutcome {
         let host = &self.host;
         let Some(receiver) = &self.receiver else {
-            tracing::warn!(%instance, host, "events about accelerator requests are given up: nobody is known to tell of this host");
-            return SentOutcome::Done;
+            tracing::warn!(%instance, host, "accelerator request events given up: no receiver is known for this host");
+            return DeliveryOutcome::Done;
         };
         let attempts = events.iter().map(|event| event.attempts).max();
         let attempts = attempts.unwrap_or_default().saturating_add(1);
-        let again = SentOutcome::Again {
+        let again = DeliveryOutcome::Again {
             attempts,
             after: pause(attempts),
         };
@@ -236,21 +237,21 @@ impl OfHost {
         let Ok(told) = told else {
             *away = true;
             if !fresh {
-                tracing::warn!(%instance, host, attempts, "events about accelerator requests are given up: their receiver gives no answer");
-                return SentOutcome::Done;
+                tracing::warn!(%instance, host, attempts, "accelerator request events given up: the receiver does not answer");
+                return DeliveryOutcome::Done;
             }
-            tracing::debug!(%instance, host, attempts, "the receiver of events gives no answer; it is told again later");
+            tracing::debug!(%instance, host, attempts, "sending accelerator request events failed: no answer; retrying");
             return again;
         };
         let Err(error) = told else {
-            return SentOutcome::Done;
+            return DeliveryOutcome::Done;
         };
         if error.disposition() == Disposition::Fatal || !fresh {
-            tracing::warn!(%instance, host, %error, attempts, "events about accelerator requests are given up");
-            return SentOutcome::Done;
+            tracing::warn!(%instance, host, %error, attempts, "accelerator request events given up");
+            return DeliveryOutcome::Done;
         }
         *away = matches!(error, EventsError::Call(_));
-        tracing::debug!(%instance, host, %error, attempts, "events about accelerator requests are told again later");
+        tracing::debug!(%instance, host, %error, attempts, "sending accelerator request events failed; retrying");
         again
     }
 }

@@ -1,4 +1,4 @@
-//! A file per noun: what each method of each path does, and what is told when it cannot.
+//! The handlers of the API, one file per resource.
 
 pub(crate) mod accelerator_requests;
 pub(crate) mod adopted_requests;
@@ -11,32 +11,31 @@ pub(crate) mod host_devices;
 pub(crate) mod programmings;
 pub(crate) mod root;
 
-use berth_http::{Call, Fault, Microversion};
+use berth_http::{ApiRequest, Fault, Microversion};
 use berth_store::{SqlError, Transaction};
 use berth_wire::accelerator::Link;
 use http::StatusCode;
 use uuid::Uuid;
 
-use crate::store::{self, ReadError, Tables};
+use crate::store::{self, AcceleratorTableError, AcceleratorTables};
 
 /// Begins a reading transaction.
-pub(crate) async fn read(tables: &Tables) -> Result<Transaction, Fault> {
+pub(crate) async fn read(tables: &AcceleratorTables) -> Result<Transaction, Fault> {
     tables.read().await.map_err(sql)
 }
 
-/// The database's error as the caller sees it.
+/// Converts a database error to a response.
 pub(crate) fn sql(error: SqlError) -> Fault {
     store::fault(&error.into())
 }
 
-/// The same, of a row that could not be read.
-pub(crate) fn database(error: ReadError) -> Fault {
+/// Converts an error of reading a row to a response.
+pub(crate) fn database(error: AcceleratorTableError) -> Fault {
     store::fault(&error)
 }
 
-/// A path of the service as a URL: below the path at which it stands, and else below the one under which Cyborg's links are written
-/// wherever it stands.
-pub(crate) fn url(call: &Call, path: &str) -> String {
+/// A path of the service as a URL: below the path where it is mounted, or below the path that Cyborg uses in links.
+pub(crate) fn url(call: &ApiRequest, path: &str) -> String {
     match call.is_below_prefix() {
         true => call.absolute(path),
         false => call.absolute(&format!("/accelerator{path}")),
@@ -44,12 +43,12 @@ pub(crate) fn url(call: &Call, path: &str) -> String {
 }
 
 /// The link of a document to itself.
-pub(crate) fn link(call: &Call, collection: &str, id: impl std::fmt::Display) -> Link {
+pub(crate) fn link(call: &ApiRequest, collection: &str, id: impl std::fmt::Display) -> Link {
     Link::own(url(call, &format!("/v2/{collection}/{id}")))
 }
 
-/// 406 for what the version does not have yet.
-pub(crate) fn require(call: &Call, feature: Microversion) -> Result<(), Fault> {
+/// Returns 406 if the request's version does not have the feature.
+pub(crate) fn require(call: &ApiRequest, feature: Microversion) -> Result<(), Fault> {
     if call.version.has(feature) {
         return Ok(());
     }
@@ -59,8 +58,8 @@ pub(crate) fn require(call: &Call, feature: Microversion) -> Result<(), Fault> {
     ))
 }
 
-/// The UUID in the path. What is none names nothing.
-pub(crate) fn uuid(call: &Call, noun: &str) -> Result<Uuid, Fault> {
+/// The UUID in the path. Other text matches no object.
+pub(crate) fn uuid(call: &ApiRequest, noun: &str) -> Result<Uuid, Fault> {
     let text = call.path("uuid")?;
     text.parse()
         .map_err(|_| Fault::not_found(format!("{noun} not found with uuid={text}")))

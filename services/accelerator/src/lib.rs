@@ -1,22 +1,23 @@
-//! The accelerator API (Cyborg v2, microversions 2.0 to 2.3) as one router: device profiles, accelerator requests (ARQs) and
-//! their binding, devices, deployables, attributes.
+//! The accelerator service: Cyborg's API v2, microversions 2.0 to 2.3. It manages device profiles, accelerator requests (ARQs)
+//! and their binding, devices, deployables and attributes.
 //!
-//! [`prepare`] brings a database to the schema, [`router()`] makes the API over it, [`deliver_events`] tells compute APIs
-//! what came of binds. A request passes the door (`berth_http`), a handler (`handlers/<noun>`) and the tables
-//! (`store/<noun>`). Each change of state is one transaction: a bind takes all its handles or none, and the event that says
-//! so is written in the same transaction, so that a crash between the two cannot be.
+//! ```text
+//! agent ── device report ──► devices, deployables, attach handles
+//! conductor ── create, bind ──► ARQs ── event (outbox) ──► compute API ──► agent
+//! ```
 //!
-//! A bind whose devices are to be programmed waits for their hosts; [`end_late_programmings`] ends its wait.
-//! [`watch_providers`] looks whether Placement still has the devices' providers; [`delete_unbound_requests`] deletes requests that
-//! hold nothing and that nobody wants any more.
+//! [`prepare`] creates the database schema, [`router()`] builds the API, and [`deliver_events`] sends the events about binds. A
+//! request passes the service layer (`berth_http`), a handler (`handlers`) and the tables (`store`). Each change is one
+//! transaction: a bind assigns all its handles or none, and its event is stored in the same transaction.
 //!
-//! Devices come from the agents, whole per host (`PUT /internal/v1/hosts/{host}/devices`); their providers in Placement are
-//! the agents' to write, never this service's. What a request holds is never taken away by a report. An agent waits for what an
-//! operator changes ([`HostsBell`]), so that it need not come with its next report.
+//! Background tasks: [`end_late_programmings`] ends binds whose devices were not programmed in time, [`watch_providers`] checks
+//! that the devices' resource providers exist in Placement, [`delete_idle_arqs`] deletes requests that hold no device.
 //!
-//! Callers: `cli` (served or in process), `tests`.
+//! Agents report all devices of a host at once (`PUT /internal/v1/hosts/{host}/devices`). Only agents write the providers in
+//! Placement. A report never removes what a request holds. Agents wait for operators' changes by long polling ([`HostsBell`]).
+//! `cli` composes this crate, served or in process.
 
-mod changes;
+mod host_changes;
 mod events;
 mod handlers;
 mod microversions;
@@ -26,14 +27,14 @@ mod providers;
 mod report;
 mod router;
 mod store;
-mod unbound;
+mod idle_arqs;
 
 pub use berth_http::{serve_tcp, serve_unix};
-pub use changes::HostsBell;
+pub use host_changes::HostsBell;
 pub use events::{EventReceivers, EventsBell, deliver_events};
 pub use policies::default_policy;
 pub use programmings::end_late_programmings;
 pub use providers::watch_providers;
-pub use router::{Options, ServiceTokens, router};
-pub use store::schema::{SchemaError, VERSION as SCHEMA_VERSION, prepare};
-pub use unbound::{UnboundError, UnboundRequests, delete_unbound_requests};
+pub use router::{AcceleratorApiOptions, ServiceTokens, router};
+pub use store::schema::{AcceleratorSchemaError, VERSION as SCHEMA_VERSION, prepare};
+pub use idle_arqs::{IdleArqsError, IdleArqCollector, delete_idle_arqs};

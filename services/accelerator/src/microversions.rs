@@ -1,4 +1,4 @@
-//! Which microversion brought what. Handlers compare with these and with nothing else.
+//! Cyborg's microversions by feature. Handlers compare the request's version with these constants only.
 
 use berth_http::{Microversion, MicroversionRange};
 
@@ -13,7 +13,7 @@ pub(crate) const PROFILE_BY_NAME: Microversion = v(2);
 /// `status` in devices.
 pub(crate) const DEVICE_STATUS: Microversion = v(3);
 
-/// What this service speaks. Its errors have no codes in any version.
+/// The supported range. Errors have no codes in any version.
 pub(crate) const RANGE: MicroversionRange = MicroversionRange {
     service: "accelerator",
     min: v(0),

@@ -1,9 +1,9 @@
-//! The rules by Cyborg's names, with its new defaults: hardware topology is not for tenants.
+//! The default access policy, with Cyborg's rule names and its new defaults: tenants do not see hardware topology.
 //!
-//! Beside the rules that are asked for stand those that Cyborg's defaults are made of, for an operator's file to replace or to
-//! refer to.
+//! Besides the rules that handlers check, it contains the rules that Cyborg's defaults refer to, so that an operator's
+//! file can replace or reference them.
 
-use berth_http::policy::{Policy, Rule};
+use berth_http::policy::{Policy, PolicyRule};
 
 pub(crate) const PROFILE_GET_ALL: &str = "cyborg:device_profile:get_all";
 pub(crate) const PROFILE_GET_ONE: &str = "cyborg:device_profile:get_one";
@@ -27,13 +27,13 @@ pub(crate) const ATTRIBUTE_CREATE: &str = "cyborg:attribute:create";
 pub(crate) const ATTRIBUTE_DELETE: &str = "cyborg:attribute:delete";
 pub(crate) const HOST_DEVICES: &str = "berth:host_devices:update";
 
-/// The rules that others are made of, by Cyborg's names.
-fn base() -> [(&'static str, Rule); 17] {
-    let of_project = |role| Rule::role(role).and(Rule::own_project());
-    let either = |one, other| Rule::named(one).or(Rule::named(other));
+/// Rules that exist only as references, by Cyborg's names.
+fn base() -> [(&'static str, PolicyRule); 17] {
+    let of_project = |role| PolicyRule::role(role).and(PolicyRule::own_project());
+    let either = |one, other| PolicyRule::named(one).or(PolicyRule::named(other));
     [
-        ("admin_api", Rule::role("admin")),
-        ("service_api", Rule::role("service")),
+        ("admin_api", PolicyRule::role("admin")),
+        ("service_api", PolicyRule::role("service")),
         ("project_admin_api", of_project("admin")),
         ("project_manager_api", of_project("manager")),
         ("project_member_api", of_project("member")),
@@ -54,28 +54,28 @@ fn base() -> [(&'static str, Rule); 17] {
             "project_member_or_service",
             either("project_member_api", "service_api"),
         ),
-        // Cyborg's old ones: no default of this service is made of them.
-        ("allow", Rule::Everybody),
-        ("deny", Rule::Nobody),
-        ("public_api", Rule::Nobody),
-        ("is_admin", Rule::named("admin_api")),
-        ("admin_or_owner", Rule::is_admin().or(Rule::own_project())),
-        ("admin_or_user", Rule::is_admin().or(Rule::own_user())),
-        ("default", Rule::named("admin_or_owner")),
+        // Deprecated rules of Cyborg; no default here refers to them.
+        ("allow", PolicyRule::Everybody),
+        ("deny", PolicyRule::Nobody),
+        ("public_api", PolicyRule::Nobody),
+        ("is_admin", PolicyRule::named("admin_api")),
+        ("admin_or_owner", PolicyRule::is_admin().or(PolicyRule::own_project())),
+        ("admin_or_user", PolicyRule::is_admin().or(PolicyRule::own_user())),
+        ("default", PolicyRule::named("admin_or_owner")),
     ]
 }
 
-/// The rules that are asked for. Whose requests a caller sees is decided beside these: his project's, or all for `admin` and
-/// `service`.
-fn asked() -> [(&'static str, Rule); 21] {
-    let admin = || Rule::named("admin_api");
-    let manager = || Rule::named("project_manager_or_admin");
-    // An account of a service need not have the roles that Keystone lets others imply.
+/// The rules that handlers check. In addition, callers see only their own project's requests unless they have the role
+/// `admin` or `service`.
+fn asked() -> [(&'static str, PolicyRule); 21] {
+    let admin = || PolicyRule::named("admin_api");
+    let manager = || PolicyRule::named("project_manager_or_admin");
+    // A service account need not have the roles that Keystone implies.
     let reader = || {
-        let service = Rule::named("project_member_or_service");
-        Rule::named("project_reader_or_admin").or(service)
+        let service = PolicyRule::named("project_member_or_service");
+        PolicyRule::named("project_reader_or_admin").or(service)
     };
-    let member = || Rule::named("project_member_or_service").or(admin());
+    let member = || PolicyRule::named("project_member_or_service").or(admin());
     [
         (PROFILE_GET_ALL, reader()),
         (PROFILE_GET_ONE, reader()),
@@ -97,11 +97,11 @@ fn asked() -> [(&'static str, Rule); 21] {
         (ATTRIBUTE_GET_ONE, manager()),
         (ATTRIBUTE_CREATE, admin()),
         (ATTRIBUTE_DELETE, admin()),
-        (HOST_DEVICES, Rule::named("service_api")),
+        (HOST_DEVICES, PolicyRule::named("service_api")),
     ]
 }
 
-/// The default rules. There is no deprecated default to fall back to: the old ones showed every tenant the hardware
+/// The default rules. There is no fallback to deprecated defaults, because those showed the hardware to every tenant
 /// (CVE-2026-40213).
 #[must_use]
 pub fn default_policy() -> Policy {

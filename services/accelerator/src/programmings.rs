@@ -1,4 +1,4 @@
-//! Ends binds whose devices were not programmed in time: their hosts may be gone, and their guests wait.
+//! Ends binds whose devices were not programmed in time: the host may be down while the guest waits.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,21 +7,21 @@ use std::time::Duration;
 use berth_store::{Moment, SqlStore};
 
 use crate::events::EventsBell;
-use crate::store::Tables;
-use crate::store::programmings::{EndLate, any_late};
+use crate::store::AcceleratorTables;
+use crate::store::programmings::{EndLateProgrammings, any_late};
 
-/// How often it is looked.
+/// The checking interval.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the end of what an operator asked for is known.
+/// How long the result of an operator's programming is kept.
 const KNOWN: Duration = Duration::from_secs(600);
 
-/// Ends what is late, until `shutdown` is ready; what came of it is told by events.
+/// Ends late programmings until `shutdown` resolves. Events report the outcome.
 pub async fn end_late_programmings(
     store: SqlStore,
     bell: EventsBell,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let tables = Tables::of(store);
+    let tables = AcceleratorTables::of(store);
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
@@ -29,7 +29,7 @@ pub async fn end_late_programmings(
             () = tokio::time::sleep(LOOK) => {}
         }
         let now = Moment::now();
-        let late = EndLate {
+        let late = EndLateProgrammings {
             now,
             forget: now.before(KNOWN),
         };

@@ -1,8 +1,8 @@
-//! Looks whether Placement still has the devices' providers.
+//! Checks whether Placement still has the resource providers of devices.
 //!
-//! This service never writes them: a device's host does. But who removes a provider behind that host's back leaves a healthy
-//! device that nobody can be given, and the host would see it only when it reads its tree again. So it is told: the answer
-//! to its next report says which providers are missing.
+//! Only agents write these providers. If somebody else deletes one, the healthy device becomes unusable, and the agent
+//! would notice only when it reads its whole tree again. Therefore the answer to the agent's next report lists the
+//! missing providers.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,17 +13,17 @@ use berth_client::{PlacementClient, PlacementError};
 use berth_model::ProviderUuid;
 use berth_store::SqlStore;
 
-use crate::store::Tables;
-use crate::store::providers::{Hosts, Seen, Write, of_hosts};
+use crate::store::AcceleratorTables;
+use crate::store::providers::{ProvidersByHost, ProviderPresence, RecordPresence, of_hosts};
 
-/// Looks every `interval`, until `shutdown` is ready. A look asks Placement once for each tree.
+/// Checks every `interval` until `shutdown` resolves, with one request to Placement per provider tree.
 pub async fn watch_providers(
     store: SqlStore,
     placement: PlacementClient,
     interval: Duration,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let tables = Tables::of(store);
+    let tables = AcceleratorTables::of(store);
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
@@ -37,7 +37,7 @@ pub async fn watch_providers(
     }
 }
 
-async fn look(tables: &Tables, placement: &PlacementClient) {
+async fn look(tables: &AcceleratorTables, placement: &PlacementClient) {
     let read = async {
         let mut tx = tables.read().await?;
         of_hosts(&mut tx).await
@@ -54,55 +54,55 @@ async fn look(tables: &Tables, placement: &PlacementClient) {
     if changed.is_empty() {
         return;
     }
-    if let Err(error) = tables.write(&Write(changed)).await {
+    if let Err(error) = tables.write(&RecordPresence(changed)).await {
         let error = &error as &dyn std::error::Error;
-        tracing::error!(error, "what Placement has cannot be written");
+        tracing::error!(error, "storing the state of resource providers failed");
     }
 }
 
-/// The providers of which something else is seen than before.
-async fn changed(placement: &PlacementClient, hosts: Hosts) -> Vec<(ProviderUuid, Seen)> {
+/// The providers whose state changed.
+async fn changed(placement: &PlacementClient, hosts: ProvidersByHost) -> Vec<(ProviderUuid, ProviderPresence)> {
     let mut changed = Vec::new();
     for (host, known) in hosts {
         match seen(placement, &known).await {
             Ok(seen) => {
-                let differs = |(provider, seen): &(ProviderUuid, Seen)| known[provider] != *seen;
+                let differs = |(provider, seen): &(ProviderUuid, ProviderPresence)| known[provider] != *seen;
                 let news: Vec<_> = seen.into_iter().filter(differs).collect();
                 for (provider, seen) in &news {
                     match seen {
-                        Seen::Missing => {
-                            tracing::warn!(host, %provider, "Placement lost a device's provider; its host is told");
+                        ProviderPresence::Missing => {
+                            tracing::warn!(host, %provider, "resource provider of a device is missing in Placement; the host will be notified");
                         }
-                        Seen::There => {
+                        ProviderPresence::There => {
                             tracing::info!(host, %provider, "Placement has a device's provider again");
                         }
                     }
                 }
                 changed.extend(news);
             }
-            // What was known stays; the next look asks again.
+            // The known state stays; the next check asks again.
             Err(error) => {
-                tracing::debug!(host, %error, "Placement does not say which providers it has")
+                tracing::debug!(host, %error, "listing resource providers in Placement failed")
             }
         }
     }
     changed
 }
 
-/// Placement's word on each provider of a host. All in one tree are known by one question.
+/// Which of a host's providers exist. One request covers a whole tree.
 async fn seen(
     placement: &PlacementClient,
-    known: &BTreeMap<ProviderUuid, Seen>,
-) -> Result<BTreeMap<ProviderUuid, Seen>, PlacementError> {
-    let mut seen: BTreeMap<ProviderUuid, Seen> = BTreeMap::new();
+    known: &BTreeMap<ProviderUuid, ProviderPresence>,
+) -> Result<BTreeMap<ProviderUuid, ProviderPresence>, PlacementError> {
+    let mut seen: BTreeMap<ProviderUuid, ProviderPresence> = BTreeMap::new();
     for provider in known.keys() {
         if seen.contains_key(provider) {
             continue;
         }
-        seen.insert(*provider, Seen::Missing);
+        seen.insert(*provider, ProviderPresence::Missing);
         for found in placement.providers_in_tree(*provider).await? {
             if known.contains_key(&found.uuid()) {
-                seen.insert(found.uuid(), Seen::There);
+                seen.insert(found.uuid(), ProviderPresence::There);
             }
         }
     }

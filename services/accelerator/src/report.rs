@@ -1,4 +1,4 @@
-//! A host's report of its devices, checked: pure, before the database is asked anything.
+//! Validates an agent's device report; pure.
 
 use std::collections::BTreeSet;
 
@@ -7,29 +7,29 @@ use berth_wire::BodyError;
 use berth_wire::accelerator::{Health, HostAttachHandle, HostDeployable, HostDevice, HostDevices};
 use uuid::Uuid;
 
-/// The longest text of a report that goes into a column of its own.
+/// The maximum length of a text with a column of its own.
 const LONGEST: usize = 255;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct DeviceReport {
     pub(crate) host: String,
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: Vec<ReportedDevice>,
     pub(crate) guests: Option<BTreeSet<Uuid>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Device {
+pub(crate) struct ReportedDevice {
     pub(crate) name: String,
     pub(crate) device_type: String,
     pub(crate) vendor: String,
     pub(crate) model: Option<String>,
     pub(crate) std_board_info: Option<String>,
     pub(crate) vendor_board_info: Option<String>,
-    pub(crate) deployables: Vec<Deployable>,
+    pub(crate) deployables: Vec<ReportedDeployable>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Deployable {
+pub(crate) struct ReportedDeployable {
     pub(crate) name: String,
     pub(crate) rp_uuid: Uuid,
     pub(crate) resource_class: String,
@@ -40,35 +40,35 @@ pub(crate) struct Deployable {
     pub(crate) programmable: bool,
     /// Traits and the class, under Cyborg's keys, then the rest.
     pub(crate) attributes: Vec<(String, String)>,
-    pub(crate) handles: Vec<Handle>,
+    pub(crate) handles: Vec<ReportedHandle>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Handle {
+pub(crate) struct ReportedHandle {
     pub(crate) uuid: Uuid,
     pub(crate) info: AttachHandleInfo,
     pub(crate) unavailable: Option<String>,
-    pub(crate) scrub: Scrub,
+    pub(crate) scrub: HandleCleaning,
 }
 
 /// Whether the host cleans a handle after each guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scrub {
+pub(crate) enum HandleCleaning {
     Never,
-    /// It does, and did after this release if any.
+    /// The handle is cleaned after each use; `releases` counts the uses that were cleaned.
     Always {
         cleaned: Option<i64>,
     },
 }
 
-impl Report {
+impl DeviceReport {
     /// Checks a body.
     ///
     /// # Errors
     /// A name, a class, a trait or an address is none, or something is there twice.
     pub(crate) fn new(host: &str, body: HostDevices) -> Result<Self, BodyError> {
         text("host", host)?;
-        let mut once = Once::default();
+        let mut once = UniqueValues::default();
         let mut devices = Vec::new();
         for (index, each) in body.devices.into_iter().enumerate() {
             let place = format!("devices[{index}]");
@@ -82,9 +82,9 @@ impl Report {
     }
 }
 
-/// What may be in a report once only.
+/// Checks for values that must be unique in a report.
 #[derive(Default)]
-struct Once {
+struct UniqueValues {
     names: BTreeSet<String>,
     providers: BTreeSet<Uuid>,
     handles: BTreeSet<Uuid>,
@@ -106,7 +106,7 @@ fn text(field: &str, text: &str) -> Result<(), BodyError> {
     Ok(())
 }
 
-fn device(body: HostDevice, seen: &mut Once) -> Result<Device, BodyError> {
+fn device(body: HostDevice, seen: &mut UniqueValues) -> Result<ReportedDevice, BodyError> {
     text("name", &body.name)?;
     once(&mut seen.names, "name", body.name.clone())?;
     text("type", &body.device_type)?;
@@ -119,7 +119,7 @@ fn device(body: HostDevice, seen: &mut Once) -> Result<Device, BodyError> {
         let place = format!("deployables[{index}]");
         deployables.push(deployable(each, seen).map_err(|error| error.under(place))?);
     }
-    Ok(Device {
+    Ok(ReportedDevice {
         name: body.name,
         device_type: body.device_type,
         vendor: body.vendor,
@@ -130,7 +130,7 @@ fn device(body: HostDevice, seen: &mut Once) -> Result<Device, BodyError> {
     })
 }
 
-fn deployable(body: HostDeployable, seen: &mut Once) -> Result<Deployable, BodyError> {
+fn deployable(body: HostDeployable, seen: &mut UniqueValues) -> Result<ReportedDeployable, BodyError> {
     text("name", &body.name)?;
     once(&mut seen.providers, "rp_uuid", body.rp_uuid)?;
     // Cyborg's class GPU is none of Placement's, and has the form of a trait as all classes have.
@@ -156,7 +156,7 @@ fn deployable(body: HostDeployable, seen: &mut Once) -> Result<Deployable, BodyE
         once(&mut seen.handles, &place, handle.uuid)?;
         handles.push(handle);
     }
-    Ok(Deployable {
+    Ok(ReportedDeployable {
         name: body.name,
         rp_uuid: body.rp_uuid,
         resource_class: body.resource_class,
@@ -170,12 +170,12 @@ fn deployable(body: HostDeployable, seen: &mut Once) -> Result<Deployable, BodyE
     })
 }
 
-/// `places`: those of the deployable's handles before this one. Several mediated devices have the same.
+/// Validates a handle. `places` are the addresses of the deployable's previous handles; mediated devices may share one.
 fn handle(
     body: HostAttachHandle,
     provider: Uuid,
     places: &mut Vec<String>,
-) -> Result<Handle, BodyError> {
+) -> Result<ReportedHandle, BodyError> {
     let kind = AttachHandleType::of_word(&body.attach_type).ok_or_else(|| {
         let known = AttachHandleType::ALL
             .map(AttachHandleType::as_str)
@@ -191,15 +191,15 @@ fn handle(
         return Err(BodyError::field("attach_info", "is there twice"));
     }
     places.push(place);
-    Ok(Handle {
+    Ok(ReportedHandle {
         uuid,
         info,
         unavailable: body.unavailable,
         scrub: match body.scrubbed {
-            true => Scrub::Always {
+            true => HandleCleaning::Always {
                 cleaned: body.cleaned,
             },
-            false => Scrub::Never,
+            false => HandleCleaning::Never,
         },
     })
 }
@@ -208,7 +208,7 @@ fn handle(
 mod tests {
     use super::*;
 
-    fn report(handles: &str) -> Result<Report, String> {
+    fn report(handles: &str) -> Result<DeviceReport, String> {
         let text = format!(
             r#"{{"devices": [{{"name": "0000:84:00.0", "type": "GPU", "vendor": "10de", "deployables": [
                 {{"name": "n_0000:84:00.0", "rp_uuid": "f9d7848a-7688-361f-8e4b-3e58185de5fe",
@@ -216,7 +216,7 @@ mod tests {
                   "attach_handles": [{handles}]}}]}}]}}"#
         );
         let body = berth_wire::decode(text.as_bytes()).map_err(|error| error.to_string())?;
-        Report::new("n", body).map_err(|error| error.to_string())
+        DeviceReport::new("n", body).map_err(|error| error.to_string())
     }
 
     const PCI: &str = r#"{"attach_type": "PCI", "attach_info": {"domain": "0000", "bus": "84", "device": "00", "function": "0"}}"#;
@@ -265,6 +265,6 @@ mod tests {
             assert!(refused.contains(place), "{refused}");
         }
         let body = HostDevices::default();
-        assert!(Report::new("a\nb", body).is_err());
+        assert!(DeviceReport::new("a\nb", body).is_err());
     }
 }

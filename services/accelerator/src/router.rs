@@ -1,14 +1,14 @@
-//! The routes, the same for every way to call them.
+//! The routes of the accelerator API.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use berth_http::{Call, Door, Fault, Manners, Methods, NoAuth2, Policy, ValidateToken, door};
+use berth_http::{ApiRequest, ServiceLayer, Fault, ApiDialect, RouteMethods, NoAuth2, Policy, ValidateToken, with_service_layer};
 use berth_store::SqlStore;
 use tokio::sync::Notify;
 
-use crate::changes::HostsBell;
+use crate::host_changes::HostsBell;
 use crate::events::EventsBell;
 use crate::handlers::{
     accelerator_requests as arqs, adopted_requests, attributes, deployables,
@@ -16,42 +16,39 @@ use crate::handlers::{
 };
 use crate::microversions;
 use crate::policies::default_policy;
-use crate::store::Tables;
-use crate::store::arqs::Vouched;
+use crate::store::AcceleratorTables;
+use crate::store::arqs::ServiceVouch;
 
-/// Whether a service's own token must stand beside the caller's where a request is given to a guest or taken from it
-/// (CVE-2026-40214).
+/// Whether binding and unbinding require a service token in addition to the caller's token (CVE-2026-40214).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceTokens {
-    /// It must, and must have the role `service`.
+    /// Required, with the role `service`.
     Required,
-    /// The caller's own roles `service` and `admin` do: where no identity service is asked, a second token says no more
-    /// than the first.
+    /// Not required: the caller's own role `service` or `admin` suffices. Without an identity service a second token
+    /// proves nothing.
     Waived,
 }
 
 /// How the service behaves.
 #[derive(Clone)]
-pub struct Options {
-    /// Who believes tokens. The default takes the token's own word: for one machine only.
+pub struct AcceleratorApiOptions {
+    /// Validates tokens. The default is `noauth2`, for one machine only.
     pub tokens: Arc<dyn ValidateToken>,
-    /// Who may do what.
     pub policy: Policy,
-    /// Whether service tokens are asked for.
     pub service_tokens: ServiceTokens,
     /// The largest request body, in bytes.
     pub body_limit: usize,
-    /// Rung when there are events to be sent.
+    /// Signals new events in the outbox.
     pub bell: EventsBell,
     /// Rung when something else is wanted of a host's devices.
     pub hosts: HostsBell,
-    /// How long a request stays bound for a guest that its host says it does not have; then it is deleted.
+    /// How long a request stays bound to a guest that its host does not have before it is deleted.
     pub orphan_grace: Duration,
     /// How long a host may take to program the devices of a bind.
     pub bind_timeout: Duration,
 }
 
-impl Default for Options {
+impl Default for AcceleratorApiOptions {
     fn default() -> Self {
         Self {
             tokens: Arc::new(NoAuth2::default()),
@@ -67,21 +64,21 @@ impl Default for Options {
 }
 
 #[derive(Clone)]
-pub(crate) struct Accelerator {
-    pub(crate) tables: Tables,
-    pub(crate) options: Arc<Options>,
-    /// Told when a host told the end of a programming.
+pub(crate) struct AcceleratorApi {
+    pub(crate) tables: AcceleratorTables,
+    pub(crate) options: Arc<AcceleratorApiOptions>,
+    /// Signals that a host reported the result of a programming.
     pub(crate) programmed: Arc<Notify>,
 }
 
-impl Accelerator {
-    /// Refuses a caller who may not.
-    pub(crate) fn allow(&self, call: &Call, rule: &'static str) -> Result<(), Fault> {
+impl AcceleratorApi {
+    /// Checks a policy rule.
+    pub(crate) fn allow(&self, call: &ApiRequest, rule: &'static str) -> Result<(), Fault> {
         self.options.policy.authorize(&call.caller, rule, None)
     }
 
     /// Whether a service vouches for the caller.
-    pub(crate) fn vouched(&self, call: &Call) -> Vouched {
+    pub(crate) fn vouched(&self, call: &ApiRequest) -> ServiceVouch {
         let vouched = match self.options.service_tokens {
             ServiceTokens::Required => call
                 .service
@@ -91,146 +88,146 @@ impl Accelerator {
                 call.caller.has_role("service") || call.caller.has_role("admin")
             }
         };
-        if vouched { Vouched::Yes } else { Vouched::No }
+        if vouched { ServiceVouch::Yes } else { ServiceVouch::No }
     }
 
-    /// Says that there may be events to be sent.
+    /// Signals new events in the outbox.
     pub(crate) fn ring(&self) {
         self.options.bell.ring();
     }
 }
 
 /// The accelerator API over a prepared database ([`crate::prepare`]).
-pub fn router(store: SqlStore, options: Options) -> Router {
-    let entrance = Door {
-        manners: Manners::Cyborg,
+pub fn router(store: SqlStore, options: AcceleratorApiOptions) -> Router {
+    let entrance = ServiceLayer {
+        dialect: ApiDialect::Cyborg,
         versions: microversions::RANGE,
         tokens: Arc::clone(&options.tokens),
         body_limit: options.body_limit,
     };
-    let accelerator = Accelerator {
-        tables: Tables::of(store),
+    let accelerator = AcceleratorApi {
+        tables: AcceleratorTables::of(store),
         options: Arc::new(options),
         programmed: Arc::default(),
     };
     let routes = Router::new()
-        .route("/", Methods::new("GET").get(root::show).done())
-        .route("/v2", Methods::new("GET").get(root::show_v2).done())
-        .route("/v2/", Methods::new("GET").get(root::show_v2).done())
+        .route("/", RouteMethods::new("GET").get(root::show).build())
+        .route("/v2", RouteMethods::new("GET").get(root::show_v2).build())
+        .route("/v2/", RouteMethods::new("GET").get(root::show_v2).build())
         .merge(request_routes())
         .merge(device_routes())
         .fallback(no_such_route)
         .with_state(accelerator);
-    let api = door(routes, entrance);
+    let api = with_service_layer(routes, entrance);
     // Its documents link to themselves below `/accelerator`, as Cyborg's do, and clients follow the links.
     Router::new()
         .nest_service("/accelerator", api.clone())
         .fallback_service(api)
 }
 
-fn request_routes() -> Router<Accelerator> {
+fn request_routes() -> Router<AcceleratorApi> {
     Router::new()
         .route(
             "/v2/device_profiles",
-            Methods::new("GET, POST, DELETE")
+            RouteMethods::new("GET, POST, DELETE")
                 .get(profiles::list)
                 .post(profiles::create)
                 .delete(profiles::delete_several)
-                .done(),
+                .build(),
         )
         .route(
             "/v2/device_profiles/{uuid}",
-            Methods::new("GET, DELETE")
+            RouteMethods::new("GET, DELETE")
                 .get(profiles::show)
                 .delete(profiles::delete_one)
-                .done(),
+                .build(),
         )
         .route(
             "/v2/accelerator_requests",
-            Methods::new("GET, POST, PATCH, DELETE")
+            RouteMethods::new("GET, POST, PATCH, DELETE")
                 .get(arqs::list)
                 .post(arqs::create)
                 .patch(arqs::patch)
                 .delete(arqs::delete)
-                .done(),
+                .build(),
         )
         .route(
             "/v2/accelerator_requests/{uuid}",
-            // OpenStack's own client patches here, with the same body as above.
-            Methods::new("GET, PATCH, DELETE")
+            // OpenStack's client sends PATCH here, with the same body.
+            RouteMethods::new("GET, PATCH, DELETE")
                 .get(arqs::show)
                 .patch(arqs::patch)
                 .delete(arqs::delete_one)
-                .done(),
+                .build(),
         )
 }
 
-fn device_routes() -> Router<Accelerator> {
-    let get = || Methods::new("GET");
-    let post = || Methods::new("POST");
+fn device_routes() -> Router<AcceleratorApi> {
+    let get = || RouteMethods::new("GET");
+    let post = || RouteMethods::new("POST");
     Router::new()
-        .route("/v2/devices", get().get(devices::list).done())
-        .route("/v2/devices/{uuid}", get().get(devices::show).done())
+        .route("/v2/devices", get().get(devices::list).build())
+        .route("/v2/devices/{uuid}", get().get(devices::show).build())
         .route(
             "/v2/devices/{uuid}/disable",
-            post().post(devices::disable).done(),
+            post().post(devices::disable).build(),
         )
         .route(
             "/v2/devices/{uuid}/enable",
-            post().post(devices::enable).done(),
+            post().post(devices::enable).build(),
         )
-        .route("/v2/deployables", get().get(deployables::list).done())
+        .route("/v2/deployables", get().get(deployables::list).build())
         .route(
             "/v2/deployables/{uuid}",
-            get().get(deployables::show).done(),
+            get().get(deployables::show).build(),
         )
         .route(
             "/v2/deployables/{uuid}/program",
-            Methods::new("PATCH").patch(deployables::program).done(),
+            RouteMethods::new("PATCH").patch(deployables::program).build(),
         )
         .route(
-            // OpenStack's own client patches here, with the same body as above. Cyborg has no such route.
+            // OpenStack's client sends PATCH here, with the same body. Cyborg has no such route.
             "/v2/deployables/{uuid}/program/{same}",
-            Methods::new("PATCH")
+            RouteMethods::new("PATCH")
                 .patch(deployables::program_twice_named)
-                .done(),
+                .build(),
         )
         .route(
             "/v2/attributes",
-            Methods::new("GET, POST")
+            RouteMethods::new("GET, POST")
                 .get(attributes::list)
                 .post(attributes::create)
-                .done(),
+                .build(),
         )
         .route(
             "/v2/attributes/{uuid}",
-            Methods::new("GET, DELETE")
+            RouteMethods::new("GET, DELETE")
                 .get(attributes::show)
                 .delete(attributes::delete)
-                .done(),
+                .build(),
         )
         .route(
             "/internal/v1/accelerator_requests",
-            Methods::new("PUT").put(adopted_requests::put).done(),
+            RouteMethods::new("PUT").put(adopted_requests::put).build(),
         )
         .route(
             "/internal/v1/hosts/{host}/devices",
-            Methods::new("GET, PUT")
+            RouteMethods::new("GET, PUT")
                 .get(host_devices::show)
                 .put(host_devices::put)
-                .done(),
+                .build(),
         )
         .route(
             "/internal/v1/hosts/{host}/changes",
-            get().get(host_changes::show).done(),
+            get().get(host_changes::show).build(),
         )
         .route(
             "/internal/v1/hosts/{host}/programmings",
-            get().get(programmings::list).done(),
+            get().get(programmings::list).build(),
         )
         .route(
             "/internal/v1/hosts/{host}/programmings/{uuid}",
-            post().post(programmings::end).done(),
+            post().post(programmings::end).build(),
         )
 }
 

@@ -1,9 +1,9 @@
-//! The tables, a file per noun. Reads take an open transaction; each write is a value that [`Tables::write`] runs, and runs
-//! again as a whole when another writer came in between.
+//! Access to the tables, one module per resource. Reads take an open transaction. Each write is a value that
+//! [`Tables::write`] runs, and retries as a whole after a conflict.
 //!
-//! Writers take turns, in all processes on the database: what a write decides on (that nobody else holds a deployable that is to
-//! be programmed, that a guest has no other requests, that all programmings of a bind have ended) stands in rows that it does
-//! not change, or in rows that are not there. One at a time is what SQLite gives, and what these writes are right under.
+//! Writers of all processes are serialised. A write depends on rows that it does not change, or on the absence of rows
+//! (no other request holds a deployable, a guest has no other requests, all programmings of a bind have ended), which
+//! row locks do not protect.
 
 pub(crate) mod adopted;
 pub(crate) mod arqs;
@@ -18,12 +18,12 @@ pub(crate) mod host_changes;
 pub(crate) mod host_devices;
 pub(crate) mod known_devices;
 #[cfg(test)]
-mod plans;
+mod query_plans;
 pub(crate) mod programmings;
 pub(crate) mod providers;
 pub(crate) mod schema;
-pub(crate) mod strangers;
-pub(crate) mod unbound;
+pub(crate) mod arqs_of_unknown_instances;
+pub(crate) mod idle_arqs;
 
 use std::str::FromStr;
 
@@ -32,20 +32,19 @@ use berth_store::{
     Disposition, Moment, Retryable, Row, SqlError, SqlStore, Transaction, Value, Work,
 };
 
-/// What each writer changes first: who comes after it waits for its end, or is told that it came second.
+/// Each writer updates this row first, so that a concurrent writer waits or gets a conflict.
 const TURN: &str = "UPDATE accelerator_schema SET writes = writes + 1";
 
-/// The tables. Clones are the same.
+/// The tables. Clones share one store.
 #[derive(Debug, Clone)]
-pub(crate) struct Tables(SqlStore);
+pub(crate) struct AcceleratorTables(SqlStore);
 
-impl Tables {
-    /// Those of a prepared database ([`crate::prepare`]).
+impl AcceleratorTables {
     pub(crate) fn of(store: SqlStore) -> Self {
         Self(store)
     }
 
-    /// Whether other processes may write to them as well.
+    /// Whether other processes may write to the tables.
     pub(crate) fn are_shared(&self) -> bool {
         self.0.is_shared()
     }
@@ -55,7 +54,7 @@ impl Tables {
         self.0.read().await
     }
 
-    /// Runs `work` as one transaction, with no other writer beside it.
+    /// Runs `work` as one serialised transaction.
     pub(crate) async fn write<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
         self.0.write_in_turn(TURN, work).await
     }
@@ -63,11 +62,11 @@ impl Tables {
 
 /// Why a row could not be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub(crate) enum AcceleratorTableError {
     #[error("the database failed")]
     Sql(#[from] SqlError),
-    /// A column holds what no version of this service writes.
-    #[error("column {column} of table {table} holds {text:?}, which this service does not write")]
+    /// A column holds a value that no version of this service writes.
+    #[error("column {column} of table {table} holds the unknown value {text:?}")]
     Foreign {
         table: &'static str,
         column: &'static str,
@@ -75,7 +74,7 @@ pub(crate) enum ReadError {
     },
 }
 
-impl Retryable for ReadError {
+impl Retryable for AcceleratorTableError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => retry(error),
@@ -84,32 +83,32 @@ impl Retryable for ReadError {
     }
 }
 
-/// A text of a column as the type it stands for.
+/// Parses a text column.
 pub(crate) fn typed<T: FromStr>(
     text: &str,
     table: &'static str,
     column: &'static str,
-) -> Result<T, ReadError> {
+) -> Result<T, AcceleratorTableError> {
     text.parse().map_err(|_| foreign(text, table, column))
 }
 
-pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> ReadError {
-    ReadError::Foreign {
+pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> AcceleratorTableError {
+    AcceleratorTableError::Foreign {
         table,
         column,
         text: text.chars().take(80).collect(),
     }
 }
 
-/// Now, as the tables hold it.
+/// The current time as a column value.
 pub(crate) fn now() -> Value {
     Value::Moment(Moment::now())
 }
 
-/// The moment in a column, as documents hold it.
+/// A timestamp column in the format of the API's documents.
 pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<String>, SqlError> {
     let moment = match row.opt_moment(column) {
-        // Written by another hand: nobody is kept from the row for its date.
+        // An invalid date must not make the row unreadable.
         Err(SqlError::Column { .. }) => None,
         moment => moment?,
     };
@@ -117,19 +116,19 @@ pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<String>, SqlErro
     Ok(moment.map(Timestamp::to_iso))
 }
 
-/// What a caller is told when the database failed. The cause goes to the log, once, here.
-pub(crate) fn fault(error: &ReadError) -> Fault {
+/// The response to a database failure. The cause is logged here, once.
+pub(crate) fn fault(error: &AcceleratorTableError) -> Fault {
     match error {
-        ReadError::Sql(SqlError::Nul(_)) => {
+        AcceleratorTableError::Sql(SqlError::Nul(_)) => {
             return Fault::bad_request("A text has a NUL character in it, which cannot be kept.");
         }
-        ReadError::Sql(error @ SqlError::Character(_)) => {
+        AcceleratorTableError::Sql(error @ SqlError::Character(_)) => {
             return Fault::bad_request(format!("The database says that {error}."));
         }
         _ => {}
     }
     let message = match error {
-        ReadError::Sql(sql) => {
+        AcceleratorTableError::Sql(sql) => {
             tracing::error!(
                 error = sql as &dyn std::error::Error,
                 mend = sql.mend(),
@@ -137,19 +136,19 @@ pub(crate) fn fault(error: &ReadError) -> Fault {
             );
             format!("The database failed: {sql}; {}.", sql.mend())
         }
-        ReadError::Foreign { .. } => {
+        AcceleratorTableError::Foreign { .. } => {
             tracing::error!(error = error as &dyn std::error::Error, "database");
             "The database holds what this service did not write.".to_owned()
         }
     };
     match error {
-        ReadError::Sql(sql) if sql.will_pass() => Fault::unavailable(message),
+        AcceleratorTableError::Sql(sql) if sql.will_pass() => Fault::unavailable(message),
         _ => Fault::internal(message),
     }
 }
 
-/// Whether the database's error may pass when the whole transaction runs again. A duplicate key is such a case too: the
-/// other writer's row will be seen then.
+/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees the other
+/// writer's row.
 pub(crate) fn retry(error: &SqlError) -> Disposition {
     match error {
         SqlError::Duplicate(_) => Disposition::Retry,

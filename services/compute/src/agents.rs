@@ -1,4 +1,4 @@
-//! What agents say of guests: each host is asked once, all at once, and all of them not for long.
+//! Queries agents about guests: each host once, all hosts concurrently, within one overall deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -13,52 +13,53 @@ use uuid::Uuid;
 
 use crate::compute::Compute;
 
-/// So many agents are asked at the same time, beside those that are slow to answer.
+/// The number of agents queried concurrently, not counting slow ones.
 const AT_ONCE: usize = 64;
 
-/// An agent is slow to answer after this part of the time that there is for all: of 1,000 that are silent each is asked in time.
+/// An agent is slow after this fraction of the deadline. With 1,000 silent agents each is still queried in time.
 const SLOW: u32 = 16;
 
-/// Of so many guests of one host each is asked for by itself.
+/// Up to this number of guests of one host are queried individually.
 const ONE_BY_ONE: usize = 2;
 
 impl Compute {
-    /// What the agents of these nodes say of these guests. Who has not answered when the time for all is over says nothing.
-    pub(crate) async fn ask_agents(
+    /// Queries the agents of these nodes about these guests. Agents that miss the deadline are left out.
+    pub(crate) async fn query_agents(
         &self,
         guests: BTreeMap<NodeName, BTreeSet<Uuid>>,
     ) -> BTreeMap<Uuid, GuestBody> {
         let wait = self.inner.options.agent_wait;
         let deadline = Instant::now() + wait;
-        let turns = Arc::new(Semaphore::new(AT_ONCE));
-        let mut asked = JoinSet::new();
+        let slots = Arc::new(Semaphore::new(AT_ONCE));
+        let mut queries = JoinSet::new();
         for (node, guests) in guests {
             let Some(agent) = self.inner.conductor.agent(&node) else {
                 continue;
             };
-            let turns = Arc::clone(&turns);
-            let question = async move {
-                let turn = turns.acquire().await;
-                let mut told = pin!(told(&agent, guests));
-                if let Ok(told) = timeout(wait / SLOW, &mut told).await {
-                    return told;
+            let slots = Arc::clone(&slots);
+            let query = async move {
+                let slot = slots.acquire().await;
+                let mut answer = pin!(query_agent(&agent, guests));
+                if let Ok(answer) = timeout(wait / SLOW, &mut answer).await {
+                    return answer;
                 }
-                // It may still answer, and the next one does not wait for it.
-                drop(turn);
-                told.await
+                // The agent may still answer; the next query does not wait for it.
+                drop(slot);
+                answer.await
             };
-            asked.spawn(async move { timeout_at(deadline, question).await.unwrap_or_default() });
+            queries.spawn(async move { timeout_at(deadline, query).await.unwrap_or_default() });
         }
-        let told = asked.join_all().await;
-        told.into_iter()
+        let answers = queries.join_all().await;
+        answers
+            .into_iter()
             .flatten()
             .map(|guest| (guest.uuid, guest))
             .collect()
     }
 }
 
-/// What an agent says; nothing where it does not.
-async fn told(agent: &berth_client::GuestClient, guests: BTreeSet<Uuid>) -> Vec<GuestBody> {
+/// The guests that one agent reports; empty if it does not answer.
+async fn query_agent(agent: &berth_client::GuestClient, guests: BTreeSet<Uuid>) -> Vec<GuestBody> {
     if guests.len() > ONE_BY_ONE {
         let mut all = agent.guests().await.unwrap_or_default();
         all.retain(|guest| guests.contains(&guest.uuid));

@@ -1,9 +1,9 @@
-//! Host aggregates as Placement has them: the root provider of each node of a host is in the aggregates that the host is in, under the
-//! same UUIDs, so that candidates of a zone, of a project or without isolated hosts can be asked for there.
+//! The aggregate mirror: copies host aggregates to Placement, so that the scheduler can query candidates by zone, project
+//! or isolated hosts there. The root provider of each node is put into the aggregates of its host, under the same UUIDs.
 //!
-//! What is written here is the truth, and Placement follows: after each change of an aggregate, when the service begins, and now and
-//! then, so that whatever came between is mended within [`ComputeOptions::mirror_interval`]. Aggregates of providers that are no host
-//! aggregate's are somebody else's and stay.
+//! The database of the hosts is authoritative. Placement is updated after each change of an aggregate, at start, and
+//! every [`ComputeOptions::mirror_interval`], which repairs missed changes. Aggregates of Placement that are not host
+//! aggregates belong to other clients and are not touched.
 //!
 //! [`ComputeOptions::mirror_interval`]: crate::ComputeOptions::mirror_interval
 
@@ -11,63 +11,60 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use berth_client::{PlacementClient, PlacementError};
-use berth_hosts::{AggregateError, HostError};
+use berth_hosts::{HostAggregateError, HostError};
 use berth_model::{AggregateUuid, ProviderUuid};
 use tokio::time::timeout;
 
 use crate::compute::Compute;
 
-/// How often a provider that others change at the same time is tried.
+/// The maximum number of attempts for a provider that others change at the same time.
 const TRIES: u32 = 4;
 
-/// How long a request that changed an aggregate waits for Placement; what is not done then is done later.
+/// How long a request that changed an aggregate waits for Placement. The rest is done in the background.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Placement does not follow.
+/// Why Placement could not be updated.
 #[derive(Debug, thiserror::Error)]
 pub enum AggregateMirrorError {
     /// The aggregates cannot be read.
     #[error(transparent)]
-    Aggregates(#[from] AggregateError),
+    Aggregates(#[from] HostAggregateError),
     /// The hosts cannot be read.
     #[error(transparent)]
     Hosts(#[from] HostError),
-    /// Placement did not answer as hoped.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// It took too long.
     #[error("Placement did not answer within {WAIT:?}")]
     Late,
 }
 
-/// What is to be changed of one provider.
+/// The aggregates that one provider must join and leave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Change {
+struct AggregateChange {
     joins: BTreeSet<AggregateUuid>,
     leaves: BTreeSet<AggregateUuid>,
 }
 
-/// Who is in an aggregate.
+/// The desired and the actual members of an aggregate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Members {
-    /// Those who should be.
+struct AggregateMembers {
     wanted: BTreeSet<ProviderUuid>,
     found: BTreeSet<ProviderUuid>,
 }
 
-/// What differs, provider by provider; of those that are no node's nothing.
+/// The changes per provider. Providers that are not a node's root are skipped.
 fn differences(
-    aggregates: &BTreeMap<AggregateUuid, Members>,
+    aggregates: &BTreeMap<AggregateUuid, AggregateMembers>,
     nodes: &BTreeSet<ProviderUuid>,
-) -> BTreeMap<ProviderUuid, Change> {
-    let mut changes: BTreeMap<ProviderUuid, Change> = BTreeMap::new();
+) -> BTreeMap<ProviderUuid, AggregateChange> {
+    let mut changes: BTreeMap<ProviderUuid, AggregateChange> = BTreeMap::new();
     for (aggregate, members) in aggregates {
         for provider in members.wanted.difference(&members.found) {
             let change = changes.entry(*provider).or_default();
             change.joins.insert(*aggregate);
         }
-        let strangers = members.found.difference(&members.wanted);
-        for provider in strangers.filter(|it| nodes.contains(it)) {
+        let extra = members.found.difference(&members.wanted);
+        for provider in extra.filter(|it| nodes.contains(it)) {
             let change = changes.entry(*provider).or_default();
             change.leaves.insert(*aggregate);
         }
@@ -76,10 +73,11 @@ fn differences(
 }
 
 impl Compute {
-    /// Brings Placement into step; how many providers were changed. A node whose provider is not there yet is left for later.
+    /// Brings Placement's aggregates up to date and returns the number of changed providers. Nodes whose provider does
+    /// not exist yet are skipped.
     ///
     /// # Errors
-    /// A database or Placement does not answer. What was done stays done, and the rest is done by the next call.
+    /// A database or Placement is unavailable. Completed changes remain; the next call does the rest.
     pub async fn mirror_aggregates(&self) -> Result<usize, AggregateMirrorError> {
         let _turn = self.inner.mirror.lock().await;
         let placement = self.inner.conductor.placement();
@@ -92,7 +90,7 @@ impl Compute {
         for aggregate in self.inner.hosts.aggregates().await? {
             let uuid = AggregateUuid::from(aggregate.uuid);
             let hosts = aggregate.hosts.iter().filter_map(|host| nodes.get(host));
-            let members = Members {
+            let members = AggregateMembers {
                 wanted: hosts.flatten().copied().collect(),
                 found: placement.providers_in_aggregate(uuid).await?,
             };
@@ -101,25 +99,25 @@ impl Compute {
         let nodes = nodes.into_values().flatten().collect();
         let mut changed = 0;
         for (provider, change) in differences(&aggregates, &nodes) {
-            if settle(placement, provider, &change).await? {
+            if update_provider(placement, provider, &change).await? {
                 changed += 1;
             }
         }
         Ok(changed)
     }
 
-    /// The same for a request, which does not wait for ever.
+    /// Like [`Compute::mirror_aggregates`], with a deadline for use in a request.
     pub(crate) async fn mirror_in_time(&self) -> Result<usize, AggregateMirrorError> {
         let mirrored = timeout(WAIT, self.mirror_aggregates()).await;
         mirrored.unwrap_or(Err(AggregateMirrorError::Late))
     }
 }
 
-/// Changes one provider, by its generation; whether it is there.
-async fn settle(
+/// Changes one provider with a generation check. Returns whether the provider exists.
+async fn update_provider(
     placement: &PlacementClient,
     provider: ProviderUuid,
-    change: &Change,
+    change: &AggregateChange,
 ) -> Result<bool, PlacementError> {
     let mut tries = 1;
     loop {
@@ -135,7 +133,7 @@ async fn settle(
 async fn change_once(
     placement: &PlacementClient,
     provider: ProviderUuid,
-    change: &Change,
+    change: &AggregateChange,
 ) -> Result<(), PlacementError> {
     let was = placement.aggregates(provider).await?;
     let stay = was.value.difference(&change.leaves);
@@ -162,20 +160,20 @@ mod tests {
     #[test]
     fn nodes_join_and_leave_and_strangers_stay() {
         let aggregate = AggregateUuid::from(Uuid::from_u128(100));
-        let members = Members {
+        let members = AggregateMembers {
             wanted: providers(&[1, 2]),
             found: providers(&[2, 3, 9]),
         };
         let aggregates = BTreeMap::from([(aggregate, members)]);
         let changes = differences(&aggregates, &providers(&[1, 2, 3]));
         let own = BTreeSet::from([aggregate]);
-        let joins = Change {
+        let joins = AggregateChange {
             joins: own.clone(),
-            ..Change::default()
+            ..AggregateChange::default()
         };
-        let leaves = Change {
+        let leaves = AggregateChange {
             leaves: own,
-            ..Change::default()
+            ..AggregateChange::default()
         };
         let expected: BTreeMap<_, _> = providers(&[1, 3])
             .into_iter()

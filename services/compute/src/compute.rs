@@ -1,4 +1,4 @@
-//! What the API keeps, and whom it asks for all else, as its users in one process have it.
+//! [`Compute`]: the state of the compute API in one process, and the services it depends on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,36 +14,34 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::images::Images;
-use crate::pacing::Pacing;
 use crate::quota::QuotaHook;
-use crate::store::Tables;
+use crate::retry_schedule::RetrySchedule;
+use crate::store::ComputeTables;
 
-/// What the API stands on.
+/// The services that the compute API depends on.
 pub struct ComputeParts {
     /// A prepared database ([`crate::prepare`]).
     pub store: SqlStore,
-    /// Who boots guests, and ends them.
     pub conductor: Conductor,
     /// Hosts, aggregates and server groups.
     pub hosts: Hosts,
-    /// Who knows what an image is.
     pub images: Arc<dyn Images>,
-    /// Who says whether a project may have more servers; none: each may.
+    /// The quota hook; `None`: no limits.
     pub quota: Option<QuotaHook>,
 }
 
 /// How the API behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComputeOptions {
-    /// What a guest that asks for networks `auto` is plugged into; none: it has no interface.
+    /// The network for `networks: auto`; `None`: such guests have no interface.
     pub auto_network: Option<NetworkBody>,
-    /// The most servers that one request may ask for.
+    /// The maximum number of servers in one request.
     pub most_at_once: u32,
-    /// How long a look at servers waits for their agents; of those that do not answer the last word is shown.
+    /// How long a request waits for agents. For those that do not answer, the last reported state is shown.
     pub agent_wait: Duration,
-    /// How often it is looked whether something is left to be done.
-    pub pause: Duration,
-    /// How often it is looked whether Placement has the host aggregates as they are.
+    /// The interval of the reconciler.
+    pub reconcile_interval: Duration,
+    /// The interval at which Placement's aggregates are checked.
     pub mirror_interval: Duration,
 }
 
@@ -53,64 +51,63 @@ impl Default for ComputeOptions {
             auto_network: None,
             most_at_once: 100,
             agent_wait: Duration::from_secs(3),
-            pause: Duration::from_secs(1),
+            reconcile_interval: Duration::from_secs(1),
             mirror_interval: Duration::from_mins(1),
         }
     }
 }
 
-/// Flavors, key pairs, and of servers whatever no other part of Berth keeps. Clones are the same.
+/// Flavors, key pairs, and those properties of servers that no other part of Berth stores. Clones share one instance.
 ///
-/// Each call that changes something is one transaction: answered, it is on the disk; not answered, it is there wholly or not at
-/// all.
+/// Each change is one transaction: once it is answered it is durable; otherwise it is done completely or not at all.
 #[derive(Clone)]
 pub struct Compute {
-    pub(crate) tables: Tables,
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) tables: ComputeTables,
+    pub(crate) inner: Arc<ComputeInner>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ComputeInner {
     pub(crate) conductor: Conductor,
     pub(crate) hosts: Hosts,
     pub(crate) images: Arc<dyn Images>,
     pub(crate) quota: Option<QuotaHook>,
     pub(crate) options: ComputeOptions,
-    /// Each hands a server over, or sees it off.
-    pub(crate) journeys: Journeys<Uuid>,
-    /// Each does with a server what was asked for.
-    pub(crate) tasks: Journeys<Uuid>,
-    /// What of it was asked for in vain.
-    pub(crate) pacing: Pacing,
-    /// Who brings Placement's aggregates into step does it alone.
+    /// Tasks that hand a server over to the conductor, or delete it. One per server.
+    pub(crate) server_tasks: Journeys<Uuid>,
+    /// Tasks that carry out server actions. One per server.
+    pub(crate) action_tasks: Journeys<Uuid>,
+    /// When failed actions are retried.
+    pub(crate) retries: RetrySchedule,
+    /// Held while Placement's aggregates are updated.
     pub(crate) mirror: Mutex<()>,
-    /// Whether it was said that there are servers of another conductor's journal.
-    pub(crate) anothers_told: AtomicBool,
-    /// The highest number of a server in the names of the guests that the conductor had at the start.
-    pub(crate) numbered: AtomicI64,
-    /// The guests of which was told that their rows cannot be read.
-    pub(crate) unreadable_told: std::sync::Mutex<BTreeSet<String>>,
+    /// Whether the log already mentions servers of another conductor's journal.
+    pub(crate) logged_foreign_owner: AtomicBool,
+    /// The highest server number in the names of the guests that the conductor had at start.
+    pub(crate) highest_number: AtomicI64,
+    /// Guests whose unreadable records are already in the log.
+    pub(crate) logged_unreadable: std::sync::Mutex<BTreeSet<String>>,
 }
 
 impl Compute {
-    /// The API's own. Nothing happens by itself before [`Compute::keep`].
+    /// Creates the service. Background work begins with [`Compute::run_reconciler`].
     #[must_use]
     pub fn new(parts: ComputeParts, options: ComputeOptions) -> Self {
-        let inner = Inner {
+        let inner = ComputeInner {
             conductor: parts.conductor,
             hosts: parts.hosts,
             images: parts.images,
             quota: parts.quota,
             options,
-            journeys: Journeys::default(),
-            tasks: Journeys::default(),
-            pacing: Pacing::default(),
+            server_tasks: Journeys::default(),
+            action_tasks: Journeys::default(),
+            retries: RetrySchedule::default(),
             mirror: Mutex::default(),
-            anothers_told: AtomicBool::new(false),
-            numbered: AtomicI64::new(0),
-            unreadable_told: std::sync::Mutex::default(),
+            logged_foreign_owner: AtomicBool::new(false),
+            highest_number: AtomicI64::new(0),
+            logged_unreadable: std::sync::Mutex::default(),
         };
         Self {
-            tables: Tables::of(parts.store),
+            tables: ComputeTables::of(parts.store),
             inner: Arc::new(inner),
         }
     }

@@ -1,10 +1,10 @@
-//! What other services tell of servers, handed to the agents that wait for it. Only the end of a bind is waited for by anybody; an
-//! agent that does not hear of one asks by itself, so that an event that reaches nobody is late news, not a loss.
+//! Forwards external events about servers to the agents that wait for them. Only the completion of a bind is waited
+//! for. An agent that misses an event polls, so a lost event causes a delay but no failure.
 
 use std::collections::BTreeMap;
 
 use berth_conductor::ConductorError;
-use berth_conductor::journal::JournalError;
+use berth_conductor::journal::BootJournalError;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
 use tokio::task::JoinSet;
@@ -14,41 +14,41 @@ use uuid::Uuid;
 use crate::compute::Compute;
 use crate::servers::ServerError;
 
-/// What becomes of an event, in Nova's numbers.
+/// The outcome of an event, with Nova's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// The server's agent has it.
-    Taken,
-    /// It does not say what it is about.
+pub(crate) enum EventOutcome {
+    /// The server's agent received it.
+    Delivered,
+    /// The event names no subject.
     Unreadable,
     /// There is no such server.
     NoServer,
-    /// Nobody waits for it: the server is on no host yet, its agent does not answer, or no part of Berth acts on such events.
-    Nobody,
+    /// No receiver: the server has no host yet, its agent does not answer, or Berth does not use such events.
+    NotDelivered,
 }
 
-impl Heard {
-    /// As an answer has it.
+impl EventOutcome {
+    /// The code in the response.
     pub(crate) const fn code(self) -> u16 {
         match self {
-            Self::Taken => 200,
+            Self::Delivered => 200,
             Self::Unreadable => 400,
             Self::NoServer => 404,
-            Self::Nobody => 422,
+            Self::NotDelivered => 422,
         }
     }
 
     const fn of_code(code: Option<u16>) -> Self {
         match code {
-            Some(200) => Self::Taken,
+            Some(200) => Self::Delivered,
             Some(400) => Self::Unreadable,
             Some(404) => Self::NoServer,
-            _ => Self::Nobody,
+            _ => Self::NotDelivered,
         }
     }
 }
 
-/// Where a server's events go.
+/// The receiver of a server's events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Receiver {
     NoServer,
@@ -57,14 +57,14 @@ enum Receiver {
 }
 
 impl Compute {
-    /// Hands events on, to each agent its own, all agents at once; what became of each, in their order.
-    pub(crate) async fn tell(
+    /// Forwards events to their agents, all agents concurrently. Returns the outcome of each event, in order.
+    pub(crate) async fn forward_events(
         &self,
         events: &[ServerExternalEvent],
-    ) -> Result<Vec<Heard>, ServerError> {
+    ) -> Result<Vec<EventOutcome>, ServerError> {
         let mut receivers: BTreeMap<Uuid, Receiver> = BTreeMap::new();
-        let mut heard = vec![Heard::Nobody; events.len()];
-        let mut of_nodes: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
+        let mut outcomes = vec![EventOutcome::NotDelivered; events.len()];
+        let mut by_node: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
         for (at, event) in events.iter().enumerate() {
             let receiver = match receivers.get(&event.server_uuid) {
                 Some(known) => known.clone(),
@@ -73,25 +73,25 @@ impl Compute {
             receivers.insert(event.server_uuid, receiver.clone());
             let is_bind = event.name == ACCELERATOR_REQUEST_BOUND;
             let tag = event.tag.as_deref().unwrap_or_default();
-            heard[at] = match receiver {
-                Receiver::NoServer => Heard::NoServer,
-                _ if is_bind && tag.parse::<ArqUuid>().is_err() => Heard::Unreadable,
+            outcomes[at] = match receiver {
+                Receiver::NoServer => EventOutcome::NoServer,
+                _ if is_bind && tag.parse::<ArqUuid>().is_err() => EventOutcome::Unreadable,
                 Receiver::Node(node) if is_bind => {
-                    of_nodes.entry(node).or_default().push(at);
-                    Heard::Nobody
+                    by_node.entry(node).or_default().push(at);
+                    EventOutcome::NotDelivered
                 }
-                Receiver::Node(_) | Receiver::NoHost => Heard::Nobody,
+                Receiver::Node(_) | Receiver::NoHost => EventOutcome::NotDelivered,
             };
         }
-        for (at, code) in self.hand_on(events, of_nodes).await {
-            heard[at] = Heard::of_code(code);
+        for (at, code) in self.send_events(events, by_node).await {
+            outcomes[at] = EventOutcome::of_code(code);
         }
-        Ok(heard)
+        Ok(outcomes)
     }
 
     async fn receiver(&self, uuid: Uuid) -> Result<Receiver, ServerError> {
         match self.inner.conductor.show(ConsumerUuid::from(uuid)).await {
-            Ok(record) => Ok(record.placed().map_or(Receiver::NoHost, |chosen| {
+            Ok(record) => Ok(record.placement().map_or(Receiver::NoHost, |chosen| {
                 Receiver::Node(chosen.node.clone())
             })),
             Err(ConductorError::NotFound { .. }) => match self.server(uuid).await {
@@ -99,23 +99,23 @@ impl Compute {
                 Err(ServerError::NotFound { .. }) => Ok(Receiver::NoServer),
                 Err(error) => Err(error),
             },
-            // Nobody knows where it is; the others' events go on.
-            Err(ConductorError::Journal(JournalError::Unreadable(guest))) => {
-                self.tell_of_unreadable(&guest);
+            // The host is unknown; the other events are still forwarded.
+            Err(ConductorError::Journal(BootJournalError::Unreadable(guest))) => {
+                self.log_unreadable_record(&guest);
                 Ok(Receiver::NoHost)
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Each agent gets its events; the codes of those that were answered.
-    async fn hand_on(
+    /// Sends events to each agent; returns the codes of those that were answered.
+    async fn send_events(
         &self,
         events: &[ServerExternalEvent],
-        of_nodes: BTreeMap<NodeName, Vec<usize>>,
+        by_node: BTreeMap<NodeName, Vec<usize>>,
     ) -> Vec<(usize, Option<u16>)> {
-        let mut asked = JoinSet::new();
-        for (node, places) in of_nodes {
+        let mut requests = JoinSet::new();
+        for (node, places) in by_node {
             let Some(agent) = self.inner.conductor.agent(&node) else {
                 continue;
             };
@@ -124,13 +124,13 @@ impl Compute {
                 .filter_map(|at| events.get(*at).cloned())
                 .collect();
             let wait = self.inner.options.agent_wait;
-            asked.spawn(async move {
-                let told = timeout(wait, agent.external_events(own)).await;
-                let told = told.map(Result::unwrap_or_default).unwrap_or_default();
-                let codes = told.into_iter().map(|event| event.code);
+            requests.spawn(async move {
+                let reply = timeout(wait, agent.external_events(own)).await;
+                let reply = reply.map(Result::unwrap_or_default).unwrap_or_default();
+                let codes = reply.into_iter().map(|event| event.code);
                 places.into_iter().zip(codes).collect::<Vec<_>>()
             });
         }
-        asked.join_all().await.into_iter().flatten().collect()
+        requests.join_all().await.into_iter().flatten().collect()
     }
 }

@@ -1,5 +1,5 @@
-//! Bodies, judged as strictly as Nova's schemas judge them, in their sentences: an unknown key is refused, and what is wrong is
-//! named with what was given.
+//! Parses request bodies as strictly as Nova's schemas, with Nova's messages: unknown keys are refused, and errors
+//! repeat the given value.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -10,19 +10,19 @@ use serde_json::{Map, Value};
 /// The largest number of Nova's columns.
 pub(crate) const MOST: i64 = 0x7FFF_FFFF;
 
-/// So much of what was given is repeated to its giver, in characters.
+/// The maximum length of a repeated value, in characters.
 const REPEATED: usize = 200;
 
-/// An object of a body: its fields are taken one by one, and what is left in the end is refused.
+/// An object of a body. Fields are taken one by one; remaining fields are refused at the end.
 #[derive(Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct BodyFields<'a> {
     name: &'a str,
     object: &'a Map<String, Value>,
     known: Vec<&'static str>,
 }
 
-impl<'a> Fields<'a> {
-    /// The object of a body that has nothing but it: `{"flavor": {...}}`.
+impl<'a> BodyFields<'a> {
+    /// The object of a body with a single key: `{"flavor": {...}}`.
     pub(crate) fn of_body(body: &'a Value, name: &'static str) -> Result<Self, Fault> {
         let mut outer = Self::of("body", body)?;
         let inner = outer.value(name);
@@ -41,13 +41,13 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A field as it is; none where it is not there.
+    /// The raw value of a field.
     pub(crate) fn value(&mut self, key: &'static str) -> Option<&'a Value> {
         self.known.push(key);
         self.object.get(key)
     }
 
-    /// What must be there.
+    /// Refuses a missing field.
     pub(crate) fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, Fault> {
         value.ok_or_else(|| {
             let object = Value::Object(self.object.clone());
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A text of so many characters.
+    /// A text with length limits.
     pub(crate) fn text(
         &mut self,
         key: &'static str,
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
-    /// A text of at most so many characters, or null.
+    /// A text with a maximum length, or null.
     pub(crate) fn text_or_null(
         &mut self,
         key: &'static str,
@@ -80,7 +80,7 @@ impl<'a> Fields<'a> {
         value.map(|value| text(key, value, 0..=most)).transpose()
     }
 
-    /// A text of at most so many printable characters, or null.
+    /// A printable text with a maximum length, or null.
     pub(crate) fn printable_or_null(
         &mut self,
         key: &'static str,
@@ -107,7 +107,7 @@ impl<'a> Fields<'a> {
         Ok(Some(name))
     }
 
-    /// A whole number, or a text that is one.
+    /// A whole number, or a text that contains one.
     pub(crate) fn integer(
         &mut self,
         key: &'static str,
@@ -135,7 +135,7 @@ impl<'a> Fields<'a> {
         Ok(Some(number))
     }
 
-    /// Yes or no, in any of the words that Nova takes.
+    /// A boolean, in any of the forms that Nova accepts.
     pub(crate) fn boolean(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
@@ -149,7 +149,7 @@ impl<'a> Fields<'a> {
         Ok(Some(said))
     }
 
-    /// Yes, no, or an empty text, which is no.
+    /// A boolean, or an empty text for false.
     pub(crate) fn boolean_or_empty(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
         match self.object.get(key) {
             Some(Value::String(text)) if text.is_empty() => {
@@ -164,7 +164,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses a field that was not asked for.
+    /// Refuses fields that were not taken.
     pub(crate) fn end(self) -> Result<(), Fault> {
         let unknown = |key: &&String| !self.known.contains(&key.as_str());
         match self.object.keys().find(unknown) {
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A field's text of so many characters.
+/// Checks the length of a text.
 pub(crate) fn text<'a>(
     key: &str,
     value: &'a Value,
@@ -200,13 +200,13 @@ fn is_printable(text: &str) -> bool {
     let is_blank =
         |c: char| c.is_whitespace() && !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}');
     let is_plain = |c: &char| !is_blank(*c) && !matches!(c, '"' | '\'' | '\\');
-    // What is left Rust escapes where it is not printable, and a mark where it has no letter before it.
+    // Rust escapes unprintable characters, and combining marks without a letter before them.
     let mut judged = "x".to_owned();
     judged.extend(text.chars().filter(is_plain));
     judged.escape_debug().eq(judged.chars())
 }
 
-/// The words that Nova takes for yes and no.
+/// Nova's texts for true and false.
 pub(crate) fn boolean(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "1" | "t" | "true" | "on" | "y" | "yes" => Some(true),
@@ -215,10 +215,10 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Fields whose values are secrets, or may hold some: nothing of them is repeated, wherever they stand.
+/// Fields whose values may be secrets and are never repeated.
 const SECRETS: [&str; 4] = ["adminPass", "admin_pass", "personality", "user_data"];
 
-/// A 400 that names the field, what was given, and what is wrong with it.
+/// A 400 that names the field, the given value and the reason.
 pub(crate) fn wrong(key: &str, value: &Value, reason: impl Display) -> Fault {
     let key = bounded(key);
     if SECRETS.contains(&key.as_str()) {
@@ -248,7 +248,7 @@ fn without_secrets(value: &Value) -> Value {
     }
 }
 
-/// A text that somebody else chose, or its two ends where it is long.
+/// A user-supplied text; long ones keep only their beginning and end.
 pub(crate) fn bounded(text: &str) -> String {
     berth_wire::bounded(text, REPEATED).into_owned()
 }

@@ -1,6 +1,6 @@
-//! Flavors: how large guests may be, what else they ask of their hosts, and whose they are.
+//! Flavors: the sizes of guests, further requirements on their hosts (extra specs), and the projects that may use them.
 //!
-//! A guest keeps what its flavor was when it was asked for; a flavor that is changed or removed changes no guest.
+//! A guest stores its flavor as it was when the guest was created. Changing or deleting a flavor changes no guest.
 
 mod access;
 mod error;
@@ -12,103 +12,103 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{Moment, Statement, Transaction, Work};
 
-pub use error::FlavorError;
-pub(crate) use listing::{Order, Publicity, Select, SortKey};
+pub use error::ComputeFlavorError;
+pub(crate) use listing::{FlavorQuery, FlavorSortKey, Publicity, SortDirection};
 
 use crate::compute::Compute;
 
-/// A flavor that is to be made.
+/// A flavor to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewFlavor {
-    /// Its id in the API, 1 to 255 characters; no other flavor's.
+    /// The id in the API, 1 to 255 characters, unique.
     pub flavorid: String,
-    /// Its name, 1 to 255 characters; no other flavor's.
+    /// 1 to 255 characters, unique.
     pub name: String,
     pub memory_mb: i64,
     pub vcpus: i64,
-    /// The root disk in GiB; 0: as large as its image.
+    /// Root disk in GiB. 0: as large as the image.
     pub root_gb: i64,
-    /// The ephemeral disk in GiB; 0: none.
+    /// Ephemeral disk in GiB. 0: none.
     pub ephemeral_gb: i64,
-    /// Swap in MiB; 0: none.
+    /// Swap in MiB. 0: none.
     pub swap: i64,
-    /// Kept and shown; nothing goes by it.
+    /// Stored and shown, but without effect.
     pub rxtx_factor: f64,
     /// Whether all projects may use it.
     pub is_public: bool,
-    /// What its maker says of it.
     pub description: Option<String>,
 }
 
-/// A flavor as it is in the database at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Flavor {
-    /// Another number for each flavor there ever was.
+pub struct ComputeFlavor {
+    /// The row number, never reused.
     pub(crate) id: i64,
-    /// What its maker said.
-    pub made: NewFlavor,
-    /// What else it asks of a host.
+    /// The values given at creation.
+    pub properties: NewFlavor,
+    /// Further requirements on the host.
     pub extra_specs: BTreeMap<String, String>,
-    /// The projects that may use it where it is not public.
+    /// The projects that may use the flavor if it is not public.
     pub projects: BTreeSet<String>,
-    /// When it was made, by the database's clock.
     pub created_at: Moment,
-    /// When it was changed last.
     pub updated_at: Option<Moment>,
 }
 
-impl Flavor {
-    /// Whether a project may use it.
+impl ComputeFlavor {
+    /// Whether a project may use the flavor.
     #[must_use]
     pub fn is_for(&self, project_id: Option<&str>) -> bool {
-        self.made.is_public || project_id.is_some_and(|project| self.projects.contains(project))
+        self.properties.is_public
+            || project_id.is_some_and(|project| self.projects.contains(project))
     }
 }
 
 impl Compute {
-    pub async fn create_flavor(&self, flavor: NewFlavor) -> Result<Flavor, FlavorError> {
-        self.tables.write(&Create(flavor)).await
+    pub async fn create_flavor(
+        &self,
+        flavor: NewFlavor,
+    ) -> Result<ComputeFlavor, ComputeFlavorError> {
+        self.tables.write(&InsertFlavor(flavor)).await
     }
 
-    /// All flavors, in the order in which they were made.
-    pub async fn flavors(&self) -> Result<Vec<Flavor>, FlavorError> {
+    /// All flavors, in the order of their creation.
+    pub async fn flavors(&self) -> Result<Vec<ComputeFlavor>, ComputeFlavorError> {
         let mut tx = self.tables.read().await?;
-        Ok(rows::read(&mut tx, None).await?)
+        Ok(rows::list(&mut tx, None).await?)
     }
 
-    /// A flavor, by its id in the API.
-    pub async fn flavor(&self, flavorid: &str) -> Result<Flavor, FlavorError> {
-        rows::one(&mut self.tables.read().await?, flavorid).await
+    /// Finds a flavor by its id in the API.
+    pub async fn flavor(&self, flavorid: &str) -> Result<ComputeFlavor, ComputeFlavorError> {
+        rows::find(&mut self.tables.read().await?, flavorid).await
     }
 
-    /// Says something else of a flavor, or nothing.
+    /// Sets or removes the description of a flavor.
     pub async fn describe_flavor(
         &self,
         flavorid: &str,
         description: Option<String>,
-    ) -> Result<Flavor, FlavorError> {
+    ) -> Result<ComputeFlavor, ComputeFlavorError> {
         let flavorid = flavorid.to_owned();
         self.tables
-            .write(&Describe {
+            .write(&DescribeFlavor {
                 flavorid,
                 description,
             })
             .await
     }
 
-    /// Removes a flavor. Guests of it stay what they are.
-    pub async fn delete_flavor(&self, flavorid: &str) -> Result<(), FlavorError> {
-        self.tables.write(&Delete(flavorid.to_owned())).await
+    /// Deletes a flavor. Existing guests are not affected.
+    pub async fn delete_flavor(&self, flavorid: &str) -> Result<(), ComputeFlavorError> {
+        self.tables.write(&DeleteFlavor(flavorid.to_owned())).await
     }
 }
 
-struct Create(NewFlavor);
+struct InsertFlavor(NewFlavor);
 
-impl Work for Create {
-    type Output = Flavor;
-    type Error = FlavorError;
+impl Work for InsertFlavor {
+    type Output = ComputeFlavor;
+    type Error = ComputeFlavorError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Flavor, FlavorError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ComputeFlavor, ComputeFlavorError> {
         let flavor = &self.0;
         let of_name = "SELECT id FROM compute_flavors WHERE name = ?";
         if tx
@@ -116,7 +116,7 @@ impl Work for Create {
             .await?
             .is_some()
         {
-            return Err(FlavorError::NameExists {
+            return Err(ComputeFlavorError::NameExists {
                 name: flavor.name.clone(),
             });
         }
@@ -126,7 +126,7 @@ impl Work for Create {
             .await?
             .is_some()
         {
-            return Err(FlavorError::IdExists {
+            return Err(ComputeFlavorError::IdExists {
                 flavorid: flavor.flavorid.clone(),
             });
         }
@@ -143,41 +143,41 @@ impl Work for Create {
             .bind(flavor.root_gb)
             .bind(flavor.ephemeral_gb)
             .bind(flavor.swap)
-            // Its shortest form, however small it is.
+            // The shortest representation that parses to the same value.
             .bind(format!("{:e}", flavor.rxtx_factor))
             .bind(i64::from(flavor.is_public))
             .bind(flavor.description.clone());
         tx.execute(insert).await?;
-        rows::one(tx, &flavor.flavorid).await
+        rows::find(tx, &flavor.flavorid).await
     }
 }
 
-struct Describe {
+struct DescribeFlavor {
     flavorid: String,
     description: Option<String>,
 }
 
-impl Work for Describe {
-    type Output = Flavor;
-    type Error = FlavorError;
+impl Work for DescribeFlavor {
+    type Output = ComputeFlavor;
+    type Error = ComputeFlavorError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Flavor, FlavorError> {
-        rows::touch(tx, &self.flavorid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<ComputeFlavor, ComputeFlavorError> {
+        rows::lock(tx, &self.flavorid).await?;
         let sql = "UPDATE compute_flavors SET description = ? WHERE flavorid = ?";
         let set = Statement::new(sql).bind(self.description.clone());
         tx.execute(set.bind(&self.flavorid)).await?;
-        rows::one(tx, &self.flavorid).await
+        rows::find(tx, &self.flavorid).await
     }
 }
 
-struct Delete(String);
+struct DeleteFlavor(String);
 
-impl Work for Delete {
+impl Work for DeleteFlavor {
     type Output = ();
-    type Error = FlavorError;
+    type Error = ComputeFlavorError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), FlavorError> {
-        let flavor = rows::touch(tx, &self.0).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ComputeFlavorError> {
+        let flavor = rows::lock(tx, &self.0).await?;
         for sql in [
             "DELETE FROM compute_flavor_extra_specs WHERE flavor_id = ?",
             "DELETE FROM compute_flavor_projects WHERE flavor_id = ?",

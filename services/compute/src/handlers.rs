@@ -1,4 +1,5 @@
-//! What each route does, noun by noun.
+//! Request handlers: one file per resource. Each checks the policy, parses the request, calls
+//! [`crate::compute::Compute`] or the hosts service, and builds the response with `views`.
 
 pub(crate) mod aggregates;
 pub(crate) mod availability_zones;

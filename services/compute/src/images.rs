@@ -1,4 +1,4 @@
-//! Who knows what an image is: a list, or the image service.
+//! Image lookup: a static list or the image service.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -8,10 +8,10 @@ use berth_client::{ImageClient, ImageError, ImageRecord};
 use berth_wire::guest::{ImageBody, ImageLocation};
 use uuid::Uuid;
 
-/// An image that guests can be made of.
+/// An image that guests can boot from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundImage {
-    /// As the conductor is told of it, with all of its properties; an agent is told [`ImageBody::of_machine`].
+    /// The description for the conductor, with all properties. Agents get [`ImageBody::of_machine`].
     pub body: ImageBody,
     /// The least memory of a guest, in MiB; 0: any.
     pub min_ram: u64,
@@ -22,27 +22,23 @@ pub struct FoundImage {
 /// Why an image cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ImagesError {
-    /// It is there, and no guest can be made of it.
+    /// The image exists but guests cannot boot from it.
     #[error("Image {image} is unacceptable: {reason}")]
-    Unfit {
-        image: Uuid,
-        reason: String,
-    },
-    /// The image service did not say.
-    #[error("the image service does not say what image {image} is")]
+    Unfit { image: Uuid, reason: String },
+    /// The image service did not answer.
+    #[error("the image service does not describe image {image}")]
     Service {
         image: Uuid,
         source: Box<ImageError>,
     },
 }
 
-/// What came of the question.
+/// The future of [`Images::image`].
 pub type ImageAnswer<'a> =
     Pin<Box<dyn Future<Output = Result<Option<FoundImage>, ImagesError>> + Send + 'a>>;
 
-/// Who knows what an image is.
 pub trait Images: Send + Sync {
-    /// This image, for a guest of this project; none where there is none, or not for it.
+    /// The image, if it exists and the project may use it.
     fn image<'a>(&'a self, image: Uuid, project_id: &'a str) -> ImageAnswer<'a>;
 }
 
@@ -63,47 +59,47 @@ impl Images for ImageClient {
             let Some(record) = self.image(image).await.map_err(service)? else {
                 return Ok(None);
             };
-            let shared = match (whose(&record, project_id), project_id.parse()) {
-                (Whose::Everybodys, _) => true,
-                (Whose::Others, _) | (Whose::Shared, Err(_)) => false,
-                (Whose::Shared, Ok(project)) => {
+            let shared = match (visibility(&record, project_id), project_id.parse()) {
+                (ImageVisibility::Visible, _) => true,
+                (ImageVisibility::Hidden, _) | (ImageVisibility::Shared, Err(_)) => false,
+                (ImageVisibility::Shared, Ok(project)) => {
                     self.is_shared_with(image, project).await.map_err(service)?
                 }
             };
             match shared {
-                true => found(&record).map(Some),
+                true => check_image(&record).map(Some),
                 false => Ok(None),
             }
         })
     }
 }
 
-/// Who may have an image.
-enum Whose {
-    /// The project among others.
-    Everybodys,
+/// The visibility of an image.
+enum ImageVisibility {
+    /// Visible to other projects.
+    Visible,
     Shared,
-    Others,
+    Hidden,
 }
 
-fn whose(record: &ImageRecord, project_id: &str) -> Whose {
+fn visibility(record: &ImageRecord, project_id: &str) -> ImageVisibility {
     let plain = |id: &str| id.replace('-', "");
     let own = record.owner.as_deref().map(plain) == Some(plain(project_id));
     match record.visibility.as_deref() {
-        Some("public" | "community") | None => Whose::Everybodys,
-        _ if own => Whose::Everybodys,
-        Some("shared") => Whose::Shared,
-        Some(_) => Whose::Others,
+        Some("public" | "community") | None => ImageVisibility::Visible,
+        _ if own => ImageVisibility::Visible,
+        Some("shared") => ImageVisibility::Shared,
+        Some(_) => ImageVisibility::Hidden,
     }
 }
 
-fn found(record: &ImageRecord) -> Result<FoundImage, ImagesError> {
+fn check_image(record: &ImageRecord) -> Result<FoundImage, ImagesError> {
     let unfit = |reason: String| ImagesError::Unfit {
         image: record.id,
         reason,
     };
     if record.status != "active" {
-        return Err(unfit(format!("it is {} and not active", record.status)));
+        return Err(unfit(format!("it is {}, not active", record.status)));
     }
     let format = match record.disk_format.as_deref() {
         Some(format @ ("raw" | "qcow2")) => format.to_owned(),
@@ -117,7 +113,7 @@ fn found(record: &ImageRecord) -> Result<FoundImage, ImagesError> {
     Ok(FoundImage {
         body: ImageBody {
             location: ImageLocation::Glance(record.id),
-            // The image service itself says it.
+            // Agents get the checksum from the image service.
             checksum: None,
             format,
             properties: record.properties.clone(),

@@ -1,4 +1,7 @@
-//! What was done with servers, by whom, and how it ended. What was done with a server that is gone is known for a week.
+//! Instance actions: the history of a server, with requester and outcome. The history of a deleted server is kept for a
+//! week.
+//!
+//! Rows with a `body` are also the queue of actions that are sent to the server's agent ([`OpenAction`]).
 
 mod listing;
 
@@ -12,23 +15,24 @@ pub(crate) use listing::ActionsPart;
 use crate::compute::Compute;
 use crate::servers::ServerError;
 
-/// How long what was done with a server is known after it.
-const KEPT: Duration = Duration::from_hours(7 * 24);
+/// How long the history of a deleted server is kept.
+const HISTORY_RETENTION: Duration = Duration::from_hours(7 * 24);
 
-/// That an agent is still to be asked for it.
+/// SQL condition: the action is still to be sent to the agent.
 const IS_OPEN: &str = "server_uuid = ? AND body IS NOT NULL AND outcome IS NULL";
 
-/// That it ends with another reboot, which waited when it was asked for and does the same: no agent is asked for this one.
-const GOES_WITH_ANOTHER: &str = "action = 'reboot' AND body IS NULL AND finished_at IS NULL";
+/// SQL condition: the action is a reboot that ends together with an equal reboot that was already queued. It is not
+/// sent to the agent.
+const ENDS_WITH_ANOTHER: &str = "action = 'reboot' AND body IS NULL AND finished_at IS NULL";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ActionOutcome {
     Success,
-    /// Not well, for this reason.
+    /// With the reason, for operators.
     Error(Option<String>),
 }
 
-impl Outcome {
+impl ActionOutcome {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -38,34 +42,33 @@ impl Outcome {
     }
 }
 
-/// One thing that was done with a server.
+/// An entry in the history of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceAction {
-    /// Another number for each there ever was.
+    /// The row number, never reused.
     pub(crate) id: i64,
-    /// Whose the server is.
+    /// The project of the server.
     pub project_id: String,
     pub user_id: String,
     pub request_id: String,
-    /// Nova's word for it: `create`, `stop`, …
+    /// Nova's name of the action, such as `create` or `stop`.
     pub action: String,
-    /// Nova's word for what is done about it.
+    /// Nova's name of the event that the action causes on the host.
     pub event: String,
-    /// The host that it was done on, where that is known.
+    /// The host on which the action was executed, if known.
     pub host: Option<String>,
-    /// How it ended; none where it has not.
-    pub outcome: Option<Outcome>,
+    /// `None` while the action is pending.
+    pub outcome: Option<ActionOutcome>,
     pub started_at: Moment,
     pub finished_at: Option<Moment>,
 }
 
-/// What an agent is still to be asked for.
+/// An action that is still to be sent to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenAction {
     pub(crate) id: i64,
-    /// The request by which it was asked for.
     pub(crate) request_id: String,
-    /// What is asked of the agent, as JSON.
+    /// The agent's request body, JSON.
     pub(crate) body: String,
 }
 
@@ -76,12 +79,12 @@ pub(crate) struct NewAction<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) action: &'a str,
     pub(crate) event: &'a str,
-    /// What is asked of the agent, as JSON; none where nothing is.
+    /// The agent's request body, JSON; `None` if the agent is not involved.
     pub(crate) body: Option<&'a str>,
 }
 
 impl Compute {
-    /// The oldest of what an agent is still to be asked for.
+    /// The oldest action that is still to be sent to the agent.
     pub(crate) async fn oldest_open_action(
         &self,
         server: Uuid,
@@ -104,15 +107,15 @@ fn open(row: &Row) -> Result<OpenAction, SqlError> {
     })
 }
 
-/// Whether an agent is still to be asked for anything.
-pub(crate) async fn is_any_open(tx: &mut Transaction, server: Uuid) -> Result<bool, SqlError> {
+/// Whether any action is still to be sent to the agent.
+pub(crate) async fn has_open_action(tx: &mut Transaction, server: Uuid) -> Result<bool, SqlError> {
     let sql = format!("SELECT 1 FROM compute_server_actions WHERE {IS_OPEN} LIMIT 1");
     let any = Statement::recurring(sql).bind(server.to_string());
     Ok(tx.row(any).await?.is_some())
 }
 
-/// Whether an agent is still to be asked for this, behind something else.
-pub(crate) async fn waits(
+/// Whether an equal action is queued behind the current one.
+pub(crate) async fn is_queued(
     tx: &mut Transaction,
     server: Uuid,
     body: &str,
@@ -145,19 +148,19 @@ pub(crate) async fn insert(tx: &mut Transaction, action: &NewAction<'_>) -> Resu
     tx.execute(insert).await.map(drop)
 }
 
-/// The image that a server is of once this is done; none where its row says so already.
+/// The server's image after this action; `None` if the server's row already has it.
 pub(crate) async fn image_of(tx: &mut Transaction, id: i64) -> Result<Option<String>, SqlError> {
     let sql = "SELECT image FROM compute_server_actions WHERE id = ?";
     let row = tx.row(Statement::new(sql).bind(id)).await?;
     row.map_or(Ok(None), |row| row.opt_text(0))
 }
 
-/// It ends, and so do the reboots that go with it.
+/// Ends an action and the reboots that end together with it.
 pub(crate) async fn finish(
     tx: &mut Transaction,
     server: Uuid,
     id: i64,
-    outcome: &Outcome,
+    outcome: &ActionOutcome,
 ) -> Result<(), SqlError> {
     let now = tx.dialect().now();
     let sql = format!(
@@ -167,14 +170,15 @@ pub(crate) async fn finish(
         .bind(outcome.as_str())
         .bind(details(outcome));
     tx.execute(finish.bind(id)).await?;
-    // Behind the next one are those that go with that. By itself: MySQL does not read the table that it writes.
+    // Reboots after the next open action end with that one. This is a query of its own because MySQL cannot read the
+    // table that a statement updates.
     let sql = format!("SELECT MIN(id) FROM compute_server_actions WHERE {IS_OPEN} AND id > ?");
     let next = Statement::recurring(sql).bind(server.to_string()).bind(id);
     let next = tx.row(next).await?;
     let next = next.map_or(Ok(None), |row| row.opt_int(0))?;
     let sql = format!(
         "UPDATE compute_server_actions SET outcome = ?, details = ?, finished_at = {now} \
-         WHERE server_uuid = ? AND {GOES_WITH_ANOTHER} AND id > ? AND id < ?"
+         WHERE server_uuid = ? AND {ENDS_WITH_ANOTHER} AND id > ? AND id < ?"
     );
     let finish = Statement::recurring(sql)
         .bind(outcome.as_str())
@@ -185,12 +189,12 @@ pub(crate) async fn finish(
     tx.execute(finish).await.map(drop)
 }
 
-/// All of a server end that are of this word and have not.
+/// Ends all pending actions of this name.
 pub(crate) async fn finish_all(
     tx: &mut Transaction,
     server: Uuid,
     action: &str,
-    outcome: &Outcome,
+    outcome: &ActionOutcome,
     host: Option<&str>,
 ) -> Result<(), SqlError> {
     let now = tx.dialect().now();
@@ -207,16 +211,16 @@ pub(crate) async fn finish_all(
     tx.execute(finish).await.map(drop)
 }
 
-/// All of a server end that an agent is asked for and that have not, and those that go with them.
-pub(crate) async fn give_up(
+/// Ends all open actions of a server and the reboots that end together with them.
+pub(crate) async fn cancel_all(
     tx: &mut Transaction,
     server: Uuid,
-    outcome: &Outcome,
+    outcome: &ActionOutcome,
 ) -> Result<(), SqlError> {
     let now = tx.dialect().now();
     let sql = format!(
         "UPDATE compute_server_actions SET outcome = ?, details = ?, finished_at = {now} \
-         WHERE server_uuid = ? AND (body IS NOT NULL AND finished_at IS NULL OR {GOES_WITH_ANOTHER})"
+         WHERE server_uuid = ? AND (body IS NOT NULL AND finished_at IS NULL OR {ENDS_WITH_ANOTHER})"
     );
     let finish = Statement::recurring(sql)
         .bind(outcome.as_str())
@@ -225,16 +229,16 @@ pub(crate) async fn give_up(
     tx.execute(finish).await.map(drop)
 }
 
-/// What was done long ago with servers that are gone is forgotten.
-pub(crate) async fn drop_old(tx: &mut Transaction, now: Moment) -> Result<(), SqlError> {
+/// Deletes the old history of servers that no longer exist.
+pub(crate) async fn delete_old(tx: &mut Transaction, now: Moment) -> Result<(), SqlError> {
     let sql = "DELETE FROM compute_server_actions WHERE started_at < ? AND server_uuid NOT IN (SELECT uuid FROM compute_servers)";
-    let drop_old = Statement::new(sql).bind(now.before(KEPT));
-    tx.execute(drop_old).await.map(drop)
+    let delete_old = Statement::new(sql).bind(now.before(HISTORY_RETENTION));
+    tx.execute(delete_old).await.map(drop)
 }
 
-fn details(outcome: &Outcome) -> Option<String> {
+fn details(outcome: &ActionOutcome) -> Option<String> {
     match outcome {
-        Outcome::Success => None,
-        Outcome::Error(details) => details.clone(),
+        ActionOutcome::Success => None,
+        ActionOutcome::Error(details) => details.clone(),
     }
 }

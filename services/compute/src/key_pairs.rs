@@ -1,4 +1,4 @@
-//! Key pairs: the public keys that a user's guests let in. A guest has its key as it was when it was asked for.
+//! Key pairs: public SSH keys of a user. A guest stores its key as it was when the guest was created.
 
 mod error;
 mod rules;
@@ -12,29 +12,28 @@ use crate::compute::Compute;
 
 const COLUMNS: &str = "id, user_id, name, fingerprint, public_key, created_at";
 
-/// A key pair as it is in the database at one moment: of a pair that its user made, the half that may be known.
+/// A stored key pair. Only the public key is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyPair {
-    /// Another number for each key pair there ever was.
+    /// The row number, never reused.
     pub(crate) id: i64,
     pub user_id: String,
-    /// What its user calls it: no other of this user's.
+    /// Unique among the key pairs of the user.
     pub name: String,
-    /// The MD5 of the key, as `ssh-keygen -E md5` tells it, without the word in front.
+    /// The MD5 of the key in the format of `ssh-keygen -E md5`, without the prefix `MD5:`.
     pub fingerprint: String,
-    /// The line of `authorized_keys`.
+    /// A line of `authorized_keys`.
     pub public_key: String,
-    /// When it was brought, by the database's clock.
     pub created_at: Moment,
 }
 
 impl Compute {
-    /// Keeps a user's public key.
+    /// Stores a user's public key.
     pub async fn create_key_pair(&self, key: NewKeyPair) -> Result<KeyPair, KeyPairError> {
-        self.tables.write(&Create(key)).await
+        self.tables.write(&InsertKeyPair(key)).await
     }
 
-    /// All key pairs of a user, by name.
+    /// All key pairs of a user, ordered by name.
     pub async fn key_pairs(&self, user_id: &str) -> Result<Vec<KeyPair>, KeyPairError> {
         let sql =
             format!("SELECT {COLUMNS} FROM compute_key_pairs WHERE user_id = ? ORDER BY name");
@@ -44,22 +43,21 @@ impl Compute {
         Ok(all?)
     }
 
-    /// A user's key pair of this name.
     pub async fn key_pair(&self, user_id: &str, name: &str) -> Result<KeyPair, KeyPairError> {
         let found = find(&mut self.tables.read().await?, user_id, name).await?;
         found.ok_or_else(|| not_found(user_id, name))
     }
 
-    /// Removes a user's key pair. Guests that have it keep it.
+    /// Deletes a key pair. Existing guests keep the key.
     pub async fn delete_key_pair(&self, user_id: &str, name: &str) -> Result<(), KeyPairError> {
         let (user_id, name) = (user_id.to_owned(), name.to_owned());
-        self.tables.write(&Delete { user_id, name }).await
+        self.tables.write(&DeleteKeyPair { user_id, name }).await
     }
 }
 
-struct Create(NewKeyPair);
+struct InsertKeyPair(NewKeyPair);
 
-impl Work for Create {
+impl Work for InsertKeyPair {
     type Output = KeyPair;
     type Error = KeyPairError;
 
@@ -85,12 +83,12 @@ impl Work for Create {
     }
 }
 
-struct Delete {
+struct DeleteKeyPair {
     user_id: String,
     name: String,
 }
 
-impl Work for Delete {
+impl Work for DeleteKeyPair {
     type Output = ();
     type Error = KeyPairError;
 

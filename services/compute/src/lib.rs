@@ -1,67 +1,76 @@
-//! The cloud's compute API: Nova's REST API, microversions 2.1 to 2.82, for what Berth's conductor does.
+//! The compute API: a subset of Nova's REST API, microversions 2.1 to 2.82, on top of Berth's conductor.
 //!
-//! It keeps only what no other part of Berth keeps (ADR 21); what it shows besides it asks of those who know.
+//! It stores flavors, key pairs and the user-visible properties of servers. Everything else comes from other services:
+//! boots from the conductor, guests from agents, hosts, aggregates and server groups from `services/hosts` (ADR 21).
 //!
-//! | room | noun |
+//! ```text
+//! router -> handlers --> Compute --> store (SQL)
+//!              |            |
+//!            views          +--> conductor (boots, deletions) --> agents (server state, actions)
+//!                           +--> hosts, image service, Placement, quota hook
+//! ```
+//!
+//! A request records what is to be done in the database and answers. Background tasks carry it out, and the reconciler
+//! continues whatever a crash interrupted.
+//!
+//! | module | contents |
 //! |---|---|
-//! | `compute` | [`Compute`]: what the API itself keeps, as its users in one process have it |
-//! | `flavors` | how large guests may be, what else they ask of their hosts, and whose flavors are |
-//! | `key_pairs` | public keys that guests let in |
-//! | `servers` | of each server what the API alone keeps |
-//! | `owners`, `lost_servers` | whose journal knows a server's guest, and guests whose server has no row |
-//! | `external_events` | what services tell of servers, to whoever waits for it |
-//! | `courses`, `agents` | how far the conductor is with servers, and what their agents say |
-//! | `aggregate_mirror` | host aggregates as Placement has them |
-//! | `keeper` | goes on with what was written down and not done |
-//! | `tasks` | what was asked for is done by agents |
-//! | `instance_actions` | what was done with servers, by whom, and how it ended |
-//! | `images` | who knows what an image is |
-//! | `quota` | a program that is asked whether a project may have more servers |
-//! | `server_state` | what a server is in Nova's words, and what it can be asked for; pure |
-//! | `store` | the tables |
-//! | `fields` | bodies, judged as Nova's schemas judge them |
-//! | `paging` | pages of lists, and links |
-//! | `moments` | moments as clients write them; pure |
-//! | `microversions` | which microversion brought what |
-//! | `project_path` | paths with a project in them |
-//! | `router`, `policies`, `handlers`, `views` | the routes, who may call them, what they do, what they tell |
+//! | `compute` | [`Compute`], the service in one process, and its options |
+//! | `flavors`, `key_pairs` | flavors and their access lists, key pairs |
+//! | `servers` | the rows of servers |
+//! | `instance_actions` | the history of servers, and the queue of pending actions |
+//! | `server_state`, `server_status` | a server's state in Nova's terms (pure), and its computation from conductor, agent and row |
+//! | `agents` | queries agents about guests |
+//! | `server_reconciler` | the background loop: continues unfinished work |
+//! | `server_actions`, `retry_schedule` | carries out actions through agents, with retries |
+//! | `owners`, `lost_servers` | ownership of servers by conductor journals, and guests without a server |
+//! | `external_events` | forwards events of other services to agents |
+//! | `aggregate_mirror` | copies host aggregates to Placement |
+//! | `images` | image lookup |
+//! | `quota` | the quota hook, a program that allows or refuses new servers |
+//! | `store` | tables, schema and upgrade |
+//! | `router`, `state`, `policies`, `project_path`, `microversions` | routes, shared handler state, policy rules, paths with a project id, versions |
+//! | `handlers`, `views`, `fields`, `paging`, `timestamps` | requests, response documents, body validation, pages and links, time formats |
+//! | `openapi` | the OpenAPI document |
 //!
-//! [`prepare`] brings a database to the schema, [`router()`] makes the routes. Callers: `cli` (`berth up`, `berth compute serve`), `tests`.
+//! [`prepare`] creates or upgrades the database, [`Compute`] is the service, [`router()`] builds its routes.
+//! Used by `cli` (`berth up`, `berth compute serve`) and `tests`.
 
 mod agents;
 mod aggregate_mirror;
 mod compute;
-mod courses;
 mod external_events;
 mod fields;
 mod flavors;
 mod handlers;
 mod images;
 mod instance_actions;
-mod keeper;
 mod key_pairs;
 mod lost_servers;
 mod microversions;
-mod moments;
 mod openapi;
 mod owners;
-mod pacing;
 mod paging;
 mod policies;
 mod project_path;
 mod quota;
+mod retry_schedule;
 mod router;
+mod server_actions;
+mod server_reconciler;
 mod server_state;
+mod server_status;
 mod servers;
+mod state;
 mod store;
-mod tasks;
+mod timestamps;
 mod views;
 
 pub use aggregate_mirror::AggregateMirrorError;
 pub use compute::{Compute, ComputeOptions, ComputeParts};
-pub use flavors::{Flavor, FlavorError, NewFlavor};
+pub use flavors::{ComputeFlavor, ComputeFlavorError, NewFlavor};
 pub use images::{FoundImage, ImageAnswer, Images, ImagesError};
-pub use instance_actions::{InstanceAction, Outcome};
+pub use instance_actions::{ActionOutcome, InstanceAction};
 pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
 pub use openapi::openapi;
 pub use policies::default_policy;
@@ -69,13 +78,14 @@ pub use quota::{
     OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaHook, QuotaOptions, QuotaQuestion,
     QuotaRefused,
 };
-pub use router::{Options, router};
+pub use router::{ComputeApiOptions, router};
 pub use server_state::{
-    Action, ActionRefused, Boot, GuestStatus, PowerState, Seen, ServerFacts, ServerState,
-    TaskState, UnknownWord, VmState,
+    Action, ActionRefused, BootPhase, GuestObservation, GuestStatus, NovaPowerState, ServerFacts,
+    ServerState, TaskState, UnknownWord, VmState,
 };
 pub use servers::{
-    Handed, Lock, Locker, NewServers, NoLocker, Server, ServerError, ServerFlavor, ServerUpdate,
+    ConductorHandoff, Lock, Locker, NewServers, ServerError, ServerFlavor, ServerRecord,
+    ServerUpdate, UnknownLocker,
 };
-pub use store::TableError;
+pub use store::ComputeTableError;
 pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};

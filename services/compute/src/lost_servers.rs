@@ -1,10 +1,10 @@
-//! Servers whose guests the conductor has and whose rows are not there: the database was lost and begun anew, or put back from before
-//! them. It is the other way round of [`crate::owners`]; here nothing can be done but to say it.
+//! Detects servers whose guests the conductor has but whose rows are missing, because the database was lost or restored
+//! from an older backup. Nothing can be repaired here; the log names them. [`crate::owners`] handles the opposite case.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use berth_store::Statement;
 use uuid::Uuid;
 
@@ -12,9 +12,9 @@ use crate::compute::Compute;
 use crate::servers::{ServerError, number_of};
 
 impl Compute {
-    /// The servers that were asked for here, whose guests the conductor has, and that the database does not know. A row is written
-    /// before its guest is asked for and goes behind it: where the database was never lost there are none. Guests that others
-    /// asked the conductor for have names of their own, and are none either. Reads the whole journal: once at a start.
+    /// Servers that were created through this API and are in the conductor's journal but not in the database. A row is
+    /// written before its guest and deleted after it, so there are none unless the database was lost. Guests of other
+    /// callers have names of their own and do not count. Reads the whole journal, once per start.
     pub async fn lost_servers(&self) -> Result<Vec<Uuid>, ServerError> {
         let records = self.inner.conductor.list().await?;
         let named = records.readable.iter().filter_map(|record| {
@@ -24,21 +24,23 @@ impl Compute {
         let mut guests = Vec::new();
         for (number, record) in named {
             // No new server has the name of a guest that is there.
-            self.inner.numbered.fetch_max(number, Ordering::Relaxed);
-            if record.course != Course::Delete {
+            self.inner
+                .highest_number
+                .fetch_max(number, Ordering::Relaxed);
+            if record.goal != BootGoal::Delete {
                 guests.push(*record.request.uuid().as_uuid());
             }
         }
-        let known = self.known_of(&guests).await?;
+        let known = self.existing_servers(&guests).await?;
         let unknown = guests.into_iter().filter(|guest| !known.contains(guest));
         let unknown: Vec<_> = unknown.map(Into::into).collect();
-        // One that was deleted meanwhile went from the journal before its row did.
+        // A server that was deleted concurrently left the journal before its row was deleted.
         let still = self.inner.conductor.guests_of(&unknown).await?;
         Ok(still.uuids().map(|guest| *guest.as_uuid()).collect())
     }
 
-    /// Those of these that have a row.
-    async fn known_of(&self, servers: &[Uuid]) -> Result<BTreeSet<Uuid>, ServerError> {
+    /// The servers of this list that have a row.
+    async fn existing_servers(&self, servers: &[Uuid]) -> Result<BTreeSet<Uuid>, ServerError> {
         let head = Statement::new("SELECT uuid FROM compute_servers WHERE uuid IN");
         let keys: Vec<String> = servers.iter().map(ToString::to_string).collect();
         let mut tx = self.tables.read().await?;
@@ -49,8 +51,8 @@ impl Compute {
         Ok(known)
     }
 
-    /// Says it where there are any; at a start.
-    pub(crate) async fn tell_of_lost_servers(&self) {
+    /// Logs lost servers at start.
+    pub(crate) async fn log_lost_servers(&self) {
         match self.lost_servers().await {
             Ok(lost) => {
                 let Some(one) = lost.first() else {
@@ -59,15 +61,15 @@ impl Compute {
                 tracing::warn!(
                     guests = lost.len(),
                     %one,
-                    "the conductor has guests of servers that the compute API's database does not know: it was lost, or put back \
-                     from before them. Those that run go on, and the API does not show them. Stop the service and put back the database \
-                     that [compute_service] connection names; without a backup, berth guest list shows them and berth guest \
-                     delete ends them"
+                    "guests without a server: the conductor has guests that are missing in the compute API's database, which was \
+                     lost or restored from an older backup. They keep running, but the API does not show them. Stop the service \
+                     and restore the database at [compute_service] connection; without a backup, list them with berth guest list \
+                     and delete them with berth guest delete"
                 );
             }
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "it is not known whether the conductor has guests of servers that the compute API's database does not know"
+                "checking for lost servers failed"
             ),
         }
     }

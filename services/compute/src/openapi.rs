@@ -1,74 +1,78 @@
-//! `docs/api/compute.json`: the compute API as an OpenAPI document. It says what there is and what may be asked; what judges a
-//! request are the handlers.
+//! Generates `docs/api/compute.json`, the OpenAPI document of the compute API, from the operations and body schemas
+//! listed here. It is documentation only; the handlers validate requests.
 //!
-//! Caller: the test of generated files; the tests that make up requests read the file.
+//! Used by the test of generated files. Other tests read the file to generate requests.
 
 mod bodies;
 mod operations;
 
-use berth_http::openapi::{Comes, Refusal, Service};
+use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService};
 use serde_json::{Value, json};
 
 use crate::microversions::RANGE;
 
-const fn refusal(status: u16, comes: Comes, says: &'static str) -> Refusal {
-    Refusal {
+const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
+    ErrorExample {
         status,
         says,
         comes,
     }
 }
 
-const REFUSALS: [Refusal; 11] = [
+const REFUSALS: [ErrorExample; 11] = [
     refusal(
         400,
-        Comes::Always,
-        "The path, the query string, the body or the microversion's header is malformed; the message names the place.",
+        AppliesTo::Always,
+        "The path, the query string, the body or the microversion header is malformed; the message names the place.",
     ),
-    refusal(401, Comes::Always, "No token, or none that holds."),
+    refusal(401, AppliesTo::Always, "The token is missing or invalid."),
     refusal(
         403,
-        Comes::Always,
-        "A rule of the policy or a quota keeps the caller out, or the server is locked.",
+        AppliesTo::Always,
+        "A policy rule or a quota refuses the request, or the server is locked.",
     ),
     refusal(
         404,
-        Comes::Always,
-        "There is no such thing, or the microversion has no such path.",
+        AppliesTo::Always,
+        "The resource does not exist, or the microversion does not have the path.",
     ),
-    refusal(406, Comes::Always, "The microversion is not spoken."),
-    refusal(409, Comes::OnWrites, "What is there stands against it."),
+    refusal(406, AppliesTo::Always, "The microversion is not supported."),
     refusal(
-        413,
-        Comes::WithBody,
-        "The body is larger than the service reads.",
+        409,
+        AppliesTo::OnWrites,
+        "The request conflicts with the current state.",
     ),
-    refusal(415, Comes::WithBody, "The body is not application/json."),
+    refusal(413, AppliesTo::WithBody, "The body exceeds the size limit."),
+    refusal(
+        415,
+        AppliesTo::WithBody,
+        "The body is not application/json.",
+    ),
     refusal(
         501,
-        Comes::At("/v2.1/servers/{server}/action"),
-        "Nova has such an action, and nobody here.",
+        AppliesTo::At("/v2.1/servers/{server}/action"),
+        "Berth does not support this action of Nova.",
     ),
     refusal(
         501,
-        Comes::At("/v2.1/os-hypervisors/{hypervisor}/uptime"),
-        "No agent tells how long its host is up.",
+        AppliesTo::At("/v2.1/os-hypervisors/{hypervisor}/uptime"),
+        "Agents do not report uptimes.",
     ),
     refusal(
         503,
-        Comes::Always,
-        "A database, a host's agent or another service cannot answer now; the same may be asked again.",
+        AppliesTo::Always,
+        "A database, a host's agent or another service is unavailable; retry later.",
     ),
 ];
 
-/// `docs/api/compute.json`.
+/// Returns the document, `docs/api/compute.json`.
 #[must_use]
 pub fn openapi() -> String {
-    let service = Service {
+    let service = OpenApiService {
         title: "Compute",
         version: RANGE.max.to_string(),
-        description: "The part of OpenStack's compute API that Berth serves, microversions 2.1 to 2.82. What is below /v2.1/ is below \
-                      /v2.1/{project_id}/ as well, for the caller's own project.",
+        description: "The part of OpenStack's compute API that Berth serves, microversions 2.1 to 2.82. All paths below /v2.1/ also \
+                      exist below /v2.1/{project_id}/, for the caller's own project.",
         served_by: "`berth up` and `berth controller`: /compute behind [api] listen, or [compute_service] listen",
         versions: Some(RANGE),
         refusals: &REFUSALS,
@@ -79,7 +83,8 @@ pub fn openapi() -> String {
     service.document(operations::all())
 }
 
-/// What a refusal says: under a word for its status, as Nova has it, or from before the API, as OpenStack's middleware has it.
+/// The schema of an error response: an object with one key named after the status, as in Nova. Errors before the API
+/// have the format of OpenStack's middleware.
 fn fault() -> Value {
     json!({
         "type": "object",
@@ -106,13 +111,17 @@ mod tests {
     fn every_route_is_there_and_nothing_else() {
         let mut known: BTreeSet<(&str, &str)> =
             operations::all().map(|it| (it.method, it.path)).collect();
-        assert_eq!(known.len(), operations::all().count(), "one is there twice");
+        assert_eq!(
+            known.len(),
+            operations::all().count(),
+            "an operation is listed twice"
+        );
         for (path, methods) in routes() {
             for method in methods.allow().split(", ") {
                 assert!(known.remove(&(method, path)), "{method} {path} is missing");
             }
         }
-        assert!(known.is_empty(), "no routes: {known:?}");
+        assert!(known.is_empty(), "operations without a route: {known:?}");
     }
 
     #[test]

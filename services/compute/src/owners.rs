@@ -1,15 +1,16 @@
-//! Whose journal knows a server's guest. That a conductor does not know a guest says something where its journal is the one that
-//! did; one that was lost and begun anew, or that of another controller on the same database, must not end servers that run.
+//! Ownership of servers by conductor journals. A conductor that does not have a guest proves that the guest is gone
+//! only if its journal is the one that created it. A journal that was lost, or that of another controller on the same
+//! database, must not end running servers.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use berth_conductor::journal::UnreadableGuest;
+use berth_conductor::journal::UnreadableBootRecord;
 use berth_model::ConsumerUuid;
 use uuid::Uuid;
 
 use crate::compute::Compute;
-use crate::servers::{Handed, Rows, Server, ServerError, read};
+use crate::servers::{ConductorHandoff, ServerError, ServerRecord, ServerSelection, list};
 
 impl Compute {
     /// The name of this conductor's journal.
@@ -17,62 +18,72 @@ impl Compute {
         self.inner.conductor.owner()
     }
 
-    /// Whether another conductor looks after a server. One that was refused has no guest.
-    pub(crate) fn is_anothers(&self, server: &Server) -> bool {
-        let is_refused = matches!(server.handed, Handed::Refused { .. });
+    /// Whether another conductor owns a server. Refused servers have no guest.
+    pub(crate) fn is_owned_by_another(&self, server: &ServerRecord) -> bool {
+        let is_refused = matches!(server.handoff, ConductorHandoff::Refused { .. });
         !is_refused && server.owner.is_some_and(|owner| owner != self.owner())
     }
 
-    /// The conductor does not know the guest. Where its journal is the one that did, nobody does, and the row goes; not while it has
-    /// one whose UUID cannot be read, which may be this, unless the server is to go anyway.
-    pub(crate) async fn gone(&self, server: &Server) -> Result<(), ServerError> {
+    /// Handles a guest that the conductor does not have. If this conductor owns it, the guest is gone and its row is
+    /// deleted. Exception: while the journal contains a guest with an unreadable UUID, which could be this one, the row
+    /// stays unless it is being deleted.
+    pub(crate) async fn handle_missing_guest(
+        &self,
+        server: &ServerRecord,
+    ) -> Result<(), ServerError> {
         if !server.deleting
-            && let Some(nameless) = self.inner.conductor.nameless().await?
+            && let Some(unidentified_guest) = self.inner.conductor.unidentified_guest().await?
         {
-            self.tell_of_unreadable(&nameless);
+            self.log_unreadable_record(&unidentified_guest);
             return Ok(());
         }
-        if server.owner == Some(self.owner()) || matches!(server.handed, Handed::Refused { .. }) {
-            return self.forget_server(server.uuid).await;
+        if server.owner == Some(self.owner())
+            || matches!(server.handoff, ConductorHandoff::Refused { .. })
+        {
+            return self.delete_server_row(server.uuid).await;
         }
-        self.tell_of_anothers(server.uuid);
+        self.log_foreign_owner(server.uuid);
         Ok(())
     }
 
-    pub(crate) fn tell_of_anothers(&self, server: Uuid) {
-        if !self.inner.anothers_told.swap(true, Ordering::Relaxed) {
+    pub(crate) fn log_foreign_owner(&self, server: Uuid) {
+        if !self
+            .inner
+            .logged_foreign_owner
+            .swap(true, Ordering::Relaxed)
+        {
             tracing::warn!(
                 %server,
-                "there are servers whose guests this conductor's journal never knew: they are shown as they were seen last, and \
-                 not forgotten; if conductor.db was lost, put it back"
+                "servers belong to another conductor journal: their last known state is shown, and they are kept; if conductor.db \
+                 was lost, restore it"
             );
         }
     }
 
-    /// Said once of each.
-    pub(crate) fn tell_of_unreadable(&self, guest: &UnreadableGuest) {
-        let told = &self.inner.unreadable_told;
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.insert(guest.guest.clone()) {
+    /// Logs each unreadable record once.
+    pub(crate) fn log_unreadable_record(&self, guest: &UnreadableBootRecord) {
+        let logged = &self.inner.logged_unreadable;
+        let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.insert(guest.guest.clone()) {
             tracing::warn!(
                 error = guest as &dyn std::error::Error,
                 server = guest.guest,
-                "a server is shown as it was seen last"
+                "the record of a guest is unreadable; its server shows the last known state"
             );
         }
     }
 
-    /// Makes the servers of an earlier release this conductor's whose guests it knows.
+    /// Takes ownership of servers of an earlier release whose guests this conductor has.
     pub(crate) async fn adopt(&self) -> Result<(), ServerError> {
         let mut tx = self.tables.read().await?;
-        let ownerless = read(&mut tx, Rows::Ownerless).await?;
+        let ownerless = list(&mut tx, ServerSelection::Ownerless).await?;
         drop(tx);
         let guests: Vec<_> = ownerless
             .iter()
             .map(|server| ConsumerUuid::from(server.uuid))
             .collect();
         for guest in self.inner.conductor.guests_of(&guests).await?.uuids() {
-            let _ = self.owned(*guest.as_uuid()).await?;
+            let _ = self.take_ownership(*guest.as_uuid()).await?;
         }
         Ok(())
     }

@@ -1,28 +1,27 @@
-//! Pages of a list, and the links of what is in it.
+//! Pagination of lists, and links.
 
-use berth_http::{Call, Fault};
+use berth_http::{ApiRequest, Fault};
 use serde_json::{Value, json};
 
 use crate::fields::bounded;
 
-/// The most that one answer lists (Nova's `[api] max_limit`).
+/// The maximum page size (Nova's `[api] max_limit`).
 pub(crate) const MAX_LIMIT: usize = 1_000;
 
-/// Which part of a list is wanted.
+/// The page that a query requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
-    /// So many at most.
+pub(crate) struct PageQuery {
     pub(crate) limit: usize,
-    /// What comes behind this one.
+    /// The last entry of the previous page.
     pub(crate) marker: Option<String>,
 }
 
-impl Page {
-    /// What a query asks for.
+impl PageQuery {
+    /// Parses the page of a query.
     ///
     /// # Errors
-    /// A 400 where the limit is no number that there can be so many of.
-    pub(crate) fn of(call: &Call) -> Result<Self, Fault> {
+    /// 400 if the limit is not a valid number.
+    pub(crate) fn of(call: &ApiRequest) -> Result<Self, Fault> {
         let limit = match call.query.last("limit") {
             None => MAX_LIMIT,
             Some(text) => match text.parse::<i64>() {
@@ -40,7 +39,7 @@ impl Page {
         })
     }
 
-    /// The page of a whole list, in which each is known by `id`, and whether there may be another behind it.
+    /// Cuts the page out of a list whose entries are identified by `id`. Also returns whether more may follow.
     pub(crate) fn cut<T>(
         &self,
         mut all: Vec<T>,
@@ -60,15 +59,15 @@ impl Page {
 }
 
 /// `self` and `bookmark` of one thing.
-pub(crate) fn links(call: &Call, collection: &str, id: &str) -> Value {
+pub(crate) fn links(call: &ApiRequest, collection: &str, id: &str) -> Value {
     json!([
         {"rel": "self", "href": call.absolute(&format!("/v2.1/{collection}/{id}"))},
         {"rel": "bookmark", "href": call.absolute(&format!("/{collection}/{id}"))},
     ])
 }
 
-/// The link to the page behind `last`, with all else that was asked for.
-pub(crate) fn next(call: &Call, path: &str, last: &str) -> Value {
+/// The link to the next page after `last`, with all other query parameters.
+pub(crate) fn next(call: &ApiRequest, path: &str, last: &str) -> Value {
     let asked = call.query.pairs().filter(|(key, _)| *key != "marker");
     let asked = asked.chain([("marker", last)]);
     let pairs: Vec<String> = asked
@@ -93,7 +92,7 @@ fn encoded(text: &str) -> String {
 }
 
 /// Refuses a query with a key that is none of these.
-pub(crate) fn check_keys(call: &Call, known: &[&str]) -> Result<(), Fault> {
+pub(crate) fn check_keys(call: &ApiRequest, known: &[&str]) -> Result<(), Fault> {
     match call.query.pairs().find(|(key, _)| !known.contains(key)) {
         None => Ok(()),
         Some((key, _)) => Err(Fault::bad_request(format!(

@@ -1,25 +1,24 @@
-//! Who may do what, by Nova's names, which an operator's file can replace.
+//! The default access policy, with Nova's rule names. An operator's file can replace rules.
 
-use berth_http::policy::{Policy, Rule};
+use berth_http::policy::{Policy, PolicyRule};
 
 /// An operator of the cloud.
 pub(crate) const ADMIN: &str = "context_is_admin";
-/// A flavor is made.
 pub(crate) const FLAVOR_CREATE: &str = "os_compute_api:os-flavor-manage:create";
 /// A flavor's description is changed.
 pub(crate) const FLAVOR_UPDATE: &str = "os_compute_api:os-flavor-manage:update";
 /// A flavor is removed.
 pub(crate) const FLAVOR_DELETE: &str = "os_compute_api:os-flavor-manage:delete";
-/// Who may use a flavor is looked at.
+/// List who may use a flavor.
 pub(crate) const FLAVOR_ACCESS: &str = "os_compute_api:os-flavor-access";
-/// A project may use a flavor.
+/// Grant a project access to a flavor.
 pub(crate) const FLAVOR_ACCESS_ADD: &str = "os_compute_api:os-flavor-access:add_tenant_access";
-/// A project may not use a flavor any more.
+/// Revoke a project's access to a flavor.
 pub(crate) const FLAVOR_ACCESS_REMOVE: &str =
     "os_compute_api:os-flavor-access:remove_tenant_access";
-/// All of a flavor's extra specs are looked at.
+/// List the extra specs of a flavor.
 pub(crate) const EXTRA_SPECS_INDEX: &str = "os_compute_api:os-flavor-extra-specs:index";
-/// One of a flavor's extra specs is looked at.
+/// Show an extra spec of a flavor.
 pub(crate) const EXTRA_SPECS_SHOW: &str = "os_compute_api:os-flavor-extra-specs:show";
 /// A flavor gets extra specs.
 pub(crate) const EXTRA_SPECS_CREATE: &str = "os_compute_api:os-flavor-extra-specs:create";
@@ -31,52 +30,49 @@ pub(crate) const EXTRA_SPECS_DELETE: &str = "os_compute_api:os-flavor-extra-spec
 pub(crate) const KEY_PAIR_CREATE: &str = "os_compute_api:os-keypairs:create";
 /// A key pair is removed.
 pub(crate) const KEY_PAIR_DELETE: &str = "os_compute_api:os-keypairs:delete";
-/// All key pairs of a user are looked at.
+/// List the key pairs of a user.
 pub(crate) const KEY_PAIR_INDEX: &str = "os_compute_api:os-keypairs:index";
-/// A key pair is looked at.
 pub(crate) const KEY_PAIR_SHOW: &str = "os_compute_api:os-keypairs:show";
 
-/// Servers are asked for.
 pub(crate) const SERVER_CREATE: &str = "os_compute_api:servers:create";
 /// A server's host is named with its zone.
 pub(crate) const SERVER_FORCED_HOST: &str = "os_compute_api:servers:create:forced_host";
 /// A server's host is named.
 pub(crate) const SERVER_REQUESTED_HOST: &str =
     "os_compute_api:compute:servers:create:requested_destination";
-/// A server gets a root disk as large as its image, however large that is: its flavor says 0.
+/// Create a server with a flavor of disk 0, whose root disk is as large as its image.
 pub(crate) const SERVER_ZERO_DISK: &str = "os_compute_api:servers:create:zero_disk_flavor";
 pub(crate) const SERVER_INDEX: &str = "os_compute_api:servers:index";
 /// Servers of all projects are listed.
 pub(crate) const SERVER_INDEX_ALL: &str = "os_compute_api:servers:index:get_all_tenants";
 /// Servers are listed with all of each.
 pub(crate) const SERVER_DETAIL: &str = "os_compute_api:servers:detail";
-/// Those of all projects are.
+/// List the servers of all projects.
 pub(crate) const SERVER_DETAIL_ALL: &str = "os_compute_api:servers:detail:get_all_tenants";
-/// A server is looked at.
 pub(crate) const SERVER_SHOW: &str = "os_compute_api:servers:show";
 /// How a server's host is.
 pub(crate) const SERVER_HOST_STATUS: &str = "os_compute_api:servers:show:host_status";
-/// On which host a server is, and what it is called there.
+/// Show the host of a server and its name there.
 pub(crate) const SERVER_ATTRIBUTES: &str = "os_compute_api:os-extended-server-attributes";
 /// A server's name or description is changed.
 pub(crate) const SERVER_UPDATE: &str = "os_compute_api:servers:update";
 /// A server is removed.
 pub(crate) const SERVER_DELETE: &str = "os_compute_api:servers:delete";
-/// All of a server's metadata is looked at.
+/// List the metadata of a server.
 pub(crate) const METADATA_INDEX: &str = "os_compute_api:server-metadata:index";
-/// One key of it is.
+/// Show a metadata key.
 pub(crate) const METADATA_SHOW: &str = "os_compute_api:server-metadata:show";
 /// A server gets metadata.
 pub(crate) const METADATA_CREATE: &str = "os_compute_api:server-metadata:create";
 /// A server's metadata is replaced.
 pub(crate) const METADATA_UPDATE_ALL: &str = "os_compute_api:server-metadata:update_all";
-/// One key of it is changed.
+/// Change a metadata key.
 pub(crate) const METADATA_UPDATE: &str = "os_compute_api:server-metadata:update";
-/// One key of it is removed.
+/// Delete a metadata key.
 pub(crate) const METADATA_DELETE: &str = "os_compute_api:server-metadata:delete";
-/// All of a server's tags are looked at.
+/// List the tags of a server.
 pub(crate) const TAGS_INDEX: &str = "os_compute_api:os-server-tags:index";
-/// It is looked whether a server has a tag.
+/// Check whether a server has a tag.
 pub(crate) const TAGS_SHOW: &str = "os_compute_api:os-server-tags:show";
 /// A server gets a tag.
 pub(crate) const TAGS_UPDATE: &str = "os_compute_api:os-server-tags:update";
@@ -96,11 +92,9 @@ pub(crate) const SERVER_REBOOT: &str = "os_compute_api:servers:reboot";
 pub(crate) const SERVER_REBUILD: &str = "os_compute_api:servers:rebuild";
 /// A server is stopped in its tracks.
 pub(crate) const PAUSE: &str = "os_compute_api:os-pause-server:pause";
-/// A server goes on.
 pub(crate) const UNPAUSE: &str = "os_compute_api:os-pause-server:unpause";
 /// A server gets its rescue system.
 pub(crate) const RESCUE: &str = "os_compute_api:os-rescue";
-/// A server gets its own again.
 pub(crate) const UNRESCUE: &str = "os_compute_api:os-unrescue";
 /// A server is locked.
 pub(crate) const LOCK: &str = "os_compute_api:os-lock-server:lock";
@@ -108,27 +102,25 @@ pub(crate) const LOCK: &str = "os_compute_api:os-lock-server:lock";
 pub(crate) const UNLOCK: &str = "os_compute_api:os-lock-server:unlock";
 /// A server is opened that an operator locked.
 pub(crate) const UNLOCK_OVERRIDE: &str = "os_compute_api:os-lock-server:unlock:unlock_override";
-/// What a server wrote to its console is looked at.
+/// Show the console output of a server.
 pub(crate) const CONSOLE_OUTPUT: &str = "os_compute_api:os-console-output";
-/// What is under way with a server is given up.
+/// Reset the state of a server and give up its pending action.
 pub(crate) const RESET_STATE: &str = "os_compute_api:os-admin-actions:reset_state";
 /// A server is removed at once.
 pub(crate) const FORCE_DELETE: &str = "os_compute_api:os-deferred-delete:force";
-/// What was done with a server is listed.
+/// List the actions of a server.
 pub(crate) const ACTIONS_LIST: &str = "os_compute_api:os-instance-actions:list";
-/// One thing that was done with a server is looked at.
+/// Show an action of a server.
 pub(crate) const ACTIONS_SHOW: &str = "os_compute_api:os-instance-actions:show";
-/// What hosts did about it is.
+/// Show the events of an action.
 pub(crate) const ACTIONS_EVENTS: &str = "os_compute_api:os-instance-actions:events";
-/// A server group is made.
 pub(crate) const GROUP_CREATE: &str = "os_compute_api:os-server-groups:create";
 /// A server group is removed.
 pub(crate) const GROUP_DELETE: &str = "os_compute_api:os-server-groups:delete";
 /// Server groups are listed.
 pub(crate) const GROUP_INDEX: &str = "os_compute_api:os-server-groups:index";
-/// Those of all projects are.
+/// List the server groups of all projects.
 pub(crate) const GROUP_INDEX_ALL: &str = "os_compute_api:os-server-groups:index:all_projects";
-/// A server group is looked at.
 pub(crate) const GROUP_SHOW: &str = "os_compute_api:os-server-groups:show";
 /// Availability zones are listed.
 pub(crate) const ZONE_LIST: &str = "os_compute_api:os-availability-zone:list";
@@ -144,14 +136,12 @@ pub(crate) const SERVICE_DELETE: &str = "os_compute_api:os-services:delete";
 pub(crate) const HYPERVISOR_LIST: &str = "os_compute_api:os-hypervisors:list";
 /// They are listed with all of each.
 pub(crate) const HYPERVISOR_DETAIL: &str = "os_compute_api:os-hypervisors:list-detail";
-/// A compute node is looked at.
+/// Show a compute node.
 pub(crate) const HYPERVISOR_SHOW: &str = "os_compute_api:os-hypervisors:show";
-/// What they have all together is.
+/// Show the totals of all compute nodes.
 pub(crate) const HYPERVISOR_STATISTICS: &str = "os_compute_api:os-hypervisors:statistics";
 pub(crate) const AGGREGATE_INDEX: &str = "os_compute_api:os-aggregates:index";
-/// An aggregate is made.
 pub(crate) const AGGREGATE_CREATE: &str = "os_compute_api:os-aggregates:create";
-/// An aggregate is looked at.
 pub(crate) const AGGREGATE_SHOW: &str = "os_compute_api:os-aggregates:show";
 /// An aggregate's name or zone is changed.
 pub(crate) const AGGREGATE_UPDATE: &str = "os_compute_api:os-aggregates:update";
@@ -159,23 +149,23 @@ pub(crate) const AGGREGATE_UPDATE: &str = "os_compute_api:os-aggregates:update";
 pub(crate) const AGGREGATE_DELETE: &str = "os_compute_api:os-aggregates:delete";
 /// A host is put into an aggregate.
 pub(crate) const AGGREGATE_ADD_HOST: &str = "os_compute_api:os-aggregates:add_host";
-/// A host is taken out of one.
+/// Remove a host from an aggregate.
 pub(crate) const AGGREGATE_REMOVE_HOST: &str = "os_compute_api:os-aggregates:remove_host";
 /// An aggregate's keys are changed.
 pub(crate) const AGGREGATE_SET_METADATA: &str = "os_compute_api:os-aggregates:set_metadata";
-/// What one's project may have is looked at.
+/// Show the limits of the caller's project.
 pub(crate) const LIMITS: &str = "os_compute_api:limits";
-/// What another project may have is.
+/// Show the limits of another project.
 pub(crate) const LIMITS_OTHER: &str = "os_compute_api:limits:other_project";
-/// What a project may have is looked at.
+/// Show the quotas of a project.
 pub(crate) const QUOTA_SHOW: &str = "os_compute_api:os-quota-sets:show";
-/// What a project has of it is.
+/// Show the quotas and usage of a project.
 pub(crate) const QUOTA_DETAIL: &str = "os_compute_api:os-quota-sets:detail";
-/// What a project may have of which nothing else is said.
+/// Show the default quotas.
 pub(crate) const QUOTA_DEFAULTS: &str = "os_compute_api:os-quota-sets:defaults";
-/// A server's addresses are looked at.
+/// List the addresses of a server.
 pub(crate) const IPS_INDEX: &str = "os_compute_api:ips:index";
-/// Those of one network are.
+/// Show the addresses of a server in one network.
 pub(crate) const IPS_SHOW: &str = "os_compute_api:ips:show";
 /// A server's ports are.
 pub(crate) const INTERFACES_LIST: &str = "os_compute_api:os-attach-interfaces:list";
@@ -185,35 +175,35 @@ pub(crate) const INTERFACES_SHOW: &str = "os_compute_api:os-attach-interfaces:sh
 pub(crate) const VOLUMES_INDEX: &str = "os_compute_api:os-volumes-attachments:index";
 /// One of them is.
 pub(crate) const VOLUMES_SHOW: &str = "os_compute_api:os-volumes-attachments:show";
-/// Compute nodes are looked for by name.
+/// Search compute nodes by name.
 pub(crate) const HYPERVISOR_SEARCH: &str = "os_compute_api:os-hypervisors:search";
 /// They are, with the servers of each.
 pub(crate) const HYPERVISOR_SERVERS: &str = "os_compute_api:os-hypervisors:servers";
 /// How long a compute node has been up.
 pub(crate) const HYPERVISOR_UPTIME: &str = "os_compute_api:os-hypervisors:uptime";
-/// Services tell what happened to servers.
+/// Send external events about servers.
 pub(crate) const EXTERNAL_EVENTS: &str = "os_compute_api:os-server-external-events:create";
 
-/// Nova's own default rules, for the routes that are here.
+/// Nova's default rules for the routes of this service.
 #[must_use]
 pub fn default_policy() -> Policy {
-    let admin = || Rule::named(ADMIN);
-    let reader = || Rule::named("project_reader_or_admin");
-    let member = || Rule::named("project_member_or_admin");
-    let user = || Rule::own_user().or(Rule::named(ADMIN));
+    let admin = || PolicyRule::named(ADMIN);
+    let reader = || PolicyRule::named("project_reader_or_admin");
+    let member = || PolicyRule::named("project_member_or_admin");
+    let user = || PolicyRule::own_user().or(PolicyRule::named(ADMIN));
     Policy::new([
-        (ADMIN, Rule::role("admin")),
+        (ADMIN, PolicyRule::role("admin")),
         (
             "project_reader_or_admin",
-            Rule::role("reader")
-                .and(Rule::own_project())
-                .or(Rule::named(ADMIN)),
+            PolicyRule::role("reader")
+                .and(PolicyRule::own_project())
+                .or(PolicyRule::named(ADMIN)),
         ),
         (
             "project_member_or_admin",
-            Rule::role("member")
-                .and(Rule::own_project())
-                .or(Rule::named(ADMIN)),
+            PolicyRule::role("member")
+                .and(PolicyRule::own_project())
+                .or(PolicyRule::named(ADMIN)),
         ),
         (FLAVOR_CREATE, admin()),
         (FLAVOR_UPDATE, admin()),
@@ -277,7 +267,7 @@ pub fn default_policy() -> Policy {
         (GROUP_INDEX, reader()),
         (GROUP_INDEX_ALL, admin()),
         (GROUP_SHOW, reader()),
-        (ZONE_LIST, Rule::Everybody),
+        (ZONE_LIST, PolicyRule::Everybody),
         (ZONE_DETAIL, admin()),
         (SERVICE_LIST, admin()),
         (SERVICE_UPDATE, admin()),
@@ -294,11 +284,11 @@ pub fn default_policy() -> Policy {
         (AGGREGATE_ADD_HOST, admin()),
         (AGGREGATE_REMOVE_HOST, admin()),
         (AGGREGATE_SET_METADATA, admin()),
-        (LIMITS, Rule::Everybody),
+        (LIMITS, PolicyRule::Everybody),
         (LIMITS_OTHER, admin()),
         (QUOTA_SHOW, reader()),
         (QUOTA_DETAIL, reader()),
-        (QUOTA_DEFAULTS, Rule::Everybody),
+        (QUOTA_DEFAULTS, PolicyRule::Everybody),
         (IPS_INDEX, reader()),
         (IPS_SHOW, reader()),
         (INTERFACES_LIST, reader()),
@@ -308,6 +298,6 @@ pub fn default_policy() -> Policy {
         (HYPERVISOR_SEARCH, admin()),
         (HYPERVISOR_SERVERS, admin()),
         (HYPERVISOR_UPTIME, admin()),
-        (EXTERNAL_EVENTS, Rule::role("service").or(admin())),
+        (EXTERNAL_EVENTS, PolicyRule::role("service").or(admin())),
     ])
 }

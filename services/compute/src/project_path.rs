@@ -1,5 +1,5 @@
-//! `/v2.1/{project_id}/servers`: paths as a catalog with `%(project_id)s` in its URL makes them, for the same as those without.
-//! The project is taken out before a route is looked for, and has to be the caller's.
+//! Paths with a project, `/v2.1/{project_id}/servers`, as a catalog URL with `%(project_id)s` produces them. The
+//! project is removed before routing and must be the caller's own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::fields::bounded;
 
 const VERSION: &str = "/v2.1/";
 
-/// What may stand behind the version without a project.
+/// The path segments that may follow the version directly.
 type Nouns = Arc<BTreeSet<&'static str>>;
 
 /// The project that a path names.
 #[derive(Clone)]
 struct ProjectOfPath(String);
 
-/// Takes projects out of paths, before a router with these routes.
+/// Removes the project from paths before they reach the router.
 pub(crate) fn without_projects(
     router: Router,
     routes: impl Iterator<Item = &'static str>,
 ) -> Router {
     let nouns = routes.filter_map(|path| noun(path.strip_prefix(VERSION)?));
     let nouns: Nouns = Arc::new(nouns.collect());
-    // A layer of the router itself would come after its routes were looked for.
+    // A layer of the router itself would run after the route lookup.
     Router::new()
         .fallback_service(router)
         .layer(from_fn_with_state(nouns, take_out))
@@ -48,7 +48,7 @@ async fn take_out(State(nouns): State<Nouns>, mut request: Request, next: Next) 
     next.run(request).await
 }
 
-/// The project of a path, and the path without it; none where it names none.
+/// Splits a path into its project and the rest; `None` if it names no project.
 fn taken_out(uri: &Uri, nouns: &BTreeSet<&'static str>) -> Option<(String, Uri)> {
     let (project, rest) = uri.path().strip_prefix(VERSION)?.split_once('/')?;
     if project.is_empty() || nouns.contains(project) || !nouns.contains(noun(rest)?) {

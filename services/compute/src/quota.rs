@@ -1,8 +1,9 @@
-//! Quotas: there are none of the API's own. A program of the operator's may be asked before servers are made whether their project
-//! may have them, and says yes, or no with a sentence.
+//! The quota hook: a program of the operator that decides whether a project may create servers. The API has no quotas
+//! of its own.
 //!
-//! It reads a [`QuotaQuestion`] as JSON on its standard input, and answers `{"allowed": true}` or `{"allowed": false, "reason": "…"}`
-//! on its standard output with exit status 0. What it may use is bounded: its time, what it writes, how many of it run at a time.
+//! The program reads a [`QuotaQuestion`] as JSON from standard input, and writes `{"allowed": true}` or `{"allowed":
+//! false, "reason": "…"}` to standard output, with exit status 0. Its run time, its output and the number of concurrent
+//! runs are limited.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,39 +14,37 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-/// What the question's form is called.
+/// The schema identifier in the question.
 pub const QUOTA_SCHEMA: &str = "berth-quota/1";
 
-/// So many run at a time; others wait for their turn, which is of their time.
+/// The number of concurrent runs. Waiting counts towards the time budget.
 const AT_ONCE: usize = 8;
 
-/// The most bytes of an answer.
+/// The maximum size of an answer, in bytes.
 const LARGEST_ANSWER: usize = 64 << 10;
 
-/// The most characters of a reason that its asker is told.
+/// The maximum length of a reason that the caller sees, in characters.
 const REASON: usize = 500;
 
-/// What becomes of a request that the program was not heard about.
+/// What happens to a request if the program fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnQuotaFailure {
-    /// It is refused: it fails closed.
+    /// The request is refused (fail closed).
     Refuse,
-    /// It goes on: it fails open.
+    /// The request is allowed (fail open).
     Allow,
 }
 
-/// The program, as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaOptions {
     pub program: PathBuf,
-    /// How long it may take for one request.
+    /// The time budget for one request.
     pub time_budget: Duration,
-    /// What becomes of a request that it was not heard about.
     pub on_failure: OnQuotaFailure,
 }
 
-/// What a project has, or asks for.
+/// Amounts that a project uses or requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct QuotaAmounts {
     pub instances: u64,
@@ -55,17 +54,17 @@ pub struct QuotaAmounts {
     pub ram_mb: u64,
 }
 
-/// What the program is asked.
+/// The input of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QuotaQuestion {
     /// [`QUOTA_SCHEMA`].
     pub schema: &'static str,
-    /// The request, as logs call it.
+    /// The request id, as in the logs.
     pub request_id: String,
-    /// Whose the servers are to be.
+    /// The project of the servers.
     pub project_id: String,
     pub user_id: String,
-    /// So many at once.
+    /// The number of servers.
     pub count: u32,
     pub flavor: String,
     pub vcpus: u32,
@@ -76,13 +75,13 @@ pub struct QuotaQuestion {
     /// Ephemeral disk of each in GiB.
     pub ephemeral_gb: u64,
     pub extra_specs: BTreeMap<String, String>,
-    /// The availability zone that is asked for.
+    /// The requested availability zone.
     pub availability_zone: Option<String>,
-    /// What the project has without them. Requests at the same time see the same.
+    /// The project's usage without these servers. Concurrent requests see the same usage.
     pub used: QuotaAmounts,
 }
 
-/// What the program answers.
+/// The output of the program.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuotaAnswer {
@@ -91,17 +90,17 @@ struct QuotaAnswer {
     reason: Option<String>,
 }
 
-/// The servers are not to be made.
+/// The request was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaRefused {
-    /// The program says no.
+    /// The program refused it.
     #[error("Quota exceeded: {reason}")]
     No {
-        /// In its words, on one line.
+        /// The program's reason, on one line.
         reason: String,
     },
-    /// It was not heard, and it fails closed.
-    #[error("Whether the project may have more servers cannot be asked now.")]
+    /// The program failed, and the hook fails closed.
+    #[error("The quota of the project cannot be checked now.")]
     Unheard,
 }
 
@@ -110,9 +109,9 @@ pub enum QuotaRefused {
 enum Unheard {
     #[error(transparent)]
     Hook(#[from] HookError),
-    #[error("it had no turn within {budget:?}: {AT_ONCE} of it run already")]
+    #[error("no free slot within {budget:?}: {AT_ONCE} quota hooks are running")]
     NoTurn { budget: Duration },
-    #[error("its answer is none: {0}")]
+    #[error("the answer is invalid: {0}")]
     Answer(berth_wire::BodyError),
 }
 
@@ -124,7 +123,7 @@ pub struct QuotaHook {
 }
 
 impl QuotaHook {
-    /// Looks at the program; it is not run.
+    /// Checks that the program may be executed. It is not run.
     pub fn open(options: QuotaOptions) -> Result<Self, Untrusted> {
         match trusted(&options.program) {
             Err(error @ Untrusted::Unseen { .. }) => return Err(error),
@@ -142,7 +141,7 @@ impl QuotaHook {
         })
     }
 
-    /// Whether servers may be made.
+    /// Asks the program whether servers may be created.
     pub async fn ask(&self, question: &QuotaQuestion) -> Result<(), QuotaRefused> {
         match self.answer(question).await {
             Ok(QuotaAnswer { allowed: true, .. }) => Ok(()),
@@ -173,22 +172,22 @@ impl QuotaHook {
             ..self.hook.clone()
         };
         let document = berth_wire::encode(question);
-        let asked = Asked {
+        let query = Asked {
             arguments: &[],
             document: &document,
             most: LARGEST_ANSWER,
         };
-        let written = hook.answer(asked).await?;
+        let written = hook.answer(query).await?;
         berth_wire::decode(&written).map_err(Unheard::Answer)
     }
 }
 
-/// A reason without line ends and control characters; of one that says nothing, that.
+/// The reason without line ends and control characters, or a default text.
 fn one_line(reason: &str) -> String {
     let text = reason.replace(char::is_control, " ");
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match text.is_empty() {
-        true => "the quota hook says no, and not why".to_owned(),
+        true => "the quota hook refused without a reason".to_owned(),
         false => text.chars().take(REASON).collect(),
     }
 }

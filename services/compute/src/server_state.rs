@@ -1,96 +1,98 @@
-//! What a server is in Nova's words: status, `vm_state`, `task_state` and `power_state`; pure.
+//! The state of a server in Nova's terms: status, `vm_state`, `task_state` and `power_state`; pure.
 //!
-//! None of these is kept as the truth. The conductor says how far the boot is, the host's agent what the guest is, and the row of
-//! the server what was asked for last and is under way ([`ServerFacts`]). Of an agent that does not answer the last word counts.
+//! These are computed, not stored: from the conductor's boot phase, the agent's observation of the guest, and the
+//! server's row with its pending action ([`ServerFacts`]). If an agent does not answer, its last report counts.
 
 mod action;
-mod words;
+mod names;
 
 pub use action::{Action, ActionRefused};
-pub use words::{GuestStatus, PowerState, TaskState, UnknownWord, VmState};
+pub use names::{GuestStatus, NovaPowerState, TaskState, UnknownWord, VmState};
 
 /// How far the conductor is with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Boot {
-    /// No host has been chosen: it is not handed over yet, or an attempt was taken back.
+pub enum BootPhase {
+    /// No host is chosen yet: the server is not handed over, or an attempt was undone.
     Scheduling,
-    /// It is built on a host.
+    /// A host is building it.
     Spawning,
-    /// It is the agent's.
+    /// The guest exists on its host.
     Active,
-    /// It did not come to be, and nothing of it is left.
+    /// The boot failed, and nothing is left of it.
     Failed,
     Deleting {
-        /// Whether it had not come to be.
+        /// Whether the boot had not succeeded.
         failed: bool,
     },
 }
 
-/// What the agent said of the guest.
+/// The agent's report of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct GuestObservation {
     pub status: GuestStatus,
-    /// What the hypervisor has of it; none where it has none, or does not answer.
-    pub power: Option<PowerState>,
+    /// The hypervisor's power state; `None` if it has no such guest or does not answer.
+    pub power: Option<NovaPowerState>,
 }
 
-/// All that the state of a server comes of.
+/// The input from which the state is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerFacts {
     /// How far the conductor is.
-    pub boot: Boot,
-    /// What the agent says; none where it does not answer, or there is no guest.
-    pub seen: Option<Seen>,
-    /// What the agent said when it answered last.
-    pub last: Option<Seen>,
-    /// What was asked for through the API and is under way.
+    pub boot: BootPhase,
+    /// The agent's current report; `None` if it does not answer or there is no guest.
+    pub current: Option<GuestObservation>,
+    /// The agent's last report.
+    pub last_report: Option<GuestObservation>,
+    /// The pending action, if any.
     pub task: Option<TaskState>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerState {
     pub vm_state: VmState,
-    /// What is being done with it.
     pub task_state: Option<TaskState>,
-    /// What the hypervisor has of it.
-    pub power_state: PowerState,
+    pub power_state: NovaPowerState,
 }
 
 impl ServerState {
-    /// What the facts come to.
     #[must_use]
     pub fn of(facts: &ServerFacts) -> Self {
-        let seen = facts.seen.or(facts.last);
+        let observed = facts.current.or(facts.last_report);
         let (vm_state, own_task) = match facts.boot {
-            Boot::Scheduling => (VmState::Building, Some(TaskState::Scheduling)),
-            Boot::Spawning => (VmState::Building, Some(TaskState::Spawning)),
-            Boot::Failed => (VmState::Error, None),
-            Boot::Active => seen.map_or((VmState::Active, None), |seen| of_guest(seen.status)),
-            Boot::Deleting { failed: true } => (VmState::Error, Some(TaskState::Deleting)),
-            // It may go before it was ever there.
-            Boot::Deleting { failed: false } => (
-                seen.map_or(VmState::Building, |seen| of_guest(seen.status).0),
+            BootPhase::Scheduling => (VmState::Building, Some(TaskState::Scheduling)),
+            BootPhase::Spawning => (VmState::Building, Some(TaskState::Spawning)),
+            BootPhase::Failed => (VmState::Error, None),
+            BootPhase::Active => observed.map_or((VmState::Active, None), |observed| {
+                of_guest(observed.status)
+            }),
+            BootPhase::Deleting { failed: true } => (VmState::Error, Some(TaskState::Deleting)),
+            // A server may be deleted before it exists.
+            BootPhase::Deleting { failed: false } => (
+                observed.map_or(VmState::Building, |observed| of_guest(observed.status).0),
                 Some(TaskState::Deleting),
             ),
         };
         let power_state = match facts.boot {
-            Boot::Active | Boot::Deleting { failed: false } => seen.and_then(|seen| seen.power),
-            Boot::Scheduling | Boot::Spawning | Boot::Failed | Boot::Deleting { failed: true } => {
-                None
+            BootPhase::Active | BootPhase::Deleting { failed: false } => {
+                observed.and_then(|observed| observed.power)
             }
+            BootPhase::Scheduling
+            | BootPhase::Spawning
+            | BootPhase::Failed
+            | BootPhase::Deleting { failed: true } => None,
         };
         let (vm_state, task_state) = match (facts.boot, facts.task) {
-            (Boot::Active, Some(task)) => (until_ended(task, vm_state), Some(task)),
+            (BootPhase::Active, Some(task)) => (until_ended(task, vm_state), Some(task)),
             _ => (vm_state, own_task),
         };
         Self {
             vm_state,
             task_state,
-            power_state: power_state.unwrap_or(PowerState::NoState),
+            power_state: power_state.unwrap_or(NovaPowerState::NoState),
         }
     }
 
-    /// The one word of it that users see first.
+    /// The `status` that users see.
     #[must_use]
     pub fn status(&self) -> &'static str {
         use {TaskState as Task, VmState as Vm};
@@ -108,8 +110,8 @@ impl ServerState {
     }
 }
 
-/// What a server is while something is done with it. Its agent may say that it is done before that is written down; whoever waits
-/// for the new state asks for the next action at once, and would be refused.
+/// The state while an action is pending. The agent may report the result before it is stored; a client that waits for
+/// the new state would then send its next action too early and be refused.
 fn until_ended(task: TaskState, vm_state: VmState) -> VmState {
     use {TaskState as Task, VmState as Vm};
     match (task, vm_state) {
@@ -123,7 +125,7 @@ fn until_ended(task: TaskState, vm_state: VmState) -> VmState {
     }
 }
 
-/// What a guest is by its agent's word, and what the agent is about to do with it.
+/// The state that follows from the agent's report, and what the agent is about to do.
 fn of_guest(status: GuestStatus) -> (VmState, Option<TaskState>) {
     match status {
         GuestStatus::Building => (VmState::Building, Some(TaskState::Spawning)),

@@ -1,8 +1,15 @@
-//! Servers: what the API alone keeps of each. That there is a guest, and how far it is, is the conductor's to say (`courses`); what
-//! it is now, its agent's (`agents`).
+//! Server rows: the properties of a server that only the API stores. Whether the guest exists and how far its boot is,
+//! the conductor knows (`server_status`); the guest's current state, its agent knows (`agents`).
 //!
-//! A server is a row from before its guest is asked for until nobody knows that guest any more; whoever asked is told of it in
-//! between, whatever is killed (`keeper`).
+//! Life of a row:
+//!
+//! ```text
+//! created --> handed to the conductor --> settled (boot ended) --> deleting --> removed once the guest is gone
+//!        \--> refused by the conductor ---------------------------/
+//! ```
+//!
+//! The row exists before the conductor is asked for the guest, and until the conductor no longer has the guest. Each step survives
+//! a crash: `server_reconciler` continues unfinished rows.
 
 mod actions;
 mod attributes;
@@ -23,45 +30,45 @@ use berth_wire::guest::FlavorBody;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub(crate) use actions::{Begin, Besides, Ended};
-pub(crate) use attributes::{Attribute, ROOT_DEVICE, Zones, launched_at, zone};
+pub(crate) use actions::{ActionChanges, ActionEnd, ServerActionStart};
+pub(crate) use attributes::{ROOT_DEVICE, ServerAttribute, Zones, launched_at, zone};
 pub use create::NewServers;
 pub use error::ServerError;
-pub(crate) use listing::{Filters, ServerSortKey, Sorting, TagFilters};
+pub(crate) use listing::{ServerFilters, ServerSortKey, ServerSortOrder, TagFilters};
 pub(crate) use metadata::{Others, check as check_metadata};
-pub(crate) use rows::{Part, Rows, read};
-pub(crate) use tags::{MOST_TAGS, Tagged, check as check_tag};
-pub(crate) use update::AgentWord;
+pub(crate) use rows::{ServerPage, ServerSelection, list};
+pub(crate) use tags::{MOST_TAGS, TagOutcome, check as check_tag};
 pub use update::ServerUpdate;
+pub(crate) use update::StoredAgentReport;
 pub(crate) use usage::ServerOnNode;
 
 use crate::compute::Compute;
-use crate::server_state::{Seen, TaskState};
+use crate::server_state::{GuestObservation, TaskState};
 
-/// The most keys of a server's metadata (Nova's quota `metadata_items`), which its config drive takes.
+/// The maximum number of metadata keys of a server (Nova's quota `metadata_items`); the limit of config drives.
 pub(crate) const MOST_METADATA: usize = 128;
 
-/// A flavor as it was when a server was asked for.
+/// The flavor of a server, as it was when the server was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFlavor {
-    /// Its id in the API.
+    /// The id in the API.
     pub flavorid: String,
     pub swap: i64,
-    /// All else of it, as the guest has it.
+    /// The other properties, in the form of the guest API.
     pub body: FlavorBody,
 }
 
-/// Who locked a server: only an operator opens what an operator locked.
+/// Who locked a server. Only operators may release an operator's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locker {
-    /// Somebody of its project.
+    /// A user of the server's project.
     Owner,
     /// An operator of the cloud.
     Admin,
 }
 
 impl Locker {
-    /// As its row has it.
+    /// The value in the database.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -71,119 +78,107 @@ impl Locker {
     }
 }
 
-/// A word that is neither.
+/// The text is neither `owner` nor `admin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("whoever locks is owner or admin")]
-pub struct NoLocker;
+#[error("a server is locked by `owner` or `admin`")]
+pub struct UnknownLocker;
 
 impl FromStr for Locker {
-    type Err = NoLocker;
+    type Err = UnknownLocker;
 
-    fn from_str(word: &str) -> Result<Self, NoLocker> {
+    fn from_str(word: &str) -> Result<Self, UnknownLocker> {
         match word {
             "owner" => Ok(Self::Owner),
             "admin" => Ok(Self::Admin),
-            _ => Err(NoLocker),
+            _ => Err(UnknownLocker),
         }
     }
 }
 
-/// That a server is locked.
+/// A lock on a server: most actions are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
     pub by: Locker,
-    /// Why, where that was said.
+    /// The reason, if one was given.
     pub reason: Option<String>,
 }
 
-/// How far the row of a server is.
+/// Whether the conductor has accepted the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Handed {
-    /// The conductor may not know the guest yet. What it is asked for is in the row.
-    NotYet {
+pub enum ConductorHandoff {
+    /// Not handed over yet, or the answer was lost.
+    Pending {
         request: String,
     },
-    /// The conductor knew it.
-    Over,
-    /// The conductor does not take it, for this reason.
+    Accepted,
     Refused {
         reason: String,
     },
 }
 
-/// A server as it is in the database at one moment.
+/// A stored server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Server {
-    /// Another number for each server there ever was.
+pub struct ServerRecord {
+    /// The row number, never reused. Part of the instance name.
     pub(crate) id: i64,
-    /// Its UUID, which is its guest's.
+    /// The same as the UUID of its guest.
     pub uuid: Uuid,
     pub project_id: String,
-    /// Who asked for it.
+    /// The user who created the server.
     pub user_id: String,
-    /// What its users call it.
     pub name: String,
-    /// What it calls itself.
+    /// The host name inside the guest.
     pub hostname: String,
-    /// What its users say of it.
     pub description: Option<String>,
-    /// Of one request: all of its servers have the same.
+    /// Identifies the request; all servers of one request have the same.
     pub reservation_id: String,
-    /// Its place among them.
+    /// The index within the request.
     pub launch_index: i64,
-    /// The key pair that it was asked for with.
+    /// The name of the key pair given at creation.
     pub key_name: Option<String>,
-    /// The image that it was made of, or is to be made of anew.
+    /// The image of the root disk; during a rebuild the new one.
     pub image: Option<Uuid>,
     pub flavor: ServerFlavor,
-    /// The availability zone that was asked for.
+    /// The requested availability zone.
     pub zone: Option<String>,
-    /// The server group that it was asked for in.
+    /// The requested server group.
     pub server_group: Option<Uuid>,
     /// `AUTO` or `MANUAL`.
     pub disk_config: String,
-    /// What its users say of its addresses.
+    /// An address that users store here. Berth does not use it.
     pub access_ip_v4: Option<String>,
     pub access_ip_v6: Option<String>,
-    /// Whether the conductor knows it.
-    pub handed: Handed,
-    /// Whose journal knows its guest, or is to: the conductor's that it was asked for. None in a row of an earlier release, until
-    /// a conductor is seen to know the guest.
+    pub handoff: ConductorHandoff,
+    /// The journal of the conductor that the server was handed to. `None` in rows of earlier releases, until a
+    /// conductor reports the guest.
     pub(crate) owner: Option<Uuid>,
-    /// Whether it is to go.
+    /// Whether the server is being deleted.
     pub deleting: bool,
-    /// What was asked for through the API and is under way.
     pub task: Option<TaskState>,
-    /// What its agent said of it last.
-    pub last: Option<Seen>,
-    /// Whether it is locked.
+    /// The last report of its agent.
+    pub last_report: Option<GuestObservation>,
     pub lock: Option<Lock>,
-    /// When it was asked for, by the database's clock.
     pub created_at: Moment,
-    /// When it was changed last.
     pub updated_at: Option<Moment>,
-    /// When it was first seen that its boot had come to its end, a good one or not.
+    /// When the end of the boot was first observed, successful or not.
     pub settled_at: Option<Moment>,
-    /// What its users say of it, by key.
     pub metadata: BTreeMap<String, String>,
-    /// The words that its users put on it.
     pub tags: BTreeSet<String>,
 }
 
-impl Server {
-    /// Its name on the hypervisor, as Nova forms it.
+impl ServerRecord {
+    /// The name of the guest on the hypervisor, in Nova's format.
     #[must_use]
     pub fn instance_name(&self) -> String {
         instance_name(self.id)
     }
 }
 
-/// The name on the hypervisor of the server with this number.
 fn instance_name(id: i64) -> String {
     format!("instance-{id:08x}")
 }
 
-/// The number of the server whose name on the hypervisor this is; none of another name.
+/// Parses an instance name; `None` for other names.
 pub(crate) fn number_of(name: &str) -> Option<i64> {
     let number = name.strip_prefix("instance-");
     let number = number.and_then(|digits| i64::from_str_radix(digits, 16).ok());
@@ -191,23 +186,29 @@ pub(crate) fn number_of(name: &str) -> Option<i64> {
 }
 
 impl Compute {
-    /// The servers of a project, or all; those that were asked for last come first.
-    pub async fn servers(&self, project_id: Option<&str>) -> Result<Vec<Server>, ServerError> {
+    /// The servers of a project, or all, newest first.
+    pub async fn servers(
+        &self,
+        project_id: Option<&str>,
+    ) -> Result<Vec<ServerRecord>, ServerError> {
         let mut tx = self.tables.read().await?;
         let rows = match project_id {
-            None => Rows::All,
-            Some(project) => Rows::Project(project),
+            None => ServerSelection::All,
+            Some(project) => ServerSelection::Project(project),
         };
-        Ok(rows::read(&mut tx, rows).await?)
+        Ok(rows::list(&mut tx, rows).await?)
     }
 
-    /// A part of them, the last asked for first.
-    pub(crate) async fn part_of_servers(&self, part: Part<'_>) -> Result<Vec<Server>, ServerError> {
+    /// One page of servers, newest first.
+    pub(crate) async fn server_page(
+        &self,
+        part: ServerPage<'_>,
+    ) -> Result<Vec<ServerRecord>, ServerError> {
         let mut tx = self.tables.read().await?;
-        Ok(rows::read(&mut tx, Rows::Part(part)).await?)
+        Ok(rows::list(&mut tx, ServerSelection::Part(part)).await?)
     }
 
-    pub async fn server(&self, uuid: Uuid) -> Result<Server, ServerError> {
-        rows::one(&mut self.tables.read().await?, uuid).await
+    pub async fn server(&self, uuid: Uuid) -> Result<ServerRecord, ServerError> {
+        rows::find(&mut self.tables.read().await?, uuid).await
     }
 }

@@ -1,4 +1,4 @@
-//! The tables as all nouns see them: how they are read and written, and what a failure of the database is called.
+//! Access to the tables of the compute API, and the mapping of database errors to responses.
 
 pub(crate) mod schema;
 mod upgrade;
@@ -8,12 +8,11 @@ use std::str::FromStr;
 use berth_http::Fault;
 use berth_store::{Disposition, Retryable, SqlError, SqlStore, Transaction, Work};
 
-/// The tables. Clones are the same.
+/// The tables. Clones share one store.
 #[derive(Debug, Clone)]
-pub(crate) struct Tables(SqlStore);
+pub(crate) struct ComputeTables(SqlStore);
 
-impl Tables {
-    /// Those of a prepared database ([`crate::prepare`]).
+impl ComputeTables {
     pub(crate) fn of(store: SqlStore) -> Self {
         Self(store)
     }
@@ -23,12 +22,12 @@ impl Tables {
         self.0.read().await
     }
 
-    /// Takes what was deleted out of SQLite's log, too. What is left there now goes with the next time.
+    /// Truncates SQLite's write-ahead log, which still holds deleted rows. After a failure the next call does it.
     pub(crate) async fn empty_log(&self) {
         if let Err(error) = self.0.empty_log().await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "the log of the database still has what was deleted"
+                "truncating the database log failed; it still holds deleted rows"
             );
         }
     }
@@ -41,21 +40,20 @@ impl Tables {
 
 /// Why the tables could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum TableError {
+pub enum ComputeTableError {
     #[error("the database of the compute API failed")]
     Sql(#[from] SqlError),
-    /// A column holds what no version of this service writes.
-    #[error("column {column} of table {table} holds {text:?}, which this service does not write")]
+    /// A column holds a value that no version of this service writes.
+    #[error("column {column} of table {table} holds the unknown value {text:?}")]
     Foreign {
         table: &'static str,
         column: &'static str,
-        /// The beginning of what it holds.
+        /// The beginning of the value.
         text: String,
     },
 }
 
-impl TableError {
-    /// What a loop does about it.
+impl ComputeTableError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -65,32 +63,32 @@ impl TableError {
     }
 }
 
-impl Retryable for TableError {
+impl Retryable for ComputeTableError {
     fn disposition(&self) -> Disposition {
         self.disposition()
     }
 }
 
-/// A text of a column as the type it stands for.
+/// Parses a text column.
 pub(crate) fn typed<T: FromStr>(
     text: &str,
     table: &'static str,
     column: &'static str,
-) -> Result<T, TableError> {
+) -> Result<T, ComputeTableError> {
     text.parse().map_err(|_| foreign(text, table, column))
 }
 
 /// That a column holds this.
-pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> TableError {
-    TableError::Foreign {
+pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> ComputeTableError {
+    ComputeTableError::Foreign {
         table,
         column,
         text: text.chars().take(80).collect(),
     }
 }
 
-/// Whether the database's error may pass when the whole transaction runs again. A duplicate key is such a case too: the
-/// other writer's row will be seen then.
+/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees the other
+/// writer's row.
 pub(crate) fn retry(error: &SqlError) -> Disposition {
     match error {
         SqlError::Duplicate(_) => Disposition::Retry,
@@ -98,21 +96,21 @@ pub(crate) fn retry(error: &SqlError) -> Disposition {
     }
 }
 
-/// What a caller is told where a table holds what nobody here wrote: that may be somebody else's.
+/// The message for a row that this service cannot read. Its content may belong to another user.
 pub(crate) const FOREIGN: &str = "The database holds what this service did not write.";
 
-/// What a caller is told when the database failed. The cause goes to the log, once, here.
-pub(crate) fn fault(error: &TableError) -> Fault {
+/// The response to a database failure. The cause is logged here, once.
+pub(crate) fn fault(error: &ComputeTableError) -> Fault {
     match error {
-        TableError::Foreign { .. } => {
+        ComputeTableError::Foreign { .. } => {
             tracing::error!(error = error as &dyn std::error::Error, "database");
             Fault::internal(FOREIGN)
         }
-        TableError::Sql(error) => sql_fault(error, "database"),
+        ComputeTableError::Sql(error) => sql_fault(error, "database"),
     }
 }
 
-/// The same of any database, which the log calls so. What an operator can do about it is for the log alone.
+/// The response to a failure of any database. Details are only in the log.
 pub(crate) fn sql_fault(error: &SqlError, database: &'static str) -> Fault {
     match error {
         SqlError::Nul(_) => {

@@ -1,4 +1,4 @@
-//! What is told of each noun, by the version of the request.
+//! Response documents, one file per resource, by microversion.
 
 pub(crate) mod flavor;
 pub(crate) mod key_pair;

@@ -1,21 +1,21 @@
-//! The way to the agent of a node.
+//! Lookup of the agent that manages a compute node.
 
 use std::collections::BTreeMap;
 
 use berth_client::GuestClient;
 use berth_model::NodeName;
 
-/// Who knows the agents.
+/// Finds the agent of a node.
 pub trait Agents: Send + Sync {
-    /// The agent of this node; none where nobody knows one.
+    /// The agent of this node; `None` if no agent is known.
     fn agent(&self, node: &NodeName) -> Option<GuestClient>;
 }
 
-/// One agent for every node: on one machine there is no other.
+/// The same agent for every node, for a single machine.
 #[derive(Clone)]
-pub struct EveryNode(pub GuestClient);
+pub struct SingleAgent(pub GuestClient);
 
-impl Agents for EveryNode {
+impl Agents for SingleAgent {
     fn agent(&self, _: &NodeName) -> Option<GuestClient> {
         Some(self.0.clone())
     }

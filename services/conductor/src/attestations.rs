@@ -1,9 +1,9 @@
-//! What was attested of the nodes: a file that an operator has written by whatever attests hosts, and that is read for each guest
-//! whose flavor asks for trust.
+//! Reads the trust of nodes from a file that the operator's attestation service writes.
 //!
-//! `{"hosts": [{"host_name": "compute1", "trust_lvl": "trusted", "vtime": "2026-11-23T10:00:00Z"}]}`, as OpenAttestation answers.
-//! What was attested too long ago, or to come, does not hold; a file that cannot be read leaves no node trusted. Caller:
-//! `destinations`.
+//! The file is read for each guest whose flavor requires trust. Its format is that of OpenAttestation: `{"hosts":
+//! [{"host_name": "compute1", "trust_lvl": "trusted", "vtime": "2026-11-23T10:00:00Z"}]}`. An attestation expires,
+//! and one from the future is not accepted. If the file is unreadable, no node is trusted. Used by
+//! `filter_scheduler`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,70 +13,70 @@ use berth_scheduler::request::{Attestation, Attestations, Expired};
 use berth_store::Moment;
 use serde::Deserialize;
 
-/// The largest file, in bytes: a hundred thousand nodes and more.
-const LARGEST: u64 = 32 << 20;
+/// Maximum size of the file in bytes: more than a hundred thousand nodes.
+const MAX_FILE_SIZE: u64 = 32 << 20;
 
-/// Where it is, and how long it holds.
+/// Where the attestations are, and how long they are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttestationSource {
-    /// The file: `[trusted_computing] attestation_file`.
+    /// `[trusted_computing] attestation_file`
     pub file: PathBuf,
-    /// For so long an attestation holds: `[trusted_computing] attestation_auth_timeout`.
+    /// `[trusted_computing] attestation_auth_timeout`
     pub holds: Duration,
 }
 
-/// The file cannot be used. It is not named: users read why.
+/// Error of reading the file. The texts do not contain its path, because users see them.
 #[derive(Debug, thiserror::Error)]
 enum AttestationError {
-    #[error("the file cannot be read: {0}")]
+    #[error("failed to read the file: {0}")]
     Read(#[from] std::io::Error),
-    #[error("the file is larger than {LARGEST} bytes")]
+    #[error("the file is larger than {MAX_FILE_SIZE} bytes")]
     TooLarge,
-    #[error("the file is none of attestations: {0}")]
+    #[error("the file is not a valid attestation file: {0}")]
     Json(#[from] serde_json::Error),
     #[error(
-        "hosts[{at}].vtime: should be a moment as 2026-11-23T10:00:00Z, and is {:?}",
+        "hosts[{at}].vtime: expected a UTC timestamp such as 2026-11-23T10:00:00Z, found {:?}",
         vtime.chars().take(40).collect::<String>()
     )]
     Moment { at: usize, vtime: String },
-    #[error("hosts[{at}].host_name: it stands there twice")]
+    #[error("hosts[{at}].host_name: duplicate host")]
     Twice { at: usize },
 }
 
 #[derive(Debug, Deserialize)]
-struct File {
-    hosts: Vec<Entry>,
+struct AttestationFile {
+    hosts: Vec<AttestationEntry>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct AttestationEntry {
     host_name: String,
     trust_lvl: String,
     vtime: String,
 }
 
 impl AttestationSource {
-    /// As they are now.
+    /// Reads the current attestations.
     pub(crate) async fn read(&self) -> Attestations {
         match self.nodes(Moment::now()).await {
             Ok(nodes) => Attestations::new(nodes),
             Err(error) => {
                 let file = self.file.display();
-                tracing::warn!(%file, %error, "no node is trusted: what was attested is not known");
+                tracing::warn!(%file, %error, "failed to read attestations: no node is trusted");
                 Attestations::unknown(&error.to_string())
             }
         }
     }
 
     async fn nodes(&self, now: Moment) -> Result<BTreeMap<String, Attestation>, AttestationError> {
-        if tokio::fs::metadata(&self.file).await?.len() > LARGEST {
+        if tokio::fs::metadata(&self.file).await?.len() > MAX_FILE_SIZE {
             return Err(AttestationError::TooLarge);
         }
         let text = tokio::fs::read(&self.file).await?;
-        let file: File = serde_json::from_slice(&text)?;
+        let file: AttestationFile = serde_json::from_slice(&text)?;
         let mut nodes = BTreeMap::new();
         for (at, entry) in file.hosts.into_iter().enumerate() {
-            let Some(made) = moment(&entry.vtime) else {
+            let Some(made) = parse_time(&entry.vtime) else {
                 let vtime = entry.vtime;
                 return Err(AttestationError::Moment { at, vtime });
             };
@@ -91,7 +91,7 @@ impl AttestationSource {
         Ok(nodes)
     }
 
-    /// A clock that is ahead by less than an attestation holds does not matter.
+    /// Tolerates clocks that differ by less than the validity period.
     fn expired(&self, made: Moment, now: Moment) -> Option<Expired> {
         let micros = now.as_micros().saturating_sub(made.as_micros());
         let apart = Duration::from_micros(micros.unsigned_abs());
@@ -103,8 +103,8 @@ impl AttestationSource {
     }
 }
 
-/// A moment of RFC 3339 at Greenwich.
-fn moment(text: &str) -> Option<Moment> {
+/// Parses an RFC 3339 timestamp in UTC.
+fn parse_time(text: &str) -> Option<Moment> {
     let text = text.strip_suffix('Z').or(text.strip_suffix("+00:00"))?;
     let (date, time) = text.split_once(['T', ' '])?;
     format!("{date} {time}").parse().ok()
@@ -125,7 +125,7 @@ mod tests {
             holds: Duration::from_secs(60),
         };
         std::fs::write(&source.file, text).unwrap();
-        let now = moment("2026-11-23T10:00:00Z").unwrap();
+        let now = parse_time("2026-11-23T10:00:00Z").unwrap();
         source.nodes(now).await.map_err(|error| error.to_string())
     }
 
@@ -164,7 +164,7 @@ mod tests {
     async fn a_file_that_is_none_is_refused_with_the_place() {
         let vtime = "2026-11-23T10:00:00Z";
         for (text, expected) in [
-            (String::new(), "is none of attestations: EOF"),
+            (String::new(), "is not a valid attestation file: EOF"),
             ("{}".to_owned(), "missing field `hosts`"),
             (
                 json!({"hosts": [{"host_name": "a", "vtime": vtime}]}).to_string(),
@@ -172,7 +172,7 @@ mod tests {
             ),
             (
                 json!({"hosts": [host("a", vtime), host("b", "yesterday")]}).to_string(),
-                "hosts[1].vtime: should be a moment as 2026-11-23T10:00:00Z, and is \"yesterday\"",
+                "hosts[1].vtime: expected a UTC timestamp such as 2026-11-23T10:00:00Z, found \"yesterday\"",
             ),
             (
                 json!({"hosts": [host("a", "2026-11-23T10:00:00+02:00")]}).to_string(),
@@ -180,7 +180,7 @@ mod tests {
             ),
             (
                 json!({"hosts": [host("a", vtime), host("a", vtime)]}).to_string(),
-                "hosts[1].host_name: it stands there twice",
+                "hosts[1].host_name: duplicate host",
             ),
         ] {
             let got = nodes(&text).await.unwrap_err();
@@ -194,8 +194,8 @@ mod tests {
             file: PathBuf::from("/nowhere/at/all"),
             holds: Duration::from_secs(60),
         };
-        let told = format!("{:?}", source.read().await);
-        assert!(told.contains("the file cannot be read"), "{told}");
-        assert!(!told.contains("/nowhere"), "{told}");
+        let text = format!("{:?}", source.read().await);
+        assert!(text.contains("failed to read the file"), "{text}");
+        assert!(!text.contains("/nowhere"), "{text}");
     }
 }

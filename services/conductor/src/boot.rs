@@ -1,13 +1,19 @@
-//! A guest's boot: `Requested → Placed → Provided → Bound →` built. Each step takes the former by value and gives the next one,
-//! or an error; each is written down before it acts, looks before it acts where it may have acted before, and may be done again.
-//! The undo is owned by the journal's rows, not by the error: a row survives a kill.
+//! Typestate of a boot attempt: `RequestedBoot -> PlacedBoot -> ProvidedBoot -> BoundBoot -> built`.
+//!
+//! ```text
+//! RequestedBoot --place-> PlacedBoot --provide-> ProvidedBoot --bind-> BoundBoot --build-> guest runs
+//!                (claim)            (ARQs exist)          (ARQs bound)         (agent)
+//! ```
+//!
+//! Each step consumes the previous state. It is recorded in the journal before it acts, checks what an earlier run
+//! already did, and is idempotent. Undo works on the journal's rows, not on errors, because the rows survive a crash.
 
 mod accelerators;
 mod build;
 mod error;
-mod nearest;
+mod numa_distance;
 mod place;
-mod told;
+mod user_message;
 
 use std::collections::BTreeMap;
 
@@ -16,76 +22,76 @@ use berth_model::{ArqUuid, ConsumerUuid};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use error::BootError;
-pub use told::NoHostWhy;
+pub use error::{BootError, NoHostReason};
 
-use crate::journal::{BootRecord, Chosen};
+use crate::boot_context::BootContext;
+use crate::journal::{BootRecord, ChosenHost};
 use crate::metrics::BootStage;
-use crate::way::Way;
 
-/// A guest that is asked for.
-pub(crate) struct Requested {
+/// A boot attempt before its claim.
+pub(crate) struct RequestedBoot {
     record: BootRecord,
 }
 
-/// A guest whose resources are its own.
+/// A boot attempt whose resources are claimed.
 #[must_use]
-pub(crate) struct Placed {
+pub(crate) struct PlacedBoot {
     record: BootRecord,
-    chosen: Chosen,
+    chosen: ChosenHost,
     claimed: Claimed,
 }
 
-/// A guest with accelerator requests, each with its group; none where it has no device profile.
+/// A boot attempt whose ARQs exist, each with the number of its request group; no ARQs without a device profile.
 #[must_use]
-pub(crate) struct Provided {
-    placed: Placed,
+pub(crate) struct ProvidedBoot {
+    placed: PlacedBoot,
     arqs: BTreeMap<ArqUuid, u32>,
 }
 
-/// A guest whose accelerator requests are bound, or being bound, where its claim is.
+/// A boot attempt whose ARQs are bound, or being bound, to the claimed providers.
 #[must_use]
-pub(crate) struct Bound {
-    provided: Provided,
+pub(crate) struct BoundBoot {
+    provided: ProvidedBoot,
 }
 
-impl Requested {
-    /// The whole way. `cancel` ends it between two steps, or in its wait for the agent.
+impl RequestedBoot {
+    /// Runs all steps. `cancel` ends the boot between two steps, or while it waits for the agent.
     pub(crate) async fn boot(
         record: BootRecord,
-        way: &Way,
+        context: &BootContext,
         cancel: &CancellationToken,
     ) -> Result<(), BootError> {
-        let place = Self { record }.place(way, cancel);
-        let placed = timed(way, BootStage::Place, place).await?;
-        called_off(cancel)?;
-        let provided = timed(way, BootStage::Provide, placed.provide(way)).await?;
-        called_off(cancel)?;
-        let bound = timed(way, BootStage::Bind, provided.bind(way)).await?;
-        called_off(cancel)?;
-        timed(way, BootStage::Build, bound.build(way, cancel)).await
+        let place = Self { record }.place(context, cancel);
+        let placed = timed(context, BootStage::Place, place).await?;
+        check_cancelled(cancel)?;
+        let provided = timed(context, BootStage::Provide, placed.provide(context)).await?;
+        check_cancelled(cancel)?;
+        let bound = timed(context, BootStage::Bind, provided.bind(context)).await?;
+        check_cancelled(cancel)?;
+        timed(context, BootStage::Build, bound.build(context, cancel)).await
     }
 }
 
-impl Placed {
+impl PlacedBoot {
+    /// The guest and the attempt, by which the journal records steps.
     fn place(&self) -> (ConsumerUuid, u32) {
         (self.record.request.uuid(), self.record.attempt)
     }
 }
 
-/// A stage to its end, with the time it took.
+/// Runs a stage and records its duration if it succeeds.
 async fn timed<T>(
-    way: &Way,
+    context: &BootContext,
     stage: BootStage,
     step: impl Future<Output = Result<T, BootError>>,
 ) -> Result<T, BootError> {
     let begun = Instant::now();
     let done = step.await?;
-    way.metrics.staged(stage, begun.elapsed());
+    context.metrics.record_stage(stage, begun.elapsed());
     Ok(done)
 }
 
-fn called_off(cancel: &CancellationToken) -> Result<(), BootError> {
+fn check_cancelled(cancel: &CancellationToken) -> Result<(), BootError> {
     if cancel.is_cancelled() {
         Err(BootError::Cancelled)
     } else {

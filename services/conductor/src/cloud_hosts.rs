@@ -1,153 +1,145 @@
-//! What a conductor reads and writes of what the cloud knows of its hosts.
+//! [`CloudHosts`]: the operations that a conductor uses on the database of hosts.
 //!
-//! [`Hosts`] is all of it, over its database. The trait is the edge at which each transaction with that database can be counted
-//! and failed, as the journal's and the agents' are. Callers: `destinations` (has it), `boot`, `undo`, the fault tests.
+//! Implemented by [`Hosts`]. Fault tests wrap the trait to count transactions and to make them fail, as they do with
+//! the journal and the agents.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use berth_hosts::{
-    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember,
-    RecordError, SchedulingRecord, ServerGroupError, TableError,
+    ComputeHost, GroupMember, HostError, HostTableError, Hosts, OwnedGuest, PlacedMember,
+    RecordError, SchedulingRecord, ServerGroupError, StoredServerGroup,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
 use uuid::Uuid;
 
-/// What a call of [`CloudHosts`] comes to.
-pub type HostsAnswer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
+/// Future returned by the methods of [`CloudHosts`].
+pub type CloudHostsFuture<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// The states of hosts, aggregates, server groups, and the records of decisions. Each call is one transaction; each is
-/// [`Hosts`]'s of the same name.
+/// Host states, aggregates, server groups and scheduling records. Each call is one transaction, and is documented at
+/// the method of [`Hosts`] of the same name.
 pub trait CloudHosts: Send + Sync {
-    /// [`Hosts::group`].
-    fn group(&self, group: Uuid) -> HostsAnswer<'_, KeptServerGroup, ServerGroupError>;
+    fn group(&self, group: Uuid) -> CloudHostsFuture<'_, StoredServerGroup, ServerGroupError>;
 
-    /// [`Hosts::placement_aggregates`].
-    fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError>;
+    fn placement_aggregates(&self) -> CloudHostsFuture<'_, Vec<Arc<Aggregate>>, HostTableError>;
 
-    /// [`Hosts::host`].
-    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError>;
+    fn host<'a>(&'a self, host: &'a str) -> CloudHostsFuture<'a, ComputeHost, HostError>;
 
-    /// [`Hosts::states`].
-    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError>;
+    fn states<'a>(
+        &'a self,
+        nodes: &'a [Uuid],
+    ) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError>;
 
-    /// [`Hosts::own`].
-    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError>;
+    fn claim_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError>;
 
-    /// [`Hosts::disown`].
-    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError>;
+    fn release_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError>;
 
-    /// [`Hosts::untold_guests`].
-    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError>;
+    fn unreported_guests(&self) -> CloudHostsFuture<'_, Vec<OwnedGuest>, HostTableError>;
 
-    /// [`Hosts::place`].
-    fn place<'a>(
+    fn place_member<'a>(
         &'a self,
         member: GroupMember,
         generation: i64,
         host: &'a str,
-    ) -> HostsAnswer<'a, i64, ServerGroupError>;
+    ) -> CloudHostsFuture<'a, i64, ServerGroupError>;
 
-    /// [`Hosts::claimed`].
-    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError>;
+    fn confirm_member(&self, member: GroupMember) -> CloudHostsFuture<'_, bool, ServerGroupError>;
 
-    /// [`Hosts::unplace`].
-    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError>;
+    fn remove_member(&self, member: GroupMember) -> CloudHostsFuture<'_, (), ServerGroupError>;
 
-    /// [`Hosts::untold_members`].
-    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError>;
+    fn unreported_members(&self) -> CloudHostsFuture<'_, Vec<PlacedMember>, HostTableError>;
 
-    /// [`Hosts::remove_absent`].
-    fn remove_absent<'a>(
+    fn remove_stale_member<'a>(
         &'a self,
         placed: &'a PlacedMember,
-    ) -> HostsAnswer<'a, bool, ServerGroupError>;
+    ) -> CloudHostsFuture<'a, bool, ServerGroupError>;
 
-    /// [`Hosts::put_record`].
-    fn put_record<'a>(
+    fn insert_record<'a>(
         &'a self,
         request_id: &'a str,
         record: &'a str,
-    ) -> HostsAnswer<'a, i64, RecordError>;
+    ) -> CloudHostsFuture<'a, i64, RecordError>;
 
-    /// [`Hosts::records_of`].
-    fn records_of<'a>(
+    fn records_for_request<'a>(
         &'a self,
         request_id: &'a str,
-    ) -> HostsAnswer<'a, Vec<SchedulingRecord>, RecordError>;
+    ) -> CloudHostsFuture<'a, Vec<SchedulingRecord>, RecordError>;
 }
 
 impl CloudHosts for Hosts {
-    fn group(&self, group: Uuid) -> HostsAnswer<'_, KeptServerGroup, ServerGroupError> {
+    fn group(&self, group: Uuid) -> CloudHostsFuture<'_, StoredServerGroup, ServerGroupError> {
         Box::pin(Hosts::group(self, group))
     }
 
-    fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
+    fn placement_aggregates(&self) -> CloudHostsFuture<'_, Vec<Arc<Aggregate>>, HostTableError> {
         Box::pin(Hosts::placement_aggregates(self))
     }
 
-    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError> {
+    fn host<'a>(&'a self, host: &'a str) -> CloudHostsFuture<'a, ComputeHost, HostError> {
         Box::pin(Hosts::host(self, host))
     }
 
-    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError> {
+    fn states<'a>(
+        &'a self,
+        nodes: &'a [Uuid],
+    ) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
         Box::pin(Hosts::states(self, nodes))
     }
 
-    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
-        Box::pin(Hosts::own(self, guest))
+    fn claim_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
+        Box::pin(Hosts::claim_guest(self, guest))
     }
 
-    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
-        Box::pin(Hosts::disown(self, guest))
+    fn release_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
+        Box::pin(Hosts::release_guest(self, guest))
     }
 
-    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError> {
-        Box::pin(Hosts::untold_guests(self))
+    fn unreported_guests(&self) -> CloudHostsFuture<'_, Vec<OwnedGuest>, HostTableError> {
+        Box::pin(Hosts::unreported_guests(self))
     }
 
-    fn place<'a>(
+    fn place_member<'a>(
         &'a self,
         member: GroupMember,
         generation: i64,
         host: &'a str,
-    ) -> HostsAnswer<'a, i64, ServerGroupError> {
-        Box::pin(Hosts::place(self, member, generation, host))
+    ) -> CloudHostsFuture<'a, i64, ServerGroupError> {
+        Box::pin(Hosts::place_member(self, member, generation, host))
     }
 
-    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError> {
-        Box::pin(Hosts::claimed(self, member))
+    fn confirm_member(&self, member: GroupMember) -> CloudHostsFuture<'_, bool, ServerGroupError> {
+        Box::pin(Hosts::confirm_member(self, member))
     }
 
-    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError> {
-        Box::pin(Hosts::unplace(self, member))
+    fn remove_member(&self, member: GroupMember) -> CloudHostsFuture<'_, (), ServerGroupError> {
+        Box::pin(Hosts::remove_member(self, member))
     }
 
-    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError> {
-        Box::pin(Hosts::untold_members(self))
+    fn unreported_members(&self) -> CloudHostsFuture<'_, Vec<PlacedMember>, HostTableError> {
+        Box::pin(Hosts::unreported_members(self))
     }
 
-    fn remove_absent<'a>(
+    fn remove_stale_member<'a>(
         &'a self,
         placed: &'a PlacedMember,
-    ) -> HostsAnswer<'a, bool, ServerGroupError> {
-        Box::pin(Hosts::remove_absent(self, placed))
+    ) -> CloudHostsFuture<'a, bool, ServerGroupError> {
+        Box::pin(Hosts::remove_stale_member(self, placed))
     }
 
-    fn put_record<'a>(
+    fn insert_record<'a>(
         &'a self,
         request_id: &'a str,
         record: &'a str,
-    ) -> HostsAnswer<'a, i64, RecordError> {
-        Box::pin(Hosts::put_record(self, request_id, record))
+    ) -> CloudHostsFuture<'a, i64, RecordError> {
+        Box::pin(Hosts::insert_record(self, request_id, record))
     }
 
-    fn records_of<'a>(
+    fn records_for_request<'a>(
         &'a self,
         request_id: &'a str,
-    ) -> HostsAnswer<'a, Vec<SchedulingRecord>, RecordError> {
-        Box::pin(Hosts::records_of(self, request_id))
+    ) -> CloudHostsFuture<'a, Vec<SchedulingRecord>, RecordError> {
+        Box::pin(Hosts::records_for_request(self, request_id))
     }
 }

@@ -1,20 +1,26 @@
-//! All guests of a conductor: what is asked of them, one journey per guest at a time, and going on after a restart.
+//! [`Conductor`]: accepts guests, and runs one reconcile task per guest until its goal is reached.
+//!
+//! ```text
+//! create, delete --> journal (goal) --> reconcile task of the guest --> active | failed | gone
+//!                                           |     ^
+//!                                         blocked-+ retried after a growing delay by `run`
+//! ```
+//!
+//! All state is in the journal. After a restart, [`Conductor::resume`] starts the tasks of all unfinished guests.
 
-mod journeys;
+mod blocked;
+mod failure_decision;
 mod metrics;
-mod verdict;
+mod reconcile;
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
-use berth_hosts::RecordError;
 use berth_journeys::Journeys;
 use berth_model::{ConsumerUuid, NodeName};
-use berth_scheduler::request::PciAliasError;
 use berth_store::Usable;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
@@ -22,154 +28,57 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-pub use journeys::JourneyEnd;
-use journeys::Progress;
+use blocked::{BlockedGuest, JournalRows};
+pub use reconcile::GuestRunOutcome;
 
-use crate::absent::Absent;
-use crate::headroom::Headrooms;
+use crate::boot_context::BootContext;
+use crate::headroom::HeadroomCache;
 use crate::journal::{
-    Accepted, BootJournal, BootRecord, Course, GuestRecords, JournalError, UnreadableGuest,
+    AcceptOutcome, BootGoal, BootJournal, BootJournalError, BootRecord, BootRecords,
+    UnreadableBootRecord,
 };
 use crate::late_claims::LateClaims;
-use crate::metrics::Metrics;
-use crate::plugins::{ExtraSpecsError, HintError};
-use crate::strays::Strays;
-use crate::way::Way;
-use crate::{Agents, BootRequest, FilterScheduler};
+use crate::metrics::BootMetrics;
+use crate::orphaned_arqs::OrphanedArqs;
+use crate::stale_members::StaleMembers;
+use crate::{Agents, BootRequest, ConductorError, ConductorOptions, FilterScheduler};
 
-/// What a conductor works through.
+/// The journal and services that a conductor uses.
 pub struct ConductorParts {
-    /// What is under way.
+    /// Journal of the guests.
     pub journal: Arc<dyn BootJournal>,
-    /// Placement, Berth's own or OpenStack's.
+    /// Placement, Berth's or OpenStack's.
     pub placement: PlacementClient,
-    /// The accelerator service, Berth's own or Cyborg; its account needs the role `service`.
+    /// The accelerator service, Berth's or Cyborg; its account needs the role `service`.
     pub accelerators: AcceleratorClient,
-    /// The way to the nodes' agents.
+    /// Finds the agents of nodes.
     pub agents: Arc<dyn Agents>,
-    /// Who says which host comes first.
+    /// Selects hosts.
     pub scheduler: FilterScheduler,
 }
 
-/// How a conductor behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConductorOptions {
-    /// How often a guest is tried, each time with other candidates (Nova's `[scheduler] max_attempts`), at least 1.
-    pub max_attempts: u32,
-    /// How many guests are searched a host at once (`[conductor_service] scheduler_workers`), at least 1. Those that search beside
-    /// each other take the same devices, and all but one search again.
-    pub scheduler_workers: usize,
-    /// How often an agent is asked how far it is.
-    pub poll: Duration,
-    /// How long a boot stands still for a service that is away, or for a device that is being made ready, before it is taken
-    /// back (`[conductor_service] retry_timeout`).
-    pub patience: Duration,
-    /// How long a delete waits for the agent before it is left for later.
-    pub delete_wait: Duration,
-    /// The pause before the second try of what stands still; it doubles.
-    pub pause: Duration,
-    /// The longest such pause.
-    pub longest_pause: Duration,
-    /// How long an accelerator request, or a member of a server group, that nobody knows is left alone.
-    pub stray_grace: Duration,
-    /// How old the headroom on the page of metrics may be before a read makes it anew (`[conductor_service] headroom_interval`);
-    /// none: it is never made.
-    pub headroom_interval: Option<Duration>,
-}
-
-impl Default for ConductorOptions {
-    fn default() -> Self {
-        Self {
-            max_attempts: 3,
-            scheduler_workers: 4,
-            poll: Duration::from_millis(500),
-            patience: Duration::from_mins(2),
-            delete_wait: Duration::from_secs(30),
-            pause: Duration::from_secs(1),
-            longest_pause: Duration::from_mins(1),
-            stray_grace: Duration::from_mins(10),
-            headroom_interval: Some(Duration::from_mins(1)),
-        }
-    }
-}
-
-/// A guest that nothing can be asked of.
-#[derive(Debug, thiserror::Error)]
-pub enum ConductorError {
-    /// It is not known here.
-    #[error("there is no guest {uuid}")]
-    NotFound {
-        uuid: ConsumerUuid,
-    },
-    /// Another request has its UUID.
-    #[error("guest {uuid} was asked for before, and differently; delete that one first")]
-    Other {
-        uuid: ConsumerUuid,
-    },
-    /// It is being deleted.
-    #[error("guest {uuid} is being deleted; ask again when it is gone")]
-    Ending {
-        uuid: ConsumerUuid,
-    },
-    /// The journal cannot be read or written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A flavor's extra spec is not as a plugin of the scheduler asks for.
-    #[error(transparent)]
-    ExtraSpecs(#[from] ExtraSpecsError),
-    /// A hint that nobody reads.
-    #[error(transparent)]
-    Hint(#[from] HintError),
-    /// A flavor asks by `pci_passthrough:alias` for what cannot be asked for.
-    #[error(transparent)]
-    Devices(#[from] PciAliasError),
-    /// What is kept of the scheduler's decisions cannot be read.
-    #[error("what is kept of the scheduler's decisions cannot be read: {0}")]
-    Scheduling(#[from] RecordError),
-}
-
-/// A guest that stands still.
-#[derive(Debug, Clone)]
-struct StandingStill {
-    reason: String,
-    /// How far its boot is; none where it is no boot that stands still.
-    at: Option<Progress>,
-    rows: Rows,
-    /// Since when it stands there.
-    since: Instant,
-    tries: u32,
-    next: Instant,
-}
-
-/// The rows of a guest that stands still.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rows {
-    Readable,
-    /// What they say is no record of a guest.
-    Unreadable,
-}
-
-struct Inner {
-    way: Way,
+struct ConductorInner {
+    context: BootContext,
     journeys: Journeys<ConsumerUuid>,
-    held: Mutex<BTreeMap<ConsumerUuid, StandingStill>>,
-    headrooms: Headrooms,
-    absent: Absent,
+    blocked: Mutex<BTreeMap<ConsumerUuid, BlockedGuest>>,
+    headroom: HeadroomCache,
+    stale_members: StaleMembers,
     usable: Usable,
 }
 
-/// All guests of one conductor. Clones are one.
+/// The conductor. Clones share the same state.
 #[derive(Clone)]
 pub struct Conductor {
-    inner: Arc<Inner>,
+    inner: Arc<ConductorInner>,
 }
 
 impl Conductor {
-    /// The conductor of this journal. Nothing happens before [`Conductor::keep`], [`Conductor::resume`] or a request.
+    /// Creates the conductor of a journal. It does nothing before [`Conductor::run`], [`Conductor::resume`] or a
+    /// request.
     #[must_use]
     pub fn open(parts: ConductorParts, options: ConductorOptions) -> Self {
-        let inner = Inner {
-            way: Way {
+        let inner = ConductorInner {
+            context: BootContext {
                 journal: parts.journal,
                 placement: parts.placement,
                 accelerators: parts.accelerators,
@@ -178,14 +87,14 @@ impl Conductor {
                 options,
                 images: Mutex::default(),
                 searches: Semaphore::new(options.scheduler_workers.max(1)),
-                metrics: Metrics::default(),
-                strays: Strays::default(),
+                metrics: BootMetrics::default(),
+                orphaned_arqs: OrphanedArqs::default(),
                 late_claims: LateClaims::default(),
             },
             journeys: Journeys::default(),
-            held: Mutex::default(),
-            headrooms: Headrooms::default(),
-            absent: Absent::default(),
+            blocked: Mutex::default(),
+            headroom: HeadroomCache::default(),
+            stale_members: StaleMembers::default(),
             usable: Usable::new("conductor.db"),
         };
         Self {
@@ -193,106 +102,113 @@ impl Conductor {
         }
     }
 
-    /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the conductor.
+    /// Accepts a request for a guest. After success, the guest will be booted or fail with a reason, even if the
+    /// conductor restarts.
     ///
     /// # Errors
-    /// Another request has its UUID, the scheduler or one of its plugins cannot read its flavor, a hint is misspelt, or the journal
+    /// Another request has the UUID, the scheduler or a plugin refuses the flavor or a hint, or the journal
     /// cannot be written.
-    pub async fn create(&self, request: &BootRequest) -> Result<Accepted, ConductorError> {
+    pub async fn create(&self, request: &BootRequest) -> Result<AcceptOutcome, ConductorError> {
         let uuid = request.uuid();
-        if let Err(wrong) = self.inner.way.scheduler.check(request) {
-            // What was taken by the plugins of its time stays taken: the same again is the same guest.
-            let known = self.inner.way.journal.guest(uuid).await?;
+        if let Err(error) = self.inner.context.scheduler.check(request) {
+            // A repeated request for an accepted guest succeeds even if the plugins have changed.
+            let known = self.inner.context.journal.guest(uuid).await?;
             if known.is_none() {
-                return Err(wrong);
+                return Err(error);
             }
         }
-        let accepted = self.inner.way.journal.accept(request).await;
+        let accepted = self.inner.context.journal.accept(request).await;
         match self.inner.usable.wrote(accepted)? {
-            Accepted::New => {
-                self.inner.headrooms.asked(request);
-                self.set_out(uuid);
-                Ok(Accepted::New)
+            AcceptOutcome::New => {
+                self.inner.headroom.record_request(request);
+                self.spawn_run(uuid);
+                Ok(AcceptOutcome::New)
             }
-            // Its journey goes its own way, as slowly as it must.
-            Accepted::Same => Ok(Accepted::Same),
-            Accepted::Other => Err(ConductorError::Other { uuid }),
-            Accepted::Ending => Err(ConductorError::Ending { uuid }),
+            // Its task continues with its own retry delay.
+            AcceptOutcome::Same => Ok(AcceptOutcome::Same),
+            AcceptOutcome::Conflict => Err(ConductorError::Conflict { uuid }),
+            AcceptOutcome::Deleting => Err(ConductorError::Deleting { uuid }),
         }
     }
 
-    /// Whether the scheduler and its plugins can read a request's flavor; nothing is taken.
+    /// Checks a request's flavor and hints without accepting the request.
     pub fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
-        self.inner.way.scheduler.check(request)
+        self.inner.context.scheduler.check(request)
     }
 
-    /// Placement, as it is asked here.
+    /// The client of Placement.
     #[must_use]
     pub fn placement(&self) -> &PlacementClient {
-        &self.inner.way.placement
+        &self.inner.context.placement
     }
 
-    /// The name of its journal, which lasts as long as that does.
+    /// UUID of the journal, which identifies the conductor.
     #[must_use]
     pub fn owner(&self) -> Uuid {
-        self.inner.way.journal.owner()
+        self.inner.context.journal.owner()
     }
 
-    /// The agent of a node; none where nobody knows one.
+    /// The agent of a node, if one is known.
     #[must_use]
     pub fn agent(&self, node: &NodeName) -> Option<GuestClient> {
-        self.inner.way.agents.agent(node)
+        self.inner.context.agents.agent(node)
     }
 
-    /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests and allocation included.
+    /// Accepts the deletion of a guest. After success, the guest, its accelerator requests and its allocations
+    /// will be deleted, even if the conductor restarts.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
-        // Who asks may go away before it is written: it is done, and told the boot, all the same.
-        let (tell, told) = oneshot::channel();
+        // The task finishes even if the caller is dropped: the goal is written, and a running boot is
+        // interrupted.
+        let (sender, receiver) = oneshot::channel();
         let conductor = self.clone();
         self.inner.journeys.beside(async move {
-            let _ = tell.send(conductor.turn_to_delete(uuid).await);
+            let _ = sender.send(conductor.set_delete_goal(uuid).await);
         });
-        match told.await {
-            Ok(turned) => turned,
-            // They stop: nothing is under way that would have to be told.
-            Err(_) => self.turn_to_delete(uuid).await,
+        match receiver.await {
+            Ok(result) => result,
+            // The conductor is stopping, so there is no task to interrupt.
+            Err(_) => self.set_delete_goal(uuid).await,
         }
     }
 
-    async fn turn_to_delete(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
-        let turned = self.inner.way.journal.turn(uuid, &Course::Delete).await;
-        match self.inner.usable.wrote(turned) {
-            Err(JournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
+    async fn set_delete_goal(&self, uuid: ConsumerUuid) -> Result<(), ConductorError> {
+        let written = self
+            .inner
+            .context
+            .journal
+            .set_goal(uuid, &BootGoal::Delete)
+            .await;
+        match self.inner.usable.wrote(written) {
+            Err(BootJournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
             other => other?,
         }
-        // A boot under way looks at its course again.
+        // Interrupt a running boot so that it reads the new goal.
         self.inner.journeys.cut_short(&uuid);
-        self.set_out(uuid);
+        self.spawn_run(uuid);
         Ok(())
     }
 
-    pub async fn list(&self) -> Result<GuestRecords, ConductorError> {
-        Ok(self.inner.way.journal.guests().await?)
+    pub async fn list(&self) -> Result<BootRecords, ConductorError> {
+        Ok(self.inner.context.journal.guests().await?)
     }
 
-    /// Those of these guests that are known.
-    pub async fn guests_of(&self, uuids: &[ConsumerUuid]) -> Result<GuestRecords, ConductorError> {
-        Ok(self.inner.way.journal.guests_of(uuids).await?)
+    /// The records of the given guests, without unknown ones.
+    pub async fn guests_of(&self, uuids: &[ConsumerUuid]) -> Result<BootRecords, ConductorError> {
+        Ok(self.inner.context.journal.guests_of(uuids).await?)
     }
 
-    /// A guest of which not even the UUID can be read, where there is one: a guest that is not found may be that.
-    pub async fn nameless(&self) -> Result<Option<UnreadableGuest>, ConductorError> {
-        Ok(self.inner.way.journal.nameless().await?)
+    /// A record whose UUID is unreadable, if there is one. It may be the record of a guest that was not found.
+    pub async fn unidentified_guest(&self) -> Result<Option<UnreadableBootRecord>, ConductorError> {
+        Ok(self.inner.context.journal.unidentified_guest().await?)
     }
 
-    /// Why a guest went where it went: the decisions that are still kept, the oldest first. None where
-    /// nobody ever asked for this guest.
+    /// The recorded scheduling decisions of a guest, oldest first; empty if there are none.
     pub async fn scheduling(
         &self,
         uuid: ConsumerUuid,
     ) -> Result<Vec<DecisionShown>, ConductorError> {
-        let hosts = &self.inner.way.scheduler.hosts;
-        let records = hosts.records_of(&uuid.to_string()).await?;
+        let hosts = &self.inner.context.scheduler.hosts;
+        let records = hosts.records_for_request(&uuid.to_string()).await?;
         let shown = records.into_iter().filter_map(|one| {
             Some(DecisionShown {
                 created_at: one.created_at.to_string(),
@@ -303,35 +219,37 @@ impl Conductor {
     }
 
     pub async fn show(&self, uuid: ConsumerUuid) -> Result<BootRecord, ConductorError> {
-        let record = self.inner.way.journal.guest(uuid).await?;
+        let record = self.inner.context.journal.guest(uuid).await?;
         record.ok_or(ConductorError::NotFound { uuid })
     }
 
-    /// Why a guest stands still; none where it does not. It is tried again.
+    /// Why a guest is blocked; `None` if it is not. Blocked guests are retried.
     #[must_use]
-    pub fn held(&self, uuid: ConsumerUuid) -> Option<String> {
-        self.standing_still()
+    pub fn blocked_reason(&self, uuid: ConsumerUuid) -> Option<String> {
+        self.blocked_guests()
             .get(&uuid)
             .map(|held| held.reason.clone())
     }
 
-    /// How far the image is that a guest waits for; none where it waits for none.
+    /// Progress of the image download that a guest waits for.
     #[must_use]
     pub fn image(&self, uuid: ConsumerUuid) -> Option<ImageComing> {
-        self.inner.way.image_of(uuid)
+        self.inner.context.image_download(uuid)
     }
 
-    /// What cannot be read of a guest that stands still for that; none where there is no such guest.
+    /// The reason of a guest that is blocked by unreadable rows, if there is one.
     fn unreadable(&self) -> Option<String> {
-        let held = self.standing_still();
-        let mut unreadable = held.values().filter(|held| held.rows == Rows::Unreadable);
+        let held = self.blocked_guests();
+        let mut unreadable = held
+            .values()
+            .filter(|held| held.rows == JournalRows::Unreadable);
         unreadable.next().map(|held| held.reason.clone())
     }
 
-    /// Goes on with every guest whose turn it is: at the start with all that are not where they should be, later with those
-    /// whose pause is over. How many are not where they should be.
+    /// Starts the tasks of unfinished guests: all of them after a start, later those whose retry delay is over.
+    /// Returns the number of unfinished guests.
     pub async fn resume(&self) -> Result<usize, ConductorError> {
-        let read = self.inner.way.journal.open_guests().await;
+        let read = self.inner.context.journal.open_guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
         self.inner
             .usable
@@ -339,95 +257,106 @@ impl Conductor {
         let open = read?;
         let now = Instant::now();
         for uuid in &open {
-            let held = self.standing_still().get(uuid).map(|held| held.next);
+            let held = self.blocked_guests().get(uuid).map(|held| held.next);
             let due = held.is_none_or(|next| next <= now);
-            // Its journey may be under way.
+            // Not if its task is still running.
             if due && !self.inner.journeys.is_under_way(uuid) {
-                self.set_out(*uuid);
+                self.spawn_run(*uuid);
             }
         }
         Ok(open.len())
     }
 
-    /// Goes on with what stands still, and looks for lost accelerator requests, claims and members of server groups, until `stop`; then
-    /// waits until no journey is under way.
-    pub async fn keep(&self, stop: impl Future<Output = ()>) {
+    /// Retries blocked guests and runs the garbage collectors until `stop`, then waits for all tasks.
+    pub async fn run(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         loop {
-            // Where it cannot be read, that is told when it is news; guests' boots do not go on meanwhile.
+            // `resume` reports an unreadable journal; nothing else runs meanwhile.
             if self.resume().await.is_ok() {
                 self.try_write().await;
-                if let Err(error) = self.inner.way.strays.look(&self.inner.way).await {
+                if let Err(error) = self
+                    .inner
+                    .context
+                    .orphaned_arqs
+                    .collect(&self.inner.context)
+                    .await
+                {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "lost accelerator requests are not looked for"
+                        "failed to collect orphaned accelerator requests"
                     );
                 }
-                let (late_claims, way) = (&self.inner.way.late_claims, &self.inner.way);
-                if let Err(error) = late_claims.look(way, &self.inner.journeys).await {
+                let (late_claims, context) = (&self.inner.context.late_claims, &self.inner.context);
+                if let Err(error) = late_claims.collect(context, &self.inner.journeys).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "claims that came late are not looked for"
+                        "failed to collect late claims"
                     );
                 }
-                if let Err(error) = self.inner.absent.look(&self.inner.way).await {
+                if let Err(error) = self.inner.stale_members.collect(&self.inner.context).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "members of server groups who are nowhere are not looked for"
+                        "failed to collect stale server-group members"
                     );
                 }
             }
             tokio::select! {
                 () = &mut stop => break,
-                () = sleep(self.inner.way.options.pause) => {}
+                () = sleep(self.inner.context.options.retry_delay) => {}
             }
         }
         self.stop().await;
     }
 
-    /// Why the journal cannot be used, with a word whenever that changes: no boot goes on then, and none is taken.
+    /// Why the journal is unusable; notifies about each change. Meanwhile no boot continues and no request is
+    /// accepted.
     #[must_use]
     pub fn unusable(&self) -> watch::Receiver<Option<String>> {
         self.inner.usable.subscribe()
     }
 
-    /// Looks whether something can be written again, where the last write failed: until somebody asks for something, nobody
-    /// else would.
+    /// After a failed write, tests whether the journal is writable again. Without requests, nothing else would
+    /// notice.
     async fn try_write(&self) {
         if self.inner.usable.refuses_writes() {
-            let tried = self.inner.way.journal.try_write().await;
-            // It is told when it is news.
+            let tried = self.inner.context.journal.try_write().await;
+            // `usable` reports changes.
             let _ = self.inner.usable.wrote(tried);
         }
     }
 
-    /// Looks for lost accelerator requests once, where it is time to; how many were deleted.
-    pub async fn look_for_strays(&self) -> Result<usize, String> {
-        let looked = self.inner.way.strays.look(&self.inner.way).await;
-        looked.map_err(|error| error.to_string())
+    /// Runs the collector of orphaned accelerator requests if it is due. Returns the number of deleted requests.
+    pub async fn collect_orphaned_arqs(&self) -> Result<usize, String> {
+        let collected = self
+            .inner
+            .context
+            .orphaned_arqs
+            .collect(&self.inner.context)
+            .await;
+        collected.map_err(|error| error.to_string())
     }
 
-    /// Looks once for claims, and releases of them, that came late, where it is time to; how many claims were deleted or made again.
-    pub async fn look_for_late_claims(&self) -> Result<usize, String> {
-        let (late_claims, way) = (&self.inner.way.late_claims, &self.inner.way);
-        let looked = late_claims.look(way, &self.inner.journeys).await;
-        looked.map_err(|error| error.to_string())
+    /// Runs the collector of late claims if it is due. Returns the number of deleted and restored claims.
+    pub async fn collect_late_claims(&self) -> Result<usize, String> {
+        let (late_claims, context) = (&self.inner.context.late_claims, &self.inner.context);
+        let collected = late_claims.collect(context, &self.inner.journeys).await;
+        collected.map_err(|error| error.to_string())
     }
 
-    /// Looks once for members of server groups who are nowhere, where it is time to; how many were taken out.
-    pub async fn look_for_absent_members(&self) -> Result<usize, String> {
-        let looked = self.inner.absent.look(&self.inner.way).await;
-        looked.map_err(|error| error.to_string())
+    /// Runs the collector of stale server-group members if it is due. Returns the number of removed entries.
+    pub async fn collect_stale_members(&self) -> Result<usize, String> {
+        let collected = self.inner.stale_members.collect(&self.inner.context).await;
+        collected.map_err(|error| error.to_string())
     }
 
-    /// Waits until no journey is under way, and takes none any more.
+    /// Starts no more tasks, and waits until the running ones have ended.
     pub async fn stop(&self) {
-        self.inner.headrooms.stop().await;
+        self.inner.headroom.stop().await;
         self.inner.journeys.stop().await;
     }
 
-    fn standing_still(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, StandingStill>> {
-        let held = self.inner.held.lock();
+    fn blocked_guests(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, BlockedGuest>> {
+        let held = self.inner.blocked.lock();
         held.unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,7 @@
-//! Why there is no candidate: the same question with one demand less at a time. What has candidates then fails by that demand.
+//! Diagnoses why Placement has no allocation candidate.
+//!
+//! [`find_causes`] repeats the query with one demand removed at a time: if that query has candidates, the demand is a
+//! cause. If there is no single cause, [`find_shortages`] queries each resource alone.
 
 use berth_client::placement::Candidates;
 use berth_client::{PlacementClient, PlacementError};
@@ -6,60 +9,61 @@ use berth_model::{CandidatesQuery, Demand};
 
 use crate::BootError;
 
-/// The most questions that are asked.
-const MOST_QUESTIONS: usize = 40;
+/// Maximum number of queries.
+const MAX_QUERIES: usize = 40;
 
-/// The most causes that are named.
-const MOST_CAUSES: usize = 5;
+/// Maximum number of reported causes.
+const MAX_CAUSES: usize = 5;
 
-/// The demands without any one of which there would be a candidate, at most [`MOST_CAUSES`].
-pub(crate) async fn causes(
+/// The demands without which there would be a candidate, at most [`MAX_CAUSES`].
+pub(crate) async fn find_causes(
     placement: &PlacementClient,
     asked: &CandidatesQuery,
 ) -> Result<Vec<Demand>, PlacementError> {
     let mut causes: Vec<Demand> = Vec::new();
     let asked = asked.clone().limited(Some(1));
-    for relaxed in asked.relaxations().into_iter().take(MOST_QUESTIONS) {
-        // Without its only resource a whole group is not asked for: where one of its traits is the cause, that says no more.
-        if is_said(&causes, &relaxed.without) {
+    for relaxed in asked.relaxations().into_iter().take(MAX_QUERIES) {
+        // Removing the only resource of a group removes the whole group. If one of the group's traits is
+        // already a cause, that adds nothing.
+        if is_implied(&causes, &relaxed.without) {
             continue;
         }
         let found = match placement.candidates_of(&relaxed.query).await {
             Ok(found) => found,
-            // A class or trait that Placement does not know: with it, the whole question was refused before.
+            // An unknown class or trait: the original query was refused, too.
             Err(PlacementError::Refused(_)) => continue,
             Err(error) => return Err(error),
         };
         if !found.candidates.is_empty() {
             causes.push(relaxed.without);
         }
-        if causes.len() == MOST_CAUSES {
+        if causes.len() == MAX_CAUSES {
             break;
         }
     }
     Ok(causes)
 }
 
-/// A resource of which no host has as much by itself.
+/// A resource that no host has in the requested amount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Beyond {
+pub(crate) struct ResourceShortage {
     class: String,
     amount: u64,
-    /// The most that one provider has free; none where it is no less, so that it is not given at once.
+    /// The largest free amount of one provider; `None` if it suffices but cannot be allocated at once.
     most: Option<u64>,
 }
 
-/// The resources that no host has, each asked for alone: where several are, no single demand is the cause.
-pub(crate) async fn beyond_all(
+/// The resources that no host has, each queried alone.
+pub(crate) async fn find_shortages(
     placement: &PlacementClient,
     asked: &CandidatesQuery,
-) -> Result<Vec<Beyond>, PlacementError> {
-    let mut beyond: Vec<Beyond> = Vec::new();
-    for demand in asked.demands().into_iter().take(MOST_QUESTIONS) {
+) -> Result<Vec<ResourceShortage>, PlacementError> {
+    let mut shortages: Vec<ResourceShortage> = Vec::new();
+    for demand in asked.demands().into_iter().take(MAX_QUERIES) {
         let Demand::Resource(_, class, amount) = demand else {
             continue;
         };
-        if beyond.iter().any(|one| one.class == class) {
+        if shortages.iter().any(|one| one.class == class) {
             continue;
         }
         let ask =
@@ -75,16 +79,16 @@ pub(crate) async fn beyond_all(
         }
         let least = ask(1).await?.unwrap_or_default();
         let most = Some(most_free(&least, &class)).filter(|most| *most < amount);
-        beyond.push(Beyond {
+        shortages.push(ResourceShortage {
             class,
             amount,
             most,
         });
     }
-    Ok(beyond)
+    Ok(shortages)
 }
 
-/// The most of a class that one provider has free.
+/// The largest free amount of a class on one provider.
 fn most_free(found: &Candidates, class: &str) -> u64 {
     let of_class = found
         .providers
@@ -96,23 +100,23 @@ fn most_free(found: &Candidates, class: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// What those come to; none where there is none.
-pub(crate) fn beyond_sentence(beyond: &[Beyond]) -> Option<String> {
-    let told = |one: &Beyond| match one.most {
-        Some(most) => format!("{} {}: the most is {most}", one.amount, one.class),
+/// The reason for a set of shortages; `None` if it is empty.
+pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<String> {
+    let describe = |one: &ResourceShortage| match one.most {
+        Some(most) => format!("{} {}: at most {most} is free", one.amount, one.class),
         None => format!(
-            "{} {}: as much is free, and not to be had at once",
+            "{} {}: enough is free, but not in one allocation",
             one.amount, one.class
         ),
     };
-    let all: Vec<String> = beyond.iter().map(told).collect();
-    (!all.is_empty()).then(|| format!("no host has free what is asked for: {}", all.join(", ")))
+    let all: Vec<String> = shortages.iter().map(describe).collect();
+    (!all.is_empty()).then(|| format!("no host has enough free resources: {}", all.join(", ")))
 }
 
-/// What the causes come to.
-pub(crate) fn sentence(causes: &[Demand]) -> String {
+/// The reason for a set of causes.
+pub(crate) fn causes_reason(causes: &[Demand]) -> String {
     match causes {
-        [] => "no host has what is asked for, nor all but one thing of it (berth provider tree shows what this one has)"
+        [] => "no host satisfies the request, even without any one of its demands (berth provider tree shows the resources of this host)"
             .to_owned(),
         [cause] => format!("no host has {cause} to give beside the rest"),
         causes => format!(
@@ -126,16 +130,16 @@ pub(crate) fn sentence(causes: &[Demand]) -> String {
     }
 }
 
-/// Why Placement answered so: that no host can be right is an answer too.
-pub(crate) fn told_by_placement(error: PlacementError) -> BootError {
-    match reported_by_nobody(&error) {
+/// Converts an error of Placement. A refusal because of an unknown name means that no host can satisfy the request.
+pub(crate) fn from_placement(error: PlacementError) -> BootError {
+    match unknown_name_reason(&error) {
         Some(why) => BootError::NoValidHost(why.into()),
         None => error.into(),
     }
 }
 
-/// What no host can have, because Placement does not even know its name: it refuses the whole question then.
-fn reported_by_nobody(error: &PlacementError) -> Option<String> {
+/// The reason if Placement refused the query because it does not know a class or trait.
+fn unknown_name_reason(error: &PlacementError) -> Option<String> {
     let PlacementError::Refused(refusal) = error else {
         return None;
     };
@@ -152,7 +156,7 @@ fn reported_by_nobody(error: &PlacementError) -> Option<String> {
     })
 }
 
-fn is_said(causes: &[Demand], next: &Demand) -> bool {
+fn is_implied(causes: &[Demand], next: &Demand) -> bool {
     let Demand::Resource(Some(group), ..) = next else {
         return false;
     };
@@ -167,24 +171,24 @@ mod tests {
 
     #[test]
     fn resources_that_no_host_has_are_named_with_the_most_that_is_free() {
-        let one = |class: &str, amount, most| Beyond {
+        let one = |class: &str, amount, most| ResourceShortage {
             class: class.to_owned(),
             amount,
             most,
         };
-        let beyond = [
+        let shortages = [
             one("MEMORY_MB", 999_999, Some(65_024)),
             one("VCPU", 64, Some(16)),
             one("DISK_GB", 5, None),
         ];
         assert_eq!(
-            beyond_sentence(&beyond).as_deref(),
+            shortage_reason(&shortages).as_deref(),
             Some(
-                "no host has free what is asked for: 999999 MEMORY_MB: the most is 65024, 64 VCPU: the most is 16, \
-                 5 DISK_GB: as much is free, and not to be had at once"
+                "no host has enough free resources: 999999 MEMORY_MB: at most 65024 is free, 64 VCPU: at most 16 is free, \
+                 5 DISK_GB: enough is free, but not in one allocation"
             )
         );
-        assert_eq!(beyond_sentence(&[]), None);
+        assert_eq!(shortage_reason(&[]), None);
     }
 
     #[test]

@@ -1,16 +1,15 @@
-//! How many more guests of a flavor there is room for: what a cloud's operator wants to know before a user is told that there is no
-//! valid host.
+//! Headroom: how many more guests of each recently requested flavor fit, as metrics.
 //!
-//! It is made for those who read the metrics, and for nobody else: a read that finds it older than its interval sets out to make it,
-//! and waits a moment for it. So Placement is asked for nothing that nobody looks at; one who reads seldom still reads what is true
-//! now; and a Placement that is slow or away delays no page for longer than that moment: the page has what was made before, and its
-//! age. Two reads at once make it once.
+//! It is computed on demand: a read of the metrics that finds an outdated value starts the computation and waits for
+//! a moment. So Placement gets no queries while nobody reads the metrics, and a slow Placement delays a page only for
+//! that moment; the page then has the previous values and their age. Concurrent reads share one computation.
 //!
-//! What is asked is what a boot would ask (`boot::place::filtered`), up to its claim. Callers: `conductor`.
+//! The computation uses the queries and filters of a boot (`boot::place::host_search`), up to the claim. Used by
+//! `conductor`.
 
 mod fill;
-mod flavors;
-mod room;
+mod free_resources;
+mod recent_flavors;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,143 +20,145 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use fill::{HostWithRoom, fill};
-pub(crate) use flavors::AskedFlavor;
-use flavors::AskedFlavors;
-pub(crate) use room::Room;
+pub(crate) use fill::{HeadroomHost, fill_hosts};
+pub(crate) use free_resources::FreeResources;
+use recent_flavors::RecentFlavors;
+pub(crate) use recent_flavors::RequestedFlavor;
 
 use crate::BootRequest;
 use crate::journal::BootRecord;
-use crate::metrics::{HEADROOM_AGE, HEADROOM_FAILURES, HEADROOM_GUESTS, HEADROOM_HOSTS, Page};
+use crate::metrics::{
+    BootMetricsPage, HEADROOM_AGE, HEADROOM_FAILURES, HEADROOM_GUESTS, HEADROOM_HOSTS,
+};
 
-/// How long a read of the metrics waits for a headroom that is being made. Prometheus gives a page ten seconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a read of the metrics waits for the computation. Prometheus' default timeout is ten seconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Room for guests of one flavor.
+/// Headroom of one flavor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Headroom {
-    /// Hosts that would take one.
+    /// Hosts that could run one more guest.
     pub(crate) hosts: usize,
-    /// Guests that they would take at least.
+    /// Lower bound of the number of guests that fit.
     pub(crate) guests: usize,
 }
 
-/// The headroom of the flavors that were asked for last.
+/// The headroom of the recently requested flavors.
 #[derive(Debug, Default)]
-pub(crate) struct Headrooms {
-    state: Mutex<State>,
-    /// Held while it is made.
-    turn: Arc<tokio::sync::Mutex<()>>,
+pub(crate) struct HeadroomCache {
+    state: Mutex<HeadroomState>,
+    /// Held during a computation.
+    update_lock: Arc<tokio::sync::Mutex<()>>,
     stop: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    flavors: AskedFlavors,
-    knows_journal: bool,
-    /// When it was begun to be made last.
+struct HeadroomState {
+    flavors: RecentFlavors,
+    is_journal_loaded: bool,
+    /// Start of the last computation.
     begun: Option<Instant>,
-    made: BTreeMap<ConsumerUuid, Made>,
+    made: BTreeMap<ConsumerUuid, HeadroomEntry>,
     failures: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Made {
-    /// None where it could not be made yet.
+struct HeadroomEntry {
+    /// `None` until the first success.
     headroom: Option<(Headroom, Instant)>,
     has_failed: bool,
 }
 
-/// Whoever has it makes the headroom; nobody else does meanwhile.
-pub(crate) struct Making(
+/// Permit to compute the headroom; only one exists at a time.
+pub(crate) struct HeadroomUpdate(
     #[expect(dead_code, reason = "it is held, and then dropped")] OwnedMutexGuard<()>,
 );
 
-impl Headrooms {
-    /// A guest is asked for.
-    pub(crate) fn asked(&self, request: &BootRequest) {
-        self.state().flavors.asked(request);
+impl HeadroomCache {
+    /// Records the flavor of a new request.
+    pub(crate) fn record_request(&self, request: &BootRequest) {
+        self.state().flavors.push_front(request);
     }
 
-    /// Whether what the journal has was told.
-    pub(crate) fn knows_journal(&self) -> bool {
-        self.state().knows_journal
+    /// Whether [`Self::load_journal`] was called.
+    pub(crate) fn is_journal_loaded(&self) -> bool {
+        self.state().is_journal_loaded
     }
 
-    /// The guests of the journal, which were asked for before this process began.
-    pub(crate) fn tell_journal(&self, records: &[BootRecord]) {
+    /// Adds the flavors of the journal's guests, which were requested before this process started.
+    pub(crate) fn load_journal(&self, records: &[BootRecord]) {
         let mut state = self.state();
         for record in records {
-            state.flavors.was_asked(&record.request);
+            state.flavors.push_back(&record.request);
         }
-        state.knows_journal = true;
+        state.is_journal_loaded = true;
     }
 
-    /// The flavors whose headroom is to be made.
-    pub(crate) fn flavors(&self) -> Vec<AskedFlavor> {
+    /// The recently requested flavors.
+    pub(crate) fn flavors(&self) -> Vec<RequestedFlavor> {
         self.state().flavors.iter().cloned().collect()
     }
 
-    /// The turn to make it, where it is time for that and nobody else does.
-    pub(crate) fn due(&self, interval: Duration) -> Option<Making> {
+    /// A permit to compute the headroom, if it is outdated and nobody else computes it.
+    pub(crate) fn begin_update(&self, interval: Duration) -> Option<HeadroomUpdate> {
         if self.stop.is_cancelled() {
             return None;
         }
-        let turn = Arc::clone(&self.turn).try_lock_owned().ok()?;
+        let guard = Arc::clone(&self.update_lock).try_lock_owned().ok()?;
         let mut state = self.state();
         if state.begun.is_some_and(|begun| begun.elapsed() < interval) {
             return None;
         }
         state.begun = Some(Instant::now());
-        Some(Making(turn))
+        Some(HeadroomUpdate(guard))
     }
 
-    /// Waits a moment for who makes it.
-    pub(crate) async fn settled(&self) {
-        // Who waited long enough has what was made before.
-        let _ = timeout(PATIENCE, self.turn.lock()).await;
+    /// Waits for a running computation, at most [`READ_TIMEOUT`].
+    pub(crate) async fn wait_for_update(&self) {
+        // After the timeout, the previous values are used.
+        let _ = timeout(READ_TIMEOUT, self.update_lock.lock()).await;
     }
 
-    /// Ends with the conductor.
+    /// Completes when the conductor stops.
     pub(crate) async fn stopping(&self) {
         self.stop.cancelled().await;
     }
 
-    /// Ends who makes it, and waits for that. Nobody does any more.
+    /// Cancels a running computation, waits for its end, and permits no further one.
     pub(crate) async fn stop(&self) {
         self.stop.cancel();
-        drop(self.turn.lock().await);
+        drop(self.update_lock.lock().await);
     }
 
-    pub(crate) fn made(&self, flavor: &AskedFlavor, headroom: Headroom) {
-        let made = Made {
+    pub(crate) fn store(&self, flavor: &RequestedFlavor, headroom: Headroom) {
+        let made = HeadroomEntry {
             headroom: Some((headroom, Instant::now())),
             has_failed: false,
         };
         self.state().made.insert(flavor.id(), made);
     }
 
-    /// It could not be made; whether that is news.
-    pub(crate) fn failed(&self, flavor: &AskedFlavor) -> bool {
+    /// Records a failed computation. Returns whether the previous one succeeded, so that it should be logged.
+    pub(crate) fn record_failure(&self, flavor: &RequestedFlavor) -> bool {
         let mut state = self.state();
         state.failures = state.failures.saturating_add(1);
-        let made = state.made.entry(flavor.id()).or_insert(Made {
+        let made = state.made.entry(flavor.id()).or_insert(HeadroomEntry {
             headroom: None,
             has_failed: false,
         });
         !std::mem::replace(&mut made.has_failed, true)
     }
 
-    /// It could not be made of any flavor.
-    pub(crate) fn failed_for_all(&self) {
+    /// Records that no flavor could be computed.
+    pub(crate) fn record_journal_failure(&self) {
         let mut state = self.state();
         state.failures = state.failures.saturating_add(1);
     }
 
-    /// Writes it, and forgets that of flavors that are not remembered any more.
-    pub(crate) fn write(&self, page: &mut Page) {
+    /// Writes the metrics, and drops the values of flavors that are no longer recent.
+    pub(crate) fn write_to(&self, page: &mut BootMetricsPage) {
         let mut state = self.state();
-        let State { flavors, made, .. } = &mut *state;
+        let HeadroomState { flavors, made, .. } = &mut *state;
         made.retain(|id, _| flavors.iter().any(|flavor| flavor.id() == *id));
         let rows = flavors.iter().filter_map(|flavor| {
             let (headroom, at) = made.get(&flavor.id())?.headroom?;
@@ -165,7 +166,7 @@ impl Headrooms {
         });
         let rows: Vec<_> = rows.collect();
         for name in [HEADROOM_HOSTS, HEADROOM_GUESTS] {
-            page.row(name);
+            page.header(name);
             for (flavor, spec, headroom, _) in &rows {
                 let labels = [
                     ("flavor", flavor.name()),
@@ -179,15 +180,15 @@ impl Headrooms {
                 page.number(name, &labels, u64::try_from(many).unwrap_or(u64::MAX));
             }
         }
-        page.row(HEADROOM_AGE);
+        page.header(HEADROOM_AGE);
         if let Some(oldest) = rows.iter().map(|(.., at)| *at).min() {
             page.seconds(HEADROOM_AGE, &[], oldest.elapsed());
         }
-        page.row(HEADROOM_FAILURES);
+        page.header(HEADROOM_FAILURES);
         page.number(HEADROOM_FAILURES, &[], state.failures);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HeadroomState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

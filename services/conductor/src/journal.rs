@@ -1,7 +1,8 @@
-//! The journal: what each guest is meant to be, and how far its boot has come, on the disk before anything acts on it.
+//! The conductor's journal: the goal of each guest and the steps of its boot, written to disk before anything acts on
+//! them.
 //!
-//! [`BootJournal`] is the seam (tests put faults in front of it); [`SqlJournal`] is the file. A change that was answered is on
-//! the disk; one that was not is there wholly or not at all.
+//! [`BootJournal`] is the trait; [`SqlBootJournal`] is the SQLite file. Tests wrap the trait to inject faults. A
+//! change that returned is on disk; an interrupted change is there completely or not at all.
 
 mod error;
 mod record;
@@ -16,50 +17,51 @@ use std::pin::Pin;
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
-pub use error::{JournalError, UnreadableGuest};
-pub(crate) use record::told_of;
+pub use error::{BootJournalError, UnreadableBootRecord};
+pub(crate) use record::user_fault_of_attempts;
 pub use record::{
-    BootRecord, BootStep, Chosen, Course, FailedAttempt, StepDetail, StepRecord, StepState, Then,
+    AfterUndo, BootGoal, BootRecord, BootStep, BootStepDetail, BootStepRecord, BootStepState,
+    ChosenHost, FailedAttempt,
 };
-pub use sql::SqlJournal;
+pub use sql::SqlBootJournal;
 
 use crate::BootRequest;
 
-/// What came of a call, when it comes.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, JournalError>> + Send + 'a>>;
+/// Future returned by the methods of [`BootJournal`].
+pub type BootJournalFuture<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, BootJournalError>> + Send + 'a>>;
 
-/// What came of a request for a guest.
+/// Result of [`BootJournal::accept`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepted {
-    /// It is written down, and new.
+pub enum AcceptOutcome {
+    /// Recorded as a new guest.
     New,
-    /// The same request is written down already.
+    /// The same request was recorded before.
     Same,
-    /// Another request has this UUID.
-    Other,
-    /// The guest of this UUID is being deleted.
-    Ending,
+    /// A different request has this UUID.
+    Conflict,
+    /// The guest with this UUID is being deleted.
+    Deleting,
 }
 
-/// Guests as the journal has them: rows of one that cannot be read hold up no other.
+/// Records of guests. An unreadable record does not affect the others.
 #[derive(Debug, Default)]
-pub struct GuestRecords {
-    /// Those that can be read, by UUID.
+pub struct BootRecords {
+    /// Readable records, sorted by UUID.
     pub readable: Vec<BootRecord>,
-    pub unreadable: Vec<UnreadableGuest>,
+    pub unreadable: Vec<UnreadableBootRecord>,
 }
 
-impl GuestRecords {
-    /// All that there are, readable or not.
+impl BootRecords {
+    /// The UUIDs of all guests, readable or not.
     pub fn uuids(&self) -> impl Iterator<Item = ConsumerUuid> + '_ {
         let readable = self.readable.iter().map(|record| record.request.uuid());
-        // A row whose UUID is none is nobody's.
+        // A row without a valid UUID belongs to no guest.
         let unreadable = self.unreadable.iter();
         readable.chain(unreadable.filter_map(|unreadable| unreadable.guest.parse().ok()))
     }
 
-    /// Adds one; or why it cannot be read.
-    pub(crate) fn push(&mut self, read: Result<BootRecord, UnreadableGuest>) {
+    pub(crate) fn push(&mut self, read: Result<BootRecord, UnreadableBootRecord>) {
         match read {
             Ok(record) => self.readable.push(record),
             Err(unreadable) => self.unreadable.push(unreadable),
@@ -67,37 +69,37 @@ impl GuestRecords {
     }
 }
 
-/// The journal of one conductor's guests.
+/// The journal of one conductor.
 pub trait BootJournal: Send + Sync {
-    /// Where it is, for messages.
+    /// Location, for messages.
     fn path(&self) -> String;
 
-    /// The conductor whose journal it is: a name that is drawn where the journal begins, and lasts as long as it does.
+    /// UUID of the conductor, created with the journal and stored in it.
     fn owner(&self) -> Uuid;
 
-    fn guests(&self) -> Answer<'_, GuestRecords>;
+    fn guests(&self) -> BootJournalFuture<'_, BootRecords>;
 
-    /// The UUIDs of those of which anything is still to be done ([`BootRecord::is_open`]), in their order. Nothing else of them is read:
-    /// rows of one guest that cannot be read hold up no other.
-    fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>>;
+    /// UUIDs of the guests with unfinished goals ([`BootRecord::is_open`]), sorted. Reads nothing else, so that
+    /// an unreadable record does not block the others.
+    fn open_guests(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>>;
 
-    /// The accelerator requests of all guests, of every attempt.
-    fn requests(&self) -> Answer<'_, BTreeSet<ArqUuid>>;
+    /// The accelerator requests of all guests and attempts.
+    fn arqs(&self) -> BootJournalFuture<'_, BTreeSet<ArqUuid>>;
 
-    /// One guest; none where it is not known.
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>>;
+    /// The record of a guest.
+    fn guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, Option<BootRecord>>;
 
-    /// A guest of which not even the UUID can be read, where there is one: a guest that is not found may be that.
-    fn nameless(&self) -> Answer<'_, Option<UnreadableGuest>>;
+    /// A record whose UUID is unreadable, if there is one. It may be the record of a guest that was not found.
+    fn unidentified_guest(&self) -> BootJournalFuture<'_, Option<UnreadableBootRecord>>;
 
-    /// Those of these guests that are known.
-    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, GuestRecords> {
+    /// The records of the given guests, without unknown ones.
+    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> BootJournalFuture<'a, BootRecords> {
         Box::pin(async move {
-            let mut records = GuestRecords::default();
+            let mut records = BootRecords::default();
             for uuid in uuids {
                 match self.guest(*uuid).await {
                     Ok(record) => records.readable.extend(record),
-                    Err(JournalError::Unreadable(guest)) => records.unreadable.push(guest),
+                    Err(BootJournalError::Unreadable(guest)) => records.unreadable.push(guest),
                     Err(error) => return Err(error),
                 }
             }
@@ -106,48 +108,52 @@ pub trait BootJournal: Send + Sync {
         })
     }
 
-    /// Writes a request down, on the course of a boot.
-    fn accept<'a>(&'a self, request: &'a BootRequest) -> Answer<'a, Accepted>;
+    /// Records a request with the goal [`BootGoal::Boot`].
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> BootJournalFuture<'a, AcceptOutcome>;
 
-    /// Where the guest is meant to go from now on. [`Course::Delete`] is final: nothing takes its place any more. What of the
-    /// request may be secret is forgotten where no step needs it.
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()>;
+    /// Sets the goal of a guest. [`BootGoal::Delete`] is final: later goals are ignored. Deletes the config
+    /// drive, which may contain secrets, when no step needs it any more.
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a BootGoal) -> BootJournalFuture<'a, ()>;
 
-    /// The attempt is taken back wholly, and the next begins: it failed so.
-    fn again<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> Answer<'a, ()>;
+    /// Records that the current attempt failed and is undone, and begins the next one.
+    fn begin_next_attempt<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        failed: &'a FailedAttempt,
+    ) -> BootJournalFuture<'a, ()>;
 
-    /// How far an attempt has come; an earlier word about the same step is replaced.
-    fn note<'a>(
+    /// Records the state of a step; replaces its earlier state.
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
         attempt: u32,
         step: BootStep,
-        record: &'a StepRecord,
-    ) -> Answer<'a, ()>;
+        record: &'a BootStepRecord,
+    ) -> BootJournalFuture<'a, ()>;
 
-    /// Removes all that is known of the guest; it need not be there.
-    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;
+    /// Deletes the record of a guest, if it exists.
+    fn delete_guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, ()>;
 
-    /// Accelerator requests of this profile may have been made that nobody knows: their answer was lost.
-    fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()>;
+    /// Records that ARQs of this profile may exist whose UUIDs are unknown, because the answer was lost.
+    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()>;
 
-    /// The profiles of which there may be such requests.
-    fn strays(&self) -> Answer<'_, Vec<DeviceProfileName>>;
+    /// The profiles with such ARQs.
+    fn lost_arq_profiles(&self) -> BootJournalFuture<'_, Vec<DeviceProfileName>>;
 
-    /// There are none of this profile any more.
-    fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()>;
+    /// Records that no such ARQs of this profile are left.
+    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()>;
 
-    /// A claim of this guest was asked for, or given back, and never answered: Placement may grant it, or forget it, later.
-    fn late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()>;
+    /// Records that a claim or release of this guest was not answered, and may take effect later.
+    fn record_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()>;
 
-    /// The guests of which there may be such claims, by UUID.
-    fn late_claims(&self) -> Answer<'_, Vec<ConsumerUuid>>;
+    /// The guests with such claims, sorted by UUID.
+    fn late_claims(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>>;
 
-    /// None of this guest's comes any more.
-    fn no_late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()>;
+    /// Records that no claim of this guest can take effect any more.
+    fn clear_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()>;
 
-    /// Whether something can be written, without a change of what is known. A journal that never fails need not look.
-    fn try_write(&self) -> Answer<'_, ()> {
+    /// Tests whether the journal is writable, without a visible change. By default, it always is.
+    fn try_write(&self) -> BootJournalFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -1,59 +1,72 @@
-//! The conductor: from a request to a running guest, on whichever host is right for it.
+//! The conductor: boots guests on hosts that it selects, retries failed attempts, and deletes guests.
 //!
-//! A guest's boot is a row of steps, each written down before it acts (ADR 8): the **claim** of an allocation candidate, its
-//! accelerator requests (**arqs**) made of the device profile, their **bind** to the providers that the claim's mappings name,
-//! and the **build** at the host's agent. A step that fails has the whole attempt taken back, backwards over the journal's rows,
-//! and the next candidate is tried, at most [`ConductorOptions::max_attempts`] times; only then the request fails, with the
-//! reasons of each attempt. A delete is the same way back. Whatever dies in between, the next start goes on with it, or undoes it.
+//! A boot is a sequence of steps. Each step is recorded in the journal before it acts (ADR 8):
 //!
-//! | room | noun |
+//! ```text
+//! claim (Placement) -> arqs (create accelerator requests) -> bind (to the claimed providers) -> build (host's agent)
+//!        <------------------ undo in reverse order, then the next attempt with other candidates
+//! ```
+//!
+//! If a step fails, the whole attempt is undone, and the next candidates are tried, at most
+//! [`ConductorOptions::max_attempts`] times. Then the boot fails with the reasons of all attempts. A delete runs the
+//! same undo. After a crash, the next start resumes or undoes each unfinished guest.
+//!
+//! | module | content |
 //! |---|---|
-//! | `request` | what is asked for, checked |
-//! | `journal` | what each guest is meant to be, and how far it is |
-//! | `boot`, `undo` | the steps, and the way back |
-//! | `destinations` | who says which host comes first: filters and weighers |
-//! | `cloud_hosts` | what is read and written of hosts' states, server groups and past decisions |
-//! | `plugins` | the scheduler's plugins: programs of the operator's, asked before filters and weighers |
-//! | `diagnosis` | why there is no candidate, by asking again with one demand less |
-//! | `metrics` | what is counted of searches, and the page of it |
-//! | `headroom` | how many more guests of a flavor there is room for |
-//! | `strays`, `absent` | accelerator requests, and members of server groups, that nobody knows any more |
-//! | `late_claims` | claims that Placement may grant after their guests were undone, and releases that may take the next claim |
-//! | `agents` | the way to a node's agent |
-//! | `conductor` | all guests: one journey per guest at a time |
+//! | `request` | [`BootRequest`]: the validated request for a guest |
+//! | `journal` | the goal of each guest, and the steps of its boot |
+//! | `boot`, `undo` | the steps of a boot, and their reversal |
+//! | `boot_context` | the journal and the service clients that boots share |
+//! | `filter_scheduler` | host selection by filters and weighers |
+//! | `cloud_hosts` | trait over the database of hosts, server groups and scheduling records |
+//! | `plugins` | scheduler plugins: an operator's programs that filter and weigh hosts |
+//! | `diagnosis` | why Placement has no candidate, found with relaxed queries |
+//! | `metrics` | metrics of searches and boots |
+//! | `headroom` | how many more guests of a flavor fit |
+//! | `orphaned_arqs`, `stale_members`, `late_claims` | garbage collection of accelerator requests, server-group members, and claims whose result is unknown |
+//! | `scan_interval` | rate limit of these collectors |
+//! | `agents` | lookup of a node's agent |
+//! | `attestations` | trust of nodes, from an operator's file |
+//! | `options`, `error` | options and errors of the conductor |
+//! | `conductor` | [`Conductor`]: one reconcile task per guest |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
-//! Placement and the accelerator service are Berth's own or OpenStack's. Callers: `cli` (`berth up`, `berth compute serve`), `services/compute`, `tests`.
+//! Placement and the accelerator service may be Berth's or OpenStack's. Used by `cli` (`berth up`, `berth compute
+//! serve`), `services/compute` and `tests`.
 
-mod absent;
 mod agents;
 mod attestations;
 mod boot;
+mod boot_context;
 mod cloud_hosts;
 mod conductor;
-mod destinations;
 mod diagnosis;
+mod error;
+mod filter_scheduler;
 mod headroom;
 pub mod journal;
 mod late_claims;
-mod looks;
 mod metrics;
+mod options;
+mod orphaned_arqs;
 mod plugins;
 mod request;
 mod router;
-mod strays;
+mod scan_interval;
+mod stale_members;
 mod undo;
-mod way;
 
-pub use agents::{Agents, EveryNode};
+pub use agents::{Agents, SingleAgent};
 pub use attestations::AttestationSource;
 pub use berth_http::{serve_tcp, serve_unix};
-pub use boot::{BootError, NoHostWhy};
-pub use cloud_hosts::{CloudHosts, HostsAnswer};
-pub use conductor::{Conductor, ConductorError, ConductorOptions, ConductorParts, JourneyEnd};
-pub use destinations::{FilterScheduler, RequestSpecError};
+pub use boot::{BootError, NoHostReason};
+pub use cloud_hosts::{CloudHosts, CloudHostsFuture};
+pub use conductor::{Conductor, ConductorParts, GuestRunOutcome};
+pub use error::ConductorError;
+pub use filter_scheduler::{FilterScheduler, RequestSpecError};
 pub use metrics::METRICS;
+pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, router};
-pub use undo::UndoError;
+pub use undo::BootUndoError;

@@ -1,13 +1,13 @@
-//! What is counted of searches for hosts and of boots, for Prometheus: the conductor has the clock that the scheduler has not. Nothing listens
-//! here; the page is written when it is asked for. Every metric is a row of [`METRICS`].
+//! Prometheus metrics of host searches and boots. [`METRICS`] lists all of them.
 //!
-//! Labels are words of closed vocabularies, names of filters that are configured, and the flavors that `headroom` knows, of which
-//! there are few; never a guest, a project or a host.
+//! The scheduler is pure, so the conductor measures its searches. The page is written on demand. Label values are
+//! from fixed sets, names of configured filters, or the flavors of `headroom`; they never contain guests, projects or
+//! hosts, so the number of series stays small.
 
-mod durations;
+mod catalog;
+mod histogram;
+mod labels;
 mod page;
-mod rows;
-mod words;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,51 +15,51 @@ use std::time::Duration;
 
 use berth_scheduler::select::Record;
 
-use durations::Durations;
-pub(crate) use page::Page;
-pub use rows::METRICS;
-use rows::{BOOT_STAGES, CLAIMS, REJECTED, SEARCH_DURATION, SEARCHES};
-pub(crate) use rows::{HEADROOM_AGE, HEADROOM_FAILURES, HEADROOM_GUESTS, HEADROOM_HOSTS};
-pub(crate) use words::{BootStage, ClaimResult, SearchOutcome};
+pub use catalog::METRICS;
+use catalog::{BOOT_STAGES, CLAIMS, REJECTED, SEARCH_DURATION, SEARCHES};
+pub(crate) use catalog::{HEADROOM_AGE, HEADROOM_FAILURES, HEADROOM_GUESTS, HEADROOM_HOSTS};
+use histogram::DurationHistogram;
+pub(crate) use labels::{BootStage, ClaimResult, SearchOutcome};
+pub(crate) use page::BootMetricsPage;
 
-/// What was counted since the start.
+/// Counters and histograms since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<Counts>);
+pub(crate) struct BootMetrics(Mutex<MetricCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct MetricCounts {
     searches: BTreeMap<SearchOutcome, u64>,
-    durations: Durations,
+    durations: DurationHistogram,
     claims: BTreeMap<ClaimResult, u64>,
-    /// By filter and kind of reason.
+    /// By filter and code of the reason.
     rejected: BTreeMap<(&'static str, &'static str), u64>,
-    stages: BTreeMap<BootStage, Durations>,
+    stages: BTreeMap<BootStage, DurationHistogram>,
 }
 
-impl Metrics {
-    /// A search ended so, after this time.
-    pub(crate) fn searched(&self, outcome: SearchOutcome, took: Duration) {
+impl BootMetrics {
+    /// Records a search.
+    pub(crate) fn record_search(&self, outcome: SearchOutcome, took: Duration) {
         let mut counts = self.counts();
         add(&mut counts.searches, outcome, 1);
         counts.durations.record(took);
     }
 
-    /// A stage of a boot came to its end after this time.
-    pub(crate) fn staged(&self, stage: BootStage, took: Duration) {
+    /// Records a completed stage of a boot.
+    pub(crate) fn record_stage(&self, stage: BootStage, took: Duration) {
         self.counts().stages.entry(stage).or_default().record(took);
     }
 
-    /// A claim ended so.
-    pub(crate) fn claimed(&self, result: ClaimResult) {
+    /// Records a claim.
+    pub(crate) fn record_claim(&self, result: ClaimResult) {
         add(&mut self.counts().claims, result, 1);
     }
 
-    /// Counts the hosts that a search's filters rejected: a step for each filter and kind of reason, however many hosts there are.
-    pub(crate) fn rejected(&self, record: &Record) {
+    /// Records the hosts that filters rejected, by filter and code of the reason.
+    pub(crate) fn record_rejections(&self, record: &Record) {
         let mut counts = self.counts();
         let turns = record.turns.iter();
         for kind in turns.flat_map(|turn| turn.rejected.kinds()) {
-            // A kind is there because a host is out for it, and the first is named.
+            // Each kind has at least one named host.
             let Some(first) = kind.named.first() else {
                 continue;
             };
@@ -69,34 +69,34 @@ impl Metrics {
         }
     }
 
-    /// Writes all of it.
-    pub(crate) fn write(&self, page: &mut Page) {
+    /// Writes all metrics.
+    pub(crate) fn write_to(&self, page: &mut BootMetricsPage) {
         let counts = self.counts();
-        page.row(SEARCHES);
+        page.header(SEARCHES);
         for outcome in SearchOutcome::ALL {
             let many = counts.searches.get(&outcome).copied().unwrap_or_default();
             page.number(SEARCHES, &[("outcome", outcome.as_str())], many);
         }
-        page.row(SEARCH_DURATION);
-        counts.durations.write(SEARCH_DURATION, &[], page);
-        page.row(REJECTED);
+        page.header(SEARCH_DURATION);
+        counts.durations.write_to(SEARCH_DURATION, &[], page);
+        page.header(REJECTED);
         for ((filter, reason), hosts) in &counts.rejected {
             page.number(REJECTED, &[("filter", filter), ("reason", reason)], *hosts);
         }
-        page.row(CLAIMS);
+        page.header(CLAIMS);
         for result in ClaimResult::ALL {
             let many = counts.claims.get(&result).copied().unwrap_or_default();
             page.number(CLAIMS, &[("result", result.as_str())], many);
         }
-        page.row(BOOT_STAGES);
-        let none = Durations::default();
+        page.header(BOOT_STAGES);
+        let none = DurationHistogram::default();
         for stage in BootStage::ALL {
             let durations = counts.stages.get(&stage).unwrap_or(&none);
-            durations.write(BOOT_STAGES, &[("stage", stage.as_str())], page);
+            durations.write_to(BOOT_STAGES, &[("stage", stage.as_str())], page);
         }
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, MetricCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

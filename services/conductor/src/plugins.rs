@@ -1,9 +1,9 @@
-//! The scheduler's plugins: programs of the operator's that are asked about a request and its hosts before filters and weighers are.
+//! Scheduler plugins: programs of an operator that filter and weigh hosts.
 //!
-//! Each enabled one says at the start what it is (`PROGRAM --manifest`), and is run once for each search, all of them at once, with
-//! the question on its standard input. What it may use is bounded: its time, what it writes, how many of it run at a time. One that
-//! does not answer fails open or closed, as its options say; the request goes on either way. Callers: [`FilterScheduler`], and
-//! `cli`, which opens them, and asks them in a dry run.
+//! At the start, each enabled plugin prints its manifest (`PROGRAM --manifest`). For each search, all plugins run
+//! concurrently with the question on standard input. Their time, their output and the number of concurrent runs are
+//! limited. If a plugin fails, `on_failure` decides whether its filter passes or rejects the hosts. Used by
+//! [`FilterScheduler`], and by `cli`, which opens them and runs them in `berth scheduler explain`.
 //!
 //! [`FilterScheduler`]: crate::FilterScheduler
 
@@ -24,56 +24,61 @@ use tokio::task::JoinSet;
 pub use error::{ExtraSpecsError, HintError, PluginError};
 pub use options::PluginOptions;
 
-use options::Enabled;
-use program::Program;
+use options::EnabledRoles;
+use program::PluginProgram;
 
-/// The plugins that the scheduler's options enable.
+/// The enabled plugins.
 #[derive(Default)]
 pub struct Plugins {
-    programs: Vec<Arc<Program>>,
+    programs: Vec<Arc<PluginProgram>>,
 }
 
 impl Plugins {
-    /// Asks each enabled plugin what it is.
+    /// Reads the manifest of each enabled plugin.
     ///
     /// # Errors
-    /// One of them does not say, or is not what its options say it is; as the superuser, one that others can change, which is not run.
+    /// A plugin prints no valid manifest, or one that contradicts its options; as the superuser, also a program
+    /// that other users can change, which is not run.
     pub async fn open(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &Options,
     ) -> Result<Self, PluginError> {
         let mut programs = Vec::new();
         for plugin in plugins {
-            if let Some(enabled) = Enabled::by(&options.filter_scheduler, &plugin.name) {
+            if let Some(enabled) =
+                EnabledRoles::from_options(&options.filter_scheduler, &plugin.name)
+            {
                 if is_superuser() {
-                    plugin.trusted()?;
+                    plugin.check_trusted()?;
                 }
-                programs.push(Arc::new(Program::open(plugin, enabled).await?));
+                programs.push(Arc::new(PluginProgram::open(plugin, enabled).await?));
             }
         }
         Ok(Self { programs })
     }
 
-    /// The enabled plugins that the superuser would not run, since others can change them; to be told to any other user.
+    /// The enabled plugins that other users can change, so that the superuser would not run them; for warnings to
+    /// other users.
     pub fn untrusted(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &Options,
     ) -> Vec<PluginError> {
         let enabled = plugins
             .into_iter()
-            .filter(|it| Enabled::by(&options.filter_scheduler, &it.name).is_some());
-        enabled.filter_map(|it| it.trusted().err()).collect()
+            .filter(|it| EnabledRoles::from_options(&options.filter_scheduler, &it.name).is_some());
+        enabled.filter_map(|it| it.check_trusted().err()).collect()
     }
 
-    /// Their filters and weighers, for [`Scheduler::with_own`](berth_scheduler::select::Scheduler::with_own). To be asked for once:
-    /// what is answered stays in memory.
+    /// The plugins' filters and weighers, for
+    /// [`Scheduler::with_own`](berth_scheduler::select::Scheduler::with_own). Call it once: each call leaks
+    /// memory.
     #[must_use]
     pub fn own(&self) -> Own {
         let programs = self.programs.iter();
         programs.fold(Own::new(), |own, one| own.with_plugin(&one.plugin))
     }
 
-    /// Whether a flavor's extra specs are as the plugins that read them ask for.
+    /// Checks a flavor's extra specs against the manifests.
     pub(crate) fn check(
         &self,
         extra_specs: &BTreeMap<String, String>,
@@ -88,8 +93,8 @@ impl Plugins {
         }
     }
 
-    /// Whether hints are such as somebody may read. With a plugin each may be, and without one a name that is nearly that of a hint
-    /// is taken for a slip.
+    /// Checks the names of scheduler hints. With plugins, all names are allowed; without, a name that is similar
+    /// to a known hint is refused as a typing error.
     pub(crate) fn check_hints<'a>(
         &self,
         names: impl IntoIterator<Item = &'a String>,
@@ -107,7 +112,7 @@ impl Plugins {
         }
     }
 
-    /// What each says of these hosts. Dropped, it ends those that run.
+    /// Runs all plugins for these hosts. Dropping the future kills the running programs.
     pub async fn ask(&self, request: &RequestSpec, hosts: &[ConsideredHost]) -> PluginAnswers {
         if self.programs.is_empty() {
             return PluginAnswers::default();
@@ -126,15 +131,19 @@ impl Plugins {
             });
         }
         let mut outcomes = BTreeMap::new();
-        // One that panicked has no outcome, and counts as one that was not asked.
+        // A panicked task has no outcome, as if the plugin was not run.
         while let Some(ended) = asked.join_next().await {
             if let Ok((program, answer)) = ended {
                 let plugin = &program.plugin;
                 let outcome = answer.map_or_else(
                     |failure| {
-                        let (plugin, guest) = (plugin.name.as_str(), request.instance_uuid.as_str());
-                        tracing::warn!(plugin, guest, %failure, "a plugin of the scheduler was not heard");
-                        PluginOutcome::failed(&failure.told(program.path()), program.plugin.on_failure)
+                        let (plugin, guest) =
+                            (plugin.name.as_str(), request.instance_uuid.as_str());
+                        tracing::warn!(plugin, guest, %failure, "scheduler plugin failed");
+                        PluginOutcome::failed(
+                            &failure.user_message(program.path()),
+                            program.plugin.on_failure,
+                        )
                     },
                     PluginOutcome::Answered,
                 );

@@ -1,98 +1,56 @@
-//! What is asked for: a guest, checked as far as that can be without asking anybody.
+//! [`BootRequest`]: a validated request for a guest. Validation uses only the request itself, no service.
 
 mod checks;
-mod of_image;
+mod error;
+mod image_properties;
 mod target;
 
 use std::collections::BTreeMap;
 
 use berth_client::placement::Claimant;
-use berth_model::{
-    ConsumerUuid, DeviceProfileName, FlavorError, NodeName, RequestGroups, RequestGroupsError,
-};
+use berth_model::{ConsumerUuid, DeviceProfileName, NodeName, RequestGroups};
 use berth_wire::conductor::CreateGuest;
 use berth_wire::encode;
 use berth_wire::guest::{ConfigDriveBody, GuestBuild, LimitsBody};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use checks::{groups, guests_of_hints, hints, names, numbers, profile, sizes, texts};
-pub(crate) use target::{Filters, Target};
+use checks::{
+    DEFAULT_ACCOUNT, check_names, check_numbers, check_sizes, check_texts, normalize_guest_hints,
+    read_groups, read_hints, read_profile,
+};
+pub use error::BootRequestError;
+pub(crate) use target::{BootTarget, HostFiltering};
 
-/// Whose guests are, where nobody says it.
-const DEFAULT_ACCOUNT: &str = "berth";
-
-/// A request that cannot be one; each names the field.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BootRequestError {
-    /// A text is empty, too long, or has characters that it may not have.
-    #[error("{field}: {expected}")]
-    Text {
-        field: &'static str,
-        /// What would be right.
-        expected: &'static str,
-    },
-    /// A number is out of range.
-    #[error("{field}: {value} is out of range, {expected} is allowed")]
-    Number {
-        field: &'static str,
-        value: u64,
-        expected: &'static str,
-    },
-    /// The device profile's name is none.
-    #[error("device_profile: letters, digits, - and _ are allowed, 1 to 255 of them")]
-    Profile,
-    /// Two device profiles are named.
-    #[error("device_profile: {named} is not {spec}, which the flavor's accel:device_profile names")]
-    TwoProfiles {
-        /// The one of the field.
-        named: String,
-        /// The one of the flavor.
-        spec: String,
-    },
-    /// The node's name is none.
-    #[error("node: {0}")]
-    Node(String),
-    /// An extra spec says nothing that can be asked for: the guest would be another one than was meant.
-    #[error("flavor.extra_specs.{0}")]
-    Spec(String),
-    /// The flavor contradicts itself.
-    #[error("flavor.extra_specs.{0}")]
-    Flavor(#[from] FlavorError),
-    /// Placement could not be asked for it.
-    #[error("flavor: {0}")]
-    Groups(#[from] RequestGroupsError),
-}
-
-/// A guest as it is asked for.
+/// A validated request for a guest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BootRequest {
     uuid: ConsumerUuid,
-    /// Whole, but for the config drive.
+    /// The body without the config drive.
     body: CreateGuest,
     config_drive: Option<ConfigDriveBody>,
     config_drive_digest: Option<Uuid>,
     profile: Option<DeviceProfileName>,
-    target: Target,
+    target: BootTarget,
     server_group: Option<Uuid>,
     groups: RequestGroups,
 }
 
-/// A request in the journal. The config drive may hold secrets and stands apart, only for as long as it is needed; its digest
-/// says whether another request is the same.
+/// Serialised form of a request in the journal. The config drive may contain secrets. It is stored separately, and
+/// only as long as it is needed; its digest identifies equal requests.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct JournaledRequest {
     body: CreateGuest,
     config_drive_digest: Option<Uuid>,
 }
 
 impl BootRequest {
-    /// Checks a body. Where it has no UUID, the guest gets this one.
+    /// Validates a body. A body without UUID gets `fresh`.
     pub fn new(mut body: CreateGuest, fresh: Uuid) -> Result<Self, BootRequestError> {
-        names(&body)?;
-        sizes(&body)?;
-        guests_of_hints(&mut body)?;
+        check_names(&body)?;
+        check_sizes(&body)?;
+        normalize_guest_hints(&mut body)?;
         target::check(&body)?;
         let uuid = *body.uuid.get_or_insert(fresh);
         let config_drive = body.config_drive.take();
@@ -108,12 +66,12 @@ impl BootRequest {
         config_drive: Option<ConfigDriveBody>,
         config_drive_digest: Option<Uuid>,
     ) -> Result<Self, BootRequestError> {
-        texts(&mut body)?;
-        numbers(&body)?;
-        let profile = profile(&mut body)?;
-        let target = Target::of(&body)?;
-        let server_group = hints(&body)?;
-        let groups = groups(&body)?;
+        check_texts(&mut body)?;
+        check_numbers(&body)?;
+        let profile = read_profile(&mut body)?;
+        let target = BootTarget::of(&body)?;
+        let server_group = read_hints(&body)?;
+        let groups = read_groups(&body)?;
         if profile.is_none() {
             groups.check()?;
         }
@@ -134,7 +92,7 @@ impl BootRequest {
         self.uuid
     }
 
-    /// What was asked for, without the config drive.
+    /// The request body, without the config drive.
     #[must_use]
     pub fn body(&self) -> &CreateGuest {
         &self.body
@@ -145,24 +103,24 @@ impl BootRequest {
         self.profile.as_ref()
     }
 
-    /// The node it must be on, requested or forced.
+    /// The requested or forced node.
     #[must_use]
     pub fn node(&self) -> Option<&NodeName> {
         self.target.node.as_ref()
     }
 
-    /// Where it may be.
-    pub(crate) fn target(&self) -> &Target {
+    /// The requested or forced location.
+    pub(crate) fn target(&self) -> &BootTarget {
         &self.target
     }
 
-    /// The server group it is in.
+    /// The server group of the hint `group`.
     #[must_use]
     pub fn server_group(&self) -> Option<Uuid> {
         self.server_group
     }
 
-    /// What Placement is asked, but for the device profile's groups.
+    /// The request groups of the flavor, without those of the device profile.
     #[must_use]
     pub fn groups(&self) -> &RequestGroups {
         &self.groups
@@ -184,12 +142,12 @@ impl BootRequest {
         self.body.user_id.as_deref().unwrap_or(DEFAULT_ACCOUNT)
     }
 
-    /// What the agent of a node is asked for; accelerator requests and allocations are the caller's to add.
+    /// The build request for the agent of a node, still without accelerator requests and allocations.
     pub(crate) fn build_on(&self, node: &NodeName, limits: &LimitsBody) -> GuestBuild {
         let mut body = self.body.clone();
         let image = body
             .image
-            .map(|image| of_image::for_agent(&mut body.flavor, image));
+            .map(|image| image_properties::for_agent(&mut body.flavor, image));
         GuestBuild {
             uuid: *self.uuid.as_uuid(),
             project_id: self.project_id().to_owned(),
@@ -208,10 +166,10 @@ impl BootRequest {
         }
     }
 
-    /// The request as the journal keeps it, and apart from it the config drive.
+    /// Serialises the request and, separately, the config drive.
     pub(crate) fn to_journal(&self) -> (String, Option<String>) {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let record = Record {
+        let record = JournaledRequest {
             body: self.body.clone(),
             config_drive_digest: self.config_drive_digest,
         };
@@ -219,9 +177,10 @@ impl BootRequest {
         (text(encode(&record)), drive)
     }
 
-    pub(crate) fn of_journal(request: &str, config_drive: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn from_journal(request: &str, config_drive: Option<&str>) -> Result<Self, String> {
         let told = |error: &dyn std::fmt::Display| format!("request: {error}");
-        let record: Record = berth_wire::decode(request.as_bytes()).map_err(|e| told(&e))?;
+        let record: JournaledRequest =
+            berth_wire::decode(request.as_bytes()).map_err(|e| told(&e))?;
         let drive = config_drive.map(|text| berth_wire::decode(text.as_bytes()));
         let drive = drive.transpose().map_err(|e| told(&e))?;
         let uuid = record.body.uuid.ok_or("request: it has no UUID")?;

@@ -1,5 +1,5 @@
-//! The HTTP API: guests are asked for and deleted here, and say how far they are. It believes its callers: who
-//! may be one is for the socket to say that it is served on.
+//! The HTTP API of the conductor: create, list, show and delete guests. It has no authentication: access to its
+//! socket is the authorisation.
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -16,50 +16,50 @@ use berth_wire::conductor::{
 };
 use uuid::Uuid;
 
-use crate::journal::{BootRecord, Course, JournalError, StepState};
+use crate::journal::{BootGoal, BootJournalError, BootRecord, BootStepState};
 use crate::{BootRequest, Conductor, ConductorError};
 
-/// The largest body of a request for a guest, in bytes.
+/// Maximum size of a request body in bytes.
 const BODY_LIMIT: usize = 256 << 10;
 
-/// The longest message of a refusal in characters: it may repeat what was asked.
-const LONGEST: usize = 4_000;
+/// Maximum length of an error message in characters: it may repeat parts of the request.
+const MAX_MESSAGE: usize = 4_000;
 
-/// Method, path and what it does of each route, for the documentation.
+/// Method, path and description of each route, for the documentation.
 pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
         "/v1/guests",
-        "All guests that were asked for here, with the steps of their boot.",
+        "List all guests with the steps of their boots.",
     ),
     (
         "POST",
         "/v1/guests",
-        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"host\", \"node\", \"availability_zone\", \"ignore_hosts\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: it is written down and will be done, or will say why not, whatever happens to the conductor; the same again is the same guest. 409: another guest has its UUID, or it is being deleted.",
+        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"host\", \"node\", \"availability_zone\", \"ignore_hosts\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: the request is recorded, and the guest will be booted or fail with a reason, even if the conductor restarts; repeating the request has no effect. 409: another guest has this UUID, or the guest is being deleted.",
     ),
     (
         "GET",
         "/v1/guests/{uuid}",
-        "One guest, each step of each attempt, and why it failed or stands still.",
+        "Show a guest with the steps of each attempt, and why it failed or is blocked.",
     ),
     (
         "GET",
         "/v1/guests/{uuid}/scheduling",
-        "Why the guest went where it went: each decision of the scheduler that is still kept, also of a guest that is gone.",
+        "Show the recorded scheduling decisions of a guest, also after its deletion.",
     ),
     (
         "DELETE",
         "/v1/guests/{uuid}",
-        "202: it will be gone, its accelerator requests and its allocation too.",
+        "Delete a guest. 202: the guest, its accelerator requests and its allocations will be deleted.",
     ),
     (
         "GET",
         "/metrics",
-        "The scheduler's metrics in Prometheus' text format. The headroom among them is made for who reads it, at most once in `[conductor_service] headroom_interval` seconds.",
+        "The scheduler's metrics in Prometheus' text format. The headroom is computed on demand, at most once per `[conductor_service] headroom_interval` seconds.",
     ),
 ];
 
-/// The API of a conductor.
+/// Builds the routes of the API.
 pub fn router(conductor: Conductor) -> Router {
     Router::new()
         .route("/v1/guests", get(list).post(create))
@@ -67,12 +67,12 @@ pub fn router(conductor: Conductor) -> Router {
         .route("/v1/guests/{uuid}/scheduling", get(scheduling))
         .route("/metrics", get(metrics))
         .fallback(async || {
-            let message = "there is no such path; /v1/guests is one, and /metrics".to_owned();
-            refusal(StatusCode::NOT_FOUND, "no_such_path", message)
+            let message = "path not found; the API has /v1/guests and /metrics".to_owned();
+            refusal_response(StatusCode::NOT_FOUND, "no_such_path", message)
         })
         .method_not_allowed_fallback(async || {
-            let message = "that path does not take this method".to_owned();
-            refusal(
+            let message = "method not allowed for this path".to_owned();
+            refusal_response(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 message,
@@ -86,7 +86,7 @@ async fn list(State(conductor): State<Conductor>) -> Response {
     match conductor.list().await {
         Ok(records) => {
             let guests = records.readable.iter();
-            let guests = guests.map(|record| shown(&conductor, record));
+            let guests = guests.map(|record| guest_body(&conductor, record));
             let unreadable = records.unreadable.iter();
             let unreadable = unreadable.map(|guest| UnreadableShown {
                 uuid: guest.guest.clone(),
@@ -99,19 +99,19 @@ async fn list(State(conductor): State<Conductor>) -> Response {
             })
             .into_response()
         }
-        Err(error) => refused(&error),
+        Err(error) => error_response(&error),
     }
 }
 
 async fn show(State(conductor): State<Conductor>, Path(uuid): Path<String>) -> Response {
-    match known(&uuid) {
-        Ok(uuid) => told(&conductor, uuid, StatusCode::OK).await,
+    match parse_uuid(&uuid) {
+        Ok(uuid) => show_guest(&conductor, uuid, StatusCode::OK).await,
         Err(refusal) => *refusal,
     }
 }
 
 async fn scheduling(State(conductor): State<Conductor>, Path(uuid): Path<String>) -> Response {
-    let uuid = match known(&uuid) {
+    let uuid = match parse_uuid(&uuid) {
         Ok(uuid) => uuid,
         Err(refusal) => return *refusal,
     };
@@ -121,7 +121,7 @@ async fn scheduling(State(conductor): State<Conductor>, Path(uuid): Path<String>
             decisions,
         })
         .into_response(),
-        Err(error) => refused(&error),
+        Err(error) => error_response(&error),
     }
 }
 
@@ -138,54 +138,56 @@ async fn create(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let asked = match read(&headers, body) {
-        Ok(asked) => asked,
+    let body = match read_body(&headers, body) {
+        Ok(body) => body,
         Err(refusal) => return *refusal,
     };
-    let request = match BootRequest::new(asked, Uuid::new_v4()) {
+    let request = match BootRequest::new(body, Uuid::new_v4()) {
         Ok(request) => request,
-        Err(error) => return refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string()),
+        Err(error) => {
+            return refusal_response(StatusCode::BAD_REQUEST, "bad_request", error.to_string());
+        }
     };
     match conductor.create(&request).await {
-        Ok(_) => told(&conductor, request.uuid(), StatusCode::ACCEPTED).await,
-        Err(error) => refused(&error),
+        Ok(_) => show_guest(&conductor, request.uuid(), StatusCode::ACCEPTED).await,
+        Err(error) => error_response(&error),
     }
 }
 
 async fn delete(State(conductor): State<Conductor>, Path(uuid): Path<String>) -> Response {
-    let uuid = match known(&uuid) {
+    let uuid = match parse_uuid(&uuid) {
         Ok(uuid) => uuid,
         Err(refusal) => return *refusal,
     };
     match conductor.delete(uuid).await {
         Ok(()) => StatusCode::ACCEPTED.into_response(),
-        Err(error) => refused(&error),
+        Err(error) => error_response(&error),
     }
 }
 
-async fn told(conductor: &Conductor, uuid: ConsumerUuid, status: StatusCode) -> Response {
+async fn show_guest(conductor: &Conductor, uuid: ConsumerUuid, status: StatusCode) -> Response {
     match conductor.show(uuid).await {
-        Ok(record) => (status, Json(shown(conductor, &record))).into_response(),
-        Err(error) => refused(&error),
+        Ok(record) => (status, Json(guest_body(conductor, &record))).into_response(),
+        Err(error) => error_response(&error),
     }
 }
 
-/// A guest as it is shown: never its config drive.
-fn shown(conductor: &Conductor, record: &BootRecord) -> GuestShown {
+/// The response body of a guest, without its config drive.
+fn guest_body(conductor: &Conductor, record: &BootRecord) -> GuestShown {
     let request = &record.request;
-    let (status, fault) = match &record.course {
-        Course::Boot => ("building", None),
-        Course::Undo { failed, .. } => ("failing", Some(failed.to_string())),
-        Course::Active => ("active", None),
-        Course::Failed { reason, .. } => ("error", Some(reason.clone())),
-        Course::Delete => ("deleting", None),
+    let (status, fault) = match &record.goal {
+        BootGoal::Boot => ("building", None),
+        BootGoal::Undo { failed, .. } => ("failing", Some(failed.to_string())),
+        BootGoal::Active => ("active", None),
+        BootGoal::Failed { reason, .. } => ("error", Some(reason.clone())),
+        BootGoal::Delete => ("deleting", None),
     };
     let is_there = |step| {
         let record = record.step(step);
-        record.is_some_and(|record| record.state != StepState::Undone)
+        record.is_some_and(|record| record.state != BootStepState::Undone)
     };
-    let chosen = record.placed();
-    let arqs = record.requests(record.attempt);
+    let chosen = record.placement();
+    let arqs = record.arqs(record.attempt);
     let arqs = arqs.filter(|_| is_there(crate::journal::BootStep::Arqs));
     let steps = record
         .steps
@@ -201,7 +203,7 @@ fn shown(conductor: &Conductor, record: &BootRecord) -> GuestShown {
         uuid: *request.uuid().as_uuid(),
         name: body.name.clone(),
         status: status.to_owned(),
-        fault: conductor.held(request.uuid()).or(fault),
+        fault: conductor.blocked_reason(request.uuid()).or(fault),
         node: chosen.map(|chosen| chosen.node.to_string()),
         image: conductor.image(request.uuid()),
         project_id: request.project_id().to_owned(),
@@ -216,64 +218,72 @@ fn shown(conductor: &Conductor, record: &BootRecord) -> GuestShown {
     }
 }
 
-fn known(uuid: &str) -> Result<ConsumerUuid, Box<Response>> {
+fn parse_uuid(uuid: &str) -> Result<ConsumerUuid, Box<Response>> {
     uuid.parse().map_err(|_| {
-        let message = "the path names no guest: a UUID is expected".to_owned();
-        Box::new(refusal(StatusCode::NOT_FOUND, "not_found", message))
+        let message = "guest not found: the path must contain a UUID".to_owned();
+        Box::new(refusal_response(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            message,
+        ))
     })
 }
 
-fn read(
+fn read_body(
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<CreateGuest, Box<Response>> {
-    // A page in somebody's browser can send any other type here without asking first.
+    // A web page in a browser can send other content types cross-site without a preflight request.
     let kind = headers
         .get(header::CONTENT_TYPE)
         .map(|kind| kind.as_bytes());
     if !kind.is_some_and(|kind| kind.starts_with(b"application/json")) {
-        let message = "the body must be of type application/json".to_owned();
+        let message = "the content type must be application/json".to_owned();
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(Box::new(refusal(status, "unsupported_media_type", message)));
+        return Err(Box::new(refusal_response(
+            status,
+            "unsupported_media_type",
+            message,
+        )));
     }
     let body = body.map_err(|rejection| {
         let (code, message) = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            let message = format!("a body has at most {BODY_LIMIT} bytes");
+            let message = format!("the body is larger than {BODY_LIMIT} bytes");
             ("too_large", message)
         } else {
-            ("bad_request", "the body did not arrive whole".to_owned())
+            ("bad_request", "the body is incomplete".to_owned())
         };
-        Box::new(refusal(rejection.status(), code, message))
+        Box::new(refusal_response(rejection.status(), code, message))
     })?;
     berth_wire::decode(&body).map_err(|error| {
-        let refused = refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string());
+        let refused = refusal_response(StatusCode::BAD_REQUEST, "bad_request", error.to_string());
         Box::new(refused)
     })
 }
 
-fn refused(error: &ConductorError) -> Response {
+fn error_response(error: &ConductorError) -> Response {
     let (status, code) = match error {
         ConductorError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
-        ConductorError::Other { .. } => (StatusCode::CONFLICT, "other"),
-        ConductorError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        ConductorError::Conflict { .. } => (StatusCode::CONFLICT, "other"),
+        ConductorError::Deleting { .. } => (StatusCode::CONFLICT, "ending"),
         ConductorError::ExtraSpecs(_) | ConductorError::Hint(_) | ConductorError::Devices(_) => {
             (StatusCode::BAD_REQUEST, "bad_request")
         }
         ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),
-        ConductorError::Journal(JournalError::Unreadable(_)) => {
+        ConductorError::Journal(BootJournalError::Unreadable(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "unreadable")
         }
         ConductorError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
     };
-    refusal(status, code, error.to_string())
+    refusal_response(status, code, error.to_string())
 }
 
-fn refusal(status: StatusCode, code: &str, message: String) -> Response {
+fn refusal_response(status: StatusCode, code: &str, message: String) -> Response {
     let body = Refused {
         api: API.to_owned(),
         error: RefusedDetail {
             code: code.to_owned(),
-            message: bounded(&message, LONGEST).into_owned(),
+            message: bounded(&message, MAX_MESSAGE).into_owned(),
         },
     };
     (status, Json(body)).into_response()

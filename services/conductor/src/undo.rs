@@ -1,93 +1,97 @@
-//! The way back, over the journal's rows: the guest gone at its agent, its accelerator requests unbound and deleted, its claim
-//! released, in this order. What may still be running holds everything else.
+//! Undo of a boot, driven by the journal: delete the guest at its agent, unbind and delete its accelerator requests,
+//! release its claim, in this order. While the guest may still run, nothing else is released.
 
 use std::collections::BTreeSet;
 
 use berth_client::placement::{Claimed, Deleted};
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
-use berth_hosts::{ServerGroupError, TableError};
+use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ArqState, NodeName};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::journal::{BootRecord, BootStep, JournalError, StepState};
-use crate::way::Way;
+use crate::boot_context::BootContext;
+use crate::journal::{BootJournalError, BootRecord, BootStep, BootStepState};
 
-/// A step that is not undone yet.
+/// Why a step is not undone yet.
 #[derive(Debug, thiserror::Error)]
-pub enum UndoError {
-    /// The journal cannot be read or written.
+pub enum BootUndoError {
     #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Placement did not release the claim.
+    Journal(#[from] BootJournalError),
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The accelerator service did not unbind or delete.
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
-    /// The agent did not answer.
-    #[error("{0}; until it says that the guest is gone, its devices and its claim stay its own")]
+    #[error("{0}; its devices and claim are kept until the agent confirms that the guest is gone")]
     Agent(#[from] GuestApiError),
-    /// It was called off while it waited for the agent: something else is wanted, or the conductor stops.
-    #[error("called off; what is not undone yet is in the journal")]
+    /// Cancelled while waiting for the agent: the goal changed, or the conductor stops.
+    #[error("the undo was cancelled")]
     Cancelled,
-    /// The agent still has the guest.
     #[error("the agent of {node} still has the guest: {reason}")]
     NotGone {
         node: NodeName,
-        /// What the agent says.
+        /// The agent's reason.
         reason: String,
     },
-    /// What is known of the cloud's guests cannot be written.
+    /// The guest's owner cannot be written.
     #[error(transparent)]
-    Hosts(#[from] TableError),
-    /// Its server group cannot be written.
+    Hosts(#[from] HostTableError),
     #[error(transparent)]
     Group(#[from] ServerGroupError),
-    /// Nobody knows the node's agent.
-    #[error("no agent of node {0} is known, and only it can say that the guest is gone")]
+    #[error(
+        "no agent is known for node {0}, and only that agent can confirm that the guest is gone"
+    )]
     NoAgent(NodeName),
 }
 
-/// Undoes all steps that may have acted, of every attempt. `cancel` ends it in its wait for the agent.
+/// Undoes all steps of all attempts that may have acted, the last first. `cancel` ends the wait for the agent.
 pub(crate) async fn undo(
-    way: &Way,
+    context: &BootContext,
     record: &BootRecord,
     cancel: &CancellationToken,
-) -> Result<(), UndoError> {
+) -> Result<(), BootUndoError> {
     let guest = record.request.uuid();
-    for (attempt, step) in record.acted() {
+    for (attempt, step) in record.steps_to_undo() {
         let place = (guest, attempt);
         let Some(was) = record.steps.get(&(attempt, step)) else {
             continue;
         };
-        // What a step was about must survive: the undo may be killed, too.
+        // Keep the detail: the undo may be interrupted, too.
         let detail = || was.detail.clone();
-        if was.state != StepState::Undoing {
-            // Whether it was done, or only begun, decides below, also the second time.
-            if was.state == StepState::Done || step != BootStep::Claim {
-                way.note(place, step, StepState::Undoing, detail()).await?;
+        if was.state != BootStepState::Undoing {
+            // A claim that is only begun stays in this state, because `release` depends on it also when
+            // it is repeated.
+            if was.state == BootStepState::Done || step != BootStep::Claim {
+                context
+                    .record_step(place, step, BootStepState::Undoing, detail())
+                    .await?;
             }
         }
         match step {
-            BootStep::Build => unbuild(way, record, attempt, cancel).await?,
-            BootStep::Bind => unbind(way, record, attempt).await?,
-            BootStep::Arqs => delete_requests(way, record, attempt).await?,
-            BootStep::Claim => release(way, record, attempt, was.state).await?,
+            BootStep::Build => unbuild(context, record, attempt, cancel).await?,
+            BootStep::Bind => unbind(context, record, attempt).await?,
+            BootStep::Arqs => delete_requests(context, record, attempt).await?,
+            BootStep::Claim => release(context, record, attempt, was.state).await?,
         }
-        way.note(place, step, StepState::Undone, detail()).await?;
+        context
+            .record_step(place, step, BootStepState::Undone, detail())
+            .await?;
     }
-    leave_group(way, record).await?;
-    // Last: whoever asks for the UUID from now on finds nothing of this guest. Where a claim may still come, it stays one's own.
-    if !way.may_come_late(guest).await? {
-        way.scheduler.hosts.disown(way.own(guest)).await?;
+    leave_group(context, record).await?;
+    // Release the ownership last. While a late claim may take effect, the guest stays owned.
+    if !context.has_late_claim(guest).await? {
+        context
+            .scheduler
+            .hosts
+            .release_guest(context.owned(guest))
+            .await?;
     }
     Ok(())
 }
 
-/// Takes the guest out of its server group, where it may have been put in: between the note of a claim and the claim. Who never
-/// came so far put nobody in, and a guest of this UUID that is there is another conductor's.
-async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
+/// Removes the guest from its server group if it may be a member: members are added between the recording of a claim
+/// and the claim. Otherwise, a member with this UUID belongs to another conductor.
+async fn leave_group(context: &BootContext, record: &BootRecord) -> Result<(), BootUndoError> {
     let Some(group) = record.request.server_group() else {
         return Ok(());
     };
@@ -95,54 +99,58 @@ async fn leave_group(way: &Way, record: &BootRecord) -> Result<(), UndoError> {
     if !steps.any(|(_, step)| *step == BootStep::Claim) {
         return Ok(());
     }
-    let member = way.member(group, record.request.uuid());
-    Ok(way.scheduler.hosts.unplace(member).await?)
+    let member = context.member(group, record.request.uuid());
+    Ok(context.scheduler.hosts.remove_member(member).await?)
 }
 
-/// Has the guest deleted at its agent, and waits until it is gone there.
+/// Deletes the guest at its agent, and waits until it is gone.
 async fn unbuild(
-    way: &Way,
+    context: &BootContext,
     record: &BootRecord,
     attempt: u32,
     cancel: &CancellationToken,
-) -> Result<(), UndoError> {
+) -> Result<(), BootUndoError> {
     let Some(chosen) = record.chosen(attempt) else {
         return Ok(());
     };
     let node = &chosen.node;
-    let agent = way.agents.agent(node);
-    let agent = agent.ok_or_else(|| UndoError::NoAgent(node.clone()))?;
+    let agent = context.agents.agent(node);
+    let agent = agent.ok_or_else(|| BootUndoError::NoAgent(node.clone()))?;
     let guest = record.request.uuid();
     let begun = Instant::now();
-    // It looks at its hypervisor before it says that; that it does not know the guest alone is not enough: its journal may have
-    // been lost since.
+    // `AlreadyGone` means that the agent checked its hypervisor. That the agent does not list the guest is not
+    // enough, because its journal may have been lost.
     while agent.delete(guest).await? != Deleted::AlreadyGone {
         while let Some(told) = agent.guest(guest).await? {
-            if begun.elapsed() >= way.options.delete_wait {
+            if begun.elapsed() >= context.options.delete_timeout {
                 let reason = told.reason.unwrap_or(told.status);
                 let node = node.clone();
-                return Err(UndoError::NotGone { node, reason });
+                return Err(BootUndoError::NotGone { node, reason });
             }
             tokio::select! {
-                () = cancel.cancelled() => return Err(UndoError::Cancelled),
-                () = sleep(way.options.poll) => {}
+                () = cancel.cancelled() => return Err(BootUndoError::Cancelled),
+                () = sleep(context.options.poll_interval) => {}
             }
         }
-        if begun.elapsed() >= way.options.delete_wait {
-            let reason = "it takes the delete each time, and shows no guest".to_owned();
+        if begun.elapsed() >= context.options.delete_timeout {
+            let reason = "it accepts the delete repeatedly, but does not show the guest".to_owned();
             let node = node.clone();
-            return Err(UndoError::NotGone { node, reason });
+            return Err(BootUndoError::NotGone { node, reason });
         }
     }
     Ok(())
 }
 
-/// Gives the handles back. A request that is not bound, or not there, has none.
-async fn unbind(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), UndoError> {
-    let Some(ours) = record.requests(attempt) else {
+/// Unbinds the ARQs that are bound.
+async fn unbind(
+    context: &BootContext,
+    record: &BootRecord,
+    attempt: u32,
+) -> Result<(), BootUndoError> {
+    let Some(ours) = record.arqs(attempt) else {
         return Ok(());
     };
-    let told = way
+    let told = context
         .accelerators
         .arqs_of_instance(record.request.uuid())
         .await?;
@@ -155,9 +163,9 @@ async fn unbind(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), Undo
     if bound.is_empty() {
         return Ok(());
     }
-    match way.accelerators.unbind_arqs(&bound).await {
+    match context.accelerators.unbind_arqs(&bound).await {
         Ok(()) => Ok(()),
-        // Not in a state to be unbound: the delete that follows ends it from any.
+        // Not in a state that can be unbound; the following delete works in any state.
         Err(
             AcceleratorError::Refused(_)
             | AcceleratorError::Conflict(_)
@@ -167,17 +175,21 @@ async fn unbind(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), Undo
     }
 }
 
-async fn delete_requests(way: &Way, record: &BootRecord, attempt: u32) -> Result<(), UndoError> {
-    match record.requests(attempt) {
+async fn delete_requests(
+    context: &BootContext,
+    record: &BootRecord,
+    attempt: u32,
+) -> Result<(), BootUndoError> {
+    match record.arqs(attempt) {
         Some(ours) => {
             for arq in ours.keys() {
-                way.accelerators.delete_arq(*arq).await?;
+                context.accelerators.delete_arq(*arq).await?;
             }
         }
         None => {
-            // They may have been made, and nobody knows their names.
+            // ARQs may exist whose UUIDs are unknown.
             if let Some(profile) = record.request.profile() {
-                way.stray(profile).await?;
+                context.record_lost_arqs(profile).await?;
             }
         }
     }
@@ -185,25 +197,26 @@ async fn delete_requests(way: &Way, record: &BootRecord, attempt: u32) -> Result
 }
 
 async fn release(
-    way: &Way,
+    context: &BootContext,
     record: &BootRecord,
     attempt: u32,
-    was: StepState,
-) -> Result<(), UndoError> {
+    was: BootStepState,
+) -> Result<(), BootUndoError> {
     let Some(chosen) = record.chosen(attempt) else {
         return Ok(());
     };
     let guest = record.request.uuid();
-    if was != StepState::Done {
-        // Nobody heard what became of it, or of its release before this one, and nobody may hear what becomes of it yet.
-        way.late_claim(guest).await?;
+    if was != BootStepState::Done {
+        // The result of the claim, or of an earlier release, is unknown, and the result of this release may
+        // be lost, too.
+        context.record_late_claim(guest).await?;
     }
-    // The UUID is this conductor's: whatever it holds was asked for by a boot of this guest.
-    if was == StepState::Begun && way.placement.allocations(guest).await?.is_none() {
+    // The UUID is owned by this conductor, so all its allocations are from this guest's boots.
+    if was == BootStepState::Begun && context.placement.allocations(guest).await?.is_none() {
         return Ok(());
     }
     let claimed = Claimed::noted_before(guest, chosen.candidate.clone());
-    match claimed.release(&way.placement).await {
+    match claimed.release(&context.placement).await {
         Ok(Deleted::Deleted | Deleted::AlreadyGone) => Ok(()),
         Err(not_released) => Err(not_released.reason.into()),
     }

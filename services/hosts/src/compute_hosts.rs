@@ -1,4 +1,4 @@
-//! Compute hosts as services: which there are, when each was heard of, and what operators of the cloud want of it.
+//! Compute hosts as services: list, show, disable, force down and remove.
 
 use std::collections::BTreeMap;
 
@@ -7,75 +7,69 @@ use berth_wire::BodyError;
 use uuid::Uuid;
 
 use crate::hosts::Hosts;
-use crate::report::{own_name, reason};
-use crate::store::{TableError, seconds, typed};
+use crate::report::{check_name_text, check_reason};
+use crate::store::{HostTableError, seconds_between, typed};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComputeHost {
     pub host: String,
     pub cell: String,
-    /// What its state is called; none where it has to be told anew.
+    /// Digest of its state; `None` if the host must report its whole state.
     pub state: Option<String>,
     pub version: String,
-    /// What an operator of the cloud wants.
+    /// The operator's setting.
     pub status: ServiceStatus,
-    /// Why the host itself wants no new guests; none where they are welcome. May be empty.
+    /// Reason for which the agent disabled the host, possibly empty; `None` if the agent enables it.
     pub agent_disabled_reason: Option<String>,
-    /// Whether an operator says that it is dead.
+    /// Whether an operator forced the service down.
     pub forced_down: bool,
-    /// When it was first heard of, by the database's clock.
+    /// Time of the first report, by the database's clock.
     pub created_at: Moment,
-    /// When it was last heard of.
+    /// Time of the last report or heartbeat.
     pub last_seen_at: Option<Moment>,
-    /// Seconds since then; negative where the database's clock went back.
+    /// Seconds since the last report or heartbeat; negative if the database's clock was set back.
     pub last_seen_age_s: Option<f64>,
-    /// Its compute nodes, in its own order.
+    /// Compute nodes in the order in which the host reports them.
     pub nodes: Vec<ComputeNode>,
 }
 
-/// A compute node of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComputeNode {
-    /// Its UUID, which is its root provider's.
+    /// UUID of the node and of its root resource provider.
     pub uuid: Uuid,
     pub hypervisor_hostname: String,
-    /// How many guests it has.
+    /// Number of guests.
     pub instances: i64,
 }
 
-/// Whether an operator of the cloud wants new guests on a host.
+/// Whether the operator allows new guests on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceStatus {
     Enabled,
     Disabled {
-        /// Why, where he said.
+        /// The operator's reason.
         reason: Option<String>,
     },
 }
 
-/// What is to be changed of a host's service. None stays as it is.
+/// Changes of a host's service; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceUpdate {
-    /// Whether new guests are wanted.
     pub status: Option<ServiceStatus>,
-    /// Whether it is said to be dead.
     pub forced_down: Option<bool>,
     pub cell: Option<String>,
 }
 
-/// Why a host could not be shown, changed or removed.
+/// Error of showing, changing or removing a host.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A field is not what it may be.
+    /// A field is invalid.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// There is no such host.
-    #[error("there is no compute host {host}")]
-    NotFound {
-        host: String,
-    },
+    #[error("compute host {host} not found")]
+    NotFound { host: String },
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] HostTableError),
 }
 
 impl From<SqlError> for HostError {
@@ -85,7 +79,7 @@ impl From<SqlError> for HostError {
 }
 
 impl HostError {
-    /// What a loop does about it.
+    /// How a caller's loop continues after the error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -105,40 +99,41 @@ impl Hosts {
     /// All hosts, by name.
     pub async fn hosts(&self) -> Result<Vec<ComputeHost>, HostError> {
         let mut tx = self.tables.read().await?;
-        Ok(read(&mut tx, None).await?)
+        Ok(read_hosts(&mut tx, None).await?)
     }
 
     pub async fn host(&self, host: &str) -> Result<ComputeHost, HostError> {
-        one(&mut self.tables.read().await?, host).await
+        find_host(&mut self.tables.read().await?, host).await
     }
 
-    /// Changes what the cloud wants of a host; the host as it is then.
+    /// Changes a host's service. Returns the changed host.
     pub async fn update_service(
         &self,
         host: &str,
         update: ServiceUpdate,
     ) -> Result<ComputeHost, HostError> {
         if let Some(ServiceStatus::Disabled { reason: Some(text) }) = &update.status {
-            reason("disabled_reason", text)?;
+            check_reason("disabled_reason", text)?;
         }
         if let Some(cell) = &update.cell {
-            own_name("cell", cell)?;
+            check_name_text("cell", cell)?;
         }
-        self.tables.write(&Update { host, update }).await
+        self.tables.write(&UpdateService { host, update }).await
     }
 
-    /// Removes a host with its nodes, from its aggregates too. Should its agent still live, it comes back with its next report.
+    /// Removes a host with its nodes and aggregate memberships. If its agent is still running, its next report
+    /// creates the host again.
     pub async fn remove(&self, host: &str) -> Result<(), HostError> {
-        self.tables.write_aggregates(&Remove(host)).await
+        self.tables.write_aggregates(&RemoveHost(host)).await
     }
 }
 
-struct Update<'a> {
+struct UpdateService<'a> {
     host: &'a str,
     update: ServiceUpdate,
 }
 
-impl Work for Update<'_> {
+impl Work for UpdateService<'_> {
     type Output = ComputeHost;
     type Error = HostError;
 
@@ -163,18 +158,19 @@ impl Work for Update<'_> {
             tx.execute(Statement::new(sql).bind(cell).bind(*host))
                 .await?;
         }
-        one(tx, host).await
+        find_host(tx, host).await
     }
 }
 
-struct Remove<'a>(&'a str);
+struct RemoveHost<'a>(&'a str);
 
-impl Work for Remove<'_> {
+impl Work for RemoveHost<'_> {
     type Output = ();
     type Error = HostError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), HostError> {
-        // The host's row first, as whoever tells its state has it: else a node could be told after its nodes are gone.
+        // Lock the host's row first, as `store_state` does. Otherwise a concurrent report could add a node
+        // after the nodes were deleted.
         let hold = "UPDATE compute_hosts SET last_seen_at = last_seen_at WHERE host = ?";
         tx.execute(Statement::new(hold).bind(self.0)).await?;
         for sql in [
@@ -197,13 +193,16 @@ fn not_found(host: &str) -> HostError {
     }
 }
 
-async fn one(tx: &mut Transaction, host: &str) -> Result<ComputeHost, HostError> {
-    let found = read(tx, Some(host)).await?.pop();
+async fn find_host(tx: &mut Transaction, host: &str) -> Result<ComputeHost, HostError> {
+    let found = read_hosts(tx, Some(host)).await?.pop();
     found.ok_or_else(|| not_found(host))
 }
 
-/// One host, or all by name.
-async fn read(tx: &mut Transaction, host: Option<&str>) -> Result<Vec<ComputeHost>, TableError> {
+/// Reads one host, or all hosts sorted by name.
+async fn read_hosts(
+    tx: &mut Transaction,
+    host: Option<&str>,
+) -> Result<Vec<ComputeHost>, HostTableError> {
     let now = tx.dialect().now();
     let mut sql = format!(
         "SELECT host, cell, state, version, disabled, disabled_reason, agent_disabled_reason, forced_down, created_at, \
@@ -233,12 +232,12 @@ async fn read(tx: &mut Transaction, host: Option<&str>) -> Result<Vec<ComputeHos
         });
     }
     rows.iter()
-        .map(|row| of_row(row, &mut nodes))
+        .map(|row| host_from_row(row, &mut nodes))
         .collect::<Result<_, SqlError>>()
-        .map_err(TableError::from)
+        .map_err(HostTableError::from)
 }
 
-fn of_row(
+fn host_from_row(
     row: &Row,
     nodes: &mut BTreeMap<String, Vec<ComputeNode>>,
 ) -> Result<ComputeHost, SqlError> {
@@ -261,6 +260,6 @@ fn of_row(
         forced_down: row.int(7)? != 0,
         created_at: row.moment(8)?,
         last_seen_at,
-        last_seen_age_s: last_seen_at.map(|seen| seconds(seen, now)),
+        last_seen_age_s: last_seen_at.map(|seen| seconds_between(seen, now)),
     })
 }

@@ -1,10 +1,11 @@
-//! The names of states: digests, so that equal states have equal names in every process, and nobody counts.
+//! Content digests that identify host states: equal states have equal digests in every process.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// The digest of these texts, in 64 hexadecimal digits. Where one ends and the next begins counts.
+/// SHA-256 over `texts` in 64 hexadecimal digits. The length of each text is part of the input, so `["ab", "c"]` and
+/// `["a", "bc"]` differ.
 pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut digest = Sha256::new();
     for text in texts {
@@ -13,7 +14,7 @@ pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     }
     let mut name = String::with_capacity(64);
     for byte in digest.finalize() {
-        // A text takes all that is written to it.
+        // Writing to a `String` cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     name

@@ -1,26 +1,27 @@
-//! What the cloud knows of its hosts, as its users in this process have it.
+//! [`Hosts`], the handle through which a process uses the compute-hosts database, and its options.
+//!
+//! The methods of [`Hosts`] are in the modules of their subjects, e.g. `aggregates` and `server_groups`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_store::SqlStore;
 
-use crate::scheduling_records::RecordBounds;
-use crate::states::StateCache;
-use crate::store::Tables;
+use crate::scheduling_states::StateCache;
+use crate::store::HostTables;
 
-/// How hosts are kept.
+/// Options of [`Hosts`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostsOptions {
-    /// The cell of a host that is heard of for the first time.
+    /// Cell assigned to a host at its first report.
     pub cell: String,
-    /// The zone of hosts that no aggregate puts in one: `[DEFAULT] default_availability_zone`.
+    /// Availability zone of hosts that are in no aggregate with a zone: `[DEFAULT] default_availability_zone`.
     pub default_availability_zone: String,
-    /// A host that was not heard of for longer than this may lose a node to another that tells of it: `service_down_time`.
+    /// `service_down_time`: after this long without a heartbeat, another host may take over the host's nodes.
     pub service_down_time: Duration,
-    /// Of so many nodes at most the states are kept in memory.
+    /// Maximum number of node states in the cache.
     pub cached_nodes: usize,
-    /// What is kept of past decisions.
+    /// Retention of scheduling records.
     pub records: RecordBounds,
 }
 
@@ -36,30 +37,47 @@ impl Default for HostsOptions {
     }
 }
 
-/// The hosts, their services, aggregates, server groups, and the records of where guests were put. Clones are the same; what two
-/// of one open database remember is one memory.
+/// Retention limits; the oldest records are deleted first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordBounds {
+    /// Maximum number of records. On a Galera cluster fewer are kept, because its IDs have gaps.
+    pub count: u32,
+    /// Maximum age.
+    pub age: Duration,
+}
+
+impl Default for RecordBounds {
+    fn default() -> Self {
+        Self {
+            count: 10_000,
+            age: Duration::from_secs(7 * 24 * 3_600),
+        }
+    }
+}
+
+/// Hosts, their services, aggregates, server groups and scheduling records. Clones share the connection pool and the
+/// cache; two handles of one open database share one cache.
 ///
-/// Each call that changes something is one transaction: answered, it is on the disk; not answered, it is there wholly or not at
-/// all.
+/// Each method that writes is one transaction. A call that returned is committed; a call that was interrupted is
+/// committed completely or not at all.
 #[derive(Debug, Clone)]
 pub struct Hosts {
-    pub(crate) tables: Tables,
+    pub(crate) tables: HostTables,
     pub(crate) options: Arc<HostsOptions>,
     pub(crate) cache: Arc<StateCache>,
 }
 
 impl Hosts {
-    /// Those of a prepared database ([`crate::prepare`]).
+    /// Uses a prepared database ([`crate::prepare`]).
     #[must_use]
     pub fn new(store: SqlStore, options: HostsOptions) -> Self {
         Self {
             cache: store.companion(),
-            tables: Tables::of(store),
+            tables: HostTables::of(store),
             options: Arc::new(options),
         }
     }
 
-    /// How they are kept.
     #[must_use]
     pub fn options(&self) -> &HostsOptions {
         &self.options

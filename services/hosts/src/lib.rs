@@ -1,51 +1,61 @@
-//! What the cloud knows of its compute hosts, in the shared database: for the scheduler, and for whoever shows or changes them.
+//! The compute-hosts service: the shared database of compute hosts, their states, host aggregates, server groups and
+//! scheduling records.
 //!
-//! | room | noun |
+//! | module | content |
 //! |---|---|
-//! | `hosts` | [`Hosts`]: all of it, as its users in one process have it |
-//! | `report` | what an agent tells of its host, checked; pure |
-//! | `host_states` | states as agents tell them: told whole, seen, shown |
-//! | `host_state` | a node's state as filters and weighers read it; pure |
-//! | `states` | the states that a scheduling request needs, fresh, and read only where they have changed |
-//! | `compute_hosts` | hosts as services: heard of, disabled, said to be dead, removed |
+//! | `hosts` | [`Hosts`]: the handle through which all callers in one process use the database |
+//! | `report` | validation of the state that an agent reports for its host; pure |
+//! | `state_reports` | stores, refreshes and returns the reported states |
+//! | `node_state` | converts one reported node into the scheduler's `HostState`; pure |
+//! | `scheduling_states` | current `HostState`s for a scheduling request, with a cache keyed by content digests |
+//! | `compute_hosts` | hosts as services: heartbeat, disabled, forced down, removed |
 //! | `aggregates` | host aggregates and availability zones |
-//! | `guests` | which conductor has which guest |
-//! | `server_groups` | which guests are to be together or apart, and where each was put |
-//! | `scheduling_records` | records of where guests were put, and why |
-//! | `store` | the tables |
-//! | `router`, `policies`, `handlers` | the internal routes for agents and operators |
+//! | `guest_owners` | which conductor owns which guest |
+//! | `server_groups` | server groups, and the host of each member |
+//! | `scheduling_records` | records of past scheduling decisions |
+//! | `store` | the tables, transactions and errors |
+//! | `router`, `state`, `policies`, `handlers` | the internal HTTP routes for agents and operators |
 //!
-//! [`prepare`] brings a database to the schema, [`router()`] makes the routes. An agent pushes its host's state when it has changed,
-//! and otherwise says that it lives; a scheduling request reads the names of states, and only those states that it does not know.
+//! [`prepare`] creates the schema in a database, and [`router()`] builds the HTTP routes.
 //!
-//! Callers: `services/conductor` schedules by it, `services/compute` shows and changes it, `cli` composes it, `tests`.
+//! ```text
+//! agent --PUT /state (changed), PUT /seen (heartbeat)--> state_reports --> compute_hosts, compute_nodes
+//! conductor --Hosts::states--> scheduling_states --> HostState for filters and weighers
+//! ```
+//!
+//! An agent sends its host's state only when the state has changed, and otherwise a heartbeat. A scheduling request
+//! reads the digests of all states, and loads only the states that are not in the cache.
+//!
+//! Used by `services/conductor` (scheduling), `services/compute` (show and change), `cli` (composition) and `tests`.
 
 mod aggregates;
 mod compute_hosts;
 mod digest;
-mod guests;
+mod guest_owners;
 mod handlers;
-mod host_state;
-mod host_states;
 mod hosts;
+mod node_state;
 mod policies;
 mod report;
 mod router;
 mod scheduling_records;
+mod scheduling_states;
 mod server_groups;
-mod states;
+mod state;
+mod state_reports;
 mod store;
 
-pub use aggregates::{AVAILABILITY_ZONE, AggregateError, AggregateUpdate, HostAggregate};
+pub use aggregates::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate, HostAggregateError};
 pub use compute_hosts::{ComputeHost, ComputeNode, HostError, ServiceStatus, ServiceUpdate};
-pub use guests::OwnedGuest;
-pub use host_states::HostStateError;
-pub use hosts::{Hosts, HostsOptions};
+pub use guest_owners::OwnedGuest;
+pub use hosts::{Hosts, HostsOptions, RecordBounds};
 pub use policies::default_policy;
-pub use router::{Options, router};
-pub use scheduling_records::{RecordBounds, RecordError, SchedulingRecord, SchedulingRecordHead};
+pub use router::{HostsApiOptions, router};
+pub use scheduling_records::{RecordError, SchedulingRecord, SchedulingRecordHead};
 pub use server_groups::{
-    GroupMember, GroupPolicy, KeptServerGroup, NewServerGroup, PlacedMember, ServerGroupError,
+    GroupMember, NewServerGroup, PlacedMember, ServerGroupError, ServerGroupPolicy,
+    StoredServerGroup,
 };
-pub use store::TableError;
+pub use state_reports::HostStateError;
+pub use store::HostTableError;
 pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};

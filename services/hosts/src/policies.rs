@@ -1,29 +1,29 @@
-//! Who may do what, by names that an operator's file can replace.
+//! Policy names and default rules of the internal routes. An operator's policy file can replace the rules.
 
-use berth_http::policy::{Policy, Rule};
+use berth_http::policy::{Policy, PolicyRule};
 
-/// An agent tells its host's state.
+/// Report a host's state (agents).
 pub(crate) const STATE_UPDATE: &str = "berth:host_state:update";
-/// A host's state is looked at.
+/// Show a host's reported state.
 pub(crate) const STATE_GET: &str = "berth:host_state:get";
-/// All hosts are looked at.
+/// List all hosts.
 pub(crate) const HOST_GET_ALL: &str = "berth:host:get_all";
-/// A host that is gone is removed.
+/// Remove a host.
 pub(crate) const HOST_DELETE: &str = "berth:host:delete";
-/// A host is disabled, enabled, or said to be dead.
+/// Disable or enable a host, or force it down.
 pub(crate) const SERVICE_UPDATE: &str = "berth:host_service:update";
 
-/// The default rules: agents have the role `service`, operators have `admin`.
+/// The default rules: agents have the role `service`, operators the role `admin`.
 #[must_use]
 pub fn default_policy() -> Policy {
-    let either = || Rule::named("service_api").or(Rule::named("admin_api"));
+    let either = || PolicyRule::named("service_api").or(PolicyRule::named("admin_api"));
     Policy::new([
-        ("admin_api", Rule::role("admin")),
-        ("service_api", Rule::role("service")),
-        (STATE_UPDATE, Rule::named("service_api")),
+        ("admin_api", PolicyRule::role("admin")),
+        ("service_api", PolicyRule::role("service")),
+        (STATE_UPDATE, PolicyRule::named("service_api")),
         (STATE_GET, either()),
         (HOST_GET_ALL, either()),
-        (HOST_DELETE, Rule::named("admin_api")),
-        (SERVICE_UPDATE, Rule::named("admin_api")),
+        (HOST_DELETE, PolicyRule::named("admin_api")),
+        (SERVICE_UPDATE, PolicyRule::named("admin_api")),
     ])
 }

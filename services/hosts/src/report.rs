@@ -1,4 +1,7 @@
-//! What an agent tells of its host, checked: pure, before the database is asked anything.
+//! Validation of the state that an agent reports for its host, before the database is used. Pure.
+//!
+//! [`HostReport::new`] checks every field of the body and computes two digests: one of each node and one of the whole
+//! report. An unchanged digest means that nothing has to be written.
 
 mod bounds;
 mod devices;
@@ -14,35 +17,36 @@ use uuid::Uuid;
 use crate::digest;
 use bounds::{FREE, few, name, short};
 
-/// A host has so many compute nodes at most.
+/// Maximum number of compute nodes of a host.
 pub(crate) const MAX_NODES: usize = 1_000;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Report {
+pub(crate) struct HostReport {
     pub(crate) host: String,
     pub(crate) service: ServiceBody,
-    pub(crate) nodes: Vec<Node>,
-    /// What the whole is called.
+    pub(crate) nodes: Vec<NodeReport>,
+    /// Digest of the service and all nodes.
     pub(crate) state: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct NodeReport {
     pub(crate) uuid: Uuid,
     pub(crate) hypervisor_hostname: String,
-    /// What its state is called.
+    /// Digest of the node's body.
     pub(crate) revision: String,
-    /// How many guests it has.
+    /// Number of guests on the node.
     pub(crate) instances: i64,
-    /// Its [`NodeStateBody`].
+    /// The [`NodeStateBody`] as JSON.
     pub(crate) body: String,
 }
 
-impl Report {
-    /// Checks a body.
+impl HostReport {
+    /// Checks a reported body.
     ///
     /// # Errors
-    /// A name, a number or a list is none that it may be, or a node is there twice; the error names the field.
+    /// Names the field with an invalid name, number or list, or with a UUID or hypervisor hostname that another
+    /// node has.
     pub(crate) fn new(host: &str, body: HostStateBody) -> Result<Self, BodyError> {
         name("host", host)?;
         short("service.version", &body.service.version)?;
@@ -51,13 +55,13 @@ impl Report {
         }
         few("nodes", body.nodes.len(), MAX_NODES)?;
         let mut nodes = Vec::with_capacity(body.nodes.len());
-        let mut known = Known::default();
-        for (place, told) in body.nodes.into_iter().enumerate() {
+        let mut known = UniqueNodes::default();
+        for (place, node) in body.nodes.into_iter().enumerate() {
             let place = format!("nodes[{place}]");
             known
-                .see(&told, &place)
-                .and_then(|()| node::check(&told))
-                .and_then(|()| Node::new(&told))
+                .insert(&node, &place)
+                .and_then(|()| node::check(&node))
+                .and_then(|()| NodeReport::new(&node))
                 .map(|node| nodes.push(node))
                 .map_err(|error| error.under(&place))?;
         }
@@ -73,36 +77,36 @@ impl Report {
     }
 }
 
-impl Node {
-    fn new(told: &NodeStateBody) -> Result<Self, BodyError> {
-        let body = encoded("body", told)?;
+impl NodeReport {
+    fn new(node: &NodeStateBody) -> Result<Self, BodyError> {
+        let body = encoded("body", node)?;
         Ok(Self {
-            uuid: told.uuid,
-            hypervisor_hostname: told.hypervisor_hostname.clone(),
+            uuid: node.uuid,
+            hypervisor_hostname: node.hypervisor_hostname.clone(),
             revision: digest::of([body.as_str()]),
-            instances: i64::try_from(told.instances.len()).unwrap_or(i64::MAX),
+            instances: i64::try_from(node.instances.len()).unwrap_or(i64::MAX),
             body,
         })
     }
 }
 
-/// What comes once, and where.
+/// UUIDs and hypervisor hostnames seen so far, with the node that has them.
 #[derive(Default)]
-struct Known {
+struct UniqueNodes {
     uuids: BTreeMap<Uuid, String>,
     names: BTreeMap<String, String>,
 }
 
-impl Known {
-    fn see(&mut self, told: &NodeStateBody, place: &str) -> Result<(), BodyError> {
+impl UniqueNodes {
+    fn insert(&mut self, node: &NodeStateBody, place: &str) -> Result<(), BodyError> {
         let twice = |field, other: String| {
-            let reason = format!("{other} has it too, and each node has its own");
+            let reason = format!("{other} has the same value, and it must be unique");
             Err(BodyError::field(field, reason))
         };
-        if let Some(other) = self.uuids.insert(told.uuid, place.to_owned()) {
+        if let Some(other) = self.uuids.insert(node.uuid, place.to_owned()) {
             return twice("uuid", other);
         }
-        let name = told.hypervisor_hostname.clone();
+        let name = node.hypervisor_hostname.clone();
         match self.names.insert(name, place.to_owned()) {
             Some(other) => twice("hypervisor_hostname", other),
             None => Ok(()),
@@ -110,23 +114,23 @@ impl Known {
     }
 }
 
-/// As it is kept.
+/// Encodes a body for its column.
 fn encoded(field: &str, body: &impl serde::Serialize) -> Result<String, BodyError> {
     serde_json::to_string(body).map_err(|error| BodyError::field(field, error))
 }
 
-/// A host's name, as paths and bodies have it.
-pub(crate) fn host_name(host: &str) -> Result<(), BodyError> {
+/// Checks a host's name.
+pub(crate) fn check_host_name(host: &str) -> Result<(), BodyError> {
     name("host", host)
 }
 
-/// Why an operator, or an agent, wants no new guests on a host.
-pub(crate) fn reason(field: &str, reason: &str) -> Result<(), BodyError> {
+/// Checks the reason for which a host is disabled.
+pub(crate) fn check_reason(field: &str, reason: &str) -> Result<(), BodyError> {
     bounds::text(field, reason, FREE)
 }
 
-/// A name of an operator's choice: a cell's, say.
-pub(crate) fn own_name(field: &str, text: &str) -> Result<(), BodyError> {
+/// Checks a name that an operator chooses, e.g. of a cell.
+pub(crate) fn check_name_text(field: &str, text: &str) -> Result<(), BodyError> {
     name(field, text)
 }
 

@@ -1,18 +1,19 @@
-//! The routes, the same for every way to call them.
+//! Routes of the internal API of compute hosts (`/internal/v1/hosts`).
 
 use std::sync::Arc;
 
 use axum::Router;
 use berth_http::{
-    Call, Door, Fault, Manners, Methods, Microversion, MicroversionRange, NoAuth2, Policy,
-    ValidateToken, door,
+    ApiDialect, Fault, Microversion, MicroversionRange, NoAuth2, Policy, RouteMethods,
+    ServiceLayer, ValidateToken, with_service_layer,
 };
 
 use crate::handlers::{host_services, host_states, hosts};
 use crate::hosts::Hosts;
 use crate::policies::default_policy;
+use crate::state::HostsApi;
 
-/// What these routes speak; they have no microversions of their own.
+/// The routes have no microversions.
 const RANGE: MicroversionRange = MicroversionRange {
     service: "compute-hosts",
     min: Microversion::new(1, 0),
@@ -20,18 +21,18 @@ const RANGE: MicroversionRange = MicroversionRange {
     error_codes_since: Microversion::new(u16::MAX, 0),
 };
 
-/// How the routes behave.
+/// Options of [`router`].
 #[derive(Clone)]
-pub struct Options {
-    /// Who believes tokens. The default takes the token's own word: for one machine only.
+pub struct HostsApiOptions {
+    /// Validates tokens. The default accepts any token as its own user: for a single machine only.
     pub tokens: Arc<dyn ValidateToken>,
-    /// Who may do what.
+    /// Access rules.
     pub policy: Policy,
     /// The largest request body, in bytes.
     pub body_limit: usize,
 }
 
-impl Default for Options {
+impl Default for HostsApiOptions {
     fn default() -> Self {
         Self {
             tokens: Arc::new(NoAuth2::default()),
@@ -41,58 +42,45 @@ impl Default for Options {
     }
 }
 
-#[derive(Clone)]
-pub(crate) struct Api {
-    pub(crate) hosts: Hosts,
-    policy: Arc<Policy>,
-}
-
-impl Api {
-    /// Refuses a caller who may not.
-    pub(crate) fn allow(&self, call: &Call, rule: &'static str) -> Result<(), Fault> {
-        self.policy.authorize(&call.caller, rule, None)
-    }
-}
-
-/// The internal routes for agents and operators over these hosts.
-pub fn router(hosts: Hosts, options: Options) -> Router {
-    let entrance = Door {
-        manners: Manners::Placement,
+/// Builds the internal routes for agents and operators.
+pub fn router(hosts: Hosts, options: HostsApiOptions) -> Router {
+    let layer = ServiceLayer {
+        dialect: ApiDialect::Placement,
         versions: RANGE,
         tokens: Arc::clone(&options.tokens),
         body_limit: options.body_limit,
     };
-    let api = Api {
+    let api = HostsApi {
         hosts,
         policy: Arc::new(options.policy),
     };
     let routes = Router::new()
         .route(
             "/internal/v1/hosts",
-            Methods::new("GET").get(hosts::list).done(),
+            RouteMethods::new("GET").get(hosts::list).build(),
         )
         .route(
             "/internal/v1/hosts/{host}",
-            Methods::new("DELETE").delete(hosts::delete).done(),
+            RouteMethods::new("DELETE").delete(hosts::delete).build(),
         )
         .route(
             "/internal/v1/hosts/{host}/state",
-            Methods::new("GET, PUT")
+            RouteMethods::new("GET, PUT")
                 .get(host_states::show)
                 .put(host_states::put)
-                .done(),
+                .build(),
         )
         .route(
             "/internal/v1/hosts/{host}/seen",
-            Methods::new("PUT").put(host_states::seen).done(),
+            RouteMethods::new("PUT").put(host_states::heartbeat).build(),
         )
         .route(
             "/internal/v1/hosts/{host}/service",
-            Methods::new("PUT").put(host_services::put).done(),
+            RouteMethods::new("PUT").put(host_services::put).build(),
         )
         .fallback(no_such_route)
         .with_state(api);
-    door(routes, entrance)
+    with_service_layer(routes, layer)
 }
 
 async fn no_such_route() -> Fault {

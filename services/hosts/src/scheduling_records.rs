@@ -1,50 +1,30 @@
-//! Records of where guests were put, and why: a row for each decision, so many at most and none too old.
-
-use std::time::Duration;
+//! Records of scheduling decisions: one JSON document per decision, limited in number and age.
 
 use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Statement, Transaction, Work};
 use berth_wire::BodyError;
 use serde::de::IgnoredAny;
 
-use crate::hosts::Hosts;
-use crate::report::own_name;
-use crate::store::TableError;
+use crate::hosts::{Hosts, RecordBounds};
+use crate::report::check_name_text;
+use crate::store::HostTableError;
 
-/// The longest record, in bytes: a database's packet takes it.
-const LONGEST: usize = 4 << 20;
-
-/// What is kept of past decisions; the oldest go first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RecordBounds {
-    /// So many at most. On a Galera cluster, whose numbers have gaps, fewer.
-    pub count: u32,
-    /// None that is older.
-    pub age: Duration,
-}
-
-impl Default for RecordBounds {
-    fn default() -> Self {
-        Self {
-            count: 10_000,
-            age: Duration::from_secs(7 * 24 * 3_600),
-        }
-    }
-}
+/// Maximum size of a record in bytes; fits in a database packet.
+const MAX_RECORD_SIZE: usize = 4 << 20;
 
 /// The record of one decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulingRecord {
-    /// Its number; later decisions have larger ones.
+    /// ID; grows with each decision.
     pub id: i64,
-    /// The request that was decided; it may have been decided several times.
+    /// The request. One request may have several decisions.
     pub request_id: String,
     /// When, by the database's clock.
     pub created_at: Moment,
-    /// What was kept of it, as JSON.
+    /// The explanation as JSON.
     pub record: String,
 }
 
-/// A record without what it says.
+/// A record without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulingRecordHead {
     pub id: i64,
@@ -53,14 +33,14 @@ pub struct SchedulingRecordHead {
     pub created_at: Moment,
 }
 
-/// Why a record could not be kept or read.
+/// Error of storing or reading a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// A field is not what it may be.
+    /// A field is invalid.
     #[error(transparent)]
     Body(#[from] BodyError),
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] HostTableError),
 }
 
 impl From<SqlError> for RecordError {
@@ -70,7 +50,7 @@ impl From<SqlError> for RecordError {
 }
 
 impl RecordError {
-    /// What a loop does about it.
+    /// How a caller's loop continues after the error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -87,28 +67,34 @@ impl Retryable for RecordError {
 }
 
 impl Hosts {
-    /// Keeps the record of one decision, and lets go of those that are too many or too old; its number.
+    /// Stores the record of one decision and deletes records beyond the limits. Returns the record's ID.
     ///
     /// # Errors
-    /// [`RecordError::Body`] where the request has no name, or the record is no JSON or longer than 4 MiB.
-    pub async fn put_record(&self, request_id: &str, record: &str) -> Result<i64, RecordError> {
-        own_name("request_id", request_id)?;
-        if record.len() > LONGEST {
-            let reason = format!("it has {} bytes, and {LONGEST} are the most", record.len());
+    /// [`RecordError::Body`] if the request ID is empty, or the record is not JSON or is longer than 4 MiB.
+    pub async fn insert_record(&self, request_id: &str, record: &str) -> Result<i64, RecordError> {
+        check_name_text("request_id", request_id)?;
+        if record.len() > MAX_RECORD_SIZE {
+            let reason = format!(
+                "it has {} bytes; at most {MAX_RECORD_SIZE} are allowed",
+                record.len()
+            );
             return Err(BodyError::field("record", reason).into());
         }
         serde_json::from_str::<IgnoredAny>(record)
-            .map_err(|error| BodyError::field("record", format!("it is no JSON: {error}")))?;
-        let put = Put {
+            .map_err(|error| BodyError::field("record", format!("it is not JSON: {error}")))?;
+        let insert = InsertRecord {
             request_id,
             record,
             bounds: self.options.records,
         };
-        self.tables.write(&put).await
+        self.tables.write(&insert).await
     }
 
-    /// The records of a request, as it was decided.
-    pub async fn records_of(&self, request_id: &str) -> Result<Vec<SchedulingRecord>, RecordError> {
+    /// The records of a request, oldest first.
+    pub async fn records_for_request(
+        &self,
+        request_id: &str,
+    ) -> Result<Vec<SchedulingRecord>, RecordError> {
         let mut tx = self.tables.read().await?;
         let oldest = self.oldest(&mut tx).await?;
         let sql = "SELECT id, request_id, created_at, record FROM scheduling_records \
@@ -127,7 +113,7 @@ impl Hosts {
         rows.iter().map(record).collect()
     }
 
-    /// The newest records, the newest first; `limit` at most, and of those before the one of the number `before`, where one is given.
+    /// At most `limit` records, newest first, only those with an ID below `before` if it is given.
     pub async fn records(
         &self,
         limit: u32,
@@ -145,7 +131,7 @@ impl Hosts {
         Ok(rows.iter().map(head).collect::<Result<_, SqlError>>()?)
     }
 
-    /// No record from before this moment is told.
+    /// Records created before this time have expired.
     async fn oldest(&self, tx: &mut Transaction) -> Result<Moment, SqlError> {
         Ok(now(tx).await?.before(self.options.records.age))
     }
@@ -159,20 +145,20 @@ fn head(row: &Row) -> Result<SchedulingRecordHead, SqlError> {
     })
 }
 
-/// The database's own time.
+/// The database's current time.
 async fn now(tx: &mut Transaction) -> Result<Moment, SqlError> {
     let sql = format!("SELECT {} FROM compute_hosts_schema", tx.dialect().now());
     let row = tx.row(Statement::recurring(sql)).await?;
     row.map_or_else(|| Ok(Moment::now()), |row| row.moment(0))
 }
 
-struct Put<'a> {
+struct InsertRecord<'a> {
     request_id: &'a str,
     record: &'a str,
     bounds: RecordBounds,
 }
 
-impl Work for Put<'_> {
+impl Work for InsertRecord<'_> {
     type Output = i64;
     type Error = RecordError;
 

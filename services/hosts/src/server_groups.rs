@@ -1,13 +1,19 @@
-//! Server groups: which guests are to be together or apart, and where each of them was put.
+//! Server groups with their policies, members, and the host of each member.
 //!
-//! A group is held by its generation and by nothing that could be left behind: a request reads the group whole, chooses by what it
-//! read, and puts its guest on a host only if nobody changed the group in between ([`Hosts::place`], before the claim in Placement).
-//! Whoever came second reads again and chooses again. So of any number of requests at once each chooses by a group that has all
-//! who came before it, and the last of them is told truly that there is no host.
+//! Concurrent placements in one group are serialised by compare-and-swap on the group's generation:
+//!
+//! ```text
+//! read group (generation g) --> choose host --> place_member(g) --> claim in Placement --> confirm_member
+//!      ^                                          |
+//!      +------------- Changed: generation != g ---+
+//! ```
+//!
+//! There is no lock that a crashed conductor could leave behind. Each placement is chosen from a group state that
+//! includes all earlier placements, so a \"no valid host\" is correct even under concurrency.
 
-mod absent;
-mod place;
+mod placement;
 mod rules;
+mod stale_members;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,37 +27,35 @@ use berth_wire::BodyError;
 use uuid::Uuid;
 
 use crate::hosts::Hosts;
-use crate::store::{TableError, foreign, typed};
-pub use absent::PlacedMember;
-pub use place::GroupMember;
-pub use rules::{GroupPolicy, NewServerGroup};
+use crate::store::{HostTableError, typed, unexpected_value};
+pub use placement::GroupMember;
+pub use rules::{NewServerGroup, ServerGroupPolicy};
+pub use stale_members::PlacedMember;
 
 const COLUMNS: &str =
     "id, uuid, project_id, user_id, name, policy, max_server_per_host, generation, created_at";
 
-/// A group as it is in the database at one moment.
+/// A server group as stored, with its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptServerGroup {
+pub struct StoredServerGroup {
     pub uuid: Uuid,
     pub project_id: String,
     pub user_id: String,
-    /// What its owner calls it.
     pub name: String,
-    /// What is wanted of its members.
-    pub policy: GroupPolicy,
-    /// Of [`GroupPolicy::AntiAffinity`]: so many members may be on one host; 1 where nothing is said.
+    pub policy: ServerGroupPolicy,
+    /// Maximum number of members on one host, for [`ServerGroupPolicy::AntiAffinity`]; `None` means 1.
     pub max_server_per_host: Option<u32>,
-    /// Another after each change of its members.
+    /// Increases with each change of the members.
     pub generation: i64,
     /// When it was made, by the database's clock.
     pub created_at: Moment,
-    /// The host that each member was put on.
+    /// Members with their hosts.
     pub members: BTreeMap<Uuid, String>,
 }
 
-impl KeptServerGroup {
-    /// As the scheduler reads it, for one of its guests. Where that guest was put before is left out: it may have been put there by
-    /// a caller who died before the claim, and is about to be put somewhere again.
+impl StoredServerGroup {
+    /// The group as input of the scheduler for one of its instances. The instance's own host is left out: it may
+    /// stem from a conductor that crashed before the claim, and the instance is being placed again.
     #[must_use]
     pub fn for_instance(&self, instance: Uuid) -> ServerGroup {
         ServerGroup {
@@ -65,8 +69,8 @@ impl KeptServerGroup {
         }
     }
 
-    /// Puts the other members on the hosts that they were put on, where the hosts do not tell of them yet: filters count the
-    /// guests that a host has, and a guest is told only when its build has begun.
+    /// Adds the other members to the states of their hosts, unless the hosts already report them. Filters count
+    /// the guests of a host, and an agent reports a guest only after its build has begun.
     pub fn occupy(&self, instance: Uuid, states: &mut [Arc<HostState>]) {
         let mut by_host: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (member, host) in self.others(instance) {
@@ -88,42 +92,29 @@ impl KeptServerGroup {
     }
 }
 
-/// Why a group could not be made, read or changed.
+/// Error of creating, reading or changing a group.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerGroupError {
-    /// A field is not what it may be.
+    /// A field is invalid.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// There is no such group.
-    #[error("there is no server group {group}")]
-    NotFound {
-        group: Uuid,
-    },
-    /// Somebody changed the group since it was read: read it again, and choose again.
-    #[error("server group {group} is not at generation {generation} any more")]
-    Changed {
-        group: Uuid,
-        generation: i64,
-    },
-    /// A guest is in one group at most.
+    #[error("server group {group} not found")]
+    NotFound { group: Uuid },
+    /// The group was changed since it was read: read it again and choose again.
+    #[error("server group {group} was changed concurrently: generation {generation} is outdated")]
+    Changed { group: Uuid, generation: i64 },
+    /// The instance is a member of another group.
     #[error(
-        "instance {instance} is a member of server group {other}, and a guest is in one group at most"
+        "instance {instance} is already a member of server group {other}; an instance can be in only one group"
     )]
-    OtherGroup {
-        instance: Uuid,
-        /// The group that it is in.
-        other: Uuid,
-    },
-    /// Another conductor boots the guest, or did before its journal was lost.
+    OtherGroup { instance: Uuid, other: Uuid },
+    /// Another conductor placed the instance.
     #[error(
-        "instance {instance} was put in server group {group} by another conductor, which boots it; take another UUID"
+        "instance {instance} was placed in server group {group} by another conductor, which boots it; use another UUID"
     )]
-    OtherOwner {
-        instance: Uuid,
-        group: Uuid,
-    },
+    OtherOwner { instance: Uuid, group: Uuid },
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] HostTableError),
 }
 
 impl From<SqlError> for ServerGroupError {
@@ -133,7 +124,7 @@ impl From<SqlError> for ServerGroupError {
 }
 
 impl ServerGroupError {
-    /// What a loop does about it.
+    /// How a caller's loop continues after the error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -150,7 +141,7 @@ impl ServerGroupError {
 impl Retryable for ServerGroupError {
     fn disposition(&self) -> Disposition {
         match self {
-            // The caller has to choose again; the same transaction again would find the same.
+            // The caller must choose again; repeating the transaction would fail again.
             Self::Changed { .. } => Disposition::Fatal,
             other => other.disposition(),
         }
@@ -158,47 +149,47 @@ impl Retryable for ServerGroupError {
 }
 
 impl Hosts {
-    /// Makes a group without members.
+    /// Creates a group without members.
     pub async fn create_group(
         &self,
         group: NewServerGroup,
-    ) -> Result<KeptServerGroup, ServerGroupError> {
+    ) -> Result<StoredServerGroup, ServerGroupError> {
         group.check()?;
         let uuid = random_uuid();
-        self.tables.write(&Create { uuid, group }).await
+        self.tables.write(&CreateGroup { uuid, group }).await
     }
 
-    /// A group with all its members, as of one moment.
-    pub async fn group(&self, group: Uuid) -> Result<KeptServerGroup, ServerGroupError> {
-        one(&mut self.tables.read().await?, group).await
+    /// A group with its members, read in one transaction.
+    pub async fn group(&self, group: Uuid) -> Result<StoredServerGroup, ServerGroupError> {
+        find_group(&mut self.tables.read().await?, group).await
     }
 
-    /// The groups of a project, or all, in the order in which they were made.
+    /// The groups of a project, or all groups, in order of creation.
     pub async fn groups(
         &self,
         project_id: Option<&str>,
-    ) -> Result<Vec<KeptServerGroup>, ServerGroupError> {
+    ) -> Result<Vec<StoredServerGroup>, ServerGroupError> {
         let only = project_id.map_or("", |_| "WHERE g.project_id = ?");
         let mut tx = self.tables.read().await?;
-        Ok(read(&mut tx, only, project_id).await?)
+        Ok(read_groups(&mut tx, only, project_id).await?)
     }
 
-    /// Removes a group. Its guests stay where they are.
+    /// Deletes a group. Its guests are not changed.
     pub async fn delete_group(&self, group: Uuid) -> Result<(), ServerGroupError> {
-        self.tables.write(&Delete(group)).await
+        self.tables.write(&DeleteGroup(group)).await
     }
 }
 
-struct Create {
+struct CreateGroup {
     uuid: Uuid,
     group: NewServerGroup,
 }
 
-impl Work for Create {
-    type Output = KeptServerGroup;
+impl Work for CreateGroup {
+    type Output = StoredServerGroup;
     type Error = ServerGroupError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<KeptServerGroup, ServerGroupError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<StoredServerGroup, ServerGroupError> {
         let Self { uuid, group } = self;
         let now = tx.dialect().now();
         let sql = format!(
@@ -213,18 +204,18 @@ impl Work for Create {
             .bind(group.policy.as_str())
             .bind(group.max_server_per_host.map(i64::from));
         tx.execute(insert).await?;
-        one(tx, *uuid).await
+        find_group(tx, *uuid).await
     }
 }
 
-struct Delete(Uuid);
+struct DeleteGroup(Uuid);
 
-impl Work for Delete {
+impl Work for DeleteGroup {
     type Output = ();
     type Error = ServerGroupError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerGroupError> {
-        // Who puts a guest in at the same time comes after, and finds no group.
+        // Changing the generation first makes concurrent placements fail with `NotFound`.
         let uuid = self.0.to_string();
         let sql = "UPDATE server_groups SET generation = generation + 1 WHERE uuid = ?";
         let touched = tx.execute(Statement::new(sql).bind(&uuid)).await?;
@@ -241,18 +232,23 @@ impl Work for Delete {
     }
 }
 
-async fn one(tx: &mut Transaction, group: Uuid) -> Result<KeptServerGroup, ServerGroupError> {
+async fn find_group(
+    tx: &mut Transaction,
+    group: Uuid,
+) -> Result<StoredServerGroup, ServerGroupError> {
     let uuid = group.to_string();
-    let found = read(tx, "WHERE g.uuid = ?", Some(&uuid)).await?.pop();
+    let found = read_groups(tx, "WHERE g.uuid = ?", Some(&uuid))
+        .await?
+        .pop();
     found.ok_or(ServerGroupError::NotFound { group })
 }
 
-/// The groups of a condition with at most one value.
-async fn read(
+/// Reads the groups that match a condition with at most one parameter.
+async fn read_groups(
     tx: &mut Transaction,
     condition: &str,
     value: Option<&str>,
-) -> Result<Vec<KeptServerGroup>, TableError> {
+) -> Result<Vec<StoredServerGroup>, HostTableError> {
     let of_groups = format!("SELECT {COLUMNS} FROM server_groups g {condition} ORDER BY id");
     let rows = tx
         .rows(Statement::recurring(of_groups).bind_all(value))
@@ -272,19 +268,22 @@ async fn read(
             .or_default()
             .insert(instance, row.text(2)?);
     }
-    rows.iter().map(|row| of_row(row, &mut members)).collect()
+    rows.iter()
+        .map(|row| group_from_row(row, &mut members))
+        .collect()
 }
 
-fn of_row(
+fn group_from_row(
     row: &Row,
     members: &mut BTreeMap<i64, BTreeMap<Uuid, String>>,
-) -> Result<KeptServerGroup, TableError> {
+) -> Result<StoredServerGroup, HostTableError> {
     let (policy, most) = (row.text(5)?, row.opt_int(6)?);
     let most = most.map(|most| {
-        u32::try_from(most)
-            .map_err(|_| foreign(&most.to_string(), "server_groups", "max_server_per_host"))
+        u32::try_from(most).map_err(|_| {
+            unexpected_value(&most.to_string(), "server_groups", "max_server_per_host")
+        })
     });
-    Ok(KeptServerGroup {
+    Ok(StoredServerGroup {
         uuid: typed(&row.text(1)?, "server_groups", "uuid")?,
         project_id: row.text(2)?,
         user_id: row.text(3)?,

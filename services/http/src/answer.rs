@@ -1,23 +1,23 @@
-//! What a handler answers when all went well.
+//! The successful response of a handler: status, JSON body and headers.
 
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
-use crate::call::Call;
+use crate::call::ApiRequest;
 use crate::date::Timestamp;
 use crate::fault::Fault;
 
 /// A status, perhaps a JSON body, perhaps some headers.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     status: StatusCode,
     body: Option<Bytes>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// 200 with a body.
     pub fn ok(document: &impl Serialize) -> Result<Self, Fault> {
         Self::with_body(StatusCode::OK, document)
@@ -29,11 +29,11 @@ impl Answer {
         Ok(Self { status, ..answer })
     }
 
-    /// 200 with a body that is JSON already, or could not be made so.
+    /// 200 with a body that the caller has already serialised.
     pub fn written(document: Result<Vec<u8>, serde_json::Error>) -> Result<Self, Fault> {
         let body = document.map_err(|error| {
-            tracing::error!(%error, "answer cannot be serialised");
-            Fault::internal("the answer could not be written")
+            tracing::error!(%error, "response cannot be serialised");
+            Fault::internal("the response could not be serialised")
         })?;
         Ok(Self::json(body.into()))
     }
@@ -63,7 +63,6 @@ impl Answer {
         Self::empty(StatusCode::NO_CONTENT)
     }
 
-    /// The same with another status.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
@@ -77,17 +76,17 @@ impl Answer {
         self.with_header(header::LAST_MODIFIED, &moment.to_string())
     }
 
-    /// Adds `location`, absolute when the request says which host it came to.
+    /// Adds a `location` header. The URL is absolute if the request names its host.
     #[must_use]
-    pub fn located(self, call: &Call, path: &str) -> Self {
+    pub fn located(self, call: &ApiRequest, path: &str) -> Self {
         let location = call.absolute(path);
         self.with_header(header::LOCATION, &location)
     }
 
-    /// Adds a header, where the value is header text.
+    /// Adds a header. A value that is not valid header text is ignored.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
-        // A value that is no header text (an odd host) is left out; the body stands by itself.
+        // A value that is not header text (an odd host name) is left out; the body is complete without it.
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.push((name, value));
         }
@@ -95,7 +94,7 @@ impl Answer {
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for ApiResponse {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;

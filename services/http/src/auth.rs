@@ -1,4 +1,4 @@
-//! Who calls: a token becomes a [`Caller`].
+//! Authentication: a [`ValidateToken`] turns the token of a request into a [`Caller`].
 
 use std::fmt;
 use std::future::Future;
@@ -9,36 +9,35 @@ use http::HeaderMap;
 /// The header with the caller's token.
 pub const TOKEN_HEADER: &str = "x-auth-token";
 
-/// What a token is good for.
+/// The scope of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scope {
+pub enum TokenScope {
     /// One project, by its id.
     Project(String),
-    /// One domain, by its id. Only an identity service has rules about domains: none of the others admits it.
+    /// One domain, by its id. Only the identity service has rules about domains; all others refuse this scope.
     Domain(String),
-    /// The cloud itself. The services' rules are about projects: none admits it.
+    /// The cloud itself. The services' rules are about projects, so all but the identity service refuse this scope.
     System,
     /// Nothing in particular: no role counts.
     Unscoped,
 }
 
-/// Who sent a request, once the token was believed.
+/// The authenticated sender of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub user_id: String,
-    /// What the token is good for.
-    pub scope: Scope,
+    pub scope: TokenScope,
     /// The roles, implied ones included.
     pub roles: Vec<String>,
 }
 
 impl Caller {
-    /// The project the token is good for, if it is one.
+    /// The project of the token; `None` for any other scope.
     #[must_use]
     pub fn project_id(&self) -> Option<&str> {
         match &self.scope {
-            Scope::Project(id) => Some(id),
-            Scope::Domain(_) | Scope::System | Scope::Unscoped => None,
+            TokenScope::Project(id) => Some(id),
+            TokenScope::Domain(_) | TokenScope::System | TokenScope::Unscoped => None,
         }
     }
 
@@ -49,16 +48,16 @@ impl Caller {
             .any(|held| held.eq_ignore_ascii_case(role))
     }
 
-    /// The roles that count: a role is had somewhere, and a token that is good for nothing in particular has none.
+    /// The roles that rules may use. An unscoped token has none.
     pub(crate) fn counting_roles(&self) -> impl Iterator<Item = &str> {
-        let count = self.scope != Scope::Unscoped;
+        let count = self.scope != TokenScope::Unscoped;
         self.roles.iter().filter(move |_| count).map(String::as_str)
     }
 }
 
-/// What a validator is given.
+/// The input of [`ValidateToken::validate`].
 pub struct TokenRequest<'a> {
-    /// The token. Never logged: this type shows nothing of it.
+    /// The token. `Debug` does not print it, so it cannot reach a log.
     pub token: &'a str,
     /// All headers of the request.
     pub headers: &'a HeaderMap,
@@ -70,38 +69,37 @@ impl fmt::Debug for TokenRequest<'_> {
     }
 }
 
-/// Why a token did not make a caller.
+/// Why a token was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The token is unknown, expired or revoked: the caller gets 401.
     #[error("the token is not valid")]
     Refused,
-    /// The identity service did not answer: the caller gets 503.
-    #[error("the identity service cannot be asked")]
+    /// The identity service did not respond: the caller gets 503.
+    #[error("the identity service is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// The future of [`ValidateToken::validate`].
 pub type Validation<'a> = Pin<Box<dyn Future<Output = Result<Caller, TokenError>> + Send + 'a>>;
 
-/// Turns a token into a caller. One per service, chosen where the service is put together.
+/// Validates tokens. Each service has one implementation, chosen where the service is composed.
 pub trait ValidateToken: Send + Sync {
-    /// Believes the token or says why not.
+    /// Returns the caller that the token stands for.
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a>;
 
-    /// The Keystone that is asked, by its URL: a 401 is in the words of Keystone's middleware then, and says where tokens are
-    /// from.
+    /// The URL of the Keystone that validates tokens, if there is one. A 401 then has the wording of keystonemiddleware
+    /// and names this URL.
     fn keystone(&self) -> Option<&str> {
         None
     }
 }
 
-/// No identity service: the token itself says who calls, as in OpenStack's `noauth2`.
+/// Authentication without an identity service: the token itself names the caller, as in OpenStack's `noauth2`.
 ///
-/// Token `admin` is the administrator; any other is `user` or `user:project`. The header
-/// `x-roles` sets the roles of any token, `x-project-id` the project, `openstack-system-scope`
-/// makes it a token for the cloud. For one
-/// machine, tests and tools; never for a port others can reach.
+/// The token `admin` is the administrator; any other token is `user` or `user:project`. The header `x-roles` sets the
+/// roles, `x-project-id` the project, and `openstack-system-scope` makes the scope the cloud. Use it on one machine, in
+/// tests and for tools, never on a port that others can reach.
 #[derive(Debug, Clone)]
 pub struct NoAuth2 {
     admin_roles: Vec<String>,
@@ -117,7 +115,7 @@ impl NoAuth2 {
     }
 }
 
-/// The embedded services' default: token `admin` may do everything, the reshape included.
+/// The default of embedded services: the token `admin` has the roles `admin` and `service`.
 impl Default for NoAuth2 {
     fn default() -> Self {
         Self::with_admin_roles(["admin", "service"])
@@ -135,9 +133,9 @@ impl ValidateToken for NoAuth2 {
         };
         let project = if project.is_empty() { user } else { project };
         let scope = if request.headers.contains_key("openstack-system-scope") {
-            Scope::System
+            TokenScope::System
         } else {
-            Scope::Project(text("x-project-id").unwrap_or(project).to_owned())
+            TokenScope::Project(text("x-project-id").unwrap_or(project).to_owned())
         };
         let roles = match text("x-roles") {
             Some(roles) => roles

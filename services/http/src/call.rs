@@ -1,4 +1,4 @@
-//! A request as a handler sees it: version, caller, path, query and body in one value.
+//! The request that a handler receives: version, caller, path, query and body in one value.
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use berth_wire::BodyError;
@@ -13,31 +13,32 @@ use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
 use crate::mount::PublicEndpoint;
 use crate::prefix::Prefix;
-use crate::query::Query;
+use crate::query::QueryString;
 use crate::request_id::RequestId;
-use crate::schema::Schema;
+use crate::schema::BodySchema;
 
-/// How large a body may be, in bytes. The door sets it.
+/// The maximum size of a body, in bytes. The service layer sets it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit(pub(crate) usize);
 
-/// The service that passes the request on, if its token says so. The door sets it.
+/// The service that forwards the request on behalf of its caller, if it sent a service token. The service layer sets
+/// it.
 #[derive(Debug, Clone)]
-pub(crate) struct ServiceCaller(pub(crate) Option<Caller>);
+pub(crate) struct CallingService(pub(crate) Option<Caller>);
 
 /// One request, ready for its handler.
 #[derive(Debug)]
-pub struct Call {
-    /// The microversion asked for.
+pub struct ApiRequest {
+    /// The negotiated microversion.
     pub version: Microversion,
-    /// Who calls. Paths that need no token have an anonymous caller without roles.
+    /// The authenticated caller. Routes that need no token have an anonymous caller without roles.
     pub caller: Caller,
-    /// The service that passes the caller's request on, where it showed a token of its own (`X-Service-Token`).
+    /// The service that forwards the request, if it sent a token of its own (`X-Service-Token`).
     pub service: Option<Caller>,
-    /// What the request is called in logs, and in the answer.
+    /// The id of the request in logs and in the response.
     pub request_id: RequestId,
     /// The decoded query string.
-    pub query: Query,
+    pub query: QueryString,
     headers: HeaderMap,
     prefix: Prefix,
     public: Option<PublicEndpoint>,
@@ -45,7 +46,7 @@ pub struct Call {
     body: Bytes,
 }
 
-impl Call {
+impl ApiRequest {
     /// The part of the path with this name, decoded.
     pub fn path(&self, name: &str) -> Result<&str, Fault> {
         self.path
@@ -55,7 +56,7 @@ impl Call {
             .ok_or_else(Fault::no_such_route)
     }
 
-    /// Refuses a caller who does not accept JSON.
+    /// Refuses a caller that does not accept JSON.
     pub fn check_accept(&self) -> Result<(), Fault> {
         if accepts_json(&self.headers) {
             return Ok(());
@@ -66,7 +67,7 @@ impl Call {
         ))
     }
 
-    /// Refuses a body that does not say it is JSON.
+    /// Refuses a body whose content type is not JSON.
     pub fn require_json(&self) -> Result<(), Fault> {
         let given = self
             .headers
@@ -85,57 +86,57 @@ impl Call {
     }
 
     /// The body as JSON of the schema's shape.
-    pub fn json(&self, schema: &Schema) -> Result<Value, Fault> {
+    pub fn json(&self, schema: &BodySchema) -> Result<Value, Fault> {
         json(&self.body, schema)
     }
 
-    /// The body as a typed value, after the schema admitted it.
-    pub fn body<T: DeserializeOwned>(&self, schema: &Schema) -> Result<T, Fault> {
+    /// Parses the body after the schema accepted it.
+    pub fn body<T: DeserializeOwned>(&self, schema: &BodySchema) -> Result<T, Fault> {
         read_body(&self.body, schema)
     }
 
-    /// The body as a typed value, where no schema stands before it.
+    /// Parses the body without a schema.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         berth_wire::decode(&self.body).map_err(|error| {
             invalid(&match error {
-                // A caller knows what it sent, and a password may be in it.
+                // The body may contain a password, so the error must not repeat its values.
                 BodyError::NotJson { .. } => error.without_values(),
                 BodyError::Field { .. } => error.to_string(),
             })
         })
     }
 
-    /// The body as a typed value, where any of it may be a secret: no value of it is repeated.
+    /// Parses a body that may contain secrets: errors repeat no value of it.
     pub fn secret<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         berth_wire::decode(&self.body).map_err(|error| invalid(&error.without_values()))
     }
 
     /// Refuses a query string that is not of the schema's shape.
-    pub fn check_query(&self, schema: &Schema) -> Result<(), Fault> {
+    pub fn check_query(&self, schema: &BodySchema) -> Result<(), Fault> {
         schema.check(&self.query.to_json()).map_err(|violation| {
             Fault::bad_request(format!("Invalid query string parameters: {violation}"))
         })
     }
 
-    /// The text of a header; none where there is none, or one that is no text.
+    /// The text of a header; `None` if it is missing or not text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// A path of this service as its callers write it: behind the prefix, where there is one.
+    /// A path of this service as clients write it: with the prefix, if there is one.
     #[must_use]
     pub fn href(&self, path: &str) -> String {
         format!("{}{path}", self.prefix)
     }
 
-    /// Whether the service stands below a path of a listener that it shares.
+    /// Whether the service shares a listener and is mounted below a path of it.
     #[must_use]
     pub fn is_below_prefix(&self) -> bool {
         self.prefix != Prefix::default()
     }
 
-    /// A path of this service as a URL, where somebody says which host it is on: the listener, else the request; else the path.
+    /// A path of this service as a URL, if the listener or the request names the host; otherwise the path alone.
     #[must_use]
     pub fn absolute(&self, path: &str) -> String {
         absolute(&self.headers, self.public.as_ref(), &self.prefix, path)
@@ -146,7 +147,7 @@ fn invalid(reason: &str) -> Fault {
     Fault::bad_request(format!("JSON does not validate: {reason}"))
 }
 
-/// A path behind the prefix as a URL, where the listener or the headers name the host; else the path.
+/// A path behind the prefix as a URL, if the listener or the headers name the host; otherwise the path alone.
 pub(crate) fn absolute(
     headers: &HeaderMap,
     public: Option<&PublicEndpoint>,
@@ -166,9 +167,9 @@ pub(crate) fn absolute(
     }
 }
 
-/// A body as a typed value, after the schema admitted it: [`Call::body`] of a body that no connection brought.
-pub fn read_body<T: DeserializeOwned>(body: &[u8], schema: &Schema) -> Result<T, Fault> {
-    // Most bodies are as they should be: those are read without a tree of values in between.
+/// Validates and parses a body, like [`ApiRequest::body`], for callers that have no request.
+pub fn read_body<T: DeserializeOwned>(body: &[u8], schema: &BodySchema) -> Result<T, Fault> {
+    // Most bodies are valid: parse those without building a tree of values first.
     if schema.admits(body)
         && let Ok(body) = serde_json::from_slice(body)
     {
@@ -179,7 +180,7 @@ pub fn read_body<T: DeserializeOwned>(body: &[u8], schema: &Schema) -> Result<T,
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))
 }
 
-fn json(body: &[u8], schema: &Schema) -> Result<Value, Fault> {
+fn json(body: &[u8], schema: &BodySchema) -> Result<Value, Fault> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|error| Fault::bad_request(format!("Malformed JSON: {error}")))?;
     schema
@@ -188,7 +189,7 @@ fn json(body: &[u8], schema: &Schema) -> Result<Value, Fault> {
     Ok(value)
 }
 
-impl<S: Send + Sync> FromRequest<S> for Call {
+impl<S: Send + Sync> FromRequest<S> for ApiRequest {
     type Rejection = Fault;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Fault> {
@@ -200,22 +201,22 @@ impl<S: Send + Sync> FromRequest<S> for Call {
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         let extensions = &mut parts.extensions;
-        // The door puts them all there; a router without a door is a mistake of the house.
-        let behind = |thing: &str| Fault::internal(format!("no {thing}: the router has no door"));
-        let version = extensions.remove().ok_or_else(|| behind("microversion"))?;
-        let caller = extensions.remove().ok_or_else(|| behind("caller"))?;
-        let ServiceCaller(service) = extensions.remove().ok_or_else(|| behind("service"))?;
+        // The service layer inserts all of these; a router without it is a programming error.
+        let missing = |thing: &str| Fault::internal(format!("no {thing}: the router has no service layer"));
+        let version = extensions.remove().ok_or_else(|| missing("microversion"))?;
+        let caller = extensions.remove().ok_or_else(|| missing("caller"))?;
+        let CallingService(service) = extensions.remove().ok_or_else(|| missing("service"))?;
         let request_id = extensions
             .get::<RequestId>()
             .cloned()
-            .ok_or_else(|| behind("request id"))?;
-        let BodyLimit(limit) = extensions.remove().ok_or_else(|| behind("body limit"))?;
+            .ok_or_else(|| missing("request id"))?;
+        let BodyLimit(limit) = extensions.remove().ok_or_else(|| missing("body limit"))?;
         Ok(Self {
             version,
             caller,
             service,
             request_id,
-            query: Query::parse(parts.uri.query().unwrap_or_default())?,
+            query: QueryString::parse(parts.uri.query().unwrap_or_default())?,
             body: read(body, limit).await?,
             headers: parts.headers,
             prefix: extensions.remove().unwrap_or_default(),
@@ -232,7 +233,7 @@ async fn read(body: axum::body::Body, limit: usize) -> Result<Bytes, Fault> {
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("The body is larger than {limit} bytes."),
         )),
-        // What the connection says of it: that it took too long, or that it broke.
+        // The connection failed or timed out.
         Err(error) => Err(Fault::bad_request(format!(
             "The body did not come: {error}."
         ))),

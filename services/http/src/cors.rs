@@ -1,6 +1,6 @@
-//! Cross-origin requests: which other web sites' scripts may call, told in the headers that browsers look for.
+//! Cross-origin requests (CORS): which other web sites' scripts may call a service.
 //!
-//! As OpenStack's `[cors]` section has it. A service whose callers are programs needs none of it: the default allows nobody.
+//! The options are those of OpenStack's `[cors]` section. By default no origin is allowed.
 
 use axum::Router;
 use axum::body::Body;
@@ -14,22 +14,22 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-/// Who may call from a browser, and with what.
+/// The `[cors]` options of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cors {
-    /// Origins such as `https://dashboard.example.org`; `*` for all. None: nobody.
+pub struct CorsOptions {
+    /// Origins such as `https://dashboard.example.org`; `*` for all. Empty: no origin is allowed.
     pub allowed_origin: Vec<String>,
-    /// Methods that may be used.
+    /// Methods that scripts may use.
     pub allow_methods: Vec<Method>,
-    /// Request headers that may be sent beside the simple ones.
+    /// Request headers that scripts may send in addition to the simple ones.
     pub allow_headers: Vec<String>,
-    /// Answer headers that the script may read beside the simple ones.
+    /// Response headers that scripts may read in addition to the simple ones.
     pub expose_headers: Vec<String>,
-    /// How long a browser may remember the answer, in seconds.
+    /// How long a browser may cache the response to a preflight request, in seconds.
     pub max_age: u32,
 }
 
-impl Default for Cors {
+impl Default for CorsOptions {
     fn default() -> Self {
         Self {
             allowed_origin: Vec::new(),
@@ -61,8 +61,8 @@ const SIMPLE: [&str; 6] = [
     "last-modified",
 ];
 
-/// Puts the answers to browsers before a router. Nothing changes where no origin is allowed.
-pub fn cors(router: Router, cors: Cors) -> Router {
+/// Adds CORS responses to a router. Does nothing if no origin is allowed.
+pub fn cors(router: Router, cors: CorsOptions) -> Router {
     if cors.allowed_origin.is_empty() {
         return router;
     }
@@ -70,7 +70,7 @@ pub fn cors(router: Router, cors: Cors) -> Router {
 }
 
 async fn answer(
-    State(cors): State<std::sync::Arc<Cors>>,
+    State(cors): State<std::sync::Arc<CorsOptions>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -78,7 +78,7 @@ async fn answer(
         return next.run(request).await;
     };
     if request.method() == Method::OPTIONS {
-        // Such a question is the browser's own and bears no token. Who may not call is told so by headers that are missing.
+        // A browser sends preflight requests without a token. A refusal is a response without the CORS headers.
         let mut response = Response::new(Body::empty());
         cors.permit(&origin, request.headers(), response.headers_mut());
         return response;
@@ -96,7 +96,7 @@ async fn answer(
     response
 }
 
-impl Cors {
+impl CorsOptions {
     fn allows(&self, origin: &HeaderValue) -> bool {
         let allowed = self.allowed_origin.iter().map(String::as_str);
         allowed.into_iter().any(|one| one == "*" || origin == one)
@@ -104,14 +104,14 @@ impl Cors {
 
     fn stamp(&self, origin: &HeaderValue, headers: &mut HeaderMap) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        // Only who named the site may be trusted with its cookies.
+        // Credentials are allowed only for origins that are listed by name, never for `*`.
         if self.allowed_origin.iter().any(|one| origin == one) {
             set(headers, ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
         }
         headers.append(VARY, HeaderValue::from_static("origin"));
     }
 
-    /// Answers the question whether a method and headers may be used.
+    /// Answers a preflight request.
     fn permit(&self, origin: &HeaderValue, asked: &HeaderMap, headers: &mut HeaderMap) {
         let text = |name: HeaderName| asked.get(name).and_then(|value| value.to_str().ok());
         let method = text(ACCESS_CONTROL_REQUEST_METHOD)
@@ -145,7 +145,7 @@ impl Cors {
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    // What came in a header, or from a list of names, can be in one.
+    // The values come from headers or from lists of names, so they are valid header text.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }

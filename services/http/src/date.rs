@@ -1,4 +1,4 @@
-//! Dates as OpenStack's tables and HTTP's headers write them. UTC, no leap seconds.
+//! Timestamps in the formats of OpenStack's tables and of HTTP headers. UTC, without leap seconds.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ impl Timestamp {
         Self::of(SystemTime::now())
     }
 
-    /// A moment of the system's clock; the first there is for one before it, the last for one after it.
+    /// Converts a system time. Times out of range become the first or the last timestamp.
     #[must_use]
     pub fn of(moment: SystemTime) -> Self {
         let micros = moment
@@ -30,7 +30,7 @@ impl Timestamp {
         Self(i64::try_from(micros).map_or(LAST, |micros| micros.min(LAST)))
     }
 
-    /// Reads `YYYY-MM-DD HH:MM:SS[.ffffff]`, what SQLite and MySQL hold.
+    /// Parses `YYYY-MM-DD HH:MM:SS[.ffffff]`, the format of SQLite and MySQL.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
@@ -43,7 +43,7 @@ impl Timestamp {
         Some(Self((seconds + number(17..19)?) * 1_000_000 + fraction))
     }
 
-    /// `YYYY-MM-DD HH:MM:SS.ffffff`, what SQLAlchemy writes into SQLite.
+    /// `YYYY-MM-DD HH:MM:SS.ffffff`, the format that SQLAlchemy writes into SQLite.
     #[must_use]
     pub fn to_sql(self) -> String {
         let (date, seconds) = self.split();
@@ -57,7 +57,7 @@ impl Timestamp {
         )
     }
 
-    /// `YYYY-MM-DDTHH:MM:SS+00:00`, what Cyborg's documents hold.
+    /// `YYYY-MM-DDTHH:MM:SS+00:00`, the format of Cyborg's documents.
     #[must_use]
     pub fn to_iso(self) -> String {
         let (date, seconds) = self.split();

@@ -1,7 +1,7 @@
-//! What a caller is told when a request fails.
+//! The error response of a request.
 //!
-//! A handler returns a [`Fault`]; the door renders it once, because only the door knows the
-//! request id, the microversion and what the caller accepts.
+//! A handler returns a [`Fault`]. The service layer renders it once, because only the layer knows the request id, the
+//! microversion and what the caller accepts.
 
 mod compute;
 mod image;
@@ -17,14 +17,14 @@ use serde::Serialize;
 use crate::microversion::{Microversion, MicroversionRange};
 use crate::request_id::RequestId;
 
-/// The code of an error that has none of its own.
+/// Placement's code for an error without a code of its own.
 pub const UNDEFINED_CODE: &str = "placement.undefined_code";
 
-/// What a caller without credentials that hold is told, by Keystone's words.
+/// Keystone's message for missing or invalid credentials.
 const UNAUTHENTICATED: &str = "The request you have made requires authentication.";
 
-/// The longest message in characters: whatever a request has, no more of it is said back. Longer than what the schemas say of a
-/// body, which repeat a part of it twice.
+/// The maximum length of a message, in characters, so that a response never repeats a long request. It is larger than
+/// the schema errors, which repeat part of a body twice.
 const LONGEST: usize = 4_000;
 
 /// A refused or failed request.
@@ -38,7 +38,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault with the undefined code. A message that repeats a long value is told by its two ends.
+    /// A fault with the undefined code. A message that is too long keeps its beginning and end.
     #[must_use]
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let mut message = message.into();
@@ -59,7 +59,7 @@ impl Fault {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// 401, as an identity service says it: with no hint at what was wrong.
+    /// 401 with the wording of an identity service: no hint at what was wrong.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, UNAUTHENTICATED)
@@ -107,7 +107,7 @@ impl Fault {
         Self::new(StatusCode::CONFLICT, message)
     }
 
-    /// 500. The message must not carry internals: log those where the fault is made.
+    /// 500. The message must not contain internals: log those where the fault is made.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
@@ -118,7 +118,7 @@ impl Fault {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
-    /// The same with a code a client can tell it by.
+    /// Sets the error code.
     #[must_use]
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = code;
@@ -135,14 +135,14 @@ impl Fault {
         self.code
     }
 
-    /// What is told, without the stock sentence of the status.
+    /// The message, without the standard sentence of the status.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// The `detail` of the document: the stock sentence of the status, a blank line, the message.
-    fn detail(&self, asked: &Asked) -> String {
+    fn detail(&self, asked: &ErrorContext) -> String {
         let message = self.message.replace('\n', " ");
         match self.status {
             StatusCode::METHOD_NOT_ALLOWED => format!(
@@ -162,24 +162,24 @@ impl Fault {
         }
     }
 
-    /// The response as the caller sees it.
+    /// Renders the fault in the shape of Placement.
     pub(crate) fn render(
         &self,
-        asked: &Asked,
+        asked: &ErrorContext,
         request_id: &RequestId,
         codes: ErrorCodes,
     ) -> Response {
         let detail = self.detail(asked);
         let title = self.status.canonical_reason().unwrap_or_default();
         let mut response = match asked.form {
-            Form::Json => self.as_json(title, &detail, request_id, codes),
-            Form::Html => (
+            ErrorFormat::Json => self.as_json(title, &detail, request_id, codes),
+            ErrorFormat::Html => (
                 self.status,
                 [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
                 html(&format!("{} {title}", self.status.as_u16()), &detail),
             )
                 .into_response(),
-            Form::Text => {
+            ErrorFormat::Text => {
                 let text = format!("{} {title}\n\n{detail}\n", self.status.as_u16());
                 (self.status, text).into_response()
             }
@@ -198,8 +198,8 @@ impl Fault {
         request_id: &RequestId,
         codes: ErrorCodes,
     ) -> Response {
-        let document = Document {
-            errors: [Entry {
+        let document = ErrorsDocument {
+            errors: [ErrorEntry {
                 status: self.status.as_u16(),
                 title,
                 detail,
@@ -214,11 +214,11 @@ impl Fault {
 }
 
 impl Fault {
-    /// The response in the shape of Cyborg's: a document as text inside a document. No version of it has codes.
+    /// Renders the fault in the shape of Cyborg: a JSON document as text inside a JSON document. It has no error codes.
     pub(crate) fn render_wsme(&self) -> Response {
         #[derive(Serialize)]
         #[serde(untagged)]
-        enum Inner<'a> {
+        enum WsmeMessage<'a> {
             Wsme {
                 faultcode: &'static str,
                 faultstring: &'a str,
@@ -231,19 +231,19 @@ impl Fault {
             },
         }
         #[derive(Serialize)]
-        struct Outer {
+        struct WsmeDocument {
             error_message: String,
         }
         let title = self.status.canonical_reason().unwrap_or_default();
         // A version that is not spoken is refused before the API is reached.
         let inner = if self.range.is_some() {
-            Inner::Webob {
+            WsmeMessage::Webob {
                 code: self.status.as_u16(),
                 title,
                 description: &self.message,
             }
         } else {
-            Inner::Wsme {
+            WsmeMessage::Wsme {
                 faultcode: if self.status.is_server_error() {
                     "Server"
                 } else {
@@ -259,7 +259,7 @@ impl Fault {
         };
         // Texts and numbers always serialise.
         let error_message = serde_json::to_string(&inner).unwrap_or_default();
-        let mut response = json_response(self.status, &Outer { error_message });
+        let mut response = json_response(self.status, &WsmeDocument { error_message });
         if let Some(allow) = self.allow {
             let value = HeaderValue::from_static(allow);
             response.headers_mut().insert(header::ALLOW, value);
@@ -269,7 +269,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// The response in the shape of Keystone's; a 401 names the URL where tokens are from.
+    /// Renders the fault in the shape of Keystone. A 401 names the URL of the identity service.
     pub(crate) fn render_keystone(&self, url: Option<&str>) -> Response {
         if self.status == StatusCode::UNAUTHORIZED && self.message == UNAUTHENTICATED {
             return unauthorized_by_keystone(url);
@@ -302,7 +302,7 @@ impl Fault {
     }
 }
 
-/// Until the door renders it, a fault travels inside an empty response.
+/// Until the service layer renders it, a fault travels as an extension of an empty response.
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -318,24 +318,24 @@ pub(crate) enum ErrorCodes {
     Hidden,
 }
 
-/// What the stock sentences quote of a request.
-pub(crate) struct Asked {
+/// Parts of the request that the standard sentences quote.
+pub(crate) struct ErrorContext {
     method: Method,
     accept: String,
     content_type: String,
-    form: Form,
+    form: ErrorFormat,
     takes_html: bool,
 }
 
-/// What the caller can read.
+/// The format in which the caller can read an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ErrorFormat {
     Json,
     Html,
     Text,
 }
 
-impl Asked {
+impl ErrorContext {
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Self {
         let text = |name| {
             headers
@@ -349,11 +349,11 @@ impl Asked {
             accept: text(header::ACCEPT).unwrap_or_else(|| "application/json".to_owned()),
             content_type: text(header::CONTENT_TYPE).unwrap_or_else(|| "None".to_owned()),
             form: if admits(headers, JSON) {
-                Form::Json
+                ErrorFormat::Json
             } else if admits(headers, HTML) {
-                Form::Html
+                ErrorFormat::Html
             } else {
-                Form::Text
+                ErrorFormat::Text
             },
             takes_html: headers.contains_key(header::ACCEPT)
                 && (admits(headers, HTML) || admits(headers, ["*/*"])),
@@ -364,7 +364,7 @@ impl Asked {
 const JSON: [&str; 3] = ["*/*", "application/*", "application/json"];
 const HTML: [&str; 2] = ["text/*", "text/html"];
 
-/// Whether the `accept` header, if there is one, admits `application/json`.
+/// Whether the `accept` header, if present, allows `application/json`.
 #[must_use]
 pub fn accepts_json(headers: &HeaderMap) -> bool {
     admits(headers, JSON)
@@ -408,12 +408,12 @@ fn html(title: &str, detail: &str) -> String {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
-    errors: [Entry<'a>; 1],
+struct ErrorsDocument<'a> {
+    errors: [ErrorEntry<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct ErrorEntry<'a> {
     status: u16,
     title: &'a str,
     detail: &'a str,
@@ -426,15 +426,15 @@ struct Entry<'a> {
     min_version: Option<String>,
 }
 
-/// The 401 of the authentication layer, which stands before the API and has its own shape.
+/// The 401 of Placement's authentication middleware, which has a shape of its own.
 pub(crate) fn unauthorized() -> Response {
     #[derive(Serialize)]
-    struct Body {
+    struct UnauthorizedBody {
         message: String,
         code: &'static str,
         title: &'static str,
     }
-    let body = Body {
+    let body = UnauthorizedBody {
         message: format!(
             "{}<br /><br />\n\n\n",
             explanation(StatusCode::UNAUTHORIZED)
@@ -445,7 +445,7 @@ pub(crate) fn unauthorized() -> Response {
     json_response(StatusCode::UNAUTHORIZED, &body)
 }
 
-/// The 401 as Keystone's middleware gives it, with the URL where tokens are from.
+/// The 401 of keystonemiddleware, with the URL of Keystone.
 pub(crate) fn unauthorized_by_keystone(url: Option<&str>) -> Response {
     let document = IdentityErrorDocument {
         error: IdentityError {
@@ -460,7 +460,7 @@ pub(crate) fn unauthorized_by_keystone(url: Option<&str>) -> Response {
     response
 }
 
-/// Where tokens are from, as a 401 says it.
+/// The `WWW-Authenticate` header, with the URL of the identity service.
 fn challenge(url: Option<&str>) -> HeaderValue {
     // A URL that is no header text is left out.
     url.and_then(|url| HeaderValue::from_str(&format!("Keystone uri=\"{url}\"")).ok())
@@ -470,7 +470,7 @@ fn challenge(url: Option<&str>) -> HeaderValue {
 fn json_response(status: StatusCode, document: &impl Serialize) -> Response {
     match serde_json::to_vec(document) {
         Ok(body) => (status, [(header::CONTENT_TYPE, "application/json")], body).into_response(),
-        // Strings and numbers always serialise; answer without a body rather than panic.
+        // Strings and numbers always serialise; an empty body is better than a panic.
         Err(_) => status.into_response(),
     }
 }

@@ -1,20 +1,24 @@
-//! What every service shares at the door.
+//! The HTTP layer that all services share.
 //!
-//! A request passes, in this order: its id, the token, the microversion, the shape of its
-//! headers, the handler. What goes wrong anywhere is a [`Fault`], rendered once on the way out in
-//! the shape OpenStack's services use, with the request id and (from the microversion that has
-//! it) the error code. A panic in a handler is a 500 and never the end of the service.
+//! A request passes these stages in order; any of them can end it with a [`Fault`]:
 //!
-//! Callers: `services/*` wrap their router with [`door()`]; `cli` chooses the [`ValidateToken`].
+//! ```text
+//! request id -> token -> microversion -> content headers -> handler -> Fault rendered -> response
+//! ```
+//!
+//! The fault is rendered once, in the shape of the OpenStack service that the [`ApiDialect`] names, with the request
+//! id and (from the microversion that has it) the error code. A panic in a handler becomes a 500.
+//!
+//! Each service wraps its router with [`with_service_layer()`]; `cli` chooses the [`ValidateToken`].
 
 pub mod answer;
 pub mod auth;
 pub mod call;
 pub mod cors;
 pub mod date;
-pub mod door;
+pub mod service_layer;
 pub mod fault;
-pub mod manners;
+pub mod dialect;
 pub mod microversion;
 pub mod mount;
 pub mod openapi;
@@ -26,20 +30,20 @@ pub mod routes;
 pub mod schema;
 pub mod serve;
 
-pub use answer::Answer;
-pub use auth::{Caller, NoAuth2, Scope, TokenError, TokenRequest, ValidateToken};
-pub use call::{Call, read_body};
-pub use cors::{Cors, cors};
+pub use answer::ApiResponse;
+pub use auth::{Caller, NoAuth2, TokenScope, TokenError, TokenRequest, ValidateToken};
+pub use call::{ApiRequest, read_body};
+pub use cors::{CorsOptions, cors};
 pub use date::Timestamp;
-pub use door::{Door, door};
+pub use service_layer::{ServiceLayer, with_service_layer};
 pub use fault::Fault;
-pub use manners::Manners;
+pub use dialect::ApiDialect;
 pub use microversion::{Microversion, MicroversionRange};
 pub use mount::{found_at, mount};
-pub use policy::{Policy, PolicyFile, PolicyFileError, Rule};
+pub use policy::{Policy, PolicyFile, PolicyFileError, PolicyRule};
 pub use prefix::{Prefix, PrefixError, under};
-pub use query::Query;
+pub use query::QueryString;
 pub use request_id::RequestId;
-pub use routes::Methods;
-pub use schema::Schema;
+pub use routes::RouteMethods;
+pub use schema::BodySchema;
 pub use serve::{serve_tcp, serve_unix};

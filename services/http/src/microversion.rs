@@ -1,7 +1,7 @@
 //! Microversions: `OpenStack-API-Version: SERVICE MAJOR.MINOR`.
 //!
-//! Parsed once per request, then carried as a value. A handler compares it with the constants of
-//! its service's feature table and never reads the header again.
+//! The header is parsed once per request. Handlers compare the value with the constants of their service's feature
+//! table and never read the header again.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::fault::Fault;
 /// The header, both ways.
 pub const HEADER: &str = "openstack-api-version";
 
-/// Nova's own from before there was one for all services: the number alone.
+/// Nova's older version header: the number alone.
 pub const NOVA_HEADER: &str = "x-openstack-nova-api-version";
 
 /// One version of an API.
@@ -31,7 +31,7 @@ impl Microversion {
         Self { major, minor }
     }
 
-    /// Whether this version has what came with `feature`.
+    /// Whether this version includes `feature`.
     #[must_use]
     pub fn has(self, feature: Self) -> bool {
         self >= feature
@@ -49,26 +49,26 @@ impl fmt::Display for Microversion {
 pub struct MicroversionRange {
     /// The service's type in the header and the catalog, e.g. `placement`.
     pub service: &'static str,
-    /// The oldest; also what a request without the header gets.
+    /// The oldest supported version, which a request without the header gets.
     pub min: Microversion,
-    /// The newest; what `latest` means.
+    /// The newest supported version, which `latest` stands for.
     pub max: Microversion,
     /// The first with `code` in the error document.
     pub error_codes_since: Microversion,
 }
 
-/// What the header says about this service.
-enum Asked {
+/// The version header's value for this service.
+enum RequestedVersion {
     Nothing,
     Version(String),
-    /// A value without the service's name in it (Cyborg's manners only).
+    /// A value without the service's name (allowed in [`ApiDialect::Cyborg`] only).
     Malformed,
 }
 
 impl MicroversionRange {
-    /// The version a request asks for.
+    /// The version that a request asks for.
     ///
-    /// Of several headers and values the last that names this service counts.
+    /// If there are several headers or values, the last one that names this service counts.
     pub fn negotiate(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         match self.asked(headers).as_deref() {
             None => Ok(self.min),
@@ -77,17 +77,17 @@ impl MicroversionRange {
         }
     }
 
-    /// The same by Cyborg's rules: a number may stand without the service's name, and what is no version is a 406 as well.
+    /// Negotiates by Cyborg's rules: the number may omit the service's name, and a malformed version is a 406.
     pub fn negotiate_bare(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         let malformed = || {
             let message = "Invalid value for OpenStack-API-Version header";
             Fault::not_acceptable_version(message, *self)
         };
         match self.asked_bare(headers) {
-            Asked::Nothing => Ok(self.min),
-            Asked::Malformed => Err(malformed()),
-            Asked::Version(text) if text == "latest" => Ok(self.max),
-            Asked::Version(text) => match self.within(&text) {
+            RequestedVersion::Nothing => Ok(self.min),
+            RequestedVersion::Malformed => Err(malformed()),
+            RequestedVersion::Version(text) if text == "latest" => Ok(self.max),
+            RequestedVersion::Version(text) => match self.within(&text) {
                 Err(fault) if fault.status() == StatusCode::BAD_REQUEST => Err(malformed()),
                 Err(_) => Err(Fault::not_acceptable_version(
                     format!(
@@ -102,7 +102,7 @@ impl MicroversionRange {
         }
     }
 
-    /// The same by Nova's rules: where the header says nothing of this service, Nova's own older one counts.
+    /// Negotiates by Nova's rules: if the header does not name this service, Nova's older header counts.
     pub fn negotiate_nova(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         let older = || {
             let value = headers.get(NOVA_HEADER)?;
@@ -127,22 +127,22 @@ impl MicroversionRange {
         })
     }
 
-    fn asked_bare(&self, headers: &HeaderMap) -> Asked {
+    fn asked_bare(&self, headers: &HeaderMap) -> RequestedVersion {
         if let Some(version) = self.asked(headers) {
-            return Asked::Version(version);
+            return RequestedVersion::Version(version);
         }
         let mut values = headers
             .get_all(HEADER)
             .iter()
             .flat_map(|value| value.to_str().unwrap_or("?").split(','));
         match values.next_back().map(str::trim) {
-            None => Asked::Nothing,
+            None => RequestedVersion::Nothing,
             Some(bare) if bare == "latest" || bare.starts_with(|c: char| c.is_ascii_digit()) => {
-                Asked::Version(bare.to_owned())
+                RequestedVersion::Version(bare.to_owned())
             }
             // A version of another service is nothing to this one.
-            Some(other) if other.contains(char::is_whitespace) => Asked::Nothing,
-            Some(_) => Asked::Malformed,
+            Some(other) if other.contains(char::is_whitespace) => RequestedVersion::Nothing,
+            Some(_) => RequestedVersion::Malformed,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Several services behind one listener, each below a path of its own.
+//! Mounts several services on one listener, each below a path of its own.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use axum::{Extension, Router};
 
 use crate::prefix::Prefix;
 
-/// Puts a service below a path of a router of several. Its links have the path before them, as its callers wrote it. Without a path
-/// it is what answers whatever nobody else does.
+/// Mounts a service below a path of the router. Links of the service include the path. A service with an empty path is
+/// the fallback for all other paths.
 pub fn mount(several: Router, at: &Prefix, service: Router) -> Router {
     match at.to_string().as_str() {
         "" => several.fallback_service(service),
@@ -15,12 +15,12 @@ pub fn mount(several: Router, at: &Prefix, service: Router) -> Router {
     }
 }
 
-/// Where callers find a listener: a URL without a slash at its end.
+/// The public URL of a listener, without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicEndpoint(pub(crate) Arc<str>);
 
-/// Links of a router's services name this URL, and not the host that a request says it came to: behind a proxy that is another.
-/// Routes that are added later are not meant.
+/// Makes links of the router's services use this URL instead of the host of the request, which is different behind a
+/// proxy. Routes that are added later are not affected.
 pub fn found_at(router: Router, url: &str) -> Router {
     router.layer(Extension(PublicEndpoint(url.trim_end_matches('/').into())))
 }
@@ -36,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    /// A service that says which path it saw, and below what.
+    /// A service that responds with the path and the prefix that it saw.
     fn service() -> Router {
         let shown = |request: Request| async move {
             let prefix = request.extensions().get::<Prefix>().cloned();

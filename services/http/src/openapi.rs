@@ -1,7 +1,8 @@
-//! The OpenAPI document (3.1) of a service whose requests its handlers judge: what there is and what may be asked, for readers
-//! and for programs that make up requests. OpenStack's reference says what each field means.
+//! Builds the OpenAPI 3.1 document of a service from its list of operations. OpenStack's API reference defines what
+//! each field means.
 //!
-//! Callers: `services/compute` and `services/identity`. Placement, whose requests are judged by schemas, writes its own.
+//! Used by `services/compute` and `services/identity`. Placement validates requests against schemas and builds its own
+//! document.
 
 use std::collections::BTreeMap;
 
@@ -13,64 +14,63 @@ const JSON: &str = "application/json";
 
 /// One method of one path.
 #[derive(Debug)]
-pub struct Operation {
+pub struct OpenApiOperation {
     pub method: &'static str,
-    /// As the router has it.
+    /// The path, as in the router.
     pub path: &'static str,
-    /// Unlike that of all others of the service.
+    /// The operation id, unique in the service.
     pub name: &'static str,
     pub does: &'static str,
-    /// When all went well; which one goes by the microversion or by what there was before.
+    /// The statuses of success. Which one is returned depends on the microversion or on the previous state.
     pub statuses: &'static [u16],
-    /// The key that the answer's body has; none where there is no body, or where keys are names that somebody chose.
+    /// The single top-level key of the response body; `None` if there is no body or its keys are names chosen by users.
     pub answers: Option<&'static str>,
-    /// What the query string may have.
+    /// The allowed keys of the query string.
     pub query: &'static [&'static str],
 }
 
-/// A status that says no.
+/// An error status of an operation.
 #[derive(Debug, Clone, Copy)]
-pub struct Refusal {
+pub struct ErrorExample {
     pub status: u16,
     pub says: &'static str,
-    pub comes: Comes,
+    pub comes: AppliesTo,
 }
 
-/// Where a refusal comes.
+/// The operations that can return an error status.
 #[derive(Debug, Clone, Copy)]
-pub enum Comes {
+pub enum AppliesTo {
     Always,
-    /// Where something is changed.
+    /// Operations that change something.
     OnWrites,
-    /// Where there is a body.
+    /// Operations with a body.
     WithBody,
     /// On one path alone.
     At(&'static str),
 }
 
 #[derive(Debug)]
-pub struct Service<'a> {
-    /// What it is called.
+pub struct OpenApiService<'a> {
     pub title: &'a str,
     pub version: String,
     pub description: &'a str,
-    /// What serves it, and where.
+    /// The program that serves the API, and its URL.
     pub served_by: &'a str,
-    /// Its microversions, where it has any.
+    /// The supported microversions, if any.
     pub versions: Option<MicroversionRange>,
-    /// How it says no.
-    pub refusals: &'a [Refusal],
-    /// The shape of an answer that says no.
+    /// The error statuses.
+    pub refusals: &'a [ErrorExample],
+    /// The schema of an error body.
     pub fault: Value,
     /// The shape of something in a query string, by its name.
     pub query: fn(&str) -> Value,
-    /// The shape of a body, by method and path; none where there is none.
+    /// The schema of a request body, by method and path.
     pub body: fn(&str, &str) -> Option<Value>,
 }
 
-impl Service<'_> {
+impl OpenApiService<'_> {
     #[must_use]
-    pub fn document<'o>(&self, operations: impl IntoIterator<Item = &'o Operation>) -> String {
+    pub fn document<'o>(&self, operations: impl IntoIterator<Item = &'o OpenApiOperation>) -> String {
         let mut paths: BTreeMap<&str, Value> = BTreeMap::new();
         for operation in operations {
             let at = paths.entry(operation.path).or_insert_with(|| json!({}));
@@ -105,13 +105,13 @@ impl Service<'_> {
             "paths": paths,
             "components": components,
         });
-        // What serde_json writes of a document of texts and numbers cannot fail.
+        // serde_json cannot fail on a document of texts and numbers.
         let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
         text.push('\n');
         text
     }
 
-    fn operation(&self, operation: &Operation) -> Value {
+    fn operation(&self, operation: &OpenApiOperation) -> Value {
         let asks = (self.body)(operation.method, operation.path);
         let mut document = json!({
             "summary": operation.does,
@@ -126,7 +126,7 @@ impl Service<'_> {
         document
     }
 
-    fn parameters(&self, operation: &Operation) -> Vec<Value> {
+    fn parameters(&self, operation: &OpenApiOperation) -> Vec<Value> {
         let parts = operation.path.split('/');
         let names = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let in_path = names.map(|name| {
@@ -143,7 +143,7 @@ impl Service<'_> {
         in_path.chain(in_query).chain(version).collect()
     }
 
-    fn responses(&self, operation: &Operation, has_body: bool) -> Map<String, Value> {
+    fn responses(&self, operation: &OpenApiOperation, has_body: bool) -> Map<String, Value> {
         let mut done = json!({"description": "It is done, or is told."});
         if let Some(key) = operation.answers {
             let shape = json!({"type": "object", "required": [key]});
@@ -154,10 +154,10 @@ impl Service<'_> {
             .iter()
             .map(|status| (status.to_string(), done.clone()));
         let refused = self.refusals.iter().filter(|refusal| match refusal.comes {
-            Comes::Always => true,
-            Comes::OnWrites => operation.method != "GET",
-            Comes::WithBody => has_body,
-            Comes::At(path) => operation.path == path,
+            AppliesTo::Always => true,
+            AppliesTo::OnWrites => operation.method != "GET",
+            AppliesTo::WithBody => has_body,
+            AppliesTo::At(path) => operation.path == path,
         });
         let refused = refused.map(|refusal| {
             let reference = format!("#/components/responses/{}", refusal.status);

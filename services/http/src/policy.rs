@@ -1,8 +1,8 @@
-//! Who may do what: rules by their OpenStack names, in OpenStack's language.
+//! Access policy: rules with OpenStack's names, in the language of oslo.policy.
 //!
-//! A service has its defaults ([`Policy::new`]); an operator's file replaces some of them ([`Policy::with_file`]). Handlers ask
-//! with [`Policy::authorize`]. The language and what of it is understood is in `language`; the difference to oslo.policy is
-//! that what cannot be meant is refused when the file is read, not taken for "nobody" when somebody asks.
+//! A service has default rules ([`Policy::new`]); an operator's file replaces some of them ([`Policy::with_file`]).
+//! Handlers call [`Policy::authorize`]. Unlike oslo.policy, a rule that cannot be evaluated is an error when the file
+//! is read; it is not treated as "nobody" when a request arrives.
 
 mod file;
 mod language;
@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 
 pub use file::{PolicyFile, PolicyFileError};
 pub use language::{RuleError, parse, parse_lists};
-pub use rule::{Check, Credential, Rule, TargetKey, Template};
+pub use rule::{PolicyCheck, PolicyCredential, PolicyRule, TargetKey, Template};
 
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, TokenScope};
 use crate::fault::Fault;
-use rule::Target;
+use rule::PolicyTarget;
 
-/// How many rules may refer to one another in a row.
-const LONGEST_WAY: usize = 32;
+/// The maximum length of a chain of references between rules.
+const MAX_REFERENCE_CHAIN: usize = 32;
 
-/// Who said what a rule asks for.
+/// Where a rule is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum PolicyOrigin {
     Default,
     File,
 }
@@ -32,31 +32,31 @@ pub enum Origin {
 /// The rules of one service.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    rules: BTreeMap<Cow<'static, str>, (Rule, Origin)>,
+    rules: BTreeMap<Cow<'static, str>, (PolicyRule, PolicyOrigin)>,
 }
 
 impl Policy {
-    /// The service's own defaults, those that stand there only to be referred to included. A rule that is not listed admits
-    /// nobody.
+    /// The service's default rules, including those that exist only as references. A rule that is not listed admits no
+    /// caller.
     #[must_use]
-    pub fn new(defaults: impl IntoIterator<Item = (&'static str, Rule)>) -> Self {
+    pub fn new(defaults: impl IntoIterator<Item = (&'static str, PolicyRule)>) -> Self {
         let rules = defaults
             .into_iter()
-            .map(|(name, rule)| (Cow::Borrowed(name), (rule, Origin::Default)))
+            .map(|(name, rule)| (Cow::Borrowed(name), (rule, PolicyOrigin::Default)))
             .collect();
         Self { rules }
     }
 
     #[must_use]
-    pub fn with_rule(mut self, name: impl Into<Cow<'static, str>>, rule: Rule) -> Self {
-        self.rules.insert(name.into(), (rule, Origin::File));
+    pub fn with_rule(mut self, name: impl Into<Cow<'static, str>>, rule: PolicyRule) -> Self {
+        self.rules.insert(name.into(), (rule, PolicyOrigin::File));
         self
     }
 
     /// Replaces the rules that an operator's file names.
     ///
     /// # Errors
-    /// The file names a rule that is none here, refers to one that is not there, or to itself.
+    /// The file names an unknown rule, refers to an unknown rule, or contains a cycle.
     pub fn with_file(self, file: PolicyFile) -> Result<Self, PolicyFileError> {
         let own = self.rules.iter().map(|(name, (rule, _))| (&**name, rule));
         file.check(&own.collect())?;
@@ -66,27 +66,27 @@ impl Policy {
         }))
     }
 
-    /// Every rule with what it asks for and who said so, by name.
-    pub fn rules(&self) -> impl Iterator<Item = (&str, &Rule, Origin)> {
+    /// All rules by name, with where each is defined.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &PolicyRule, PolicyOrigin)> {
         let rules = self.rules.iter();
         rules.map(|(name, (rule, origin))| (&**name, rule, *origin))
     }
 
-    /// Lets the caller pass or not. `project` is the one the request is about; the caller's own where none is given.
+    /// Checks whether the caller passes the rule. `project` is the project of the target; by default the caller's own.
     pub fn authorize(
         &self,
         caller: &Caller,
         rule: &'static str,
         project: Option<&str>,
     ) -> Result<(), Fault> {
-        let target = Target {
+        let target = PolicyTarget {
             project_id: project.or(caller.project_id()),
             user_id: Some(&caller.user_id),
         };
-        // Every rule here is about projects (OpenStack's `scope_types`): who is an administrator of one domain, or of the cloud
-        // itself, is none of its projects.
-        let is_of_projects = !matches!(caller.scope, Scope::System | Scope::Domain(_));
-        if is_of_projects && self.admits(caller, rule, target, LONGEST_WAY) {
+        // All rules here have OpenStack's `scope_types: project`: administrators of a domain or of the cloud do not
+        // pass them.
+        let is_of_projects = !matches!(caller.scope, TokenScope::System | TokenScope::Domain(_));
+        if is_of_projects && self.admits(caller, rule, target, MAX_REFERENCE_CHAIN) {
             return Ok(());
         }
         Err(Fault::forbidden(format!(
@@ -94,7 +94,7 @@ impl Policy {
         )))
     }
 
-    fn admits(&self, caller: &Caller, name: &str, target: Target<'_>, way: usize) -> bool {
+    fn admits(&self, caller: &Caller, name: &str, target: PolicyTarget<'_>, way: usize) -> bool {
         let (Some((rule, _)), Some(way)) = (self.rules.get(name), way.checked_sub(1)) else {
             return false;
         };

@@ -1,6 +1,8 @@
-//! A path before all paths, where a service shares its port with others or stands behind a proxy: `/placement`, say.
+//! A path prefix for all routes of a service, such as `/placement`, for a service that shares its port or is behind a
+//! proxy.
 //!
-//! Requests come with it, or without where a proxy took it away; links and `location` have it in either case.
+//! Requests may arrive with the prefix, or without it if a proxy removed it. Links and `location` headers always have
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +15,11 @@ use axum::response::Response;
 use http::Uri;
 use http::uri::PathAndQuery;
 
-/// What stands before every path: nothing, or text that begins with `/` and does not end with one.
+/// The prefix: empty, or text that begins with `/` and does not end with one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Prefix(Option<Arc<str>>);
 
-/// A text that cannot stand before paths.
+/// The text is not a valid prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a path begins with /, ends without, and has letters, digits, -, ., _ and ~ between")]
 pub struct PrefixError;
@@ -29,7 +31,7 @@ impl FromStr for Prefix {
         if text.is_empty() {
             return Ok(Self(None));
         }
-        // The unreserved characters of RFC 3986: nothing that a proxy or a client would write in another way.
+        // The unreserved characters of RFC 3986: proxies and clients do not encode them in different ways.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
         let segments = text.strip_prefix('/').ok_or(PrefixError)?;
         let good =
@@ -47,12 +49,12 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Puts a prefix before every path of a router. Nothing changes where there is none.
+/// Adds a prefix to every path of a router. Does nothing if the prefix is empty.
 pub fn under(router: Router, prefix: Prefix) -> Router {
     if prefix.0.is_none() {
         return router;
     }
-    // A layer of the router itself would come after its routes were looked for.
+    // A layer of the router itself would run after the route lookup.
     Router::new()
         .fallback_service(router)
         .layer(from_fn_with_state(prefix, strip))
@@ -67,7 +69,7 @@ async fn strip(State(prefix): State<Prefix>, mut request: Request, next: Next) -
 }
 
 impl Prefix {
-    /// The same request without the prefix; none where it does not begin with it.
+    /// The URI without the prefix; `None` if it does not begin with it.
     fn without(&self, uri: &Uri) -> Option<Uri> {
         let rest = uri.path().strip_prefix(self.0.as_deref()?)?;
         let path = match rest.as_bytes().first() {

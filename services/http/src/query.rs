@@ -1,4 +1,4 @@
-//! The query string as a list of pairs: keys may repeat.
+//! The query string as a list of pairs; keys may repeat.
 
 use serde_json::{Map, Value};
 
@@ -6,11 +6,11 @@ use crate::fault::Fault;
 
 /// A decoded query string.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Query {
+pub struct QueryString {
     pairs: Vec<(String, String)>,
 }
 
-impl Query {
+impl QueryString {
     /// Decodes `key=value&key=value` with `%XX` and `+`.
     pub fn parse(text: &str) -> Result<Self, Fault> {
         let pairs = text

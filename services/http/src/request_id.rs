@@ -1,18 +1,18 @@
-//! The ids that tie a request to its log lines, on both sides of the wire.
+//! Request ids, which connect a request with its log lines on both sides.
 
 use std::fmt;
 
 use http::HeaderMap;
 use uuid::Uuid;
 
-/// The header that carries an id both ways: the caller's own on a request, this request's on the answer.
+/// The header with the request id: on a request the caller's global id, on a response the id of this request.
 pub const HEADER: &str = "x-openstack-request-id";
 
-/// Nova's own name for it, on answers.
+/// Nova's additional header for the request id of a response.
 pub const NOVA_HEADER: &str = "x-compute-request-id";
 
-/// What one request is called: `req-` and a UUID, always a new one. A caller's id is beside it: OpenStack's global request id,
-/// by which what several services do for one thing is found together. Many requests may have the same.
+/// The id of one request: `req-` and a new UUID, and the caller's global request id if it sent one. Several requests
+/// may share a global id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId {
     own: String,
@@ -20,7 +20,7 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// A new id, with the caller's beside it where it sent a well-formed one.
+    /// A new id, with the caller's global id if it is well formed.
     #[must_use]
     pub fn make(headers: &HeaderMap) -> Self {
         let sent = headers.get(HEADER).and_then(|value| value.to_str().ok());
@@ -30,13 +30,12 @@ impl RequestId {
         }
     }
 
-    /// The request's own id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.own
     }
 
-    /// What the caller calls all that it asks for one thing.
+    /// The caller's global request id, which several services share for one operation.
     #[must_use]
     pub fn global(&self) -> Option<&str> {
         self.global.as_deref()

@@ -1,12 +1,12 @@
-//! The methods of one path, and the 405 of all others.
+//! The methods of one path; all other methods get a 405.
 
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use crate::fault::Fault;
 
-/// The methods of one path. Others, HEAD among them, are told which there are.
-pub struct Methods<S> {
+/// The methods of one path. All others, including HEAD, get a 405 that lists the allowed ones.
+pub struct RouteMethods<S> {
     methods: MethodRouter<S>,
     allow: &'static str,
 }
@@ -28,8 +28,8 @@ macro_rules! methods {
     };
 }
 
-impl<S: Clone + Send + Sync + 'static> Methods<S> {
-    /// `allow` is what the 405 says: the methods that follow, as a header writes them.
+impl<S: Clone + Send + Sync + 'static> RouteMethods<S> {
+    /// `allow` is the value of the `allow` header of a 405: the methods that are added next.
     #[must_use]
     pub fn new(allow: &'static str) -> Self {
         let refused = move || async move { Fault::method_not_allowed(allow) };
@@ -39,7 +39,7 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
         }
     }
 
-    /// As [`Methods::new`], where HEAD is a GET whose body is left out.
+    /// Like [`RouteMethods::new`], but HEAD is a GET without its body.
     #[must_use]
     pub fn with_head(allow: &'static str) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
         }
     }
 
-    /// What the 405 says: `GET, PUT` for instance.
+    /// The value of the `allow` header, such as `GET, PUT`.
     #[must_use]
     pub fn allow(&self) -> &'static str {
         self.allow
@@ -63,7 +63,7 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
     );
 
     /// The path, ready for a router.
-    pub fn done(self) -> MethodRouter<S> {
+    pub fn build(self) -> MethodRouter<S> {
         let allow = self.allow;
         self.methods
             .fallback(move || async move { Fault::method_not_allowed(allow) })

@@ -1,8 +1,8 @@
-//! The shape a JSON body or a query string must have, and what is told when it has not.
+//! Schemas for JSON bodies and query strings, and the error messages of a mismatch.
 //!
-//! A schema is a constant of its service. The sentences are those OpenStack's services give
-//! (JSON Schema's words: type, required, additionalProperties, pattern, ...), because clients and
-//! test-suites look for them. Of several violations the one nearest the root is told.
+//! A schema is a constant of its service. The messages are those of OpenStack's services (the wording of Python's
+//! jsonschema), because clients and test suites match on them. Of several violations the one nearest the root is
+//! reported.
 
 mod admit;
 mod document;
@@ -11,22 +11,21 @@ mod violation;
 
 use serde_json::Value;
 
-pub use violation::Violation;
-use violation::{Place, Step};
+pub use violation::SchemaViolation;
+use violation::{SchemaPath, SchemaStep};
 
 #[derive(Debug, Clone, Copy)]
-pub enum Schema {
+pub enum BodySchema {
     /// An object with known keys.
-    Object(&'static Object),
-    /// An object whose keys all follow one pattern.
+    Object(&'static ObjectSchema),
+    /// An object whose keys follow one pattern.
     Map(&'static MapOf),
     List(&'static ListOf),
-    Text(Text),
-    /// A whole number between two bounds.
+    Text(TextSchema),
+    /// A whole number, with optional bounds.
     Integer(Option<i64>, Option<i64>),
     /// A number up to a bound.
     Number(Option<f64>),
-    /// A whole number or null.
     IntegerOrNull,
     /// Text with the form of a UUID, or null.
     UuidOrNull,
@@ -34,26 +33,25 @@ pub enum Schema {
 
 /// An object with known keys; unknown keys are refused.
 #[derive(Debug)]
-pub struct Object {
-    pub properties: &'static [(&'static str, Schema)],
+pub struct ObjectSchema {
+    pub properties: &'static [(&'static str, BodySchema)],
     /// Keys that must be there.
     pub required: &'static [&'static str],
 }
 
-/// What happens to keys that do not follow the pattern.
+/// How to treat keys that do not follow the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherKeys {
     Ignored,
     Refused,
 }
 
-/// An object whose keys follow a pattern.
 #[derive(Debug)]
 pub struct MapOf {
-    /// What a key looks like.
-    pub keys: Pattern,
+    /// The pattern of the keys.
+    pub keys: TextPattern,
     /// The shape of each value.
-    pub values: Schema,
+    pub values: BodySchema,
     /// How many keys at least.
     pub min: usize,
     /// Keys that do not follow the pattern.
@@ -64,10 +62,10 @@ pub struct MapOf {
 #[derive(Debug)]
 pub struct ListOf {
     /// The shape of each element.
-    pub items: Schema,
+    pub items: BodySchema,
     /// How many at least.
     pub min: usize,
-    /// Whether an element may be there twice.
+    /// Whether elements must differ.
     pub unique: Unique,
 }
 
@@ -79,15 +77,14 @@ pub enum Unique {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Text {
+pub struct TextSchema {
     pub min: usize,
     pub max: Option<usize>,
-    /// What it must look like.
-    pub pattern: Option<Pattern>,
-    pub format: Option<Format>,
+    pub pattern: Option<TextPattern>,
+    pub format: Option<TextFormat>,
 }
 
-impl Text {
+impl TextSchema {
     pub const ANY: Self = Self {
         min: 0,
         max: None,
@@ -98,14 +95,14 @@ impl Text {
 
 /// A format of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// A UUID in any notation: dashes, braces and `urn:uuid:` may be there or not.
+pub enum TextFormat {
+    /// A UUID in any notation; dashes, braces and `urn:uuid:` are optional.
     Uuid,
     /// A UUID with its four dashes in place.
     DashedUuid,
 }
 
-impl Format {
+impl TextFormat {
     fn admits(self, text: &str) -> bool {
         let dashed = |at: usize| text.as_bytes().get(at) == Some(&b'-');
         match self {
@@ -115,29 +112,29 @@ impl Format {
     }
 }
 
-/// A regular expression as it is shown, and the function that decides it.
+/// A regular expression for messages, and the function that implements it.
 #[derive(Debug, Clone, Copy)]
-pub struct Pattern {
-    /// How messages show it.
+pub struct TextPattern {
+    /// The expression in messages.
     pub shown: &'static str,
-    /// Whether a text follows it.
+    /// Whether a text matches.
     pub matches: fn(&str) -> bool,
 }
 
 /// `[A-Z0-9_]+`: a resource class, a trait or a consumer type.
-pub const NAME: Pattern = Pattern {
+pub const NAME: TextPattern = TextPattern {
     shown: "^[A-Z0-9_]+$",
     matches: is_name,
 };
 
 /// `CUSTOM_[A-Z0-9_]+`.
-pub const CUSTOM_NAME: Pattern = Pattern {
+pub const CUSTOM_NAME: TextPattern = TextPattern {
     shown: "^CUSTOM_[A-Z0-9_]+$",
     matches: |text| text.strip_prefix("CUSTOM_").is_some_and(is_name),
 };
 
 /// Thirty-six hexadecimal digits or dashes.
-pub const UUID_KEY: Pattern = Pattern {
+pub const UUID_KEY: TextPattern = TextPattern {
     shown: "^[0-9a-fA-F-]{36}$",
     matches: |text| {
         text.len() == 36
@@ -180,18 +177,18 @@ pub fn normal_uuid(text: &str) -> Option<String> {
     })
 }
 
-impl Schema {
+impl BodySchema {
     /// Whether the value has this shape.
-    pub fn check(&self, value: &Value) -> Result<(), Violation> {
+    pub fn check(&self, value: &Value) -> Result<(), SchemaViolation> {
         let mut found = Vec::new();
-        self.walk(value, &Place::default(), &mut found);
-        match found.into_iter().min_by_key(Violation::depth) {
+        self.walk(value, &SchemaPath::default(), &mut found);
+        match found.into_iter().min_by_key(SchemaViolation::depth) {
             None => Ok(()),
             Some(violation) => Err(violation),
         }
     }
 
-    fn walk(&self, value: &Value, place: &Place, found: &mut Vec<Violation>) {
+    fn walk(&self, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
         if !self.has_type(value) {
             let message = if matches!(self, Self::UuidOrNull) {
                 format!(
@@ -243,13 +240,13 @@ impl Schema {
     }
 }
 
-type Members = serde_json::Map<String, Value>;
+type SchemaMembers = serde_json::Map<String, Value>;
 
-impl Object {
-    fn walk(&self, map: &Members, value: &Value, place: &Place, found: &mut Vec<Violation>) {
+impl ObjectSchema {
+    fn walk(&self, map: &SchemaMembers, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
         for (key, schema) in self.properties {
             if let Some(member) = map.get(*key) {
-                let inner = place.within(&[Step::Word("properties"), Step::Key(key)], key);
+                let inner = place.within(&[SchemaStep::Word("properties"), SchemaStep::Key(key)], key);
                 schema.walk(member, &inner, found);
             }
         }
@@ -273,11 +270,11 @@ impl Object {
 }
 
 impl MapOf {
-    fn walk(&self, map: &Members, value: &Value, place: &Place, found: &mut Vec<Violation>) {
+    fn walk(&self, map: &SchemaMembers, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
         let mut strange: Vec<&String> = Vec::new();
         for (key, member) in map {
             if (self.keys.matches)(key) {
-                let steps = [Step::Word("patternProperties"), Step::Key(self.keys.shown)];
+                let steps = [SchemaStep::Word("patternProperties"), SchemaStep::Key(self.keys.shown)];
                 self.values.walk(member, &place.within(&steps, key), found);
             } else {
                 strange.push(key);
@@ -300,9 +297,9 @@ impl MapOf {
 }
 
 impl ListOf {
-    fn walk(&self, items: &[Value], value: &Value, place: &Place, found: &mut Vec<Violation>) {
+    fn walk(&self, items: &[Value], value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
         for (index, item) in items.iter().enumerate() {
-            let inner = place.within_item(&[Step::Word("items")], index);
+            let inner = place.within_item(&[SchemaStep::Word("items")], index);
             self.items.walk(item, &inner, found);
         }
         if items.len() < self.min {
@@ -317,8 +314,8 @@ impl ListOf {
     }
 }
 
-impl Text {
-    fn walk(&self, text: &str, value: &Value, place: &Place, found: &mut Vec<Violation>) {
+impl TextSchema {
+    fn walk(&self, text: &str, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
         let length = text.chars().count();
         let shown = || python::repr(value);
         let mut refuse = |rule, message| found.push(place.violation(rule, message, value));
@@ -361,8 +358,8 @@ fn bounds(
     min: Option<i64>,
     max: Option<i64>,
     value: &Value,
-    place: &Place,
-    found: &mut Vec<Violation>,
+    place: &SchemaPath,
+    found: &mut Vec<SchemaViolation>,
 ) {
     let number = whole(value);
     if let Some(min) = min.filter(|min| number < *min) {
@@ -378,12 +375,12 @@ fn bounds(
     }
 }
 
-/// A whole JSON number, held at the bounds of 64 bits.
+/// A JSON number as `i64`; values out of range saturate.
 #[must_use]
 pub fn whole(value: &Value) -> i64 {
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "the cast saturates, which is what is wanted"
+        reason = "the cast saturates, as intended"
     )]
     let saturated = |number: f64| number as i64;
     value
@@ -393,7 +390,7 @@ pub fn whole(value: &Value) -> i64 {
         .unwrap_or_default()
 }
 
-fn at_most(max: f64, value: &Value, place: &Place, found: &mut Vec<Violation>) {
+fn at_most(max: f64, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
     if value.as_f64().is_some_and(|number| number > max) {
         let message = format!(
             "{} is greater than the maximum of {max:e}",

@@ -1,4 +1,4 @@
-//! One router, two kinds of sockets. In process no server is needed: call the router itself.
+//! Serves a router on a TCP or a unix socket. In-process callers need no server: they call the router.
 
 use std::future::Future;
 
@@ -10,14 +10,14 @@ use tower::ServiceExt as _;
 
 pub use berth_serve::Limits;
 
-/// Serves on a TCP listener until `shutdown` is ready, then lets requests under way end. How many connections it bears, and
-/// for how long, is [`Limits`]' default. Each request has the address at the other end as its [`ConnectInfo`].
+/// Serves on a TCP listener until `shutdown` resolves, then lets requests in progress finish. [`Limits`] sets the
+/// bounds on connections. Each request carries its peer address as [`ConnectInfo`].
 pub async fn serve_tcp(
     listener: TcpListener,
     router: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    // The end of a long answer does not wait until what is before it has been taken.
+    // TCP_NODELAY: the last packet of a long response must not wait for the acknowledgement of the previous one.
     let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
     let service = |socket: &TcpStream| {
         let peer = socket.peer_addr().ok();

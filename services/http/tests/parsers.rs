@@ -1,10 +1,10 @@
 //! What reads text from outside: never a panic, and what it reads it gives back.
 
 use berth_http::schema::{
-    CUSTOM_NAME, Format, ListOf, MapOf, NAME, Object, OtherKeys, Schema, Text, UUID_KEY, Unique,
+    CUSTOM_NAME, TextFormat, ListOf, MapOf, NAME, ObjectSchema, OtherKeys, BodySchema, TextSchema, UUID_KEY, Unique,
     is_uuid_like, normal_uuid,
 };
-use berth_http::{Fault, Microversion, MicroversionRange, Query, Timestamp};
+use berth_http::{Fault, Microversion, MicroversionRange, QueryString, Timestamp};
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -16,11 +16,11 @@ const RANGE: MicroversionRange = MicroversionRange {
     error_codes_since: Microversion::new(1, 23),
 };
 
-const BODY: Schema = Schema::Object(&Object {
+const BODY: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[
         (
             "name",
-            Schema::Text(Text {
+            BodySchema::Text(TextSchema {
                 min: 1,
                 max: Some(5),
                 pattern: Some(CUSTOM_NAME),
@@ -29,37 +29,37 @@ const BODY: Schema = Schema::Object(&Object {
         ),
         (
             "uuid",
-            Schema::Text(Text {
-                format: Some(Format::DashedUuid),
-                ..Text::ANY
+            BodySchema::Text(TextSchema {
+                format: Some(TextFormat::DashedUuid),
+                ..TextSchema::ANY
             }),
         ),
-        ("total", Schema::Integer(Some(1), Some(10))),
-        ("ratio", Schema::Number(Some(2.5))),
-        ("generation", Schema::IntegerOrNull),
-        ("parent", Schema::UuidOrNull),
+        ("total", BodySchema::Integer(Some(1), Some(10))),
+        ("ratio", BodySchema::Number(Some(2.5))),
+        ("generation", BodySchema::IntegerOrNull),
+        ("parent", BodySchema::UuidOrNull),
         (
             "traits",
-            Schema::List(&ListOf {
-                items: Schema::Text(Text::ANY),
+            BodySchema::List(&ListOf {
+                items: BodySchema::Text(TextSchema::ANY),
                 min: 1,
                 unique: Unique::Yes,
             }),
         ),
         (
             "held",
-            Schema::Map(&MapOf {
+            BodySchema::Map(&MapOf {
                 keys: UUID_KEY,
-                values: Schema::Integer(None, None),
+                values: BodySchema::Integer(None, None),
                 min: 1,
                 others: OtherKeys::Refused,
             }),
         ),
         (
             "free",
-            Schema::Map(&MapOf {
+            BodySchema::Map(&MapOf {
                 keys: NAME,
-                values: Schema::Integer(None, None),
+                values: BodySchema::Integer(None, None),
                 min: 0,
                 others: OtherKeys::Ignored,
             }),
@@ -236,13 +236,13 @@ proptest! {
 
     #[test]
     fn no_query_panics(text in ".{0,60}") {
-        Query::parse(&text).ok();
+        QueryString::parse(&text).ok();
     }
 
     #[test]
     fn an_encoded_query_is_read_back(value in "\\PC{0,20}") {
         let encoded: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let query = Query::parse(&format!("a=1&key={encoded}&b=2")).unwrap();
+        let query = QueryString::parse(&format!("a=1&key={encoded}&b=2")).unwrap();
         prop_assert_eq!(query.last("key"), Some(value.as_str()));
     }
 

@@ -2,27 +2,27 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
-use berth_http::policy::{Check, Credential, Rule, Template, parse, parse_lists};
-use berth_http::{Caller, Policy, PolicyFile, Scope};
+use berth_http::policy::{PolicyCheck, PolicyCredential, PolicyRule, Template, parse, parse_lists};
+use berth_http::{Caller, Policy, PolicyFile, TokenScope};
 use proptest::prelude::*;
 
 /// `alice` of the project `p1`, with these roles.
 fn alice(roles: &[&str]) -> Caller {
     Caller {
         user_id: "alice".to_owned(),
-        scope: Scope::Project("p1".to_owned()),
+        scope: TokenScope::Project("p1".to_owned()),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
     }
 }
 
 fn policy() -> Policy {
     let rules = [
-        ("admin_api", Rule::role("admin")),
+        ("admin_api", PolicyRule::role("admin")),
         (
             "thing:get",
-            Rule::named("admin_api").or(Rule::own_project()),
+            PolicyRule::named("admin_api").or(PolicyRule::own_project()),
         ),
-        ("thing:delete", Rule::named("admin_api")),
+        ("thing:delete", PolicyRule::named("admin_api")),
     ];
     Policy::new(rules)
 }
@@ -83,7 +83,7 @@ fn a_rule_lets_pass_whom_oslo_policy_lets_pass() {
     assert!(passes("is_admin:True", &alice(&["admin"]), None));
     assert!(!passes("project_id:%(project_id)s", &caller, Some("p2")));
     let nowhere = Caller {
-        scope: Scope::Unscoped,
+        scope: TokenScope::Unscoped,
         ..alice(&["member"])
     };
     assert!(!passes("project_id:%(project_id)s", &nowhere, None));
@@ -91,8 +91,8 @@ fn a_rule_lets_pass_whom_oslo_policy_lets_pass() {
 
 #[test]
 fn an_administrator_of_a_domain_or_of_the_cloud_itself_is_none_of_its_projects() {
-    let domain = Scope::Domain("d1".to_owned());
-    for scope in [domain, Scope::System, Scope::Unscoped] {
+    let domain = TokenScope::Domain("d1".to_owned());
+    for scope in [domain, TokenScope::System, TokenScope::Unscoped] {
         let caller = Caller {
             scope,
             ..alice(&["admin"])
@@ -101,7 +101,7 @@ fn an_administrator_of_a_domain_or_of_the_cloud_itself_is_none_of_its_projects()
             assert!(!passes(text, &caller, Some("p1")), "{caller:?} {text}");
         }
         // What asks for nothing is for whoever has a project, or nothing at all.
-        let unscoped = caller.scope == Scope::Unscoped;
+        let unscoped = caller.scope == TokenScope::Unscoped;
         assert_eq!(passes("@", &caller, None), unscoped, "{caller:?}");
     }
 }
@@ -214,7 +214,7 @@ fn a_file_that_cannot_be_meant_is_refused_with_the_line_and_the_key() {
     assert!(read(&long).unwrap_err().contains("bytes"));
 }
 
-fn rules() -> impl Strategy<Value = Rule> {
+fn rules() -> impl Strategy<Value = PolicyRule> {
     let template = proptest::sample::select(vec![
         "%(project_id)s",
         "%(user_id)s",
@@ -243,16 +243,16 @@ fn rules() -> impl Strategy<Value = Rule> {
         parse(&format!("{kind}:{text}")).ok()
     });
     let leaf = prop_oneof![
-        1 => Just(Rule::Everybody),
-        1 => Just(Rule::Nobody),
-        1 => Just(Rule::Check(Check::Credential(Credential::UserId, Template::text("alice")))),
+        1 => Just(PolicyRule::Everybody),
+        1 => Just(PolicyRule::Nobody),
+        1 => Just(PolicyRule::Check(PolicyCheck::Credential(PolicyCredential::UserId, Template::text("alice")))),
         6 => check,
     ];
     leaf.prop_recursive(5, 24, 4, |inner| {
         prop_oneof![
-            inner.clone().prop_map(|rule| Rule::Not(Box::new(rule))),
-            proptest::collection::vec(inner.clone(), 2..4).prop_map(Rule::All),
-            proptest::collection::vec(inner, 2..4).prop_map(Rule::Any),
+            inner.clone().prop_map(|rule| PolicyRule::Not(Box::new(rule))),
+            proptest::collection::vec(inner.clone(), 2..4).prop_map(PolicyRule::All),
+            proptest::collection::vec(inner, 2..4).prop_map(PolicyRule::Any),
         ]
     })
 }

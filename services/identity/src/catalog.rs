@@ -1,4 +1,4 @@
-//! The services of the cloud and where they are, as whoever composes this service says.
+//! The service catalog: service types and endpoint URLs, from the configuration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,18 +8,17 @@ use berth_wire::identity::{CatalogEntry, EndpointEntry};
 
 use crate::users::derived;
 
-/// For whom an endpoint is.
+/// The interface of an endpoint: who it is meant for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Interface {
+pub enum EndpointInterface {
     Public,
     Internal,
     Admin,
 }
 
-impl Interface {
+impl EndpointInterface {
     pub const ALL: [Self; 3] = [Self::Public, Self::Internal, Self::Admin];
 
-    /// As the API writes it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -30,45 +29,45 @@ impl Interface {
     }
 }
 
-impl fmt::Display for Interface {
+impl fmt::Display for EndpointInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// A word that names no interface.
+/// The text names no interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an interface is public, internal or admin")]
-pub struct NoInterface;
+pub struct InvalidInterface;
 
-impl FromStr for Interface {
-    type Err = NoInterface;
+impl FromStr for EndpointInterface {
+    type Err = InvalidInterface;
 
-    fn from_str(text: &str) -> Result<Self, NoInterface> {
+    fn from_str(text: &str) -> Result<Self, InvalidInterface> {
         let found = Self::ALL.into_iter().find(|it| it.as_str() == text);
-        found.ok_or(NoInterface)
+        found.ok_or(InvalidInterface)
     }
 }
 
-/// Where a service is.
+/// One URL of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub region: String,
-    /// For whom it is.
-    pub interface: Interface,
+    pub interface: EndpointInterface,
     pub url: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogService {
-    /// Its type, by which clients look for it: `placement`, `compute`, `accelerator`.
+    /// The service type that clients look up: `placement`, `compute`, `accelerator`.
     pub service_type: String,
     /// Its name, for people.
     pub name: String,
     pub endpoints: Vec<Endpoint>,
 }
 
-/// All services. Ids follow from types, names, regions and interfaces, so they are the same after each start.
+/// The service catalog. Ids are derived from types, names, regions and interfaces, so they are the same after each
+/// start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalog {
     entries: Vec<CatalogEntry>,

@@ -1,4 +1,4 @@
-//! A file per noun: what each method of each path does, and what is told when it cannot.
+//! The handlers of the API, one file per resource, and what they share.
 
 pub(crate) mod auth_scopes;
 pub(crate) mod auth_tokens;
@@ -11,18 +11,18 @@ pub(crate) mod roles;
 pub(crate) mod users;
 pub(crate) mod versions;
 
-use berth_http::{Call, Fault};
+use berth_http::{ApiRequest, Fault};
 
-/// The filters that lists have in common: each is a key of the query with the value that is kept.
-pub(crate) fn kept(call: &Call, filters: &[(&str, &str)]) -> bool {
+/// Applies the query filters of a list. Each filter is a query key with the value of the entry.
+pub(crate) fn kept(call: &ApiRequest, filters: &[(&str, &str)]) -> bool {
     let wanted = |key: &str| call.query.last(key);
     filters
         .iter()
         .all(|(key, value)| wanted(key).is_none_or(|wanted| wanted == *value))
 }
 
-/// `enabled` of the query, which is true unless it says no; as Keystone reads it.
-pub(crate) fn kept_enabled(call: &Call, enabled: bool) -> bool {
+/// Applies the query filter `enabled`. Like Keystone, any value except a negative one counts as true.
+pub(crate) fn kept_enabled(call: &ApiRequest, enabled: bool) -> bool {
     let no = |text: &str| {
         matches!(
             text.to_ascii_lowercase().as_str(),

@@ -1,4 +1,4 @@
-//! The service as its users in one process have it: tokens made, believed, revoked.
+//! [`Identity`]: authenticates users, and issues, validates and revokes tokens.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use berth_store::{Moment, SqlStore};
 use berth_wire::identity::{AuthAsked, AuthBody, DomainAsked, ScopeAsked, UserAsked};
 
 use crate::catalog::Catalog;
-use crate::guesses::Who;
-use crate::logins::{LoginError, Logins};
-use crate::source::Source;
-use crate::store::{Revoked, TableError, TokenRow, Tokens};
-use crate::tokens::{self, Clock, KnownToken, NoRandomness};
-use crate::users::{Domain, Target, User, Users, UsersFile};
+use crate::login_throttle::LoginSubject;
+use crate::password_verifier::{LoginError, PasswordVerifier};
+use crate::client_address::ClientAddress;
+use crate::store::{RevocationScope, TokenTableError, TokenRow, TokenTable};
+use crate::tokens::{self, TokenClock, ValidToken, NoRandomness};
+use crate::users::{Domain, AssignmentTarget, User, Users, UsersFile};
 
 /// How often tokens that are over are forgotten.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -24,10 +24,9 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub struct IdentityOptions {
     /// How long a token is good: Keystone's `[token] expiration`.
     pub token_expiration: Duration,
-    /// The services and where they are.
+    /// The service catalog.
     pub catalog: Catalog,
-    /// What time it is.
-    pub clock: Clock,
+    pub clock: TokenClock,
 }
 
 impl Default for IdentityOptions {
@@ -35,41 +34,41 @@ impl Default for IdentityOptions {
         Self {
             token_expiration: Duration::from_secs(3600),
             catalog: Catalog::default(),
-            clock: Clock::default(),
+            clock: TokenClock::default(),
         }
     }
 }
 
-/// Users and their tokens. Clones are the same.
+/// The identity service of one process: users and their tokens. Clones share one instance.
 ///
-/// A token is answered when it is on the disk. It is void when its time is over, when it was revoked, or when its user, the
-/// password or the assignment of its roles is another in the file than when it was made.
+/// A token is returned only after it is stored durably. A token is void once it has expired or was revoked, and also
+/// when its user was removed or disabled, or the user's password or roles changed.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    inner: Arc<Inner>,
+    inner: Arc<IdentityInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct IdentityInner {
     users: UsersFile,
-    tokens: Tokens,
-    logins: Logins,
+    tokens: TokenTable,
+    logins: PasswordVerifier,
     options: IdentityOptions,
     swept: AtomicI64,
 }
 
-/// What becomes a token.
-struct Proven {
+/// An authenticated user, before a token is issued.
+struct AuthenticatedUser {
     users: Arc<Users>,
     user_id: String,
     methods: Vec<String>,
-    /// The token that it was proven by, where it was one.
-    parent: Option<Parent>,
+    /// The token that was used to authenticate, if any.
+    parent: Option<ParentToken>,
     fingerprint: String,
 }
 
-/// What a token has of the one that it is made from.
-struct Parent {
+/// Properties that a new token inherits from the token used to authenticate.
+struct ParentToken {
     digest: String,
     /// The first of the chain.
     chain_id: String,
@@ -81,10 +80,10 @@ impl Identity {
     /// Over a prepared database ([`crate::prepare`]).
     #[must_use]
     pub fn new(store: SqlStore, users: UsersFile, options: IdentityOptions) -> Self {
-        let inner = Inner {
+        let inner = IdentityInner {
             users,
-            tokens: Tokens::of(store),
-            logins: Logins::default(),
+            tokens: TokenTable::of(store),
+            logins: PasswordVerifier::default(),
             options,
             swept: AtomicI64::new(0),
         };
@@ -93,7 +92,7 @@ impl Identity {
         }
     }
 
-    /// The users, as their file says.
+    /// The current users.
     #[must_use]
     pub fn users(&self) -> Arc<Users> {
         self.inner.users.current()
@@ -105,23 +104,22 @@ impl Identity {
         &self.inner.users
     }
 
-    /// The services and where they are.
     #[must_use]
     pub fn catalog(&self) -> &Catalog {
         &self.inner.options.catalog
     }
 
-    /// Makes a token for whoever proves who it is. `from`: the address that asks, where it is known: who guesses there holds up
-    /// nobody elsewhere.
+    /// Authenticates a user and issues a token. `from` is the caller's address, if known: failed attempts from one
+    /// address do not delay logins from others.
     pub async fn log_in(
         &self,
         body: AuthBody,
         from: Option<IpAddr>,
-    ) -> Result<(String, KnownToken), LoginError> {
+    ) -> Result<(String, ValidToken), LoginError> {
         let (asked, scope) = body.into_parts();
         let proven = match asked {
-            AuthAsked::Password(user) => self.by_password(user, from.into()).await?,
-            AuthAsked::Token(token) => self.by_token(&token).await?,
+            AuthAsked::Password(user) => self.authenticate_by_password(user, from.into()).await?,
+            AuthAsked::Token(token) => self.authenticate_by_token(&token).await?,
             AuthAsked::Unsupported(_) => return Err(LoginError::UnsupportedMethod),
             AuthAsked::Missing(part) => {
                 return Err(LoginError::Malformed(format!("{part}: missing")));
@@ -131,23 +129,23 @@ impl Identity {
         self.issue(proven, target).await
     }
 
-    async fn by_password(&self, asked: UserAsked, source: Source) -> Result<Proven, LoginError> {
+    async fn authenticate_by_password(&self, asked: UserAsked, source: ClientAddress) -> Result<AuthenticatedUser, LoginError> {
         let users = self.users();
         let password = asked.password.clone().ok_or_else(|| {
             LoginError::Malformed("auth.identity.password.user.password: missing".to_owned())
         })?;
-        Logins::fits(&password)?;
+        PasswordVerifier::check_length(&password)?;
         let user = find_user(&users, &asked)?;
         let who = match user {
-            Some(user) => Who::User(user.id.clone()),
-            None => Who::Stranger(stranger(&asked)),
+            Some(user) => LoginSubject::User(user.id.clone()),
+            None => LoginSubject::UnknownUser(unknown_user_key(&asked)),
         };
         let hash = user.map(|user| user.password_hash.clone());
         let costliest = users.costliest.clone();
         let logins = &self.inner.logins;
         let asked_by = (&who, source);
         let checked = logins.check(asked_by, hash, costliest, password).await;
-        if let (Err(LoginError::Refused { reason }), Who::User(id)) = (&checked, &who) {
+        if let (Err(LoginError::Refused { reason }), LoginSubject::User(id)) = (&checked, &who) {
             tracing::info!(user_id = id, reason, "login refused");
         }
         checked?;
@@ -155,7 +153,7 @@ impl Identity {
         let user = user.ok_or(LoginError::Refused {
             reason: "the user or its domain is disabled",
         })?;
-        Ok(Proven {
+        Ok(AuthenticatedUser {
             user_id: user.id.clone(),
             methods: vec!["password".to_owned()],
             parent: None,
@@ -164,20 +162,20 @@ impl Identity {
         })
     }
 
-    async fn by_token(&self, token: &str) -> Result<Proven, LoginError> {
+    async fn authenticate_by_token(&self, token: &str) -> Result<AuthenticatedUser, LoginError> {
         let known = self.token(token).await?;
-        let KnownToken { row, users } = known.ok_or(LoginError::Refused {
+        let ValidToken { row, users } = known.ok_or(LoginError::Refused {
             reason: "the token is not valid",
         })?;
         let mut methods = row.methods;
         if !methods.iter().any(|method| method == "token") {
             methods.push("token".to_owned());
         }
-        Ok(Proven {
+        Ok(AuthenticatedUser {
             user_id: row.user_id,
             methods,
-            // It ends with the one it was made from: else a token would be good for ever.
-            parent: Some(Parent {
+            // The new token expires with its parent: otherwise a user could renew a token forever.
+            parent: Some(ParentToken {
                 digest: row.digest,
                 chain_id: row.chain_id,
                 expires_at: row.expires_at,
@@ -189,9 +187,9 @@ impl Identity {
 
     async fn issue(
         &self,
-        proven: Proven,
-        target: Option<Target>,
-    ) -> Result<(String, KnownToken), LoginError> {
+        proven: AuthenticatedUser,
+        target: Option<AssignmentTarget>,
+    ) -> Result<(String, ValidToken), LoginError> {
         let no_randomness = |_: NoRandomness| LoginError::System;
         let roles = tokens::roles(&proven.users, &proven.user_id, target.as_ref());
         let roles = roles.ok_or(LoginError::Refused {
@@ -220,33 +218,33 @@ impl Identity {
             issued_at,
             expires_at,
         };
-        if !self.inner.tokens.put(&row, parent.as_deref()).await? {
+        if !self.inner.tokens.insert(&row, parent.as_deref()).await? {
             return Err(LoginError::Refused {
-                reason: "the token was taken back meanwhile",
+                reason: "the parent token was revoked in the meantime",
             });
         }
         self.sweep_when_due(now).await;
         let users = proven.users;
-        Ok((token, KnownToken { row, users }))
+        Ok((token, ValidToken { row, users }))
     }
 
-    /// The token, where it holds.
-    pub async fn token(&self, token: &str) -> Result<Option<KnownToken>, TableError> {
+    /// The token, if it is valid.
+    pub async fn token(&self, token: &str) -> Result<Option<ValidToken>, TokenTableError> {
         let row = self.inner.tokens.get(&tokens::digest(token)).await?;
         let now = self.inner.options.clock.now();
-        Ok(row.and_then(|row| KnownToken::of(row, self.users(), now)))
+        Ok(row.and_then(|row| ValidToken::of(row, self.users(), now)))
     }
 
-    /// Makes a token void, and those that were made from it unless it is to be alone in that.
+    /// Revokes a token, and with [`RevocationScope::Chain`] all tokens that were issued from it.
     pub(crate) async fn revoke(
         &self,
-        token: &KnownToken,
-        which: Revoked,
-    ) -> Result<(), TableError> {
+        token: &ValidToken,
+        which: RevocationScope,
+    ) -> Result<(), TokenTableError> {
         self.inner.tokens.revoke(&token.row, which).await
     }
 
-    /// Forgets tokens that are over, once a minute. Who cannot does it the next time.
+    /// Deletes expired tokens, at most once a minute. After a failure the next call tries again.
     async fn sweep_when_due(&self, now: Moment) {
         let due = i64::try_from(SWEEP.as_micros()).unwrap_or(i64::MAX);
         let last = self.inner.swept.load(Ordering::Relaxed);
@@ -261,7 +259,7 @@ impl Identity {
     }
 }
 
-/// The user that is asked for; none where there is none.
+/// The user that the request names; `None` if there is no such user.
 fn find_user<'a>(users: &'a Users, asked: &UserAsked) -> Result<Option<&'a User>, LoginError> {
     if let Some(id) = &asked.id {
         return Ok(users.user(id));
@@ -295,8 +293,8 @@ fn find_domain<'a>(
     }
 }
 
-/// What nobody was asked for by.
-fn stranger(asked: &UserAsked) -> String {
+/// A key for the throttle of an unknown user, made from the names in the request.
+fn unknown_user_key(asked: &UserAsked) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let domain = asked.domain.as_ref();
     let domain = domain.map(|it| format!("{}\0{}", text(&it.id), text(&it.name)));
@@ -308,8 +306,8 @@ fn stranger(asked: &UserAsked) -> String {
     )
 }
 
-/// What the token is to be good for; none for nothing in particular.
-fn target(proven: &Proven, scope: Option<ScopeAsked>) -> Result<Option<Target>, LoginError> {
+/// The target of the requested scope; `None` for an unscoped token.
+fn target(proven: &AuthenticatedUser, scope: Option<ScopeAsked>) -> Result<Option<AssignmentTarget>, LoginError> {
     const NO_SCOPE: LoginError = LoginError::Refused {
         reason: "there is no such project or domain",
     };
@@ -317,10 +315,10 @@ fn target(proven: &Proven, scope: Option<ScopeAsked>) -> Result<Option<Target>, 
     match scope {
         None => Ok(default_target(proven)),
         Some(ScopeAsked::Unscoped) => Ok(None),
-        Some(ScopeAsked::System) => Ok(Some(Target::System)),
+        Some(ScopeAsked::System) => Ok(Some(AssignmentTarget::System)),
         Some(ScopeAsked::Domain(domain)) => {
             let domain = find_domain(users, &domain, "auth.scope")?.ok_or(NO_SCOPE)?;
-            Ok(Some(Target::Domain(domain.id.clone())))
+            Ok(Some(AssignmentTarget::Domain(domain.id.clone())))
         }
         Some(ScopeAsked::Project(asked)) => {
             let place = "auth.scope.project";
@@ -338,14 +336,14 @@ fn target(proven: &Proven, scope: Option<ScopeAsked>) -> Result<Option<Target>, 
                 }
             };
             let project = project.ok_or(NO_SCOPE)?;
-            Ok(Some(Target::Project(project.id.clone())))
+            Ok(Some(AssignmentTarget::Project(project.id.clone())))
         }
     }
 }
 
-/// The user's default project, where a token may be good for it.
-fn default_target(proven: &Proven) -> Option<Target> {
+/// The user's default project, if the user has a role in it.
+fn default_target(proven: &AuthenticatedUser) -> Option<AssignmentTarget> {
     let user = proven.users.user(&proven.user_id)?;
-    let target = Target::Project(user.default_project_id.clone()?);
+    let target = AssignmentTarget::Project(user.default_project_id.clone()?);
     tokens::roles(&proven.users, &user.id, Some(&target)).map(|_| target)
 }

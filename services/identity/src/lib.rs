@@ -1,53 +1,52 @@
-//! A minimal Keystone v3, for one machine and small clouds: `openstack` and services with keystoneauth use it in Keystone's place.
+//! A minimal Keystone v3 for one machine and small clouds. `openstack` and services with keystoneauth work with it
+//! unchanged.
 //!
-//! | room | noun |
+//! | module | contents |
 //! |---|---|
-//! | `identity` | [`Identity`]: tokens made, believed and revoked, as its users in one process have it |
-//! | `users` | who there is and who has which role where: a file; pure but for [`UsersFile`] |
-//! | `passwords` | passwords as they are kept: Argon2id |
-//! | `guesses` | how fast passwords can be guessed, from where; pure |
-//! | `source` | where a request comes from, as far as that matters; pure |
-//! | `logins` | a password is looked at: in turn, on threads of its own |
-//! | `tokens` | tokens as texts, and when they are void |
-//! | `catalog` | the services and where they are, as the caller says |
+//! | `identity` | [`Identity`]: authenticates users; issues, validates and revokes tokens |
+//! | `users` | users, projects, domains, roles and assignments, read from a file; pure except [`UsersFile`] |
+//! | `passwords` | Argon2id password hashes |
+//! | `login_throttle` | delays repeated wrong passwords, per user and address; pure |
+//! | `client_address` | the address that throttling counts by; pure |
+//! | `password_verifier` | verifies passwords on a bounded number of threads |
+//! | `tokens` | token texts and digests, and when a token is void |
+//! | `catalog` | the service catalog, from the configuration |
 //! | `store` | the table of tokens |
-//! | `validate` | [`Identity`] for services in the same process |
-//! | `router`, `policies`, `handlers`, `shown` | the API |
+//! | `validate` | [`Identity`] as a token validator for services in the same process |
+//! | `router`, `policies`, `handlers`, `shown` | the HTTP API |
 //!
-//! [`prepare`] brings a database to the schema, [`router()`] makes the routes. Users are changed in their file and nowhere else:
-//! the API reads them.
-//!
-//! Callers: `cli` composes it, `tests`.
+//! [`prepare`] creates or checks the database schema; [`router()`] makes the routes. The users file is the only place where users
+//! change: the API is read-only for them. `cli` composes this crate.
 
 mod catalog;
-mod guesses;
+mod login_throttle;
 mod handlers;
 mod identity;
-mod logins;
+mod password_verifier;
 mod openapi;
 mod passwords;
 mod policies;
 mod router;
 mod shown;
-mod source;
+mod client_address;
 mod store;
 mod tokens;
 mod users;
 mod validate;
 
 pub use berth_http::{Prefix, serve_tcp};
-pub use catalog::{Catalog, CatalogService, Endpoint, Interface, NoInterface};
+pub use catalog::{Catalog, CatalogService, Endpoint, EndpointInterface, InvalidInterface};
 pub use identity::{Identity, IdentityOptions};
-pub use logins::LoginError;
+pub use password_verifier::LoginError;
 pub use openapi::openapi;
 pub use passwords::{
     LONGEST_PASSWORD, PasswordError, PasswordHash, PasswordHashError, fresh_password,
 };
-pub use router::{Options, router};
-pub use store::TableError;
+pub use router::{IdentityApiOptions, router};
+pub use store::TokenTableError;
 pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};
-pub use tokens::{Clock, KnownToken};
+pub use tokens::{TokenClock, ValidToken};
 pub use users::{
-    Assignment, Domain, Look, Problem, Project, Role, Target, User, Users, UsersError, UsersFile,
+    Assignment, Domain, ReloadOutcome, UsersProblem, Project, RoleEntry, AssignmentTarget, User, Users, UsersError, UsersFile,
     UsersFileError,
 };

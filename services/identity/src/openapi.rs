@@ -1,46 +1,46 @@
-//! `docs/api/identity.json`: the Identity API as an OpenAPI document. What stands in a file or in the configuration is read
-//! here and changed there: requests that would change it are refused (403), and are not in the document.
+//! Builds `docs/api/identity.json`, the OpenAPI document of the Identity API. Requests that would change users,
+//! projects, roles or the catalog are refused with 403 and are not in the document.
 //!
-//! Caller: the test of generated files; the tests that make up requests read the file.
+//! Callers: the test of generated files, and the tests that send generated requests.
 
-use berth_http::openapi::{Comes, Operation, Refusal, Service};
+use berth_http::openapi::{AppliesTo, OpenApiOperation, ErrorExample, OpenApiService};
 use serde_json::{Value, json};
 
-const fn refusal(status: u16, comes: Comes, says: &'static str) -> Refusal {
-    Refusal {
+const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
+    ErrorExample {
         status,
         says,
         comes,
     }
 }
 
-const REFUSALS: [Refusal; 8] = [
+const REFUSALS: [ErrorExample; 8] = [
     refusal(
         400,
-        Comes::Always,
+        AppliesTo::Always,
         "The query string or the body is malformed; the message names the place.",
     ),
     refusal(
         401,
-        Comes::Always,
+        AppliesTo::Always,
         "No token or none that holds; no such user, project or password.",
     ),
-    refusal(403, Comes::Always, "A rule keeps the caller out."),
-    refusal(404, Comes::Always, "There is no such thing."),
+    refusal(403, AppliesTo::Always, "A rule keeps the caller out."),
+    refusal(404, AppliesTo::Always, "There is no such thing."),
     refusal(
         413,
-        Comes::WithBody,
+        AppliesTo::WithBody,
         "The body is larger than the service reads.",
     ),
-    refusal(415, Comes::WithBody, "The body is not application/json."),
+    refusal(415, AppliesTo::WithBody, "The body is not application/json."),
     refusal(
         429,
-        Comes::WithBody,
+        AppliesTo::WithBody,
         "Too many wrong passwords in a short time.",
     ),
     refusal(
         503,
-        Comes::Always,
+        AppliesTo::Always,
         "The database cannot answer now; the same may be asked again.",
     ),
 ];
@@ -51,8 +51,8 @@ const fn read(
     does: &'static str,
     key: &'static str,
     query: &'static [&'static str],
-) -> Operation {
-    Operation {
+) -> OpenApiOperation {
+    OpenApiOperation {
         method: "GET",
         path,
         name,
@@ -65,8 +65,8 @@ const fn read(
 
 const LIST: &[&str] = &["name", "enabled", "domain_id", "limit", "marker"];
 
-const OPERATIONS: &[Operation] = &[
-    Operation {
+const OPERATIONS: &[OpenApiOperation] = &[
+    OpenApiOperation {
         statuses: &[300],
         ..read(
             "/",
@@ -78,7 +78,7 @@ const OPERATIONS: &[Operation] = &[
     },
     read("/v3", "showVersion", "The one version", "version", &[]),
     read("/v3/", "showVersionRoot", "The one version", "version", &[]),
-    Operation {
+    OpenApiOperation {
         method: "POST",
         statuses: &[201],
         ..read(
@@ -96,7 +96,7 @@ const OPERATIONS: &[Operation] = &[
         "token",
         &["nocatalog"],
     ),
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         statuses: &[204],
         answers: None,
@@ -199,7 +199,7 @@ const OPERATIONS: &[Operation] = &[
         "roles",
         &[],
     ),
-    Operation {
+    OpenApiOperation {
         statuses: &[204],
         answers: None,
         ..read(
@@ -217,7 +217,7 @@ const OPERATIONS: &[Operation] = &[
         "roles",
         &[],
     ),
-    Operation {
+    OpenApiOperation {
         statuses: &[204],
         answers: None,
         ..read(
@@ -235,7 +235,7 @@ const OPERATIONS: &[Operation] = &[
         "roles",
         &[],
     ),
-    Operation {
+    OpenApiOperation {
         statuses: &[204],
         answers: None,
         ..read(
@@ -287,7 +287,7 @@ const OPERATIONS: &[Operation] = &[
 /// `docs/api/identity.json`.
 #[must_use]
 pub fn openapi() -> String {
-    let service = Service {
+    let service = OpenApiService {
         title: "Identity",
         version: "v3.14".to_owned(),
         description: "The part of OpenStack's Identity API that Berth serves: users and projects out of a file, tokens, the catalog.",
@@ -323,7 +323,7 @@ fn of_query(name: &str) -> Value {
     }
 }
 
-/// The one body that is taken.
+/// The schema of a request body.
 fn body(method: &str, path: &str) -> Option<Value> {
     if (method, path) != ("POST", "/v3/auth/tokens") {
         return None;

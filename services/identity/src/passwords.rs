@@ -1,4 +1,4 @@
-//! Passwords as they are kept: hashed by Argon2id, in the form of its reference program (`$argon2id$v=19$m=…,t=…,p=…$salt$hash`).
+//! Password hashes: Argon2id in PHC string format (`$argon2id$v=19$m=…,t=…,p=…$salt$hash`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 
 use crate::tokens::random;
 
-/// The longest password that is looked at, in bytes: Keystone's limit in characters.
+/// The maximum length of a password, in bytes. Keystone has the same limit in characters.
 pub const LONGEST_PASSWORD: usize = 4096;
 
-/// The most memory that one check may take, in KiB: 256 MiB.
+/// The maximum memory of one verification, in KiB (256 MiB).
 const MOST_MEMORY: u32 = 256 << 10;
 /// The most passes and lanes.
 const MOST_PASSES: u32 = 32;
 const MOST_LANES: u32 = 16;
 
-/// A hash of a password. It is shown to nobody: its `Debug` is `***`.
+/// A password hash. `Debug` prints `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
     text: Box<str>,
@@ -31,19 +31,18 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// A text that is no hash of a password. What stands there is not repeated.
+/// The text is not a usable password hash. Errors do not repeat the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordHashError {
-    /// It is no hash of this form.
     #[error(
-        "this is no Argon2id hash ($argon2id$v=19$…); write what `berth identity hash-password` prints"
+        "not an Argon2id hash ($argon2id$v=19$…); use the output of `berth identity hash-password`"
     )]
-    Form,
-    /// It would take more than this service gives for one check.
+    Malformed,
+    /// The hash is too expensive to verify.
     #[error(
-        "checking this hash would take more than 256 MiB, 32 passes or 16 lanes; make it anew by `berth identity hash-password`"
+        "verifying this hash would take more than 256 MiB, 32 passes or 16 lanes; make a new one with `berth identity hash-password`"
     )]
-    Cost,
+    TooCostly,
 }
 
 /// A password that cannot be hashed.
@@ -51,9 +50,9 @@ pub enum PasswordHashError {
 pub enum PasswordError {
     #[error("the password is empty")]
     Empty,
-    /// It has more than [`LONGEST_PASSWORD`] bytes.
+    /// The password has more than [`LONGEST_PASSWORD`] bytes.
     #[error("the password has more than {LONGEST_PASSWORD} bytes")]
-    Long,
+    TooLong,
     /// The system gives no random bytes, or too little memory.
     #[error("the password cannot be hashed: the system gives no random bytes or no memory")]
     System,
@@ -63,16 +62,16 @@ impl FromStr for PasswordHash {
     type Err = PasswordHashError;
 
     fn from_str(text: &str) -> Result<Self, PasswordHashError> {
-        let parsed = Parsed::new(text).map_err(|_| PasswordHashError::Form)?;
+        let parsed = Parsed::new(text).map_err(|_| PasswordHashError::Malformed)?;
         let is_argon2id = parsed.algorithm == Algorithm::Argon2id.ident();
-        let params = Params::try_from(&parsed).map_err(|_| PasswordHashError::Form)?;
+        let params = Params::try_from(&parsed).map_err(|_| PasswordHashError::Malformed)?;
         let version = parsed.version.unwrap_or(0);
         if !is_argon2id || version != 0x13 || parsed.salt.is_none() || parsed.hash.is_none() {
-            return Err(PasswordHashError::Form);
+            return Err(PasswordHashError::Malformed);
         }
         let (memory, passes, lanes) = (params.m_cost(), params.t_cost(), params.p_cost());
         if memory > MOST_MEMORY || passes > MOST_PASSES || lanes > MOST_LANES {
-            return Err(PasswordHashError::Cost);
+            return Err(PasswordHashError::TooCostly);
         }
         Ok(Self {
             text: text.into(),
@@ -87,7 +86,7 @@ impl PasswordHash {
         Self::with(password, Params::default())
     }
 
-    /// The same for tests, where a check is to cost next to nothing.
+    /// Hashes with minimal cost, for tests.
     #[doc(hidden)]
     pub fn cheap(password: &str) -> Result<Self, PasswordError> {
         let params = Params::new(Params::MIN_M_COST, 1, 1, None);
@@ -97,7 +96,7 @@ impl PasswordHash {
     fn with(password: &str, params: Params) -> Result<Self, PasswordError> {
         match password.len() {
             0 => return Err(PasswordError::Empty),
-            length if length > LONGEST_PASSWORD => return Err(PasswordError::Long),
+            length if length > LONGEST_PASSWORD => return Err(PasswordError::TooLong),
             _ => {}
         }
         let mut salt = [0; 16];
@@ -109,19 +108,19 @@ impl PasswordHash {
         text.parse().map_err(|_| PasswordError::System)
     }
 
-    /// Whether this is the password. It takes tens of milliseconds and the memory that the hash says: not for a thread that
-    /// others wait for.
+    /// Verifies a password. This takes tens of milliseconds and the memory that the hash names: run it on a blocking
+    /// thread.
     #[must_use]
-    pub fn is_of(&self, password: &str) -> bool {
+    pub fn verify(&self, password: &str) -> bool {
         let Ok(parsed) = Parsed::new(&self.text) else {
             return false;
         };
-        // The costs are those in the hash.
+        // The parameters come from the hash, not from this instance.
         let verified = Argon2::default().verify_password(password.as_bytes(), &parsed);
         password.len() <= LONGEST_PASSWORD && verified.is_ok()
     }
 
-    /// By what a token remembers under which password it was had: not the hash, and nothing from which the hash could be found.
+    /// A digest of the hash, by which a token is bound to the password. It reveals nothing about the hash.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         hex(&Sha256::digest(self.text.as_bytes()))
@@ -139,7 +138,7 @@ impl PasswordHash {
     }
 }
 
-/// A password that nobody guesses, for a user that a program makes: 192 random bits, in letters, digits, `-` and `_`.
+/// A random password for users that a program creates: 192 bits in letters, digits, `-` and `_`.
 pub fn fresh_password() -> Result<String, PasswordError> {
     random::<24>().map_err(|_| PasswordError::System)
 }
@@ -160,9 +159,9 @@ mod tests {
     #[test]
     fn a_hash_is_of_its_password_and_of_no_other() {
         let hash = PasswordHash::cheap("hunter2").unwrap();
-        assert!(hash.is_of("hunter2"));
+        assert!(hash.verify("hunter2"));
         for other in ["", "hunter", "hunter22", "HUNTER2"] {
-            assert!(!hash.is_of(other), "{other}");
+            assert!(!hash.verify(other), "{other}");
         }
         assert_ne!(
             hash,
@@ -186,31 +185,31 @@ mod tests {
     #[test]
     fn other_texts_are_no_hashes() {
         let cases = [
-            ("", PasswordHashError::Form),
-            ("hunter2", PasswordHashError::Form),
+            ("", PasswordHashError::Malformed),
+            ("hunter2", PasswordHashError::Malformed),
             (
                 "$2b$12$xkWzAbCdEfGhIjKlMnOpQeRsTuVwXyZ0123456789abcdefghijkl",
-                PasswordHashError::Form,
+                PasswordHashError::Malformed,
             ),
             (
                 "$argon2i$v=19$m=64,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$fV2hVjIH1dH9Mrjt2cVIhA",
-                PasswordHashError::Form,
+                PasswordHashError::Malformed,
             ),
             (
                 "$argon2id$v=16$m=64,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$fV2hVjIH1dH9Mrjt2cVIhA",
-                PasswordHashError::Form,
+                PasswordHashError::Malformed,
             ),
             (
                 "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHRzb21lc2FsdA",
-                PasswordHashError::Form,
+                PasswordHashError::Malformed,
             ),
             (
                 "$argon2id$v=19$m=1048576,t=1,p=1$c29tZXNhbHRzb21lc2FsdA$fV2hVjIH1dH9Mrjt2cVIhA",
-                PasswordHashError::Cost,
+                PasswordHashError::TooCostly,
             ),
             (
                 "$argon2id$v=19$m=64,t=1000,p=1$c29tZXNhbHRzb21lc2FsdA$fV2hVjIH1dH9Mrjt2cVIhA",
-                PasswordHashError::Cost,
+                PasswordHashError::TooCostly,
             ),
         ];
         for (text, expected) in cases {
@@ -222,7 +221,7 @@ mod tests {
     fn an_empty_or_an_endless_password_is_refused() {
         assert_eq!(PasswordHash::cheap(""), Err(PasswordError::Empty));
         let long = "x".repeat(LONGEST_PASSWORD + 1);
-        assert_eq!(PasswordHash::cheap(&long), Err(PasswordError::Long));
+        assert_eq!(PasswordHash::cheap(&long), Err(PasswordError::TooLong));
     }
 
     proptest! {

@@ -1,22 +1,22 @@
-//! Who may read what: Keystone's default rules, as far as there is something here to read.
+//! Keystone's default access rules for the read-only API.
 
-use berth_http::{Caller, Fault, Scope};
+use berth_http::{Caller, Fault, TokenScope};
 
-/// Looks at anybody's token.
+/// Validating another user's token.
 pub(crate) const VALIDATE_TOKEN: &str = "identity:validate_token";
 pub(crate) const REVOKE_TOKEN: &str = "identity:revoke_token";
 
-/// An operator, or somebody who may look at all of the cloud.
+/// Operators and readers of the whole cloud.
 pub(crate) fn may_read_all(caller: &Caller) -> bool {
-    caller.has_role("admin") || (caller.scope == Scope::System && caller.has_role("reader"))
+    caller.has_role("admin") || (caller.scope == TokenScope::System && caller.has_role("reader"))
 }
 
-/// A service that is shown its callers' tokens, or who may read everything.
+/// Services that validate their callers' tokens, and those who may read everything.
 pub(crate) fn may_validate(caller: &Caller) -> bool {
     caller.has_role("service") || may_read_all(caller)
 }
 
-/// Refuses unless the caller may.
+/// Returns 403 unless `may` is true.
 pub(crate) fn allow(may: bool, rule: &str) -> Result<(), Fault> {
     if may {
         return Ok(());

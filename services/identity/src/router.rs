@@ -1,4 +1,4 @@
-//! The routes, the same for every way to call them.
+//! The routes of the Identity API.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
 use berth_http::{
-    Call, Cors, Door, Fault, Manners, Methods, Microversion, MicroversionRange, Prefix,
-    TokenRequest, ValidateToken, cors, door, under,
+    ApiRequest, CorsOptions, ServiceLayer, Fault, ApiDialect, RouteMethods, Microversion, MicroversionRange, Prefix,
+    TokenRequest, ValidateToken, cors, with_service_layer, under,
 };
 
 use crate::handlers::{
@@ -16,7 +16,7 @@ use crate::handlers::{
 };
 use crate::identity::Identity;
 
-/// The one version there is: Keystone has no microversions.
+/// Keystone has no microversions, so there is one version.
 const RANGE: MicroversionRange = MicroversionRange {
     service: "identity",
     min: Microversion::new(3, 14),
@@ -26,38 +26,35 @@ const RANGE: MicroversionRange = MicroversionRange {
 
 /// How the routes behave.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Where callers find the service, without `/v3`: Keystone's option of this name. Without it links name the host that the
-    /// request came to.
+pub struct IdentityApiOptions {
+    /// The public URL without `/v3` (Keystone's option of this name). Without it, links use the host of the request.
     pub public_endpoint: Option<String>,
-    /// What stands before every path.
     pub path_prefix: Prefix,
-    /// Which web sites' scripts may ask.
-    pub cors: Cors,
+    pub cors: CorsOptions,
     /// The largest request body, in bytes: Keystone's `max_request_body_size`.
     pub body_limit: usize,
 }
 
-impl Default for Options {
+impl Default for IdentityApiOptions {
     fn default() -> Self {
         Self {
             public_endpoint: None,
             path_prefix: Prefix::default(),
-            cors: Cors::default(),
+            cors: CorsOptions::default(),
             body_limit: 114_688,
         }
     }
 }
 
 #[derive(Clone)]
-pub(crate) struct Api {
+pub(crate) struct IdentityApi {
     pub(crate) identity: Identity,
     base: Option<Arc<str>>,
 }
 
-impl Api {
+impl IdentityApi {
     /// A path below `/v3` as a URL; `path` begins with `/` or is empty.
-    pub(crate) fn url(&self, call: &Call, path: &str) -> String {
+    pub(crate) fn url(&self, call: &ApiRequest, path: &str) -> String {
         match &self.base {
             Some(base) => format!("{base}/v3{path}"),
             None => call.absolute(&format!("/v3{path}")),
@@ -65,7 +62,7 @@ impl Api {
     }
 }
 
-/// The service itself believes tokens, and says where they are from.
+/// Validates the tokens of requests to this service itself.
 struct Believer {
     identity: Identity,
     url: Option<String>,
@@ -81,11 +78,11 @@ impl ValidateToken for Believer {
     }
 }
 
-pub fn router(identity: Identity, options: Options) -> Router {
+pub fn router(identity: Identity, options: IdentityApiOptions) -> Router {
     let base = options.public_endpoint.as_deref();
     let base = base.map(|url| url.trim_end_matches('/').trim_end_matches("/v3"));
-    let entrance = Door {
-        manners: Manners::Keystone,
+    let entrance = ServiceLayer {
+        dialect: ApiDialect::Keystone,
         versions: RANGE,
         tokens: Arc::new(Believer {
             identity: identity.clone(),
@@ -93,39 +90,39 @@ pub fn router(identity: Identity, options: Options) -> Router {
         }),
         body_limit: options.body_limit,
     };
-    let api = Api {
+    let api = IdentityApi {
         identity,
         base: base.map(Arc::from),
     };
     let router = routes()
         .into_iter()
         .fold(Router::new(), |router, (path, methods)| {
-            router.route(path, methods.done())
+            router.route(path, methods.build())
         });
     let routes = refusing_routes(router)
         .fallback(no_such_route)
         .with_state(api);
     let browsers = options.cors;
-    under(cors(door(routes, entrance), browsers), options.path_prefix)
+    under(cors(with_service_layer(routes, entrance), browsers), options.path_prefix)
 }
 
 /// A path and its methods.
-type Route = (&'static str, Methods<Api>);
+type IdentityRoute = (&'static str, RouteMethods<IdentityApi>);
 
-/// Every path that is read, or where tokens are made.
-pub(crate) fn routes() -> Vec<Route> {
+/// All routes that read, and the one that issues tokens.
+pub(crate) fn routes() -> Vec<IdentityRoute> {
     let mut routes = token_routes();
     routes.extend(reading_routes());
     routes.extend(grant_routes());
     routes
 }
 
-fn read() -> Methods<Api> {
-    Methods::with_head("GET, HEAD")
+fn read() -> RouteMethods<IdentityApi> {
+    RouteMethods::with_head("GET, HEAD")
 }
 
-fn token_routes() -> Vec<Route> {
-    let tokens = Methods::with_head("GET, HEAD, POST, DELETE")
+fn token_routes() -> Vec<IdentityRoute> {
+    let tokens = RouteMethods::with_head("GET, HEAD, POST, DELETE")
         .get(auth_tokens::show)
         .post(auth_tokens::create)
         .delete(auth_tokens::revoke);
@@ -141,25 +138,25 @@ fn token_routes() -> Vec<Route> {
     ]
 }
 
-/// What stands in the file of users is read here, and every change is refused; to operators with a sentence that names it.
-fn kept_in_file() -> Methods<Api> {
-    Methods::with_head("GET, HEAD")
+/// Routes of the users file: read-only. Changes are refused; operators see the path of the file.
+fn kept_in_file() -> RouteMethods<IdentityApi> {
+    RouteMethods::with_head("GET, HEAD")
         .post(users::refuse)
         .put(users::refuse)
         .patch(users::refuse)
         .delete(users::refuse)
 }
 
-/// The same of what the configuration says.
-fn kept_in_configuration() -> Methods<Api> {
-    Methods::with_head("GET, HEAD")
+/// Routes of the service catalog: read-only.
+fn kept_in_configuration() -> RouteMethods<IdentityApi> {
+    RouteMethods::with_head("GET, HEAD")
         .post(catalog::refuse)
         .put(catalog::refuse)
         .patch(catalog::refuse)
         .delete(catalog::refuse)
 }
 
-fn reading_routes() -> Vec<Route> {
+fn reading_routes() -> Vec<IdentityRoute> {
     vec![
         ("/v3/users", kept_in_file().get(users::list)),
         ("/v3/users/{id}", kept_in_file().get(users::show)),
@@ -197,10 +194,10 @@ fn reading_routes() -> Vec<Route> {
     ]
 }
 
-/// Who was given which role where.
-fn grant_routes() -> Vec<Route> {
+/// Routes of role assignments to users.
+fn grant_routes() -> Vec<IdentityRoute> {
     let one = || {
-        Methods::with_head("GET, HEAD")
+        RouteMethods::with_head("GET, HEAD")
             .put(users::refuse)
             .delete(users::refuse)
     };
@@ -233,13 +230,13 @@ fn grant_routes() -> Vec<Route> {
 }
 
 /// Paths that are there only to be written to.
-fn refusing_routes(router: Router<Api>) -> Router<Api> {
+fn refusing_routes(router: Router<IdentityApi>) -> Router<IdentityApi> {
     let refused = || any(users::refuse);
     router
         .route("/v3/users/{id}/password", refused())
         .route("/v3/users/{id}/application_credentials", refused())
 }
 
-async fn no_such_route(State(_): State<Api>) -> Fault {
+async fn no_such_route(State(_): State<IdentityApi>) -> Fault {
     Fault::no_such_route()
 }

@@ -1,8 +1,8 @@
-//! What there is as the API shows it.
+//! Converts users, projects, roles, tokens and the catalog to the documents of the API.
 
 use std::collections::BTreeMap;
 
-use berth_http::Call;
+use berth_http::ApiRequest;
 use berth_wire::identity::{
     AssignmentLinks, AssignmentScope, CatalogEntry, DomainResource, EndpointEntry,
     EndpointResource, IssuedToken, IssuedTokenDocument, ListLinks, NamedId, OfDomain,
@@ -11,24 +11,24 @@ use berth_wire::identity::{
 };
 
 use crate::catalog::Catalog;
-use crate::router::Api;
-use crate::tokens::{KnownToken, written};
-use crate::users::{Assignment, Domain, Project, Role, Target, User, Users};
+use crate::router::IdentityApi;
+use crate::tokens::{ValidToken, written};
+use crate::users::{Assignment, Domain, Project, RoleEntry, AssignmentTarget, User, Users};
 
-/// The URLs of one request's answer.
+/// Builds the URLs in one response.
 pub(crate) struct Links {
     base: String,
     query: String,
 }
 
 impl Links {
-    pub(crate) fn of(api: &Api, call: &Call) -> Self {
+    pub(crate) fn of(api: &IdentityApi, call: &ApiRequest) -> Self {
         let pairs = call
             .query
             .pairs()
             .map(|(key, value)| format!("{key}={value}"));
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~=".contains(c);
-        // A query that would have to be written in another way is left out.
+        // A query that would need escaping is left out of the link.
         let query: Vec<String> = pairs.filter(|pair| pair.chars().all(plain)).collect();
         Self {
             base: api.url(call, ""),
@@ -62,7 +62,7 @@ fn named(domain: &Domain) -> NamedId<'_> {
     }
 }
 
-/// Something of a domain; the domain is there as long as what is of it.
+/// An object that belongs to a domain. Its domain always exists.
 fn of_domain<'a>(users: &'a Users, domain_id: &'a str, id: &'a str, name: &'a str) -> OfDomain<'a> {
     let unknown = NamedId {
         id: domain_id,
@@ -75,9 +75,9 @@ fn of_domain<'a>(users: &'a Users, domain_id: &'a str, id: &'a str, name: &'a st
     }
 }
 
-/// What a token says; without a catalog where none is given, or where the token is good for nothing in particular.
+/// The document of a token. The catalog is omitted for unscoped tokens.
 pub(crate) fn token<'a>(
-    token: &'a KnownToken,
+    token: &'a ValidToken,
     catalog: Option<&'a Catalog>,
 ) -> IssuedTokenDocument<'a> {
     let (row, users) = (&token.row, &*token.users);
@@ -87,11 +87,11 @@ pub(crate) fn token<'a>(
     };
     let target = token.target();
     let project = match target {
-        Some(Target::Project(id)) => users.project(id),
+        Some(AssignmentTarget::Project(id)) => users.project(id),
         _ => None,
     };
     let domain = match target {
-        Some(Target::Domain(id)) => users.domain(id),
+        Some(AssignmentTarget::Domain(id)) => users.domain(id),
         _ => None,
     };
     let roles = token.roles().into_iter().map(|role| NamedId {
@@ -111,14 +111,13 @@ pub(crate) fn token<'a>(
             project: project.map(|it| of_domain(users, &it.domain_id, &it.id, &it.name)),
             is_domain: project.map(|_| false),
             domain: domain.map(named),
-            system: (target == Some(&Target::System)).then_some(SystemAll { all: true }),
+            system: (target == Some(&AssignmentTarget::System)).then_some(SystemAll { all: true }),
             roles: target.map(|_| roles.collect()),
             catalog: catalog.filter(|_| target.is_some()).map(entries),
         },
     }
 }
 
-/// The catalog as tokens have it.
 pub(crate) fn entries(catalog: &Catalog) -> &[CatalogEntry] {
     catalog.entries()
 }
@@ -165,7 +164,7 @@ pub(crate) fn domain<'a>(domain: &'a Domain, links: &Links) -> DomainResource<'a
     }
 }
 
-pub(crate) fn role<'a>(role: &'a Role, links: &Links) -> RoleResource<'a> {
+pub(crate) fn role<'a>(role: &'a RoleEntry, links: &Links) -> RoleResource<'a> {
     RoleResource {
         id: &role.id,
         name: &role.name,
@@ -213,11 +212,11 @@ pub(crate) fn region<'a>(name: &'a str, links: &Links) -> RegionResource<'a> {
     }
 }
 
-/// An assignment; none where its user or scope is not there, which a file that was read does not have.
+/// The document of an assignment; `None` if its user or target does not exist, which a valid file excludes.
 pub(crate) fn assignment<'a>(
     users: &'a Users,
     one: &'a Assignment,
-    role: &'a Role,
+    role: &'a RoleEntry,
     with_names: bool,
     links: &Links,
 ) -> Option<RoleAssignment<'a>> {
@@ -231,16 +230,16 @@ pub(crate) fn assignment<'a>(
         false => Reference::Id { id },
     };
     let (scope, place) = match &one.target {
-        Target::Project(id) => {
+        AssignmentTarget::Project(id) => {
             let project = users.project(id)?;
             let scope = of(&project.domain_id, id, &project.name);
             (AssignmentScope::Project(scope), format!("projects/{id}"))
         }
-        Target::Domain(id) => {
+        AssignmentTarget::Domain(id) => {
             let scope = plain(id, &users.domain(id)?.name);
             (AssignmentScope::Domain(scope), format!("domains/{id}"))
         }
-        Target::System => {
+        AssignmentTarget::System => {
             let scope = AssignmentScope::System(SystemAll { all: true });
             (scope, "system".to_owned())
         }

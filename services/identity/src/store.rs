@@ -1,4 +1,4 @@
-//! The table of tokens: what is kept of each, how it is read and written, and what a failure of the database is called.
+//! The table of tokens.
 
 pub(crate) mod schema;
 
@@ -7,22 +7,22 @@ use berth_store::{
     Disposition, Moment, Retryable, Row, SqlError, SqlStore, Statement, Transaction, Work,
 };
 
-use crate::users::Target;
+use crate::users::AssignmentTarget;
 
-/// What is kept of a token. Of the token itself only its SHA-256 is.
+/// A row of the table. Of the token itself only the SHA-256 digest is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenRow {
     pub(crate) digest: String,
     pub(crate) user_id: String,
-    /// None: it is good for nothing in particular.
-    pub(crate) target: Option<Target>,
-    /// The names of the roles it had when it was made, implied ones included.
+    /// The scope; `None` if unscoped.
+    pub(crate) target: Option<AssignmentTarget>,
+    /// The names of the roles at the time of issue, including implied roles.
     pub(crate) roles: Vec<String>,
     pub(crate) methods: Vec<String>,
     pub(crate) audit_id: String,
-    /// That of the token it was made from first of all; its own where it was made by a password.
+    /// The audit id of the first token of the chain; its own if it was issued for a password.
     pub(crate) chain_id: String,
-    /// By which password it was had.
+    /// Fingerprint of the password hash at the time of issue.
     pub(crate) fingerprint: String,
     pub(crate) issued_at: Moment,
     pub(crate) expires_at: Moment,
@@ -30,18 +30,17 @@ pub(crate) struct TokenRow {
 
 /// Why the table could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum TableError {
+pub enum TokenTableError {
     #[error("the database of tokens failed")]
     Sql(#[from] SqlError),
-    /// A column holds what no version of this service writes.
-    #[error("column {column} of table identity_tokens holds what this service does not write")]
+    /// A column holds a value that no version of this service writes.
+    #[error("column {column} of table identity_tokens holds an unknown value")]
     Foreign {
         column: &'static str,
     },
 }
 
-impl TableError {
-    /// What a loop does about it.
+impl TokenTableError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -51,13 +50,13 @@ impl TableError {
     }
 }
 
-impl Retryable for TableError {
+impl Retryable for TokenTableError {
     fn disposition(&self) -> Disposition {
         self.disposition()
     }
 }
 
-/// Whether the database's error may pass when the whole transaction runs again.
+/// Whether a database error may pass if the transaction is retried.
 pub(crate) fn retry(error: &SqlError) -> Disposition {
     match error {
         SqlError::Duplicate(_) => Disposition::Retry,
@@ -65,73 +64,73 @@ pub(crate) fn retry(error: &SqlError) -> Disposition {
     }
 }
 
-/// What a caller is told when the database failed. The cause goes to the log, once, here.
-pub(crate) fn fault(error: &TableError) -> Fault {
+/// The response to a database failure. The cause is logged here, once.
+pub(crate) fn fault(error: &TokenTableError) -> Fault {
     tracing::error!(error = error as &dyn std::error::Error, "database");
     match error {
-        TableError::Sql(sql) if sql.will_pass() => {
-            Fault::unavailable("The database of tokens cannot be asked now; try again.")
+        TokenTableError::Sql(sql) if sql.will_pass() => {
+            Fault::unavailable("The token database is unavailable; try again.")
         }
-        _ => Fault::internal("The database of tokens failed; the service's log says how."),
+        _ => Fault::internal("The token database failed; see the service's log."),
     }
 }
 
-/// The table of tokens. Clones are the same.
+/// The table of tokens. Clones share one store.
 #[derive(Debug, Clone)]
-pub(crate) struct Tokens(SqlStore);
+pub(crate) struct TokenTable(SqlStore);
 
-impl Tokens {
+impl TokenTable {
     pub(crate) fn of(store: SqlStore) -> Self {
         Self(store)
     }
 
-    /// Keeps a new token; false, and nothing is kept, where the one that it is made from is not there any more.
-    pub(crate) async fn put(
+    /// Inserts a new token. Returns false, and inserts nothing, if its parent token no longer exists.
+    pub(crate) async fn insert(
         &self,
         row: &TokenRow,
         parent: Option<&str>,
-    ) -> Result<bool, TableError> {
-        self.0.write(&Put { row, parent }).await
+    ) -> Result<bool, TokenTableError> {
+        self.0.write(&InsertToken { row, parent }).await
     }
 
-    pub(crate) async fn get(&self, digest: &str) -> Result<Option<TokenRow>, TableError> {
+    pub(crate) async fn get(&self, digest: &str) -> Result<Option<TokenRow>, TokenTableError> {
         let sql = "SELECT digest, user_id, scope, scope_id, roles, methods, audit_id, chain_id, fingerprint, issued_at, \
                    expires_at FROM identity_tokens WHERE digest = ?";
         let rows = self.0.rows(Statement::new(sql).bind(digest)).await?;
         rows.first().map(read).transpose()
     }
 
-    /// Takes a token away, and with [`Revoked::Chain`] all that were made from it.
-    pub(crate) async fn revoke(&self, row: &TokenRow, which: Revoked) -> Result<(), TableError> {
-        self.0.write(&Revoke(row, which)).await
+    /// Deletes a token, and with [`RevocationScope::Chain`] all tokens that were issued from it.
+    pub(crate) async fn revoke(&self, row: &TokenRow, which: RevocationScope) -> Result<(), TokenTableError> {
+        self.0.write(&RevokeTokens(row, which)).await
     }
 
     /// Forgets the tokens that ended before a moment; how many.
-    pub(crate) async fn sweep(&self, before: Moment) -> Result<u64, TableError> {
-        self.0.write(&Sweep(before)).await
+    pub(crate) async fn sweep(&self, before: Moment) -> Result<u64, TokenTableError> {
+        self.0.write(&DeleteExpiredTokens(before)).await
     }
 }
 
-/// Which tokens a revocation takes away.
+/// The tokens that a revocation deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Revoked {
-    Alone,
-    /// And those that were made from it.
+pub(crate) enum RevocationScope {
+    Token,
+    /// The token and all tokens that were issued from it.
     Chain,
 }
 
-fn foreign(column: &'static str) -> TableError {
-    TableError::Foreign { column }
+fn foreign(column: &'static str) -> TokenTableError {
+    TokenTableError::Foreign { column }
 }
 
-fn read(row: &Row) -> Result<TokenRow, TableError> {
+fn read(row: &Row) -> Result<TokenRow, TokenTableError> {
     let scope = row.text(2)?;
     let scope_id = row.opt_text(3)?;
     let target = match (scope.as_str(), scope_id) {
         ("unscoped", None) => None,
-        ("system", None) => Some(Target::System),
-        ("project", Some(id)) => Some(Target::Project(id)),
-        ("domain", Some(id)) => Some(Target::Domain(id)),
+        ("system", None) => Some(AssignmentTarget::System),
+        ("project", Some(id)) => Some(AssignmentTarget::Project(id)),
+        ("domain", Some(id)) => Some(AssignmentTarget::Domain(id)),
         _ => return Err(foreign("scope")),
     };
     let list = |column, name| {
@@ -152,20 +151,20 @@ fn read(row: &Row) -> Result<TokenRow, TableError> {
     })
 }
 
-struct Put<'a> {
+struct InsertToken<'a> {
     row: &'a TokenRow,
-    /// The digest of the token that it is made from.
+    /// The digest of the token that this one is issued from.
     parent: Option<&'a str>,
 }
 
-impl Work for Put<'_> {
+impl Work for InsertToken<'_> {
     type Output = bool;
-    type Error = TableError;
+    type Error = TokenTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<bool, TableError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<bool, TokenTableError> {
         let row = self.row;
         if let Some(parent) = self.parent {
-            // Who takes the parent back from now on waits, and finds this one.
+            // Locks the parent's row: a concurrent revocation waits, and then deletes this token as well.
             let sql = "UPDATE identity_tokens SET user_id = user_id WHERE digest = ?";
             let held = tx.execute(Statement::new(sql).bind(parent)).await?;
             if held.rows_affected == 0 {
@@ -174,9 +173,9 @@ impl Work for Put<'_> {
         }
         let (scope, scope_id) = match &row.target {
             None => ("unscoped", None),
-            Some(Target::System) => ("system", None),
-            Some(Target::Project(id)) => ("project", Some(id)),
-            Some(Target::Domain(id)) => ("domain", Some(id)),
+            Some(AssignmentTarget::System) => ("system", None),
+            Some(AssignmentTarget::Project(id)) => ("project", Some(id)),
+            Some(AssignmentTarget::Domain(id)) => ("domain", Some(id)),
         };
         let list = |names: &[String]| serde_json::to_string(names).unwrap_or_default();
         let sql = "INSERT INTO identity_tokens (digest, user_id, scope, scope_id, roles, methods, audit_id, chain_id, \
@@ -198,19 +197,20 @@ impl Work for Put<'_> {
     }
 }
 
-struct Revoke<'a>(&'a TokenRow, Revoked);
+struct RevokeTokens<'a>(&'a TokenRow, RevocationScope);
 
-impl Work for Revoke<'_> {
+impl Work for RevokeTokens<'_> {
     type Output = ();
-    type Error = TableError;
+    type Error = TokenTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), TableError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), TokenTableError> {
         let Self(row, which) = self;
         let sql = "DELETE FROM identity_tokens WHERE digest = ?";
         tx.execute(Statement::new(sql).bind(&row.digest)).await?;
-        if *which == Revoked::Chain {
+        if *which == RevocationScope::Chain {
             let sql = "DELETE FROM identity_tokens WHERE chain_id = ?";
-            // A statement does not see what came while it waited for a row: until there are none, one may be made from another.
+            // On some databases a statement does not see rows that were inserted while it waited for a lock, so repeat
+            // until no row is left.
             loop {
                 let deleted = tx.execute(Statement::new(sql).bind(&row.audit_id)).await?;
                 if deleted.rows_affected == 0 {
@@ -222,13 +222,13 @@ impl Work for Revoke<'_> {
     }
 }
 
-struct Sweep(Moment);
+struct DeleteExpiredTokens(Moment);
 
-impl Work for Sweep {
+impl Work for DeleteExpiredTokens {
     type Output = u64;
-    type Error = TableError;
+    type Error = TokenTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<u64, TableError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<u64, TokenTableError> {
         let sql = "DELETE FROM identity_tokens WHERE expires_at < ?";
         Ok(tx
             .execute(Statement::new(sql).bind(self.0))

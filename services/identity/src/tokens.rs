@@ -1,4 +1,4 @@
-//! Tokens: random texts, of which only a digest is kept, and the facts that make one void.
+//! Tokens: random text of which only a digest is stored, and the conditions that make one void.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,13 @@ use sha2::{Digest, Sha256};
 
 use crate::passwords::hex;
 use crate::store::TokenRow;
-use crate::users::{Role, Target, User, Users};
+use crate::users::{RoleEntry, AssignmentTarget, User, Users};
 
-/// What time it is.
+/// A clock that tests can replace.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Moment + Send + Sync>);
+pub struct TokenClock(Arc<dyn Fn() -> Moment + Send + Sync>);
 
-impl Clock {
-    /// One that answers so.
+impl TokenClock {
     pub fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -27,13 +26,13 @@ impl Clock {
     }
 }
 
-impl Default for Clock {
+impl Default for TokenClock {
     fn default() -> Self {
         Self::new(Moment::now)
     }
 }
 
-impl fmt::Debug for Clock {
+impl fmt::Debug for TokenClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Clock")
     }
@@ -49,7 +48,7 @@ pub(crate) fn fresh() -> Result<String, NoRandomness> {
     random::<32>()
 }
 
-/// A new audit id, by which logs name a token.
+/// A new audit id, which identifies a token in logs.
 pub(crate) fn fresh_audit_id() -> Result<String, NoRandomness> {
     random::<16>()
 }
@@ -61,7 +60,7 @@ pub(crate) fn random<const N: usize>() -> Result<String, NoRandomness> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// By what a token is found: who reads the table learns no token.
+/// The key under which a token is stored. The table does not reveal the token.
 pub(crate) fn digest(token: &str) -> String {
     hex(&Sha256::digest(token.as_bytes()))
 }
@@ -71,22 +70,22 @@ pub(crate) fn written(moment: Moment) -> String {
     format!("{}Z", moment.to_string().replace(' ', "T"))
 }
 
-/// The moment's whole second: Keystone's tokens begin and end with one.
+/// Truncates to whole seconds, as in Keystone's tokens.
 pub(crate) fn whole_second(moment: Moment) -> Moment {
     let micros = moment.as_micros();
     Moment::from_micros(micros - micros.rem_euclid(1_000_000)).unwrap_or(moment)
 }
 
-/// A token that holds, with all that it says.
+/// A valid token with its users.
 #[derive(Debug, Clone)]
-pub struct KnownToken {
+pub struct ValidToken {
     pub(crate) row: TokenRow,
     pub(crate) users: Arc<Users>,
 }
 
-impl KnownToken {
-    /// The token of a row, unless it is void: its time is over; its user is gone, disabled or has another password; or the user
-    /// has other roles in its scope now, or the scope is gone.
+impl ValidToken {
+    /// Validates a stored token. It is void if it has expired; if its user was removed, disabled or has a new password;
+    /// or if the scope or the user's roles in it changed.
     pub(crate) fn of(row: TokenRow, users: Arc<Users>, now: Moment) -> Option<Self> {
         let user = users.user(&row.user_id)?;
         let is_good = now < row.expires_at
@@ -96,7 +95,7 @@ impl KnownToken {
         is_good.then_some(Self { row, users })
     }
 
-    /// Whose it is; there as long as the value is.
+    /// The user of the token.
     pub(crate) fn user(&self) -> Option<&User> {
         self.users.user(&self.row.user_id)
     }
@@ -106,22 +105,22 @@ impl KnownToken {
         &self.row.user_id
     }
 
-    /// What it is good for; none where that is nothing in particular.
+    /// The scope of the token; `None` if it is unscoped.
     #[must_use]
-    pub fn target(&self) -> Option<&Target> {
+    pub fn target(&self) -> Option<&AssignmentTarget> {
         self.row.target.as_ref()
     }
 
     /// Its roles, implied ones included, by name.
     #[must_use]
-    pub fn roles(&self) -> Vec<&Role> {
+    pub fn roles(&self) -> Vec<&RoleEntry> {
         let users = self.users.roles();
         users
             .filter(|role| self.row.roles.contains(&role.name))
             .collect()
     }
 
-    /// Its audit id, and that of the first token it was made from, where it was.
+    /// The token's audit id, and that of the first token of its chain if it was issued from another token.
     pub(crate) fn audit_ids(&self) -> Vec<&str> {
         let mut ids = vec![self.row.audit_id.as_str()];
         if self.row.chain_id != self.row.audit_id {
@@ -131,12 +130,12 @@ impl KnownToken {
     }
 }
 
-/// The roles of a user in a scope; none where there may be no token of it.
+/// The roles of a user in a scope; `None` if no token may be issued for it.
 pub(crate) fn roles<'a>(
     users: &'a Users,
     user_id: &str,
-    target: Option<&Target>,
-) -> Option<Vec<&'a Role>> {
+    target: Option<&AssignmentTarget>,
+) -> Option<Vec<&'a RoleEntry>> {
     let Some(target) = target else {
         return Some(Vec::new());
     };
@@ -144,7 +143,7 @@ pub(crate) fn roles<'a>(
     (users.is_usable(target) && !roles.is_empty()).then_some(roles)
 }
 
-pub(crate) fn names(roles: &[&Role]) -> Vec<String> {
+pub(crate) fn names(roles: &[&RoleEntry]) -> Vec<String> {
     roles.iter().map(|role| role.name.clone()).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Who there is: domains, projects, users, roles, and who has which role where. Read from a file, never changed.
+//! Users, projects, domains, roles and role assignments. They are read from a file and immutable.
 
 mod assignments;
 mod file;
@@ -8,10 +8,10 @@ mod read;
 
 use std::collections::BTreeMap;
 
-pub use assignments::{Assignment, Target};
-pub use file::{Look, UsersFile, UsersFileError};
+pub use assignments::{Assignment, AssignmentTarget};
+pub use file::{ReloadOutcome, UsersFile, UsersFileError};
 pub(crate) use ids::derived;
-pub use problem::{Problem, UsersError};
+pub use problem::{UsersProblem, UsersError};
 
 use crate::passwords::PasswordHash;
 
@@ -20,9 +20,9 @@ use crate::passwords::PasswordHash;
 pub struct Domain {
     pub id: String,
     pub name: String,
-    /// What it is, in words; may be empty.
+    /// A description; may be empty.
     pub description: String,
-    /// Whether its users may ask for tokens, and tokens be good for its projects.
+    /// Whether its users may log in and tokens may be scoped to its projects.
     pub enabled: bool,
 }
 
@@ -32,9 +32,9 @@ pub struct Project {
     /// The name, unique in the domain.
     pub name: String,
     pub domain_id: String,
-    /// What it is, in words; may be empty.
+    /// A description; may be empty.
     pub description: String,
-    /// Whether tokens may be good for it.
+    /// Whether tokens may be scoped to it.
     pub enabled: bool,
 }
 
@@ -44,37 +44,34 @@ pub struct User {
     /// The name, unique in the domain.
     pub name: String,
     pub domain_id: String,
-    /// What the password is checked against.
     pub password_hash: PasswordHash,
     pub email: Option<String>,
-    /// What it is, in words.
     pub description: Option<String>,
-    /// Whether it may ask for tokens.
+    /// Whether the user may log in.
     pub enabled: bool,
-    /// The project of a token that is asked for without a scope.
+    /// The scope of a token that is requested without one.
     pub default_project_id: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Role {
+pub struct RoleEntry {
     pub id: String,
-    /// The name, which services' policies ask for.
+    /// The name that policy rules refer to.
     pub name: String,
-    /// What it is, in words.
     pub description: Option<String>,
-    /// The names of those that whoever has it has, too.
+    /// The names of the roles that this role includes.
     pub implies: Vec<String>,
 }
 
-/// All of it, as one file says.
+/// The content of one users file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Users {
     pub(crate) domains: BTreeMap<String, Domain>,
     pub(crate) projects: BTreeMap<String, Project>,
     pub(crate) users: BTreeMap<String, User>,
-    pub(crate) roles: BTreeMap<String, Role>,
+    pub(crate) roles: BTreeMap<String, RoleEntry>,
     pub(crate) assignments: Vec<Assignment>,
-    /// The hash that takes longest to check: what a password for nobody is checked against.
+    /// The hash that is most expensive to verify; unknown users are verified against it.
     pub(crate) costliest: Option<PasswordHash>,
 }
 
@@ -95,11 +92,11 @@ impl Users {
     }
 
     /// The roles, by name.
-    pub fn roles(&self) -> impl Iterator<Item = &Role> {
+    pub fn roles(&self) -> impl Iterator<Item = &RoleEntry> {
         self.roles.values()
     }
 
-    /// Who has which role where, as the file says it: without implied roles.
+    /// The role assignments in the file, without implied roles.
     #[must_use]
     pub fn assignments(&self) -> &[Assignment] {
         &self.assignments
@@ -143,19 +140,19 @@ impl Users {
             .find(|user| user.domain_id == domain_id && user.name == name)
     }
 
-    /// Whether the user may have tokens: it and its domain are enabled.
+    /// Whether the user and its domain are enabled.
     #[must_use]
     pub fn may_log_in(&self, user: &User) -> bool {
         user.enabled && self.is_domain_enabled(&user.domain_id)
     }
 
-    /// Whether a token may be good for it.
+    /// Whether a token may be scoped to the target.
     #[must_use]
-    pub fn is_usable(&self, target: &Target) -> bool {
+    pub fn is_usable(&self, target: &AssignmentTarget) -> bool {
         match target {
-            Target::System => true,
-            Target::Domain(id) => self.is_domain_enabled(id),
-            Target::Project(id) => self.project(id).is_some_and(|project| {
+            AssignmentTarget::System => true,
+            AssignmentTarget::Domain(id) => self.is_domain_enabled(id),
+            AssignmentTarget::Project(id) => self.project(id).is_some_and(|project| {
                 project.enabled && self.is_domain_enabled(&project.domain_id)
             }),
         }

@@ -1,19 +1,19 @@
-//! [`Identity`] as the services in the same process ask it whose a token is, without HTTP.
+//! [`Identity`] as a token validator for the services in the same process, without HTTP.
 
 use berth_http::auth::Validation;
-use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenScope, TokenError, TokenRequest, ValidateToken};
 
 use crate::identity::Identity;
-use crate::tokens::KnownToken;
-use crate::users::Target;
+use crate::tokens::ValidToken;
+use crate::users::AssignmentTarget;
 
-impl From<&KnownToken> for Caller {
-    fn from(token: &KnownToken) -> Self {
+impl From<&ValidToken> for Caller {
+    fn from(token: &ValidToken) -> Self {
         let scope = match token.target() {
-            Some(Target::Project(id)) => Scope::Project(id.clone()),
-            Some(Target::Domain(id)) => Scope::Domain(id.clone()),
-            Some(Target::System) => Scope::System,
-            None => Scope::Unscoped,
+            Some(AssignmentTarget::Project(id)) => TokenScope::Project(id.clone()),
+            Some(AssignmentTarget::Domain(id)) => TokenScope::Domain(id.clone()),
+            Some(AssignmentTarget::System) => TokenScope::System,
+            None => TokenScope::Unscoped,
         };
         Self {
             user_id: token.user_id().to_owned(),

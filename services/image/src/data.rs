@@ -1,4 +1,4 @@
-//! The bytes of an image as a body, whole or a range of them.
+//! Streams the bytes of an image as a response body, whole or a range.
 
 use std::fs::File;
 use std::io;
@@ -15,9 +15,9 @@ use crate::image::Data;
 /// The most of one piece, in bytes.
 const PIECE: u64 = 256 << 10;
 
-/// Which bytes of an image are asked for.
+/// The requested bytes of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum DataRange {
     Whole,
     /// From the first to the last, both included.
     Range(u64, u64),
@@ -27,8 +27,8 @@ pub(crate) enum Asked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfRange;
 
-impl Asked {
-    /// What a `Range` header asks for of this many bytes. Several ranges at once are answered with the whole.
+impl DataRange {
+    /// Parses a `Range` header for data of this length. A request for several ranges gets the whole data.
     pub(crate) fn of(header: Option<&str>, length: u64) -> Result<Self, OutOfRange> {
         let Some(header) = header else {
             return Ok(Self::Whole);
@@ -56,34 +56,34 @@ impl Asked {
 }
 
 impl Data {
-    /// Opens a regular file; nothing else is opened, not even to look.
+    /// Opens a file only if it is a regular file. Other files are not opened at all.
     pub(crate) fn open_file(path: &Path) -> io::Result<File> {
         if !std::fs::metadata(path)?.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
+            return Err(io::Error::other("not a regular file"));
         }
         let file = File::open(path)?;
-        // What was looked at may be another by now.
+        // The file may have been replaced since the first check.
         match file.metadata()?.is_file() {
             true => Ok(file),
-            false => Err(io::Error::other("it is not a regular file")),
+            false => Err(io::Error::other("not a regular file")),
         }
     }
 
-    /// The bytes that are asked for, once the file is still what it was when the list was read. Blocks no thread of the runtime.
-    pub(crate) async fn body(&self, asked: Asked) -> io::Result<DataBody> {
+    /// Opens the data, if the file has not changed since the list was read. Runs on a blocking thread.
+    pub(crate) async fn body(&self, asked: DataRange) -> io::Result<DataBody> {
         let (path, length, modified) = (self.path.clone(), self.length, self.modified);
         let opened = tokio::task::spawn_blocking(move || {
             let file = Self::open_file(&path)?;
             let found = file.metadata()?;
             match (found.len(), found.modified()?) == (length, modified) {
                 true => Ok(file),
-                false => Err(io::Error::other("it changed since the start")),
+                false => Err(io::Error::other("the file has changed since the service started")),
             }
         });
         let mut file = tokio::fs::File::from_std(opened.await.map_err(io::Error::other)??);
         let left = match asked {
-            Asked::Whole => length,
-            Asked::Range(first, last) => {
+            DataRange::Whole => length,
+            DataRange::Range(first, last) => {
                 file.seek(io::SeekFrom::Start(first)).await?;
                 last - first + 1
             }
@@ -96,16 +96,15 @@ impl Data {
     }
 }
 
-/// A file on its way.
+/// The response body: a file that is being sent.
 pub(crate) struct DataBody {
     file: tokio::fs::File,
-    /// How many bytes are still to come.
+    /// Bytes that remain to be sent.
     left: u64,
     piece: Vec<u8>,
 }
 
 impl DataBody {
-    /// How many bytes are still to come.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
@@ -153,13 +152,13 @@ mod tests {
     #[test]
     fn a_range_is_what_of_it_is_there() {
         for (header, length, asked) in [
-            (None, 10, Ok(Asked::Whole)),
-            (Some("bytes=0-4"), 10, Ok(Asked::Range(0, 4))),
-            (Some("bytes=4-"), 10, Ok(Asked::Range(4, 9))),
-            (Some("bytes=4-99"), 10, Ok(Asked::Range(4, 9))),
-            (Some("bytes=-3"), 10, Ok(Asked::Range(7, 9))),
-            (Some("bytes=-99"), 10, Ok(Asked::Range(0, 9))),
-            (Some("bytes=0-0,4-5"), 10, Ok(Asked::Whole)),
+            (None, 10, Ok(DataRange::Whole)),
+            (Some("bytes=0-4"), 10, Ok(DataRange::Range(0, 4))),
+            (Some("bytes=4-"), 10, Ok(DataRange::Range(4, 9))),
+            (Some("bytes=4-99"), 10, Ok(DataRange::Range(4, 9))),
+            (Some("bytes=-3"), 10, Ok(DataRange::Range(7, 9))),
+            (Some("bytes=-99"), 10, Ok(DataRange::Range(0, 9))),
+            (Some("bytes=0-0,4-5"), 10, Ok(DataRange::Whole)),
             (Some("bytes=10-"), 10, Err(OutOfRange)),
             (Some("bytes=5-4"), 10, Err(OutOfRange)),
             (Some("bytes=-0"), 10, Err(OutOfRange)),
@@ -168,7 +167,7 @@ mod tests {
             (Some("bytes=a-b"), 10, Err(OutOfRange)),
             (Some("bytes=3"), 10, Err(OutOfRange)),
         ] {
-            assert_eq!(Asked::of(header, length), asked, "{header:?} of {length}");
+            assert_eq!(DataRange::of(header, length), asked, "{header:?} of {length}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is done with a request, noun by noun.
+//! The handlers of the API, one file per resource.
 
 pub(crate) mod image_data;
 pub(crate) mod images;

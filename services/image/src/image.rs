@@ -1,4 +1,4 @@
-//! An image as the list has it.
+//! The image as a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,48 +8,44 @@ use std::time::SystemTime;
 use berth_http::Timestamp;
 use uuid::Uuid;
 
-/// An image that servers can be made of. All of them are active, public, and for nobody to delete.
+/// An image that servers can boot from. All images are active, public and read-only.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct CatalogImage {
     pub id: Uuid,
-    /// Its name: 1 to 255 bytes, of no other image.
+    /// The name, unique, 1 to 255 bytes.
     pub name: String,
-    /// Where its bytes are.
-    pub place: Place,
-    /// What its bytes are.
+    pub place: ImageDataLocation,
     pub disk_format: DiskFormat,
-    /// What its bytes come to.
-    pub checksum: Checksum,
-    /// Their MD5 in hexadecimal digits, where they were read here.
+    pub checksum: DataChecksum,
+    /// The MD5 in hexadecimal digits, if this service read the data.
     pub md5: Option<String>,
-    /// How many bytes; none where nobody said.
+    /// The size in bytes, if known.
     pub size: Option<u64>,
     /// The least memory of a guest, in MiB; 0: any.
     pub min_ram: u64,
     /// The least root disk of a guest, in GiB; 0: any.
     pub min_disk: u64,
-    /// Words to find it by.
     pub tags: BTreeSet<String>,
-    /// What else is said of it: `hw_firmware_type`, `os_distro`, ...
+    /// Further properties: `hw_firmware_type`, `os_distro`, ...
     pub properties: BTreeMap<String, String>,
-    /// Whether it is left out of lists that do not ask for such.
+    /// Whether lists omit the image by default.
     pub os_hidden: bool,
-    /// When its data were changed last; of one whose data are elsewhere, when the list was.
+    /// When the data last changed; for data that are elsewhere, when the list last changed.
     pub created_at: Timestamp,
 }
 
-/// Where an image's bytes are.
+/// Where the data of an image are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// Here: this service gives them.
-    Here(Data),
+pub enum ImageDataLocation {
+    /// In a file of this machine, which this service can send.
+    Local(Data),
     /// In a file of the hosts, by its absolute path.
     Hosts(String),
     /// At an `http` or `https` URL.
     Url(String),
 }
 
-/// A file with an image's bytes, as it was when the list was read.
+/// A file with image data, as it was when the list was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Data {
     pub(crate) path: PathBuf,
@@ -57,10 +53,8 @@ pub struct Data {
     pub(crate) modified: SystemTime,
 }
 
-/// What an image's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFormat {
-    /// A disk as it is.
     Raw,
     Qcow2,
 }
@@ -75,15 +69,14 @@ impl DiskFormat {
     }
 }
 
-/// How a checksum is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HashAlgorithm {
+pub enum ChecksumAlgorithm {
     Sha256,
     Sha512,
 }
 
-impl HashAlgorithm {
-    /// Glance's word (`os_hash_algo`).
+impl ChecksumAlgorithm {
+    /// The name in Glance's `os_hash_algo`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -93,19 +86,19 @@ impl HashAlgorithm {
     }
 }
 
-/// What bytes come to; `sha256:HEX` as text.
+/// A checksum of image data; `sha256:HEX` as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Checksum {
-    pub(crate) algorithm: HashAlgorithm,
+pub struct DataChecksum {
+    pub(crate) algorithm: ChecksumAlgorithm,
     pub(crate) hex: String,
 }
 
-impl Checksum {
-    /// Reads `sha256:HEX` or `sha512:HEX`; none where it is neither.
+impl DataChecksum {
+    /// Parses `sha256:HEX` or `sha512:HEX`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (algorithm, hex) = match text.split_once(':')? {
-            ("sha256", hex) if hex.len() == 64 => (HashAlgorithm::Sha256, hex),
-            ("sha512", hex) if hex.len() == 128 => (HashAlgorithm::Sha512, hex),
+            ("sha256", hex) if hex.len() == 64 => (ChecksumAlgorithm::Sha256, hex),
+            ("sha512", hex) if hex.len() == 128 => (ChecksumAlgorithm::Sha512, hex),
             _ => return None,
         };
         let is_hex = hex.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -116,7 +109,7 @@ impl Checksum {
     }
 }
 
-impl fmt::Display for Checksum {
+impl fmt::Display for DataChecksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.algorithm.as_str(), self.hex)
     }

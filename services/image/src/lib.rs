@@ -1,17 +1,15 @@
-//! Glance's v2 API, to be read, over a list of images that an operator keeps in a file.
+//! A read-only Glance v2 API over a list of images that an operator keeps in a file.
 //!
-//! | room | noun |
+//! | module | contents |
 //! |---|---|
-//! | `image` | [`Image`]: an image as the list has it |
-//! | `list` | [`ImageList`]: the file, read and checked, with what the data of its images come to |
-//! | `listing` | which images are asked for, in which order, and a page of them; pure |
-//! | `data` | the bytes of an image as a body, whole or a range of them |
-//! | `router`, `policies`, `handlers`, `shown` | the API |
+//! | `image` | [`GlanceImage`]: an image of the list |
+//! | `list` | [`ImageList`]: the file, parsed and checked, with the checksums of the data |
+//! | `listing` | filters, order and pages of a list request; pure |
+//! | `data` | image data as a response body, whole or a range |
+//! | `router`, `policies`, `handlers`, `shown` | the HTTP API |
 //!
-//! [`router()`] makes the routes. Images are changed in their file and nowhere else: the API reads them. The compute API reads the
-//! same list without asking here.
-//!
-//! Callers: `cli` composes it.
+//! [`router()`] makes the routes. Images change only in their file. The compute API reads the same list directly.
+//! `cli` composes this crate.
 
 mod data;
 mod handlers;
@@ -23,7 +21,7 @@ mod router;
 mod shown;
 
 pub use berth_http::serve_tcp;
-pub use image::{Checksum, Data, DiskFormat, HashAlgorithm, Image, Place};
+pub use image::{DataChecksum, Data, DiskFormat, ChecksumAlgorithm, CatalogImage, ImageDataLocation};
 pub use list::{ImageList, ImageListError};
 pub use policies::default_policy;
-pub use router::{Options, router};
+pub use router::{ImageApiOptions, router};

@@ -1,4 +1,4 @@
-//! The file of images, read once, with what the data of its images come to.
+//! The list of images: a file, read once at start, with the checksums of the data.
 
 mod entry;
 mod sums;
@@ -11,9 +11,9 @@ use std::time::SystemTime;
 use berth_http::Timestamp;
 use uuid::Uuid;
 
-use crate::image::{Data, Image, Place};
-use entry::{Entry, EntryPlace};
-use sums::Summed;
+use crate::image::{Data, CatalogImage, ImageDataLocation};
+use entry::{ImageDefinition, EntryPlace};
+use sums::DataSums;
 
 /// Why images cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum ImageListError {
         path: PathBuf,
         source: io::Error,
     },
-    /// It is no list of images.
+    /// The file is not a valid list of images.
     #[error("the images {}:{line}:{column}: {reason}", path.display())]
     Malformed {
         /// The file of images.
@@ -34,7 +34,7 @@ pub enum ImageListError {
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong, with the image's name where it is about one.
+        /// What is wrong, with the name of the image if known.
         reason: String,
     },
     /// The data of an image cannot be read.
@@ -42,7 +42,7 @@ pub enum ImageListError {
     Data {
         /// The file of images.
         path: PathBuf,
-        /// The line where the image's entry begins, from 1.
+        /// The first line of the image's entry, from 1.
         line: usize,
         /// Its column in characters, from 1.
         column: usize,
@@ -53,18 +53,18 @@ pub enum ImageListError {
     },
 }
 
-/// The images that there are, by id. The default is none.
+/// All images by id. The default is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageList {
     file: Option<PathBuf>,
-    images: BTreeMap<Uuid, Image>,
+    images: BTreeMap<Uuid, CatalogImage>,
 }
 
 impl ImageList {
-    /// Reads the file, and of each image whose data are here and whose entry says no checksum, all of its data. Blocks.
+    /// Reads the file, and the data of each local image whose entry has no checksum. Blocks.
     ///
     /// # Errors
-    /// The file or data cannot be read, or an entry is not what it may be; the sentence names it.
+    /// The file or data cannot be read, or an entry is invalid; the message names it.
     pub fn read(path: &Path) -> Result<Self, ImageListError> {
         let unreadable = |source| ImageListError::Unreadable {
             path: path.to_owned(),
@@ -84,7 +84,7 @@ impl ImageList {
         })
     }
 
-    /// Whether the file is one that [`ImageList::read`] takes: of the data that are here only whether they are, and how long.
+    /// Validates the file. Of local data it checks only existence and size.
     pub fn check(path: &Path) -> Result<(), ImageListError> {
         for entry in entries_of(path)? {
             let EntryPlace::Here(data) = &entry.place else {
@@ -97,24 +97,23 @@ impl ImageList {
         Ok(())
     }
 
-    /// The file that is edited to change them; none where no file is named.
+    /// The path of the file, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
     #[must_use]
-    pub fn get(&self, id: &Uuid) -> Option<&Image> {
+    pub fn get(&self, id: &Uuid) -> Option<&CatalogImage> {
         self.images.get(id)
     }
 
-    pub fn images(&self) -> impl Iterator<Item = &Image> {
+    pub fn images(&self) -> impl Iterator<Item = &CatalogImage> {
         self.images.values()
     }
 }
 
-/// What the text of the file says.
-fn entries_of(path: &Path) -> Result<Vec<Entry>, ImageListError> {
+fn entries_of(path: &Path) -> Result<Vec<ImageDefinition>, ImageListError> {
     let text = std::fs::read_to_string(path).map_err(|source| ImageListError::Unreadable {
         path: path.to_owned(),
         source,
@@ -128,7 +127,7 @@ fn entries_of(path: &Path) -> Result<Vec<Entry>, ImageListError> {
 }
 
 /// The data of an entry's image cannot be read.
-fn no_data(list: &Path, entry: &Entry, data: &Path, source: io::Error) -> ImageListError {
+fn no_data(list: &Path, entry: &ImageDefinition, data: &Path, source: io::Error) -> ImageListError {
     ImageListError::Data {
         path: list.to_owned(),
         line: entry.at.line,
@@ -139,8 +138,8 @@ fn no_data(list: &Path, entry: &Entry, data: &Path, source: io::Error) -> ImageL
     }
 }
 
-/// Refuses data of another length than the entry says.
-fn is_as_long(list: &Path, entry: &Entry, data: &Path, length: u64) -> Result<(), ImageListError> {
+/// Checks that the data have the size in the entry.
+fn is_as_long(list: &Path, entry: &ImageDefinition, data: &Path, length: u64) -> Result<(), ImageListError> {
     match entry.size.filter(|said| *said != length) {
         None => Ok(()),
         Some(said) => Err(ImageListError::Malformed {
@@ -157,24 +156,24 @@ fn is_as_long(list: &Path, entry: &Entry, data: &Path, length: u64) -> Result<()
 }
 
 /// The image of an entry of the list that was changed last at `modified`.
-fn image(list: &Path, entry: Entry, modified: SystemTime) -> Result<Image, ImageListError> {
+fn image(list: &Path, entry: ImageDefinition, modified: SystemTime) -> Result<CatalogImage, ImageListError> {
     let said = &entry.checksum;
     let (place, checksum, md5, size, changed) = match entry.place.clone() {
         EntryPlace::Hosts(path, checksum) => {
-            (Place::Hosts(path), checksum, None, entry.size, modified)
+            (ImageDataLocation::Hosts(path), checksum, None, entry.size, modified)
         }
-        EntryPlace::Url(url, checksum) => (Place::Url(url), checksum, None, entry.size, modified),
+        EntryPlace::Url(url, checksum) => (ImageDataLocation::Url(url), checksum, None, entry.size, modified),
         EntryPlace::Here(path) => {
-            let summed = Summed::of(&path, said.clone());
+            let summed = DataSums::of(&path, said.clone());
             let summed = summed.map_err(|source| no_data(list, &entry, &path, source))?;
             let length = summed.data.length;
             is_as_long(list, &entry, &path, length)?;
             let changed = summed.data.modified;
-            let here = Place::Here(summed.data);
+            let here = ImageDataLocation::Local(summed.data);
             (here, summed.checksum, summed.md5, Some(length), changed)
         }
     };
-    Ok(Image {
+    Ok(CatalogImage {
         id: entry.id,
         name: entry.name,
         place,

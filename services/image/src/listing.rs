@@ -1,27 +1,27 @@
-//! Which images are asked for, in which order, and a page of them; pure.
+//! Filters, sorts and pages a list of images; pure.
 
 mod filter;
 mod order;
 
 use std::fmt::Write as _;
 
-use berth_http::{Fault, Query};
+use berth_http::{Fault, QueryString};
 use uuid::Uuid;
 
-use crate::image::Image;
-use filter::Filter;
-use order::Order;
+use crate::image::CatalogImage;
+use filter::ImageFilter;
+use order::ImageSortOrder;
 
-/// How many images a page has where nothing is said: Glance's `limit_param_default`.
+/// The default page size: Glance's `limit_param_default`.
 const DEFAULT_LIMIT: usize = 25;
 /// The most images of a page: Glance's `api_limit_max`.
 const MOST: usize = 1000;
 
-/// What a query string asks for.
+/// The query of a list request.
 #[derive(Debug)]
-pub(crate) struct Listing {
-    filters: Vec<Filter>,
-    order: Order,
+pub(crate) struct ImageQuery {
+    filters: Vec<ImageFilter>,
+    order: ImageSortOrder,
     limit: usize,
     marker: Option<Uuid>,
     /// The query string without the marker.
@@ -30,17 +30,17 @@ pub(crate) struct Listing {
 
 /// A page of images.
 #[derive(Debug)]
-pub(crate) struct Page<'a> {
-    pub(crate) images: Vec<&'a Image>,
-    /// Where the first page is.
+pub(crate) struct ImagePage<'a> {
+    pub(crate) images: Vec<&'a CatalogImage>,
+    /// The URL path of the first page.
     pub(crate) first: String,
-    /// Where the next page is; none where this is the last.
+    /// The URL path of the next page; `None` on the last page.
     pub(crate) next: Option<String>,
 }
 
-impl Listing {
+impl ImageQuery {
     /// Reads a query string.
-    pub(crate) fn of(query: &Query) -> Result<Self, Fault> {
+    pub(crate) fn of(query: &QueryString) -> Result<Self, Fault> {
         let limit = match query.last("limit") {
             None => DEFAULT_LIMIT,
             Some(text) => limit(text)?,
@@ -52,7 +52,7 @@ impl Listing {
         let without_marker = query.pairs().filter(|(key, _)| *key != "marker");
         Ok(Self {
             filters: filter::filters(query)?,
-            order: Order::of(query)?,
+            order: ImageSortOrder::of(query)?,
             limit,
             marker: marker.transpose()?,
             query: without_marker
@@ -64,9 +64,9 @@ impl Listing {
     /// A page of these images.
     pub(crate) fn page<'a>(
         &self,
-        images: impl Iterator<Item = &'a Image>,
-    ) -> Result<Page<'a>, Fault> {
-        let mut images: Vec<&Image> = images.collect();
+        images: impl Iterator<Item = &'a CatalogImage>,
+    ) -> Result<ImagePage<'a>, Fault> {
+        let mut images: Vec<&CatalogImage> = images.collect();
         images.sort_by(|one, other| self.order.compare(one, other));
         let begin = match self.marker {
             None => 0,
@@ -77,19 +77,19 @@ impl Listing {
         };
         let rest = images.into_iter().skip(begin);
         let mut kept = rest.filter(|image| self.filters.iter().all(|it| it.keeps(image)));
-        let images: Vec<&Image> = kept.by_ref().take(self.limit).collect();
+        let images: Vec<&CatalogImage> = kept.by_ref().take(self.limit).collect();
         let next = match (images.last(), kept.next()) {
             (Some(last), Some(_)) => Some(self.link(Some(last.id))),
             _ => None,
         };
-        Ok(Page {
+        Ok(ImagePage {
             images,
             first: self.link(None),
             next,
         })
     }
 
-    /// A page by its path: as it was asked for, after this image.
+    /// The path of a page that begins after an image.
     fn link(&self, marker: Option<Uuid>) -> String {
         let pairs = self.query.iter();
         let mut pairs: Vec<String> = pairs
@@ -115,7 +115,7 @@ fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("No image found with ID {marker}: marker names one"))
 }
 
-/// As a query string has it.
+/// Percent-encodes text for a query string.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,25 +1,25 @@
-//! Who may do what, by Glance's names.
+//! Access rules, with Glance's names.
 
-use berth_http::policy::{Policy, Rule};
+use berth_http::policy::{Policy, PolicyRule};
 
 pub(crate) const GET_IMAGES: &str = "get_images";
-/// An image is looked at.
+/// Show an image.
 pub(crate) const GET_IMAGE: &str = "get_image";
 /// An image's data are read.
 pub(crate) const DOWNLOAD_IMAGE: &str = "download_image";
-/// With whom an image is shared is looked at.
+/// List the members of an image.
 pub(crate) const GET_MEMBERS: &str = "get_members";
 
-/// Glance's default rules, as far as there is something here to read; each image is public.
+/// Glance's default rules for the read-only API.
 #[must_use]
 pub fn default_policy() -> Policy {
-    let admin = || Rule::named("context_is_admin");
-    let reader = || Rule::role("reader").or(admin());
+    let admin = || PolicyRule::named("context_is_admin");
+    let reader = || PolicyRule::role("reader").or(admin());
     Policy::new([
-        ("context_is_admin", Rule::role("admin")),
+        ("context_is_admin", PolicyRule::role("admin")),
         (GET_IMAGES, reader()),
         (GET_IMAGE, reader()),
-        (DOWNLOAD_IMAGE, Rule::role("member").or(admin())),
+        (DOWNLOAD_IMAGE, PolicyRule::role("member").or(admin())),
         (GET_MEMBERS, reader()),
     ])
 }

@@ -1,4 +1,4 @@
-//! The routes, the same for every way to call them.
+//! The routes of the Image API.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
 use berth_http::{
-    Call, Door, Fault, Manners, Methods, Microversion, MicroversionRange, NoAuth2, Policy,
-    ValidateToken, door,
+    ApiRequest, ServiceLayer, Fault, ApiDialect, RouteMethods, Microversion, MicroversionRange, NoAuth2, Policy,
+    ValidateToken, with_service_layer,
 };
 use uuid::Uuid;
 
 use crate::handlers::{image_data, images, members, schemas, versions};
-use crate::image::Image;
+use crate::image::CatalogImage;
 use crate::list::ImageList;
 use crate::policies::default_policy;
 
@@ -26,16 +26,15 @@ const RANGE: MicroversionRange = MicroversionRange {
 
 /// How the routes behave.
 #[derive(Clone)]
-pub struct Options {
-    /// Who believes tokens. The default takes the token's own word: for one machine only.
+pub struct ImageApiOptions {
+    /// Validates tokens. The default is `noauth2`, for one machine only.
     pub tokens: Arc<dyn ValidateToken>,
-    /// Who may do what.
     pub policy: Policy,
     /// The largest request body, in bytes.
     pub body_limit: usize,
 }
 
-impl Default for Options {
+impl Default for ImageApiOptions {
     fn default() -> Self {
         Self {
             tokens: Arc::new(NoAuth2::with_admin_roles(["admin", "member", "reader"])),
@@ -46,19 +45,18 @@ impl Default for Options {
 }
 
 #[derive(Clone)]
-pub(crate) struct Api {
+pub(crate) struct ImageApi {
     pub(crate) list: Arc<ImageList>,
     policy: Arc<Policy>,
 }
 
-impl Api {
-    /// Refuses a caller who may not.
-    pub(crate) fn allow(&self, call: &Call, rule: &'static str) -> Result<(), Fault> {
+impl ImageApi {
+    pub(crate) fn allow(&self, call: &ApiRequest, rule: &'static str) -> Result<(), Fault> {
         self.policy.authorize(&call.caller, rule, None)
     }
 
     /// The image that the path names.
-    pub(crate) fn image(&self, call: &Call) -> Result<&Image, Fault> {
+    pub(crate) fn image(&self, call: &ApiRequest) -> Result<&CatalogImage, Fault> {
         let id = call.path("image_id")?;
         let found = Uuid::try_parse(id)
             .ok()
@@ -68,14 +66,14 @@ impl Api {
 }
 
 /// The Image API over this list.
-pub fn router(list: Arc<ImageList>, options: Options) -> Router {
-    let entrance = Door {
-        manners: Manners::Image,
+pub fn router(list: Arc<ImageList>, options: ImageApiOptions) -> Router {
+    let entrance = ServiceLayer {
+        dialect: ApiDialect::Image,
         versions: RANGE,
         tokens: options.tokens,
         body_limit: options.body_limit,
     };
-    let api = Api {
+    let api = ImageApi {
         list,
         policy: Arc::new(options.policy),
     };
@@ -83,18 +81,18 @@ pub fn router(list: Arc<ImageList>, options: Options) -> Router {
     let routes = reading
         .into_iter()
         .fold(Router::new(), |router, (path, methods)| {
-            router.route(path, methods.done())
+            router.route(path, methods.build())
         });
     let routes = refusing_routes(routes).fallback(no_such_route);
-    door(routes.with_state(api), entrance)
+    with_service_layer(routes.with_state(api), entrance)
 }
 
-fn read() -> Methods<Api> {
-    Methods::with_head("GET, HEAD")
+fn read() -> RouteMethods<ImageApi> {
+    RouteMethods::with_head("GET, HEAD")
 }
 
-/// What stands in the list is read here, and every change is refused; to operators with a sentence that names its file.
-fn kept_in_file() -> Methods<Api> {
+/// Routes of the image list: read-only. Changes are refused; operators see the path of the file.
+fn kept_in_file() -> RouteMethods<ImageApi> {
     read()
         .post(images::refuse)
         .put(images::refuse)
@@ -102,7 +100,7 @@ fn kept_in_file() -> Methods<Api> {
         .delete(images::refuse)
 }
 
-fn reading_routes() -> Vec<(&'static str, Methods<Api>)> {
+fn reading_routes() -> Vec<(&'static str, RouteMethods<ImageApi>)> {
     let image = "/v2/images/{image_id}";
     vec![
         ("/", read().get(versions::choices)),
@@ -132,7 +130,7 @@ fn reading_routes() -> Vec<(&'static str, Methods<Api>)> {
 }
 
 /// Paths that are there only to be written to.
-fn refusing_routes(router: Router<Api>) -> Router<Api> {
+fn refusing_routes(router: Router<ImageApi>) -> Router<ImageApi> {
     [
         "/v2/images/{image_id}/actions/{action}",
         "/v2/images/{image_id}/import",
@@ -146,6 +144,6 @@ fn refusing_routes(router: Router<Api>) -> Router<Api> {
     })
 }
 
-async fn no_such_route(State(_): State<Api>) -> Fault {
+async fn no_such_route(State(_): State<ImageApi>) -> Fault {
     Fault::no_such_route()
 }

@@ -1,10 +1,10 @@
-//! An image as Glance shows it.
+//! Converts an image to Glance's document.
 
 use serde_json::{Map, Value, json};
 
-use crate::image::{DiskFormat, Image};
+use crate::image::{DiskFormat, CatalogImage};
 
-/// What Glance says of each image beside its properties; a property has none of these names.
+/// The fixed attributes of an image; properties must not have these names.
 pub(crate) const BASE_PROPERTIES: [&str; 26] = [
     "checksum",
     "container_format",
@@ -34,12 +34,12 @@ pub(crate) const BASE_PROPERTIES: [&str; 26] = [
     "deleted",
 ];
 
-/// A moment as Glance writes it.
-pub(crate) fn moment(image: &Image) -> String {
+/// A timestamp in Glance's format.
+pub(crate) fn moment(image: &CatalogImage) -> String {
     image.created_at.to_iso().replace("+00:00", "Z")
 }
 
-pub(crate) fn image(image: &Image) -> Value {
+pub(crate) fn image(image: &CatalogImage) -> Value {
     let base = json!({
         "id": image.id,
         "name": image.name,

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use berth_placement::{Options, prepare, router, serve_tcp};
+use berth_placement::{PlacementApiOptions, prepare, router, serve_tcp};
 use berth_store::{SqlOptions, SqlStore};
 use tokio::net::TcpListener;
 
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(address).await?;
     serve_tcp(
         listener,
-        router(store.clone(), Options::default()),
+        router(store.clone(), PlacementApiOptions::default()),
         interrupted,
     )
     .await;

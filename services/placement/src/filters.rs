@@ -1,13 +1,14 @@
-//! The query string of GET /resource_providers as a value, and what it has in common with GET /allocation_candidates.
+//! The query string of GET /resource_providers as a value, and the parts that it shares with GET
+//! /allocation_candidates.
 
 use std::collections::BTreeSet;
 
 use berth_http::schema::is_uuid_like;
-use berth_http::{Fault, Microversion, Query};
+use berth_http::{Fault, Microversion, QueryString};
 
 use crate::microversions;
 
-/// What a listed provider must satisfy.
+/// The conditions on a listed provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProviderFilters {
     pub(crate) name: Option<String>,
@@ -28,7 +29,7 @@ pub(crate) struct ProviderFilters {
 
 impl ProviderFilters {
     /// Reads the query string.
-    pub(crate) fn parse(query: &Query, version: Microversion) -> Result<Self, Fault> {
+    pub(crate) fn parse(query: &QueryString, version: Microversion) -> Result<Self, Fault> {
         let text = |key| {
             query
                 .last(key)
@@ -53,10 +54,10 @@ impl ProviderFilters {
     }
 }
 
-type Sets = (Vec<BTreeSet<String>>, BTreeSet<String>);
+type TraitSetsQuery = (Vec<BTreeSet<String>>, BTreeSet<String>);
 
 /// The aggregates that `member_of` with this suffix names: required sets, and forbidden ones.
-pub(crate) fn member_of(query: &Query, suffix: &str, version: Microversion) -> Result<Sets, Fault> {
+pub(crate) fn member_of(query: &QueryString, suffix: &str, version: Microversion) -> Result<TraitSetsQuery, Fault> {
     let key = format!("member_of{suffix}");
     let values: Vec<&str> = query.all(&key).collect();
     if values.len() > 1 && !version.has(microversions::REPEATED_MEMBER_OF) {
@@ -109,7 +110,7 @@ fn one_member_of(value: &str) -> Result<Membership, Fault> {
     })
 }
 
-/// Traits that a query asks for.
+/// The required and forbidden traits of a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TraitSets {
     /// Of each set, at least one.
@@ -119,7 +120,7 @@ pub(crate) struct TraitSets {
 
 impl TraitSets {
     /// All values of a key.
-    pub(crate) fn of_query(query: &Query, key: &str, version: Microversion) -> Result<Self, Fault> {
+    pub(crate) fn of_query(query: &QueryString, key: &str, version: Microversion) -> Result<Self, Fault> {
         let mut values: Vec<&str> = query.all(key).collect();
         if !version.has(microversions::ANY_TRAITS) {
             // Before 1.39 only the last one counts.
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
 
     fn parse(query: &str, minor: u16) -> Result<ProviderFilters, Fault> {
-        ProviderFilters::parse(&Query::parse(query)?, Microversion::new(1, minor))
+        ProviderFilters::parse(&QueryString::parse(query)?, Microversion::new(1, minor))
     }
 
     #[test]

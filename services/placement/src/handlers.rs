@@ -1,4 +1,4 @@
-//! A file per noun: what each method of each path does, and what is told when it cannot.
+//! The handlers of the API, one file per resource.
 
 pub(crate) mod aggregates;
 pub(crate) mod allocation_candidates;
@@ -11,14 +11,14 @@ pub(crate) mod root;
 pub(crate) mod traits;
 pub(crate) mod usages;
 
-use berth_http::{Answer, Call, Fault, Microversion, Timestamp};
+use berth_http::{ApiResponse, ApiRequest, Fault, Microversion, Timestamp};
 use berth_store::{SqlError, SqlStore, Transaction};
 
 use crate::microversions;
 use crate::store;
-use crate::store::providers::{self, Provider, ProviderError};
+use crate::store::providers::{self, ProviderRow, ProviderError};
 
-/// Codes by which clients tell errors apart.
+/// Placement's error codes.
 pub(crate) mod codes {
     pub(crate) const INVENTORY_INUSE: &str = "placement.inventory.inuse";
     pub(crate) const CONCURRENT_UPDATE: &str = "placement.concurrent_update";
@@ -32,12 +32,12 @@ pub(crate) mod codes {
     pub(crate) const MISSING_VALUE: &str = "placement.query.missing_value";
 }
 
-/// What an older client is told of a provider whose generation it does not know.
+/// The message of a generation conflict before error codes existed.
 pub(crate) const GENERATION_CHANGED: &str = "Resource provider's generation already changed. \
      Please update the generation and try again.";
 
 /// 404 for a path that the version does not have yet.
-pub(crate) fn require(call: &Call, feature: Microversion) -> Result<(), Fault> {
+pub(crate) fn require(call: &ApiRequest, feature: Microversion) -> Result<(), Fault> {
     if call.version.has(feature) {
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub(crate) fn require(call: &Call, feature: Microversion) -> Result<(), Fault> {
 }
 
 /// `last-modified` and `cache-control`, from the version that has them.
-pub(crate) fn modified(answer: Answer, call: &Call, moment: Option<Timestamp>) -> Answer {
+pub(crate) fn modified(answer: ApiResponse, call: &ApiRequest, moment: Option<Timestamp>) -> ApiResponse {
     if call.version.has(microversions::CACHE_HEADERS) {
         answer.modified(moment.unwrap_or_else(Timestamp::now))
     } else {
@@ -58,12 +58,12 @@ pub(crate) async fn read(store: &SqlStore) -> Result<Transaction, Fault> {
     store.read().await.map_err(database)
 }
 
-/// The database's error as the caller sees it.
+/// Converts a database error to a response.
 pub(crate) fn database(error: SqlError) -> Fault {
     store::fault(&error)
 }
 
-/// The same of a write that others came before each time it was tried: clients know what to do then.
+/// Converts a write that kept conflicting to a 409, which clients know how to handle.
 pub(crate) fn outrun(error: &SqlError) -> Fault {
     match error {
         SqlError::Conflict(_) => concurrent_update(),
@@ -78,8 +78,8 @@ fn concurrent_update() -> Fault {
     .with_code(codes::CONCURRENT_UPDATE)
 }
 
-/// The provider that a path below it names.
-pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result<Provider, Fault> {
+/// The provider in the path.
+pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result<ProviderRow, Fault> {
     providers::get(tx, uuid).await.map_err(|error| match error {
         ProviderError::NotFound(_) => Fault::not_found(format!(
             "No resource provider with uuid {uuid} found: {error}"
@@ -88,7 +88,7 @@ pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result
     })
 }
 
-/// The provider's error where nothing more is known than its own words.
+/// Converts a provider error without a route-specific message.
 pub(crate) fn provider_fault(error: ProviderError) -> Fault {
     match error {
         ProviderError::NotFound(_) => Fault::not_found(error.to_string()),

@@ -1,16 +1,16 @@
-//! An inventory record and the checks that need nothing else.
+//! An inventory record and the checks that need no other data.
 
 use berth_http::Microversion;
 use serde::{Deserialize, Serialize};
 
 use crate::microversions;
 
-/// The largest whole number the schema's columns take.
+/// The largest integer of the schema's columns.
 pub(crate) const MAX_INT: i64 = 2_147_483_647;
 
-/// What a provider has of one resource class.
+/// The inventory of one resource class of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Inventory {
+pub(crate) struct InventoryRecord {
     pub(crate) total: i64,
     #[serde(default)]
     pub(crate) reserved: i64,
@@ -18,10 +18,10 @@ pub(crate) struct Inventory {
     pub(crate) min_unit: i64,
     #[serde(default = "max_int")]
     pub(crate) max_unit: i64,
-    /// What an allocation must be a multiple of.
+    /// Allocations must be a multiple of it.
     #[serde(default = "one")]
     pub(crate) step_size: i64,
-    /// What capacity is multiplied by.
+    /// The overcommit factor of the capacity.
     #[serde(default = "ratio")]
     pub(crate) allocation_ratio: f64,
 }
@@ -38,8 +38,8 @@ fn ratio() -> f64 {
     1.0
 }
 
-impl Inventory {
-    /// How many units may be allocated.
+impl InventoryRecord {
+    /// The capacity in units.
     #[allow(
         clippy::cast_precision_loss,
         reason = "both numbers are below 2^31, which a double holds exactly"
@@ -53,13 +53,13 @@ impl Inventory {
         (self.min_unit..=self.max_unit).contains(&amount) && amount % self.step_size.max(1) == 0
     }
 
-    /// Whether nothing but what is held already fits: total = reserved = usage.
+    /// Whether the inventory is held: total = reserved = usage.
     pub(crate) fn holds_exactly(&self, usage: i64) -> bool {
         self.total == self.reserved && self.reserved == usage
     }
 }
 
-/// Why an inventory may not be stored.
+/// Why an inventory is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ReservedError {
     #[error("The reserved value is greater than or equal to total.")]
@@ -68,10 +68,10 @@ pub(crate) enum ReservedError {
     AboveTotal,
 }
 
-/// Whether `reserved` leaves what the version asks for.
+/// Checks `reserved` by the rule of the version.
 pub(crate) fn check_reserved(
     version: Microversion,
-    inventory: &Inventory,
+    inventory: &InventoryRecord,
 ) -> Result<(), ReservedError> {
     let capacity = inventory.capacity().trunc();
     if version.has(microversions::RESERVED_MAY_EQUAL_TOTAL) {

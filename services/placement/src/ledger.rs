@@ -1,77 +1,76 @@
-//! The pure decision over allocations: may these consumers hold these amounts?
+//! Decides whether consumers may get their requested allocations. Pure.
 //!
-//! Called with the state as read inside the transaction that will write, by the claims (PUT and
-//! POST /allocations) and by the reshape. Nothing here knows SQL or HTTP.
+//! Claims (PUT and POST /allocations) and the reshape call it with the state that was read inside the writing transaction.
+//! It knows neither SQL nor HTTP.
 //!
-//! A claim may not put a provider over its capacity, but may leave or lower an overage that was
-//! there. A reshape is judged for every user of every provider it touches, named or not: usage
-//! fits the new inventory, or the class is held (total = reserved = usage, and usage did not
-//! grow), or it was over before and is not worse.
+//! A claim may not raise a provider above its capacity, but may keep or lower an existing excess. A reshape is checked for all
+//! consumers of every affected provider, named or not. For each class one of these must hold: usage fits the new inventory; the
+//! class is held (total = reserved = usage, and usage did not grow); or it was over capacity before and is not worse.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::inventory::Inventory;
+use crate::inventory::InventoryRecord;
 
 /// A provider's row id.
 pub(crate) type ProviderId = i64;
 /// A resource class's row id.
 pub(crate) type ClassId = i64;
 /// One class of one provider.
-pub(crate) type Slot = (ProviderId, ClassId);
+pub(crate) type ProviderClass = (ProviderId, ClassId);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) slot: Slot,
+pub(crate) struct RequestedAmount {
+    pub(crate) slot: ProviderClass,
     /// How much, at least 1.
     pub(crate) amount: i64,
 }
 
 /// Everything the decision needs.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct AllocationLedger {
     /// Inventories of all touched providers as they are.
-    pub(crate) inventories: BTreeMap<Slot, Inventory>,
+    pub(crate) inventories: BTreeMap<ProviderClass, InventoryRecord>,
     /// Inventories as they are to be, for the providers that a reshape sets; empty in a claim.
-    pub(crate) reshaped: BTreeMap<ProviderId, BTreeMap<ClassId, Inventory>>,
-    /// Usage of all consumers on all touched providers, as it is.
-    pub(crate) usage: BTreeMap<Slot, i64>,
-    /// What the named consumers hold now and will give back.
-    pub(crate) released: BTreeMap<Slot, i64>,
-    /// What the named consumers are to hold, in the order of the request.
-    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) reshaped: BTreeMap<ProviderId, BTreeMap<ClassId, InventoryRecord>>,
+    /// The current usage by all consumers on all affected providers.
+    pub(crate) usage: BTreeMap<ProviderClass, i64>,
+    /// What the named consumers hold now and will release.
+    pub(crate) released: BTreeMap<ProviderClass, i64>,
+    /// What the named consumers request, in the order of the request.
+    pub(crate) wanted: Vec<RequestedAmount>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum LedgerRefusal {
     /// The provider has none of the wanted classes.
     NoInventoryAtAll(ProviderId),
     /// The provider does not have this class.
-    NoInventory(Slot),
+    NoInventory(ProviderClass),
     /// The amount violates min_unit, max_unit or step_size.
-    Constraints(Slot),
+    Constraints(ProviderClass),
     /// The amount exceeds the capacity.
-    Capacity(Slot),
+    Capacity(ProviderClass),
     /// The reshape takes away classes that are in use.
     InUse(ProviderId, Vec<ClassId>),
 }
 
-impl Ledger {
-    /// Lets it pass or says the first reason why not.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+impl AllocationLedger {
+    /// Accepts the request or returns the first reason against it.
+    pub(crate) fn check(&self) -> Result<(), LedgerRefusal> {
         self.check_there_is_inventory()?;
         self.check_wanted()?;
         self.check_dropped_classes()?;
         self.check_reshaped_providers()
     }
 
-    /// What was let pass is so: another is judged after it.
+    /// Applies an accepted request, so that the next one is checked against the result.
     pub(crate) fn settle(&mut self) {
         for (slot, amount) in self.added() {
             let used = self.usage.entry(slot).or_default();
             *used = used.saturating_add(amount);
         }
         for (slot, amount) in std::mem::take(&mut self.released) {
-            // Where nobody wants anything, nothing was read.
+            // Nothing was read if nothing is requested.
             if let Some(used) = self.usage.get_mut(&slot) {
                 *used -= amount;
             }
@@ -79,40 +78,40 @@ impl Ledger {
         self.wanted.clear();
     }
 
-    fn check_there_is_inventory(&self) -> Result<(), Refusal> {
+    fn check_there_is_inventory(&self) -> Result<(), LedgerRefusal> {
         let classes: BTreeSet<ClassId> = self.wanted.iter().map(|wanted| wanted.slot.1).collect();
         let providers: BTreeSet<ProviderId> =
             self.wanted.iter().map(|wanted| wanted.slot.0).collect();
         for provider in providers {
             let has = |class: &ClassId| self.before_or_after((provider, *class)).is_some();
             if !classes.iter().any(has) {
-                return Err(Refusal::NoInventoryAtAll(provider));
+                return Err(LedgerRefusal::NoInventoryAtAll(provider));
             }
         }
         Ok(())
     }
 
-    fn check_wanted(&self) -> Result<(), Refusal> {
+    fn check_wanted(&self) -> Result<(), LedgerRefusal> {
         let added = self.added();
         for wanted in &self.wanted {
             let slot = wanted.slot;
             let inventory = self
                 .before_or_after(slot)
-                .ok_or(Refusal::NoInventory(slot))?;
+                .ok_or(LedgerRefusal::NoInventory(slot))?;
             if !inventory.admits(wanted.amount) {
-                return Err(Refusal::Constraints(slot));
+                return Err(LedgerRefusal::Constraints(slot));
             }
-            // A class that the reshape drops is told as in use, below.
+            // A class that the reshape removes is reported as in use, below.
             if let Some(after) = self.after(slot)
                 && !self.may_stand(slot, after, self.usage_after(slot, &added))
             {
-                return Err(Refusal::Capacity(slot));
+                return Err(LedgerRefusal::Capacity(slot));
             }
         }
         Ok(())
     }
 
-    fn check_dropped_classes(&self) -> Result<(), Refusal> {
+    fn check_dropped_classes(&self) -> Result<(), LedgerRefusal> {
         let added = self.added();
         for (provider, inventories) in &self.reshaped {
             let dropped: Vec<ClassId> = self
@@ -122,26 +121,26 @@ impl Ledger {
                 .filter(|class| !inventories.contains_key(class))
                 .collect();
             if !dropped.is_empty() {
-                return Err(Refusal::InUse(*provider, dropped));
+                return Err(LedgerRefusal::InUse(*provider, dropped));
             }
         }
         Ok(())
     }
 
-    fn check_reshaped_providers(&self) -> Result<(), Refusal> {
+    fn check_reshaped_providers(&self) -> Result<(), LedgerRefusal> {
         let added = self.added();
         for (provider, inventories) in &self.reshaped {
             for (class, inventory) in inventories {
                 let slot = (*provider, *class);
                 if !self.may_stand(slot, inventory, self.usage_after(slot, &added)) {
-                    return Err(Refusal::Capacity(slot));
+                    return Err(LedgerRefusal::Capacity(slot));
                 }
             }
         }
         Ok(())
     }
 
-    fn may_stand(&self, slot: Slot, after: &Inventory, usage: i64) -> bool {
+    fn may_stand(&self, slot: ProviderClass, after: &InventoryRecord, usage: i64) -> bool {
         let before = self.usage.get(&slot).copied().unwrap_or_default();
         if fits(usage, after) {
             return true;
@@ -159,18 +158,18 @@ impl Ledger {
         excess_before > 0.0 && excess(usage, after) <= excess_before
     }
 
-    fn after(&self, slot: Slot) -> Option<&Inventory> {
+    fn after(&self, slot: ProviderClass) -> Option<&InventoryRecord> {
         match self.reshaped.get(&slot.0) {
             Some(inventories) => inventories.get(&slot.1),
             None => self.inventories.get(&slot),
         }
     }
 
-    fn before_or_after(&self, slot: Slot) -> Option<&Inventory> {
+    fn before_or_after(&self, slot: ProviderClass) -> Option<&InventoryRecord> {
         self.after(slot).or_else(|| self.inventories.get(&slot))
     }
 
-    fn added(&self) -> BTreeMap<Slot, i64> {
+    fn added(&self) -> BTreeMap<ProviderClass, i64> {
         let mut added = BTreeMap::new();
         for wanted in &self.wanted {
             let sum: &mut i64 = added.entry(wanted.slot).or_default();
@@ -182,10 +181,10 @@ impl Ledger {
     fn slots_of<'a>(
         &'a self,
         provider: ProviderId,
-        added: &'a BTreeMap<Slot, i64>,
-    ) -> impl Iterator<Item = Slot> + 'a {
-        let of = move |slot: &&Slot| slot.0 == provider;
-        let slots: BTreeSet<Slot> = self
+        added: &'a BTreeMap<ProviderClass, i64>,
+    ) -> impl Iterator<Item = ProviderClass> + 'a {
+        let of = move |slot: &&ProviderClass| slot.0 == provider;
+        let slots: BTreeSet<ProviderClass> = self
             .usage
             .keys()
             .filter(of)
@@ -195,8 +194,8 @@ impl Ledger {
         slots.into_iter()
     }
 
-    fn usage_after(&self, slot: Slot, added: &BTreeMap<Slot, i64>) -> i64 {
-        let of = |map: &BTreeMap<Slot, i64>| map.get(&slot).copied().unwrap_or_default();
+    fn usage_after(&self, slot: ProviderClass, added: &BTreeMap<ProviderClass, i64>) -> i64 {
+        let of = |map: &BTreeMap<ProviderClass, i64>| map.get(&slot).copied().unwrap_or_default();
         (of(&self.usage) - of(&self.released)).saturating_add(of(added))
     }
 }
@@ -205,11 +204,11 @@ impl Ledger {
     clippy::cast_precision_loss,
     reason = "amounts near 2^53 exceed any capacity the schema can hold"
 )]
-fn excess(usage: i64, inventory: &Inventory) -> f64 {
+fn excess(usage: i64, inventory: &InventoryRecord) -> f64 {
     usage as f64 - inventory.capacity()
 }
 
-fn fits(usage: i64, inventory: &Inventory) -> bool {
+fn fits(usage: i64, inventory: &InventoryRecord) -> bool {
     usage == 0 || excess(usage, inventory) <= 0.0
 }
 
@@ -222,8 +221,8 @@ mod tests {
     const P: ProviderId = 1;
     const C: ClassId = 10;
 
-    fn inventory(total: i64, reserved: i64) -> Inventory {
-        Inventory {
+    fn inventory(total: i64, reserved: i64) -> InventoryRecord {
+        InventoryRecord {
             total,
             reserved,
             min_unit: 1,
@@ -233,24 +232,24 @@ mod tests {
         }
     }
 
-    /// One class of one provider: as it is, as it is to be, usage, given back, wanted.
+    /// One class of one provider: current inventory, new inventory, usage, released, requested.
     fn ledger(
-        before: Inventory,
-        after: Option<Inventory>,
+        before: InventoryRecord,
+        after: Option<InventoryRecord>,
         usage: i64,
         released: i64,
         wanted: &[i64],
-    ) -> Ledger {
+    ) -> AllocationLedger {
         let slot = (P, C);
         let reshaped = after.map(|after| (P, BTreeMap::from([(C, after)])));
-        Ledger {
+        AllocationLedger {
             inventories: BTreeMap::from([(slot, before)]),
             reshaped: reshaped.into_iter().collect(),
             usage: BTreeMap::from([(slot, usage)]),
             released: BTreeMap::from([(slot, released)]),
             wanted: wanted
                 .iter()
-                .map(|amount| Wanted {
+                .map(|amount| RequestedAmount {
                     slot,
                     amount: *amount,
                 })
@@ -308,7 +307,7 @@ mod tests {
     fn a_held_class_takes_nothing_new() {
         let held = inventory(2, 2);
         let grown = ledger(inventory(8, 0), Some(held), 1, 0, &[1]);
-        assert_eq!(grown.check(), Err(Refusal::Capacity((P, C))));
+        assert_eq!(grown.check(), Err(LedgerRefusal::Capacity((P, C))));
     }
 
     #[test]
@@ -317,7 +316,7 @@ mod tests {
         ledger.reshaped = BTreeMap::from([(P, BTreeMap::new())]);
         assert_eq!(ledger.check(), Ok(()));
         ledger.released.clear();
-        assert_eq!(ledger.check(), Err(Refusal::InUse(P, vec![C])));
+        assert_eq!(ledger.check(), Err(LedgerRefusal::InUse(P, vec![C])));
     }
 
     proptest! {

@@ -1,20 +1,23 @@
-//! OpenStack's Placement API over OpenStack's own schema, as one router.
+//! OpenStack's Placement API over OpenStack's own database schema.
 //!
-//! [`prepare`] brings a database to the schema, [`router()`] makes the API over it. The router is
-//! called in process, behind a unix socket or behind TCP, always the same way. A request passes
-//! the door (`berth_http`), a handler (`handlers/<noun>`), pure checks (`ledger`, `inventory`,
-//! `filters`) and the tables (`store/<noun>`); each writing handler is one transaction, run again
-//! as a whole when another writer came in between; claims that come at once share one (`claims`). Allocation candidates are found by a pure search (`candidates`), in a
-//! snapshot of all trees that follows the writes (`snapshots`) or in trees that are read for it (`searches`).
+//! ```text
+//! request ─► service layer (berth_http) ─► handlers ─► pure checks (ledger, inventory, filters) ─► store (tables)
+//!                                             │
+//!                                             └─► candidates (pure search) in a snapshot, or in trees loaded from the tables
+//! ```
 //!
-//! Callers: `cli` (served or in process), `tests`.
+//! [`prepare`] creates or checks the schema, and [`router()`] builds the API over it. The router is used in the same way in
+//! process, behind a unix socket and behind TCP. Each write is one transaction that is retried as a whole after a conflict.
+//! Concurrent claims share a transaction. Allocation candidates are searched in a snapshot of all trees that follows the writes
+//! (`snapshots`), or in trees that are loaded for the request (`searches`). `cli` composes this crate.
 
 mod candidates;
-mod claims;
+mod claim_queue;
 mod filters;
 #[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod gathering;
+mod single_flight;
 mod handlers;
 mod inventory;
 mod ledger;
@@ -31,10 +34,10 @@ mod store;
 pub use berth_http::{serve_tcp, serve_unix};
 pub use openapi::openapi;
 pub use policies::{DeprecatedDefaults, default_policy, rules};
-pub use router::{Options, router};
+pub use router::{PlacementApiOptions, router};
 pub use searches::CandidatesFrom;
 pub use store::schema::{
-    Copied, Copy, CopyError, Difference, HEAD, IncompleteConsumers, Plan, Problem, Revision,
-    SchemaError, Step, Sync, Version, can_be_copied_to, check, compare, copy, plan, prepare, sync,
+    CopiedTable, Copy, CopyError, Difference, HEAD, IncompleteConsumers, SyncPlan, ShapeDifference, Revision,
+    PlacementSchemaError, SchemaStep, Sync, SchemaVersion, can_be_copied_to, check, compare, copy, plan, prepare, sync,
     version,
 };

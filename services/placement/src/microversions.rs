@@ -1,4 +1,4 @@
-//! Which microversion brought what. Handlers compare with these and with nothing else.
+//! Placement's microversions by feature. Handlers compare the request's version with these constants only.
 
 use berth_http::{Microversion, MicroversionRange};
 
@@ -39,7 +39,7 @@ pub(crate) const CANDIDATES_REQUIRED: Microversion = v(17);
 pub(crate) const REQUIRED_FILTER: Microversion = v(18);
 /// The generation in aggregates.
 pub(crate) const AGGREGATES_GENERATION: Microversion = v(19);
-/// POST of a provider answers with it.
+/// POST of a provider returns it.
 pub(crate) const PROVIDER_POST_BODY: Microversion = v(20);
 /// `member_of` on candidates.
 pub(crate) const CANDIDATES_MEMBER_OF: Microversion = v(21);
@@ -75,7 +75,7 @@ pub(crate) const CONSUMER_TYPES: Microversion = v(38);
 /// `in:` among required traits.
 pub(crate) const ANY_TRAITS: Microversion = v(39);
 
-/// What this service speaks.
+/// The supported range.
 pub(crate) const RANGE: MicroversionRange = MicroversionRange {
     service: "placement",
     min: v(0),

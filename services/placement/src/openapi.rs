@@ -1,5 +1,5 @@
-//! `docs/api/placement.json`: the Placement API as an OpenAPI document (3.1), written from the routes, from the shapes that
-//! requests are judged by, and from the types that clients read answers with.
+//! Builds `docs/api/placement.json`, the OpenAPI 3.1 document of the Placement API, from the routes, the request
+//! schemas, and the types with which clients parse responses.
 //!
 //! Caller: `cli`'s test of generated files.
 
@@ -15,11 +15,11 @@ use serde_json::{Map, Value, json};
 
 use crate::microversions::RANGE;
 use crate::router::routes;
-use operations::{Answer, Operation, of};
+use operations::{SuccessResponse, Operation, of};
 
 const JSON: &str = "application/json";
 
-/// The statuses of a refusal, with what each says.
+/// The error statuses with their descriptions.
 const REFUSALS: [(u16, &str); 9] = [
     (
         400,
@@ -97,13 +97,13 @@ pub fn openapi() -> String {
             "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
         },
     });
-    // What serde_json writes of a document of texts and numbers cannot fail.
+    // serde_json cannot fail on a document of texts and numbers.
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// The shapes of answers, each written down once and referred to by its name.
+/// The response schemas, each defined once and referred to by name.
 struct Shapes(SchemaGenerator);
 
 impl Shapes {
@@ -118,7 +118,7 @@ impl Shapes {
         self.0.subschema_for::<T>().to_value()
     }
 
-    /// All that were referred to. What has an address of its own says so; our client has no use for it.
+    /// All schemas that were referred to. Adds `links`, which our client ignores.
     fn named(mut self) -> Map<String, Value> {
         let mut named = self.0.take_definitions(true);
         let link = json!({
@@ -151,7 +151,7 @@ impl Operation {
         parameters.push(json!({"$ref": "#/components/parameters/version"}));
         let mut responses = Map::new();
         for answer in self.answers {
-            let Answer { status, says, body } = answer;
+            let SuccessResponse { status, says, body } = answer;
             let mut told = json!({"description": says});
             if let Some(body) = body {
                 told["content"] = json!({JSON: {"schema": body}});
@@ -188,7 +188,7 @@ impl Operation {
     }
 }
 
-/// The body of a 401, which comes from before the API, as OpenStack's does.
+/// The body of a 401, which the authentication middleware returns.
 fn unauthorized() -> Value {
     let text = json!({"type": "string"});
     json!({
@@ -201,7 +201,7 @@ fn unauthorized() -> Value {
 /// The shape of a part of a path.
 fn path_part(method: &str, path: &str, name: &str) -> Value {
     match (name, path, method) {
-        // Who reads or takes away need not know what a consumer's uuid looks like.
+        // Reading and deleting accept any text as a consumer UUID.
         ("consumer_uuid", _, "GET" | "DELETE") => json!({"type": "string"}),
         ("uuid" | "consumer_uuid", ..) => json!({"type": "string", "format": "uuid"}),
         ("name", "/resource_classes/{name}" | "/traits/{name}", "PUT") => {

@@ -1,9 +1,9 @@
-//! The rules by OpenStack's names, with its defaults.
+//! The default access policy, with OpenStack's rule names.
 //!
-//! Beside the rules that are asked for stand those that the defaults are made of, for an operator's file to replace or to refer
-//! to. Those alone had another default once (role `admin`), and only it is what "deprecated" is about.
+//! Besides the rules that handlers check, it contains the rules that the defaults refer to, so that an operator's file
+//! can replace or reference them. Only these once had another default (role `admin`), which "deprecated" refers to.
 
-use berth_http::policy::{Policy, Rule};
+use berth_http::policy::{Policy, PolicyRule};
 
 macro_rules! rules {
     ($($constant:ident = $name:literal),* $(,)?) => {
@@ -48,12 +48,12 @@ rules! {
     CANDIDATES_LIST = "placement:allocation_candidates:list",
 }
 
-/// The usages of a project: also its readers may ask.
+/// The usages of a project; readers of the project may see them, too.
 pub(crate) const TOTAL_USAGES: &str = "placement:usages";
 /// The reshape: services only.
 pub(crate) const RESHAPE: &str = "placement:reshaper:reshape";
 
-/// The names of the rules that are asked for.
+/// The names of the rules that handlers check.
 pub fn rules() -> impl Iterator<Item = &'static str> {
     let most = ADMIN_OR_SERVICE_RULES.iter().copied();
     most.chain([TOTAL_USAGES, RESHAPE])
@@ -69,12 +69,12 @@ pub enum DeprecatedDefaults {
     Honoured,
 }
 
-/// The rules that others are made of. With [`DeprecatedDefaults::Honoured`] the role `admin` passes each, the one for services
-/// included.
-fn base(deprecated: DeprecatedDefaults) -> [(&'static str, Rule); 5] {
-    let [admin, service] = ["admin", "service"].map(Rule::role);
-    let project_reader = Rule::role("reader").and(Rule::own_project());
-    let once = |rule: Rule| match deprecated {
+/// The rules that exist only as references. With [`DeprecatedDefaults::Honoured`] the role `admin` passes each,
+/// including the one for services.
+fn base(deprecated: DeprecatedDefaults) -> [(&'static str, PolicyRule); 5] {
+    let [admin, service] = ["admin", "service"].map(PolicyRule::role);
+    let project_reader = PolicyRule::role("reader").and(PolicyRule::own_project());
+    let once = |rule: PolicyRule| match deprecated {
         DeprecatedDefaults::Honoured => rule.or(admin.clone()),
         DeprecatedDefaults::Ignored => rule,
     };
@@ -91,26 +91,26 @@ fn base(deprecated: DeprecatedDefaults) -> [(&'static str, Rule); 5] {
             once(
                 admin
                     .clone()
-                    .or(Rule::named("project_reader_api"))
+                    .or(PolicyRule::named("project_reader_api"))
                     .or(service),
             ),
         ),
     ]
 }
 
-/// Placement's default rules. With [`DeprecatedDefaults::Honoured`] the role `admin` alone
-/// passes every rule, the reshape included, unless an operator's file replaces what it is made of.
+/// Placement's default rules. With [`DeprecatedDefaults::Honoured`] the role `admin` alone passes every rule, including
+/// the reshape, unless an operator's file replaces the referenced rules.
 #[must_use]
 pub fn default_policy(deprecated: DeprecatedDefaults) -> Policy {
     let others = [
         (
             TOTAL_USAGES,
-            Rule::named("admin_or_project_reader_or_service_api"),
+            PolicyRule::named("admin_or_project_reader_or_service_api"),
         ),
-        (RESHAPE, Rule::named("service_api")),
+        (RESHAPE, PolicyRule::named("service_api")),
     ];
     let most = ADMIN_OR_SERVICE_RULES.iter().copied();
-    let most = most.map(|rule| (rule, Rule::named("admin_or_service_api")));
+    let most = most.map(|rule| (rule, PolicyRule::named("admin_or_service_api")));
     let all = base(deprecated).into_iter().chain(most).chain(others);
     Policy::new(all)
 }

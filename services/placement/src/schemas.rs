@@ -1,4 +1,4 @@
-//! The shapes of bodies and query strings, by microversion: a file per noun.
+//! The schemas of bodies and query strings by microversion, one file per resource.
 
 macro_rules! by_consumer {
     ($values:expr, $min:literal) => {
@@ -19,7 +19,7 @@ mod providers;
 mod reshaper;
 mod usages;
 
-use berth_http::schema::{Format, Schema, Text};
+use berth_http::schema::{TextFormat, BodySchema, TextSchema};
 
 pub(crate) use allocation_candidates::check_candidates;
 pub(crate) use allocations::{post_allocations, put_allocations};
@@ -31,22 +31,22 @@ pub(crate) use providers::{create_provider, list_providers, update_provider};
 pub(crate) use reshaper::reshape;
 pub(crate) use usages::total_usages;
 
-const ANY_TEXT: Schema = Schema::Text(Text::ANY);
-const UUID: Schema = Schema::Text(Text {
-    format: Some(Format::Uuid),
-    ..Text::ANY
+const ANY_TEXT: BodySchema = BodySchema::Text(TextSchema::ANY);
+const UUID: BodySchema = BodySchema::Text(TextSchema {
+    format: Some(TextFormat::Uuid),
+    ..TextSchema::ANY
 });
-const DASHED_UUID: Schema = Schema::Text(Text {
-    format: Some(Format::DashedUuid),
-    ..Text::ANY
+const DASHED_UUID: BodySchema = BodySchema::Text(TextSchema {
+    format: Some(TextFormat::DashedUuid),
+    ..TextSchema::ANY
 });
-const EXTERNAL_ID: Schema = Schema::Text(Text {
+const EXTERNAL_ID: BodySchema = BodySchema::Text(TextSchema {
     min: 1,
     max: Some(255),
-    ..Text::ANY
+    ..TextSchema::ANY
 });
-const GENERATION: Schema = Schema::Integer(None, None);
-const PROVIDER_NAME: Schema = Schema::Text(Text {
+const GENERATION: BodySchema = BodySchema::Integer(None, None);
+const PROVIDER_NAME: BodySchema = BodySchema::Text(TextSchema {
     max: Some(200),
-    ..Text::ANY
+    ..TextSchema::ANY
 });

@@ -1,8 +1,9 @@
-//! Where a search for candidates reads: the snapshot in memory, or the tables, and of these no more trees than could serve the
-//! request.
+//! Chooses where a search for allocation candidates reads: in the in-memory snapshot, or in the tables, restricted to
+//! trees that could serve the request.
 //!
-//! The snapshot is true where this process alone writes; beside other writers nothing tells that it still is, for releases,
-//! renames, new parents and aggregates before 1.19 raise no generation. Both go through the same pure search and find the same.
+//! The snapshot is current only if this process is the only writer. With other writers nothing reveals changes:
+//! releases, renames, new parents and aggregates before 1.19 raise no generation. Both ways use the same pure search
+//! and have the same result.
 
 #[cfg(test)]
 mod tests;
@@ -14,42 +15,42 @@ use berth_http::{Fault, Microversion};
 use berth_store::{SqlError, SqlStore, Transaction};
 use bytes::Bytes;
 
-use crate::candidates::options::Wanted;
+use crate::candidates::options::SearchRequest;
 use crate::candidates::snapshot::RootId;
 use crate::candidates::{
-    CandidatesQuery, Dice, Document, Found, NameError, Names, Order, Snapshot, search, search_in,
+    ParsedCandidatesQuery, CandidateShuffle, CandidatesDocument, SearchResult, NameError, SnapshotNames, CandidateOrder, Snapshot, search, search_in,
 };
-use crate::gathering::{Gathering, Turn};
+use crate::single_flight::{SingleFlight, ReadPermit};
 use crate::snapshots::Snapshots;
-use crate::store::meanings::FromTables;
-use crate::store::roots::{self, Roots};
+use crate::store::name_resolution::ResolvedNames;
+use crate::store::candidate_roots::{self, Roots};
 use crate::store::{fault, trees};
 
 /// Where allocation candidates are searched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CandidatesFrom {
-    /// In memory where this process alone writes to the database (SQLite), else in the tables.
+    /// In memory if this process is the only writer (SQLite); otherwise in the tables.
     #[default]
     Auto,
-    /// In memory: what SQLite is searched by. A database on a server is never searched in this way, whatever this says.
+    /// In memory. Ignored for database servers, which are always searched in the tables.
     Snapshot,
     /// In the tables, on SQLite too.
     Sql,
 }
 
-/// What is asked, and what the answer depends on beside the tables.
+/// A query, with everything besides the tables that the response depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Question {
-    pub(crate) query: CandidatesQuery,
+pub(crate) struct SearchQuery {
+    pub(crate) query: ParsedCandidatesQuery,
     pub(crate) version: Microversion,
-    /// At most so many candidates.
+    /// The maximum number of candidates.
     pub(crate) limit: usize,
 }
 
 /// Readings of the tables at a time: half of the connections that a store has by default, so that claims find one.
 const READINGS: usize = 4;
 
-/// Trees that are read at least where fewer were not enough.
+/// The minimum number of additional trees to read if the first ones do not suffice.
 const MORE: usize = 64;
 
 pub(crate) struct Searches {
@@ -60,7 +61,7 @@ pub(crate) struct Searches {
 
 enum From {
     Snapshot(Snapshots),
-    Tables(Gathering<Question, Result<Bytes, Fault>>),
+    Tables(SingleFlight<SearchQuery, Result<Bytes, Fault>>),
 }
 
 impl Searches {
@@ -74,50 +75,50 @@ impl Searches {
         Self {
             from: match in_memory {
                 true => From::Snapshot(snapshots.clone()),
-                false => From::Tables(Gathering::new(READINGS)),
+                false => From::Tables(SingleFlight::new(READINGS)),
             },
             store,
             randomize,
         }
     }
 
-    /// The answer, as JSON.
+    /// The response as JSON.
     ///
     /// # Errors
-    /// A 400 for a name that does not exist, a 5xx when the database fails.
-    pub(crate) async fn answer(&self, question: Question) -> Result<Bytes, Fault> {
+    /// 400 for an unknown name; 5xx if the database fails.
+    pub(crate) async fn answer(&self, question: SearchQuery) -> Result<Bytes, Fault> {
         let order = match self.randomize {
-            true => Order::Random(random_uuid().as_u64_pair().0),
-            false => Order::Fixed,
+            true => CandidateOrder::Random(random_uuid().as_u64_pair().0),
+            false => CandidateOrder::Fixed,
         };
         match (&self.from, order) {
             (From::Snapshot(snapshots), _) => {
                 let snapshot = snapshots.current().await.map_err(|error| fault(&error))?;
                 aside(move || in_snapshot(&snapshot, &question, order)).await
             }
-            (From::Tables(gathering), Order::Fixed) => {
-                let read = async |turn: Turn<'_>| {
+            (From::Tables(gathering), CandidateOrder::Fixed) => {
+                let read = async |turn: ReadPermit<'_>| {
                     self.in_tables(gathering, turn, question.clone(), order)
                         .await
                 };
                 gathering.ask(&question, read).await
             }
-            // An order of one's own is no other's.
-            (From::Tables(gathering), Order::Random(_)) => {
+            // A random order is not shared with other callers.
+            (From::Tables(gathering), CandidateOrder::Random(_)) => {
                 let turn = gathering.turn().await;
                 self.in_tables(gathering, turn, question, order).await
             }
         }
     }
 
-    /// Neither a turn nor a transaction is held while the search goes through what was read. Where that turns out to be too
-    /// little, more is read anew: all that one search sees is of one moment.
+    /// Searches in the tables. Neither a read permit nor a transaction is held during the search. If the trees do not
+    /// suffice, more are read in a new transaction, so that one search sees one point in time.
     async fn in_tables<'g>(
         &self,
-        gathering: &'g Gathering<Question, Result<Bytes, Fault>>,
-        mut turn: Turn<'g>,
-        question: Question,
-        order: Order,
+        gathering: &'g SingleFlight<SearchQuery, Result<Bytes, Fault>>,
+        mut turn: ReadPermit<'g>,
+        question: SearchQuery,
+        order: CandidateOrder,
     ) -> Result<Bytes, Fault> {
         let question = Arc::new(question);
         // Fewer trees than the limit cannot be enough.
@@ -126,8 +127,8 @@ impl Searches {
             let read = self.read(&question, order, least).await?;
             drop(turn);
             let (reading, wanted) = match read {
-                Read::Trees(read) => *read,
-                Read::Nothing(names) => return nothing(&names, &question),
+                SearchRead::Trees(read) => *read,
+                SearchRead::Nothing(names) => return nothing(&names, &question),
             };
             let asked = Arc::clone(&question);
             if let Some(answer) = aside(move || reading.answer(&wanted, &asked)).await? {
@@ -138,47 +139,47 @@ impl Searches {
         }
     }
 
-    /// So many trees that could serve the request, or all, in one transaction.
-    async fn read(&self, question: &Question, order: Order, least: usize) -> Result<Read, Fault> {
+    /// Reads this number of trees that could serve the request, or all, in one transaction.
+    async fn read(&self, question: &SearchQuery, order: CandidateOrder, least: usize) -> Result<SearchRead, Fault> {
         let failed = |error: SqlError| fault(&error);
         let mut tx = self.store.read().await.map_err(failed)?;
-        let meanings = FromTables::read(&mut tx, &question.query);
+        let meanings = ResolvedNames::read(&mut tx, &question.query);
         let meanings = meanings.await.map_err(failed)?;
         let wanted = question.query.resolve(&meanings).map_err(unknown)?;
         let Some(wanted) = wanted else {
-            return Ok(Read::Nothing(meanings.into_names()));
+            return Ok(SearchRead::Nothing(meanings.into_names()));
         };
-        let mut reading = Reading::new(&tx, &wanted, meanings, order, least);
+        let mut reading = SearchReading::new(&tx, &wanted, meanings, order, least);
         loop {
             reading.go_on(&mut tx).await.map_err(failed)?;
             if reading.order.len() >= least || reading.roots.are_all_told() {
-                return Ok(Read::Trees(Box::new((reading, wanted))));
+                return Ok(SearchRead::Trees(Box::new((reading, wanted))));
             }
         }
     }
 }
 
-enum Read {
-    Trees(Box<(Reading, Wanted)>),
-    /// No tree can serve a request for what no provider has.
-    Nothing(Names),
+enum SearchRead {
+    Trees(Box<(SearchReading, SearchRequest)>),
+    /// No tree can serve a request for something that no provider has.
+    Nothing(SnapshotNames),
 }
 
-fn in_snapshot(snapshot: &Snapshot, question: &Question, order: Order) -> Result<Bytes, Fault> {
+fn in_snapshot(snapshot: &Snapshot, question: &SearchQuery, order: CandidateOrder) -> Result<Bytes, Fault> {
     let names = snapshot.names();
     let Some(wanted) = question.query.resolve(snapshot).map_err(unknown)? else {
         return nothing(names, question);
     };
     let found = search(snapshot, &wanted, question.limit, order);
-    written(&Document::new(names, &wanted, &found, question.version))
+    written(&CandidatesDocument::new(names, &wanted, &found, question.version))
 }
 
-fn nothing(names: &Names, question: &Question) -> Result<Bytes, Fault> {
-    let (wanted, found) = (Wanted::default(), Found::default());
-    written(&Document::new(names, &wanted, &found, question.version))
+fn nothing(names: &SnapshotNames, question: &SearchQuery) -> Result<Bytes, Fault> {
+    let (wanted, found) = (SearchRequest::default(), SearchResult::default());
+    written(&CandidatesDocument::new(names, &wanted, &found, question.version))
 }
 
-fn written(document: &Document<'_>) -> Result<Bytes, Fault> {
+fn written(document: &CandidatesDocument<'_>) -> Result<Bytes, Fault> {
     let text = document.write().map_err(|error| {
         tracing::error!(%error, "candidates cannot be serialised");
         Fault::internal("the answer could not be written")
@@ -187,22 +188,22 @@ fn written(document: &Document<'_>) -> Result<Bytes, Fault> {
 }
 
 /// What was read for one request so far.
-struct Reading {
-    /// The trees that could serve it, and those with providers that serve these.
+struct SearchReading {
+    /// The trees that could serve it, and those with their sharing providers.
     snapshot: Snapshot,
     /// The roots of the former, in the order of the search.
     order: Vec<RootId>,
     roots: Roots,
     sharing: Option<i64>,
-    dice: Dice,
+    dice: CandidateShuffle,
 }
 
-impl Reading {
+impl SearchReading {
     fn new(
         tx: &Transaction,
-        wanted: &Wanted,
-        meanings: FromTables,
-        order: Order,
+        wanted: &SearchRequest,
+        meanings: ResolvedNames,
+        order: CandidateOrder,
         limit: usize,
     ) -> Self {
         let sharing = meanings.sharing;
@@ -211,7 +212,7 @@ impl Reading {
             roots: Roots::new(tx.dialect(), wanted, sharing, order, limit),
             snapshot: Snapshot::new(meanings.into_names(), []),
             order: Vec::new(),
-            dice: Dice::new(order),
+            dice: CandidateShuffle::new(order),
         }
     }
 
@@ -219,15 +220,15 @@ impl Reading {
         let next = self.roots.next(tx, &mut self.dice).await?;
         self.read(tx, &next).await?;
         if let Some(sharing) = self.sharing {
-            let serving = roots::serving(tx, sharing, &next).await?;
+            let serving = candidate_roots::serving(tx, sharing, &next).await?;
             self.read(tx, &serving).await?;
         }
         self.order.extend(next);
         Ok(())
     }
 
-    /// None where more trees would change the answer.
-    fn answer(&self, wanted: &Wanted, question: &Question) -> Result<Option<Bytes>, Fault> {
+    /// `None` if more trees would change the result.
+    fn answer(&self, wanted: &SearchRequest, question: &SearchQuery) -> Result<Option<Bytes>, Fault> {
         let trees = self.order.iter();
         let trees = trees.filter_map(|root| self.snapshot.tree(*root));
         let dice = self.dice.clone();
@@ -236,7 +237,7 @@ impl Reading {
             return Ok(None);
         }
         let names = self.snapshot.names();
-        written(&Document::new(names, wanted, &found, question.version)).map(Some)
+        written(&CandidatesDocument::new(names, wanted, &found, question.version)).map(Some)
     }
 
     async fn read(&mut self, tx: &mut Transaction, roots: &[RootId]) -> Result<(), SqlError> {
@@ -251,7 +252,7 @@ impl Reading {
     }
 }
 
-/// A search may take a while, and so may its answer: other requests do not wait for it.
+/// Runs the search on a blocking thread, because it may take long.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {

@@ -1,12 +1,8 @@
-//! The snapshot that candidates are searched in, kept true by the writes.
+//! The in-memory snapshot that candidates are searched in, kept current by the writes.
 //!
-//! On SQLite this process is the database's only writer (`berth_store` sees to that), and every write of this service goes through
-//! [`Snapshots::write`], which notes what it touched once it is committed and before its caller is answered. A search first
-//! reads what was touched since, in one transaction; so it sees every write that was answered before it was asked. What was
-//! never answered (a caller who went away in the middle) counts as having touched everything.
-//!
-//! A database on a server has other writers, of whom nothing is heard: there searches read the tables (`searches`), and nothing is
-//! noted.
+//! On SQLite this process is the only writer (`berth_store` ensures that). Every write goes through
+//! [`Snapshots::write`], which records what it touched after the commit and before the response. A search first reads
+//! what was touched since the last one, in one transaction. So it sees every write that was answered before it started.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use berth_store::{SqlError, SqlStore};
 
 use crate::candidates::Snapshot;
-use crate::store::touched::{Touched, Touches};
+use crate::store::invalidation::{TouchedTrees, Touches};
 use crate::store::trees;
 
 /// More touched providers than this are read no faster than all.
@@ -26,19 +22,19 @@ const MANY: usize = 1_000;
 #[derive(Clone)]
 pub(crate) struct Snapshots {
     store: SqlStore,
-    memory: Arc<Memory>,
+    memory: Arc<SnapshotMemory>,
 }
 
-/// One for all routers over a store ([`SqlStore::companion`]): each sees what the others wrote.
-struct Memory {
-    touched: Mutex<Touched>,
+/// Shared by all routers over one store ([`SqlStore::companion`]), so that each sees the others' writes.
+struct SnapshotMemory {
+    touched: Mutex<TouchedTrees>,
     current: tokio::sync::Mutex<Arc<Snapshot>>,
 }
 
-impl Default for Memory {
+impl Default for SnapshotMemory {
     fn default() -> Self {
         Self {
-            touched: Mutex::new(Touched::everything()),
+            touched: Mutex::new(TouchedTrees::everything()),
             current: tokio::sync::Mutex::default(),
         }
     }
@@ -52,26 +48,26 @@ impl Snapshots {
         }
     }
 
-    /// Runs a write and notes what it touched.
+    /// Runs a write and records what it touched.
     pub(crate) async fn write<W: Touches>(&self, work: &W) -> Result<W::Output, W::Error> {
         if self.store.is_shared() {
             return self.store.write(work).await;
         }
         let mut note = Note {
             memory: &self.memory,
-            touched: Touched::everything(),
+            touched: TouchedTrees::everything(),
         };
         let outcome = self.store.write(work).await;
         note.touched = match &outcome {
             Ok(output) => work.touched(output),
-            // Refused: nothing was written. Where the database failed, nobody knows.
-            Err(error) if is_of_the_database(error) => Touched::everything(),
-            Err(_) => Touched::default(),
+            // A refusal wrote nothing. After a database failure the outcome is unknown.
+            Err(error) if is_of_the_database(error) => TouchedTrees::everything(),
+            Err(_) => TouchedTrees::default(),
         };
         outcome
     }
 
-    /// The snapshot, with all that was written before this call. Only where nobody else writes.
+    /// The snapshot, including everything written before this call. Only valid for a single writer.
     pub(crate) async fn current(&self) -> Result<Arc<Snapshot>, SqlError> {
         let mut current = self.memory.current.lock().await;
         let mut note = Note {
@@ -88,22 +84,22 @@ impl Snapshots {
             let changes = trees::changes(&mut tx, &current, &note.touched).await?;
             changes.apply(Arc::make_mut(&mut current));
         }
-        note.touched = Touched::default();
+        note.touched = TouchedTrees::default();
         Ok(Arc::clone(&current))
     }
 }
 
-impl Memory {
-    fn noted(&self) -> MutexGuard<'_, Touched> {
-        // Whoever panicked while holding it left a set that is whole.
+impl SnapshotMemory {
+    fn noted(&self) -> MutexGuard<'_, TouchedTrees> {
+        // The set is consistent even after a panic.
         self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is noted as touched when this goes, however it goes.
+/// Records what was touched when dropped, however the write ended.
 struct Note<'a> {
-    memory: &'a Memory,
-    touched: Touched,
+    memory: &'a SnapshotMemory,
+    touched: TouchedTrees,
 }
 
 impl Drop for Note<'_> {
@@ -113,7 +109,7 @@ impl Drop for Note<'_> {
             let mut noted = self.memory.noted();
             noted.add(touched);
             if noted.ids.len() + noted.uuids.len() > MANY {
-                *noted = Touched::everything();
+                *noted = TouchedTrees::everything();
             }
         }
     }

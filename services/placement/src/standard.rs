@@ -1,13 +1,12 @@
-//! What every Placement knows without being told: the names of os-traits and
-//! os-resource-classes.
+//! The standard names of os-traits and os-resource-classes.
 
 const TRAITS: &str = include_str!("standard/traits.txt");
 const RESOURCE_CLASSES: &str = include_str!("standard/resource_classes.txt");
 
-/// What names that are not standard begin with.
+/// The prefix of custom names.
 pub(crate) const CUSTOM_PREFIX: &str = "CUSTOM_";
 
-/// The first id of an own resource class; standard ones are below.
+/// The first id of a custom resource class; standard ones are below.
 pub(crate) const FIRST_CUSTOM_CLASS_ID: i64 = 10_000;
 
 /// The standard traits (os-traits 3.9.0).

@@ -1,17 +1,17 @@
-//! The tables, a file per noun. Reads take an open transaction; each write is a value that
-//! `SqlStore::write` runs, and runs again as a whole when another writer came in between.
+//! Access to the tables, one module per resource. Reads take an open transaction. Each write is a value that
+//! `SqlStore::write` runs, and retries as a whole after a conflict.
 
 pub(crate) mod aggregates;
 pub(crate) mod allocations;
 pub(crate) mod consumers;
 pub(crate) mod inventories;
-pub(crate) mod meanings;
+pub(crate) mod name_resolution;
 pub(crate) mod providers;
 pub(crate) mod replace;
 pub(crate) mod resource_classes;
-pub(crate) mod roots;
+pub(crate) mod candidate_roots;
 pub(crate) mod schema;
-pub(crate) mod touched;
+pub(crate) mod invalidation;
 pub(crate) mod traits;
 pub(crate) mod trees;
 pub(crate) mod usages;
@@ -19,24 +19,24 @@ pub(crate) mod usages;
 use berth_http::{Fault, Timestamp};
 use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Value};
 
-/// Now, as the tables hold it.
+/// The current time as a column value.
 pub(crate) fn now() -> Value {
     Value::Moment(Moment::now())
 }
 
-/// The moment in a column, the beginning of time when it is empty or odd.
+/// A timestamp column; the epoch if it is empty or invalid.
 pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<Timestamp>, SqlError> {
     match row.opt_moment(column) {
         Ok(moment) => Ok(moment.and_then(|moment| Timestamp::parse(&moment.to_string()))),
-        // Written by another hand: nobody is kept from the row for its date.
+        // An invalid date must not make the row unreadable.
         Err(SqlError::Column { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// What a caller is told when the database failed. The cause goes to the log, once, here.
+/// The response to a database failure. The cause is logged here, once.
 pub(crate) fn fault(error: &SqlError) -> Fault {
-    // The caller's own text: another database would have looked for it and found nothing.
+    // The caller's own text is invalid in this database. Others would search for it and find nothing.
     if let SqlError::Nul(_) | SqlError::Character(_) = error {
         return Fault::bad_request(format!("{error}; {}.", error.mend()));
     }
@@ -60,8 +60,8 @@ pub(crate) fn raised(generation: i64, steps: i64) -> Result<i64, SqlError> {
     })
 }
 
-/// Whether the database's error may pass when the whole transaction runs again. A duplicate key is such a case too: the other
-/// writer's row will be seen then. And so is a row that others refer to, or that is referred to and gone.
+/// Whether a database error may pass if the transaction is retried. Duplicate keys and broken references count: the
+/// retry sees the other writer's rows.
 pub(crate) fn retry(error: &SqlError) -> Disposition {
     match error {
         SqlError::Duplicate(_) | SqlError::Constraint(_) => Disposition::Retry,

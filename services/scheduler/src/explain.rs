@@ -30,23 +30,23 @@ pub use stage::PlacementStage;
 pub use told::Told;
 pub use verdicts::{HostVerdict, HostVerdicts};
 
-/// Of so many instances of a request the search is told; of the others only where they were placed. The one that was not placed is
-/// always told.
+/// The number of instances of a request whose search is recorded. For the others only the chosen host is recorded. The
+/// instance that could not be placed is always recorded.
 const SEARCHES: usize = 10;
 
 /// Why a request has its hosts, or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What was asked for.
+    /// The request.
     pub asked: Asked,
-    /// What Placement said; none where the caller did not tell.
+    /// Placement's answer; `None` if the caller did not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementStage>,
-    /// How hosts fared, for each instance; the first ten, and the one that has no host.
+    /// The search for each instance: the first ten, and the one without a host.
     pub searches: Vec<Search>,
-    /// Instances whose search is not told.
+    /// The number of instances whose search is not recorded.
     pub more_searches: usize,
-    /// What stands in the way; none where each instance has a host, and where it is no matter of filters.
+    /// The obstacles; `None` if every instance has a host, or filters are not the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
     pub outcome: Outcome,
@@ -85,7 +85,7 @@ impl Explanation {
         }
     }
 
-    /// Placement had no candidate, so no filter was asked.
+    /// Placement had no candidate, so no filter ran.
     #[must_use]
     pub fn of_no_candidates(asked: Asked, placement: PlacementStage) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Explanation {
         }
     }
 
-    /// The search failed before there was a host to look at, for this reason.
+    /// The search failed before any host was considered.
     #[must_use]
     pub fn of_failure(asked: Asked, why: &str) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Explanation {
         }
     }
 
-    /// As far as it came: then it failed, for this reason.
+    /// The search so far, which then failed for this reason.
     #[must_use]
     pub fn failed(self, why: &str) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Explanation {
         }
     }
 
-    /// With what Placement said before. Where its answer was cut and there is no host, the outcome's sentence tells that too.
+    /// Adds Placement's answer. If it was truncated and there is no host, the outcome says so.
     #[must_use]
     pub fn with_placement(self, placement: PlacementStage) -> Self {
         Self {

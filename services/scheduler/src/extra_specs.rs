@@ -24,20 +24,20 @@ pub struct Requirement {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Rule {
-    /// The whole text is the value.
+    /// No operator: the text is the value.
     Whole,
     /// An operator without an operand.
     Never,
-    /// `<or>` and nothing after it.
+    /// `<or>` without an operand.
     NoAlternative,
     Number(Comparison, Operand),
     Text(Comparison, String),
-    /// All of these stand in the value.
+    /// The value contains all of these.
     Contains(Vec<String>),
     OneOf(Vec<String>),
 }
 
-/// What a value is compared with as a number.
+/// The operand of a numeric comparison.
 #[derive(Debug, Clone, PartialEq)]
 struct Operand {
     text: String,
@@ -60,7 +60,7 @@ pub enum Unreadable {
     /// The operator compares numbers.
     #[error("`{0}` is no number")]
     NoNumber(String),
-    /// `<or>` and nothing after it.
+    /// `<or>` without an operand.
     #[error("nothing stands after `<or>`")]
     NoAlternative,
 }
@@ -88,13 +88,13 @@ impl Requirement {
         }
     }
 
-    /// As the flavor has it.
+    /// The text in the flavor.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether a value is as it should be. A text is `CapabilityRef::Text`; null is as nothing should be.
+    /// Whether a value satisfies the requirement. Text is `CapabilityRef::Text`; null counts as missing.
     pub fn holds_for(&self, value: CapabilityRef<'_>) -> Result<bool, Unreadable> {
         if value == CapabilityRef::Null {
             return Ok(false);
@@ -144,7 +144,7 @@ impl Rule {
             ("<in>", Some(part)) => Self::Contains(vec![part.to_owned()]),
             ("<all-in>", Some(part)) => Self::Contains(own(&mut [part].into_iter().chain(rest))),
             ("<or>", None) => Self::NoAlternative,
-            // Each second word is an `<or>`, or should be.
+            // Every second word must be `<or>`.
             ("<or>", Some(first)) => {
                 Self::OneOf(own(&mut [first].into_iter().chain(rest).step_by(2)))
             }

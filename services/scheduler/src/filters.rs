@@ -52,12 +52,12 @@ pub(crate) use chain::in_shares;
 pub use chain::{Chain, ChainError, Out, Passed, Rejected, Turn};
 pub(crate) use metrics::measured;
 
-/// When a filter is asked.
+/// When a filter runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runs {
     /// Not for each instance of a request, but for its first one only.
     pub once_per_request: bool,
-    /// Also where an instance is rebuilt in its place.
+    /// Also for a rebuild on the same host.
     pub on_rebuild: bool,
 }
 
@@ -72,7 +72,7 @@ impl Runs {
         once_per_request: true,
         on_rebuild: false,
     };
-    /// Also where it is rebuilt.
+    /// Once per request, also for a rebuild.
     pub(crate) const ONCE_AND_ON_REBUILD: Self = Self {
         once_per_request: true,
         on_rebuild: true,
@@ -84,26 +84,25 @@ pub trait Filter: Send + Sync {
     /// As in `enabled_filters`.
     fn name(&self) -> &str;
 
-    /// When it is asked.
     fn runs(&self) -> Runs;
 
-    /// Whether its verdict on a host may change when another instance of the same request is placed on another host, because it
-    /// looks at the request's group. The verdicts of all others change only for the host that was chosen.
+    /// Whether its verdict on a host may change when another instance of the same request is placed elsewhere, because
+    /// it depends on the server group. The verdicts of other filters change only for the chosen host.
     fn sees_group(&self) -> bool {
         false
     }
 
-    /// Reads what it needs, once for all hosts.
+    /// Evaluates the request once for all hosts.
     fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Plan<'a>;
 }
 
-/// What a filter makes of a request.
+/// A filter prepared for one request.
 pub enum Plan<'a> {
-    /// The request asks for nothing that the filter looks at: every host passes.
+    /// The request has nothing that the filter checks: every host passes.
     PassAll,
-    /// Each host is looked at.
+    /// Each host is checked.
     Each(Box<dyn Check + 'a>),
-    /// Of each host only its aggregates are looked at, so the answer is one for all hosts that share them.
+    /// Only the host's aggregates are checked, so hosts with the same aggregates share the result.
     ByAggregates(Box<dyn CheckAggregates + 'a>),
     /// No host can pass.
     RejectAll(Reason),
@@ -125,7 +124,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Passes a host, or says why not.
+    /// Accepts a host, or returns the reason against it.
     pub fn check(&self, host: &mut ConsideredHost) -> Result<(), Reason> {
         match self {
             Self::PassAll => Ok(()),
@@ -136,9 +135,10 @@ impl Plan<'_> {
     }
 }
 
-/// Looks at one host after another.
+/// Checks hosts one by one.
 pub trait Check: Send + Sync {
-    /// Passes a host, or says why not. It may take candidates of the host away, and note limits for its agent.
+    /// Accepts a host, or returns the reason against it. It may remove candidates of the host and set limits for its
+    /// agent.
     fn check(&self, host: &mut ConsideredHost) -> Result<(), Reason>;
 }
 
@@ -151,9 +151,9 @@ where
     }
 }
 
-/// Looks at the aggregates of one host after another.
+/// Checks the aggregates of hosts.
 pub trait CheckAggregates: Send + Sync {
-    /// Passes hosts of these aggregates, or says why not.
+    /// Accepts hosts with these aggregates, or returns the reason against them.
     fn check(&self, aggregates: &Aggregates) -> Result<(), Reason>;
 }
 
@@ -166,7 +166,7 @@ where
     }
 }
 
-/// Every filter there is, by name.
+/// All filters by name.
 pub const ALL: &[&dyn Filter] = &[
     &aggregate_core::AggregateCoreFilter,
     &aggregate_disk::AggregateDiskFilter,
@@ -205,7 +205,7 @@ pub const ALL: &[&dyn Filter] = &[
     &type_affinity::TypeAffinityFilter,
 ];
 
-/// The filter of this name, with or without the module of Nova's that configuration files put before it.
+/// The filter of this name, with or without the Nova module path that configuration files use.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static dyn Filter> {
     let class = match name.strip_prefix("nova.scheduler.filters.") {

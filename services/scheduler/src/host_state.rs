@@ -1,7 +1,7 @@
-//! A host as the scheduler sees it: what it has, what it runs, what its operator says of it.
+//! Host states: what the scheduler knows of each host.
 //!
 //! Field names are Nova's `HostState` attributes, because extra specs (`capabilities:free_ram_mb`) and JSON queries
-//! (`$free_ram_mb`) name them.
+//! (`$free_ram_mb`) refer to them.
 
 mod aggregate;
 mod attribute;
@@ -41,17 +41,17 @@ pub use service::Service;
 pub struct HostState {
     /// The service's host name.
     pub host: String,
-    /// The hypervisor's name; most hosts have one node of their own name.
+    /// The hypervisor's name; most hosts have one node of the same name.
     pub nodename: String,
-    /// The compute node's, which is its root provider's in Placement.
+    /// The UUID of the compute node and its root provider.
     pub uuid: String,
     /// The cell by name; alternates stay in the cell of the selected host.
     pub cell: String,
-    /// Where the host is reached; none where it was not told.
+    /// The host's address, if reported.
     pub host_ip: Option<IpAddr>,
     /// Memory for guests in MiB.
     pub total_usable_ram_mb: i64,
-    /// Memory that is free in MiB, without the allocation ratio; negative where more is promised than there is.
+    /// Free memory in MiB, without the allocation ratio; negative if overcommitted.
     pub free_ram_mb: i64,
     /// Disk for guests in GiB.
     pub total_usable_disk_gb: i64,
@@ -70,25 +70,23 @@ pub struct HostState {
     pub ram_allocation_ratio: f64,
     pub cpu_allocation_ratio: f64,
     pub disk_allocation_ratio: f64,
-    /// `QEMU`, say.
+    /// For example `QEMU`.
     pub hypervisor_type: String,
-    /// `8000000` is 8.0.0; none where it was not told.
+    /// `8000000` is 8.0.0; `None` if not reported.
     pub hypervisor_version: Option<i64>,
-    /// What `cpu_info` says, which travels as JSON in a text; none where it was not told.
+    /// `cpu_info`, which is JSON as text, if reported.
     pub cpu_info: Option<CpuInfo>,
-    /// What guests it can run: architecture, hypervisor type, VM mode.
+    /// The kinds of guests it can run: architecture, hypervisor type, VM mode.
     pub supported_instances: Vec<[String; 3]>,
-    /// Free-form, told by the driver.
+    /// Free-form statistics of the driver.
     pub stats: BTreeMap<String, Capability>,
     pub service: Service,
-    /// The aggregates it is in.
     pub aggregates: Aggregates,
-    /// The guests on it.
     pub instances: Instances,
-    /// By name, where `compute_monitors` measure any; none where the host tells none at all.
+    /// Measurements of `compute_monitors` by name; `None` if the host reports none.
     pub metrics: Option<BTreeMap<String, f64>>,
-    /// Devices for pass-through; none where the host tells of none at all.
+    /// Devices for passthrough; `None` if the host reports none.
     pub pci: Option<PciPools>,
-    /// NUMA cells; none where the host tells of none.
+    /// NUMA cells; `None` if the host reports none.
     pub numa: Option<NumaTopology>,
 }

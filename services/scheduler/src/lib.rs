@@ -34,7 +34,6 @@ pub mod extra_specs;
 pub mod filters;
 pub mod host_state;
 pub mod lint;
-mod nearest;
 pub mod network;
 pub mod numa;
 pub mod numbers;
@@ -58,4 +57,5 @@ pub use host_state::{ConsideredHost, HostState};
 pub use options::Options;
 pub use reason::Reason;
 pub use request::RequestSpec;
-pub use text::printable;
+// For the command line program, until it takes it from core/wire.
+pub use berth_model::printable;

@@ -23,17 +23,16 @@ pub use catalogue::{
     ServerGroupEntry,
 };
 
-/// Something that is wrong, or may be.
+/// A problem, certain or suspected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How bad it is.
     pub severity: Severity,
-    /// Which kind it is.
+    /// The kind.
     pub code: Code,
     pub place: Place,
-    /// What is wrong, in a sentence without its subject's place.
+    /// What is wrong, without the subject.
     pub text: String,
-    /// What would be right; none where nobody but the writer knows.
+    /// What would be right, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mend: Option<String>,
 }
@@ -42,15 +41,15 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It does not do what it says: no guest can be placed by it, or nobody reads it.
+    /// It does not work: no guest can be placed with it, or it has no reader.
     Error,
-    /// It is probably not what was meant.
+    /// Probably not intended.
     Warning,
-    /// It has no effect, and does no harm.
+    /// It has no effect, but is harmless.
     Note,
 }
 
-/// Which kind a finding is: a closed vocabulary.
+/// The kind of a finding: a fixed vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
@@ -58,23 +57,23 @@ pub enum Code {
     UnknownName,
     /// An operator and its operand without a blank between them.
     GluedOperator,
-    /// `>` or `<`, which are no operators.
+    /// `>` or `<`, which are not operators.
     NoSuchOperator,
-    /// An operator that nothing, or not what it compares, stands behind.
+    /// An operator with a missing or unsuitable operand.
     BadOperand,
-    /// Words that nobody reads.
+    /// Text that is ignored.
     IdleWords,
-    /// A value that is none of those that there are.
+    /// An invalid value.
     BadValue,
     /// A key without a scope, which two filters read.
     Unscoped,
     /// A demand that nothing in the file meets.
     NeverMet,
-    /// A name that is known, and that nothing which is enabled reads.
+    /// A known name that no enabled filter or weigher reads.
     Unread,
     /// A number of an aggregate that is none, so that no aggregate of the host overrides the option.
     VoidOverride,
-    /// Several units of a device of which each provider has one.
+    /// Several units of a device class that has one unit per provider.
     OneUnitDevices,
     /// Something that is enabled and does nothing.
     Idle,
@@ -82,22 +81,22 @@ pub enum Code {
     Missing,
     /// Something that is enabled and rejects every host.
     RejectsAll,
-    /// The same thing twice.
+    /// A duplicate.
     Twice,
 }
 
-/// Where a finding is.
+/// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     pub kind: Kind,
     /// Its name; of an option its group.
     pub name: String,
-    /// The key, property or option; none where it is about the whole.
+    /// The key, property or option; `None` if it concerns the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
-/// What a finding may be about.
+/// The kind of subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -110,7 +109,7 @@ pub enum Kind {
     Option,
 }
 
-/// Everything that is wrong: by what it is about, in the order of the file.
+/// All findings, by subject, in the order of the file.
 #[must_use]
 pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
     let (options, mut findings) =
@@ -136,7 +135,7 @@ pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
     all
 }
 
-/// The first of these extra specs of a flavor that nobody reads, where its name is no right one or another is near it.
+/// The first unknown extra spec of a flavor that is misspelt.
 pub(crate) fn misspelt(
     extra_specs: &[(String, String)],
     options: &crate::options::Options,
@@ -183,7 +182,7 @@ impl Finding {
         }
     }
 
-    /// With a name that may be meant.
+    /// Adds a similar name.
     fn near(self, name: Option<&str>) -> Self {
         match name {
             Some(name) => self.mend(name),

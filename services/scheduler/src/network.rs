@@ -1,31 +1,31 @@
-//! Networks by CIDR: `192.0.2.5/24`, or with a mask in place of the prefix length.
+//! Networks in CIDR notation: `192.0.2.5/24`, or with a mask in place of the prefix length.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::numbers;
 
-/// The addresses that begin with the same bits.
+/// A network prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     prefix: u32,
 }
 
-/// What is no network.
+/// The text is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// What stands before the slash.
+    /// The part before the slash.
     #[error("`{0}` is no IP address")]
     NoAddress(String),
-    /// What stands after the slash.
+    /// The part after the slash.
     #[error("`{0}` is no prefix length, netmask or hostmask of an address as `{1}` is")]
     NoPrefix(String, IpAddr),
 }
 
 impl Network {
-    /// Reads an address and, after a slash, how many bits count: their number, a mask of them (`255.255.255.0`) or one of the others
-    /// (`0.0.0.255`). Without a slash all count.
+    /// Parses an address with an optional prefix length, netmask (`255.255.255.0`) or hostmask (`0.0.0.255`). By
+    /// default all bits count.
     pub fn new(text: &str) -> Result<Self, NetworkError> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -49,7 +49,7 @@ impl Network {
         }
     }
 
-    /// Whether an address is in it; one of the other family is not.
+    /// Whether the network contains the address; false for the other address family.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let ignored = width(self.address) - self.prefix;
@@ -76,7 +76,7 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-/// How many bits a netmask or a hostmask counts; none where it is neither, or of the other family.
+/// The prefix length of a netmask or hostmask; `None` if it is neither, or of the other family.
 fn of_mask(mask: IpAddr, address: IpAddr) -> Option<u32> {
     let width = width(address);
     let mask = (mask.is_ipv4() == address.is_ipv4()).then(|| bits(mask))?;

@@ -26,29 +26,29 @@ pub use reason::{CellReason, CellRefusal, NumaReason};
 
 use search::{Search, Way};
 
-/// The cells that a request asks for, read once for all hosts.
+/// The NUMA cells of a request, prepared once for all hosts.
 #[derive(Debug, Clone)]
 pub struct NumaAsk<'a> {
     request: &'a RequestSpec,
-    /// What a cell may need; most instances have cells that are all alike.
+    /// The different kinds of cells; most instances have one kind.
     kinds: Vec<Need>,
     /// The kind of each cell.
     cells: Vec<usize>,
     pci: PciAsk<'a>,
 }
 
-/// What one cell of an instance needs of one cell of a host.
+/// The needs of one instance cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Need {
     memory: i64,
     pagesize: Option<PageSize>,
-    /// CPUs that are shared; none where no CPU of the instance may be.
+    /// Shared CPUs; `None` if the instance has none.
     shared: Option<usize>,
-    /// CPUs of its own; none where no CPU of the instance is.
+    /// Dedicated CPUs; `None` if the instance has none.
     pinned: Option<Pinned>,
 }
 
-/// CPUs of its own.
+/// Dedicated CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pinned {
     cpus: usize,
@@ -63,20 +63,20 @@ impl Pinned {
     }
 }
 
-/// A host that may take the cells.
+/// A host with its NUMA cells and devices.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer<'h> {
     pub numa: &'h NumaTopology,
-    /// Its devices; none, and devices are not looked at.
+    /// Its devices; `None`: devices are ignored.
     pub pci: Option<&'h PciPools>,
-    /// How much each cell may be overcommitted; none: without bound.
+    /// Overcommit limits per cell; `None`: unlimited.
     pub limits: Option<NumaLimits>,
-    /// Where devices are allocated from.
+    /// The providers that devices are allocated from.
     pub mappings: &'h Mappings,
 }
 
 impl<'a> NumaAsk<'a> {
-    /// Reads a request; none where it asks for no cells.
+    /// Prepares a request; `None` if it has no NUMA cells.
     #[must_use]
     pub fn new(request: &'a RequestSpec) -> Option<Self> {
         let topology = request.numa_topology.as_ref()?;
@@ -111,7 +111,7 @@ impl<'a> NumaAsk<'a> {
         })
     }
 
-    /// Whether the answer depends on the allocation candidate.
+    /// Whether the result depends on the allocation candidate.
     #[must_use]
     pub fn reads_mappings(&self) -> bool {
         self.pci.reads_mappings()
@@ -123,7 +123,7 @@ impl<'a> NumaAsk<'a> {
         search.run(Way::Any).map(|_| ())
     }
 
-    /// Whether these cells of the host together are near to all that the instance needs.
+    /// Whether these host cells together are near everything the instance needs.
     fn accepts(&self, offer: Offer<'_>, chosen: CellSet) -> Result<(), NumaReason> {
         if let Some(pools) = offer.pci.filter(|_| !self.pci.is_empty()) {
             let near = crate::pci::Near::Cells {

@@ -1,9 +1,9 @@
-//! How OpenStack reads numbers out of texts and writes them: as Python's `int`, `float` and `str` do; and what it takes for true.
+//! Numbers and booleans in text, parsed and printed like Python's `int`, `float` and `str`.
 
 use std::borrow::Cow;
 
-/// `float(text)`: blanks around, a sign, digits of any script with `_` between them, a point, an exponent, `inf`, `infinity` and
-/// `nan` in any case. None for what it refuses.
+/// `float(text)`: surrounding blanks, a sign, digits of any script with `_` between them, a point, an exponent, `inf`,
+/// `infinity` and `nan` in any case. `None` if Python refuses it.
 #[must_use]
 pub fn float(text: &str) -> Option<f64> {
     let text = digits(strip(text))?;
@@ -18,7 +18,7 @@ pub fn float(text: &str) -> Option<f64> {
     if is("nan") {
         return Some(f64::NAN);
     }
-    // What Rust reads beside that begins with a letter too.
+    // Other forms that Rust accepts begin with a letter, too.
     let begins = rest.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let number: f64 = if begins {
         rest.parse().ok()?
@@ -28,19 +28,19 @@ pub fn float(text: &str) -> Option<f64> {
     Some(sign * number)
 }
 
-/// `int(text)`: as [`float`], whole numbers alone. None for what it refuses, and beyond 64 bits.
+/// `int(text)`: like [`float`] for whole numbers. `None` if Python refuses it, and beyond 64 bits.
 #[must_use]
 pub fn int(text: &str) -> Option<i64> {
     whole(text)?.ok()
 }
 
-/// As [`int`], but beyond 64 bits the last number that there is: a limit that high is no limit.
+/// Like [`int`], but saturates beyond 64 bits: a limit that high is no limit.
 #[must_use]
 pub fn int_or_nearest(text: &str) -> Option<i64> {
     Some(whole(text)?.unwrap_or_else(|nearest| nearest))
 }
 
-/// A whole number, or the one that is nearest to it.
+/// A whole number, or the nearest one in range.
 fn whole(text: &str) -> Option<Result<i64, i64>> {
     let text = digits(strip(text))?;
     let bare = text.strip_prefix(['+', '-']).unwrap_or(&text);
@@ -62,7 +62,7 @@ pub fn as_float(number: i64) -> f64 {
     number as f64
 }
 
-/// `str(number)`: the fewest digits that make the number, with a point or an exponent.
+/// `str(number)`: the shortest digits that identify the number, with a point or an exponent.
 #[must_use]
 pub fn float_text(number: f64) -> String {
     if number.is_nan() {
@@ -93,7 +93,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_blank).filter(|word| !word.is_empty())
 }
 
-/// Whether a text says yes, as `strutils.bool_from_string` reads it: all that it does not know says no.
+/// `strutils.bool_from_string`: unknown text is false.
 #[must_use]
 pub fn is_true(text: &str) -> bool {
     let text = strip(text);
@@ -102,7 +102,7 @@ pub fn is_true(text: &str) -> bool {
         .any(|yes| text.eq_ignore_ascii_case(yes))
 }
 
-/// With digits of every script as ASCII ones, and without the `_` between digits; none where one stands elsewhere.
+/// Converts digits of any script to ASCII and removes `_` between digits; `None` for a `_` elsewhere.
 fn digits(text: &str) -> Option<Cow<'_, str>> {
     if text.bytes().all(|byte| byte.is_ascii() && byte != b'_') {
         return Some(Cow::Borrowed(text));
@@ -126,7 +126,7 @@ fn digits(text: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(out))
 }
 
-/// A decimal digit of any script, as an ASCII one: those of Unicode come in rows of ten (category Nd).
+/// A decimal digit of any script as ASCII; Unicode has them in runs of ten (category Nd).
 fn digit(letter: char) -> Option<char> {
     const ZEROS: [u32; 37] = [
         0x0030, 0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66,
@@ -139,7 +139,7 @@ fn digit(letter: char) -> Option<char> {
     char::from_digit(code - zero, 10)
 }
 
-/// What `str.strip` takes away.
+/// The characters that `str.strip` removes.
 fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
 }

@@ -1,4 +1,4 @@
-//! The scheduler's options, by Nova's names, groups and defaults. Those that Nova has not say so.
+//! The scheduler's options, with Nova's names, groups and defaults. Options that Nova does not have say so.
 
 mod check;
 
@@ -14,7 +14,7 @@ pub use check::{Checked, OptionError, OptionWarning};
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Options {
-    /// What stands at the top level: Nova's `[DEFAULT]`.
+    /// The top level: Nova's `[DEFAULT]`.
     #[serde(rename = "DEFAULT")]
     pub default: DefaultOptions,
     /// `[scheduler]`
@@ -48,8 +48,8 @@ impl Options {
         all
     }
 
-    /// Seconds for which a service that says nothing counts as up. One that is no longer than the time between two reports is
-    /// raised to two and a half of those, as Nova does.
+    /// The age in seconds after which a service without heartbeats is down. As in Nova, a value below the report
+    /// interval is raised to two and a half intervals.
     #[must_use]
     pub fn service_down_time(&self) -> f64 {
         let (down, report) = (self.default.service_down_time, self.default.report_interval);
@@ -86,21 +86,21 @@ impl Default for DefaultOptions {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SchedulerOptions {
-    /// Hosts on which a build is tried: the selected one and its alternates. 1 at least.
+    /// The maximum number of hosts for a build: the selected one and its alternates. At least 1.
     pub max_attempts: usize,
-    /// Allocation candidates that Placement is asked for. 1 at least.
+    /// The limit of the candidates query. At least 1.
     pub max_placement_results: usize,
-    /// Whether aggregates with `filter_tenant_id` are for those projects only.
+    /// Whether aggregates with `filter_tenant_id` are reserved for those projects.
     pub limit_tenants_to_placement_aggregate: bool,
     /// Whether a project without such an aggregate has no host.
     pub placement_aggregate_required_for_tenants: bool,
     /// Whether aggregates with `trait:...=required` are for requests with that trait only.
     pub enable_isolated_aggregate_filtering: bool,
-    /// Whether image properties become traits.
+    /// Whether image properties become required traits.
     pub image_metadata_prefilter: bool,
-    /// Whether the disk format becomes a trait.
+    /// Whether the disk format becomes a required trait.
     pub query_placement_for_image_type_support: bool,
-    /// Whether the aggregates of routed networks are asked for.
+    /// Whether the aggregates of routed networks are requested.
     pub query_placement_for_routed_network_aggregates: bool,
 }
 
@@ -123,7 +123,7 @@ impl Default for SchedulerOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct PciOptions {
-    /// The names by which flavors ask for devices.
+    /// The device aliases.
     pub alias: Vec<PciAlias>,
 }
 
@@ -131,23 +131,24 @@ pub struct PciOptions {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct FilterSchedulerOptions {
-    /// Filters that may be enabled; `nova.scheduler.filters.all_filters` are all of them.
+    /// The filters that may be enabled; `nova.scheduler.filters.all_filters` stands for all.
     pub available_filters: Vec<String>,
-    /// Filters that are asked, in this order.
+    /// The filters, in order.
     pub enabled_filters: Vec<String>,
-    /// Weighers that are asked; `nova.scheduler.weights.all_weighers` are all of them.
+    /// The weighers; `nova.scheduler.weights.all_weighers` stands for all.
     pub weight_classes: Vec<String>,
-    /// Of so many best hosts one is taken by chance; below 1 counts as 1, with a warning ([`Options::check`]).
+    /// One of this number of best hosts is chosen at random; below 1 counts as 1, with a warning ([`Options::check`]).
     pub host_subset_size: i64,
     /// Whether chance decides between the best hosts of one weight.
     pub shuffle_best_same_weighed_hosts: bool,
-    /// Not Nova's: how many surviving candidates of a host are tried before the host is given up; 0: all; Nova's is 1.
+    /// Not in Nova: the number of surviving candidates of a host that are tried before the next host; 0: all. Nova's
+    /// value is 1.
     pub candidates_per_host: usize,
     /// Not Nova's: how raw weights are brought between 0 and 1.
     pub weight_normalization: Normalization,
-    /// The number of instances at which a host is full. 1 at least.
+    /// The maximum number of instances on a host. At least 1.
     pub max_instances_per_host: i64,
-    /// The number of builds, moves and snapshots at which a host is full. 0 at least: then each is.
+    /// The maximum number of builds, moves and snapshots in progress on a host. At least 0.
     pub max_io_ops_per_host: i64,
     /// Images for isolated hosts, by id.
     pub isolated_images: Vec<String>,
@@ -155,14 +156,14 @@ pub struct FilterSchedulerOptions {
     pub isolated_hosts: Vec<String>,
     /// Whether isolated hosts take nothing else.
     pub restrict_isolated_hosts_to_isolated_images: bool,
-    /// Aggregate keys that begin otherwise are no image properties; none: all are.
+    /// The prefix of aggregate keys that are image properties; none: all keys are.
     pub aggregate_image_properties_isolation_namespace: Option<String>,
     /// Between the namespace and the property.
     pub aggregate_image_properties_isolation_separator: String,
     /// Of images that name none.
     pub image_properties_default_architecture: Option<String>,
-    /// Not Nova's: whether an image's `hw_maxphysaddr_bits` is compared with what the host's processors have. Nova means to, but the
-    /// request ends there; without it such a host is rejected.
+    /// Not in Nova: whether an image's `hw_maxphysaddr_bits` is compared with the host's processors. Nova intends this,
+    /// but the request fails there; without this option such a host is rejected.
     pub compare_image_maxphysaddr_bits: bool,
     /// Whether flavors' PCI requests are in Placement.
     pub pci_in_placement: bool,
@@ -188,9 +189,9 @@ pub struct FilterSchedulerOptions {
     pub build_failure_weight_multiplier: f64,
     /// Of staying in the cell.
     pub cross_cell_move_weight_multiplier: f64,
-    /// Of instances that were booted with the same image properties.
+    /// Of instances booted with the same image properties.
     pub image_props_weight_multiplier: f64,
-    /// `property=weight`; where there is one, properties that are not named count nothing.
+    /// `property=weight`; if set, properties that are not named do not count.
     pub image_props_weight_setting: Vec<String>,
 }
 
@@ -243,20 +244,20 @@ impl Default for FilterSchedulerOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Normalization {
-    /// Between the list's least and most, or the weigher's own bound where it has one: as Nova does.
+    /// Between the minimum and maximum of the list, or the weigher's own bound if it has one, as in Nova.
     #[default]
     Upstream,
     /// Between the list's least and most, always; all alike are 0.
     ListMin,
-    /// In a unit of the weigher's own (1 TiB of memory, 256 CPUs, 10 TiB of disk, as many instances as a host may have), whoever
-    /// else is in the list.
+    /// In a fixed unit of the weigher (1 TiB of memory, 256 CPUs, 10 TiB of disk, the maximum number of instances),
+    /// independent of the list.
     Fixed,
-    /// The share of the host's own capacity; as `Fixed` where a weigher's numbers are no share of anything.
+    /// The share of the host's own capacity; like `Fixed` for weighers without a capacity.
     Percent,
 }
 
-/// `name=ratio`, as in `[metrics] weight_setting`. What cannot be read so is left aside, as Nova does; a ratio that is not finite
-/// too, which [`Options::check`] refuses.
+/// Parses `name=ratio` entries, as in `[metrics] weight_setting`. As in Nova, invalid entries are ignored; so are
+/// infinite ratios, which [`Options::check`] refuses.
 #[must_use]
 pub fn weight_settings(texts: &[String]) -> Vec<(&str, f64)> {
     texts
@@ -271,7 +272,7 @@ fn weight_setting(text: &str) -> Option<(&str, f64)> {
     Some((name, ratio))
 }
 
-/// Whether it is a `name=ratio` whose ratio is infinite or no number.
+/// Whether it is `name=ratio` with an infinite or NaN ratio.
 fn is_not_finite(text: &str) -> bool {
     let ratio = text.split_once('=').filter(|(name, _)| !name.is_empty());
     ratio.is_some_and(|(_, ratio)| numbers::float(ratio).is_some_and(|it| !it.is_finite()))
@@ -287,7 +288,7 @@ pub struct MetricsOptions {
     pub weight_setting: Vec<String>,
     /// Whether a host without one of the metrics is an error.
     pub required: bool,
-    /// The weight of such a host where it is none.
+    /// The weight of a host without the metric.
     pub weight_of_unavailable: f64,
 }
 
@@ -302,11 +303,11 @@ impl Default for MetricsOptions {
     }
 }
 
-/// `[compute]`, as far as it concerns the scheduler.
+/// The options of `[compute]` that the scheduler uses.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct ComputeOptions {
-    /// Whether NUMA cells that have guests already are taken first.
+    /// Whether used NUMA cells are preferred.
     pub packing_host_numa_cells_allocation_strategy: bool,
     /// Builds that fail in a row before a host is disabled; 0: they are not counted.
     pub consecutive_build_service_disable_threshold: i64,
@@ -321,11 +322,11 @@ impl Default for ComputeOptions {
     }
 }
 
-/// `[workarounds]`, as far as it concerns the scheduler.
+/// The options of `[workarounds]` that the scheduler uses.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct WorkaroundsOptions {
-    /// Whether CPUs of one's own are asked for as PCPU only, and not as VCPU where there are none.
+    /// Whether dedicated CPUs are requested only as PCPU, without falling back to VCPU.
     pub disable_fallback_pcpu_query: bool,
 }
 

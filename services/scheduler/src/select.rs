@@ -22,7 +22,8 @@ use crate::host_state::ConsideredHost;
 use crate::options::{Checked, OptionError, OptionWarning, Options};
 use crate::own::Own;
 use crate::request::RequestSpec;
-use crate::weighers::{Chance, Weighers, WeighersError};
+use crate::weighers::{Weighers, WeighersError};
+use berth_model::SeededRng;
 
 pub use ask::{Alternates, Ask, Claims};
 pub use claiming::{Claim, Claiming, Step};
@@ -138,8 +139,8 @@ impl Scheduler {
         seed: u64,
     ) -> (SortedHosts, Turnout) {
         let mut turnout = Turnout::new(request.instance_uuid.clone(), Detail::Cards);
-        let chance = &mut Chance::new(seed);
-        let sorted = SortedHosts::new(self, request, hosts, chance, &mut turnout);
+        let rng = &mut SeededRng::new(seed);
+        let sorted = SortedHosts::new(self, request, hosts, rng, &mut turnout);
         (sorted, turnout)
     }
 

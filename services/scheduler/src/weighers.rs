@@ -35,7 +35,7 @@ pub use card::{Card, Score};
 pub use classes::{Weighers, WeighersError};
 pub use multiplier::Multiplier;
 pub use normalize::{Bounds, normalize};
-pub use order::{Chance, order};
+pub use order::order;
 pub use range::LARGEST;
 pub use ranking::{Ranking, Unweighable};
 

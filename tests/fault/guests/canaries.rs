@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_model::ResourceClass;
-use berth_model::audit::{InvariantId, Violation, audit_at_rest};
-use berth_seam::{Fault, Moment, Repetition};
+use berth_invariants::{InvariantId, Violation, audit_at_rest};
+use berth_fault_injection::{Fault, EffectPhase, FaultRepetition};
 use berth_tests::fault::busy;
 use berth_tests::guest_cloud::{Bug, GuestCloud, NODE, Point, Process, guest};
 use berth_virt::VirtDriver as _;
@@ -87,9 +87,9 @@ async fn comes_twice(clock: i64) {
         process: Process::Conductor,
         crossing: "http POST /v2/accelerator_requests".to_owned(),
         nth: 1,
-        moment: Moment::Before,
+        moment: EffectPhase::Before,
         fault: Fault::Twice,
-        repetition: Repetition::Once,
+        repetition: FaultRepetition::Once,
     };
     cloud.crossings.arm(std::slice::from_ref(&point));
     boot(&cloud, 1, "two").await;
@@ -264,7 +264,7 @@ fn a_guest_leaves_its_group_beside_everybody() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot_in(Some(cloud.apart), &cloud, 1, "two").await;
-        let left = cloud.hosts.unplace(cloud.member(cloud.apart, 1));
+        let left = cloud.hosts.remove_member(cloud.member(cloud.apart, 1));
         busy(left).await.expect("it takes it");
         broken(&cloud).await
     })

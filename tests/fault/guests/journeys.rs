@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_client::GuestApiError;
 use berth_conductor::ConductorError;
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use berth_tests::guest_cloud::{CARDS, GuestCloud, Mishap, guest, request_in};
 use berth_wire::guest::GuestAction;
 use tokio::time::{Instant, sleep, timeout};
@@ -295,12 +295,12 @@ pub(super) async fn boot_in(
         // A client that is not answered asks again; one that waits for ever asks another conductor.
         let asked = request_in(group, n, profile);
         let asked = timeout(AGAIN, conductor.create(&asked)).await;
-        if let Ok(Err(ConductorError::Other { .. } | ConductorError::Ending { .. })) = asked {
+        if let Ok(Err(ConductorError::Conflict { .. } | ConductorError::Deleting { .. })) = asked {
             return Outcome::Refused;
         }
         match cloud.course(guest(n)).await {
-            Some(Course::Active) => return Outcome::Done,
-            Some(Course::Failed { .. }) => return Outcome::Undone,
+            Some(BootGoal::Active) => return Outcome::Done,
+            Some(BootGoal::Failed { .. }) => return Outcome::Undone,
             _ if !pauses.again().await => return Outcome::Held,
             _ => {}
         }

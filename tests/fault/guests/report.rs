@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use berth_model::ProviderTree;
-use berth_seam::Effect;
+use berth_fault_injection::EffectKind;
 use berth_tests::guest_cloud::Crossed;
 
 use super::journeys::{Journey, Outcome};
@@ -123,7 +123,7 @@ fn line(swept: &Swept) -> String {
     let crossed = &swept.crossed;
     let writes = crossed
         .iter()
-        .filter(|it| it.crossing.effect == Effect::Write);
+        .filter(|it| it.crossing.kind == EffectKind::Write);
     let cases: usize = crossed.iter().map(|it| it.points(&FAULTS).count()).sum();
     let (name, crossings, writes) = (swept.journey.as_str(), crossed.len(), writes.count());
     format!("| {name} | {crossings} | {writes} | {cases} |\n")

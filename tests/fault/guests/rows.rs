@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use berth_seam::{Crossing, Effect, Fault, Repetition, Seam};
+use berth_fault_injection::{Effect, EffectKind, Fault, FaultRepetition, Boundary};
 use berth_tests::guest_cloud::{Crossed, Point, Process};
 use serde::Deserialize;
 
@@ -22,19 +22,19 @@ impl Outcome {
 
 /// What a crossing does, as far as outcomes differ.
 pub(super) fn kind(crossed: &Crossed) -> &'static str {
-    let Crossing { seam, effect, .. } = crossed.crossing;
+    let Effect { boundary: seam, kind: effect, .. } = crossed.crossing;
     let is_served = matches!(crossed.process, Process::Placement | Process::Accelerators);
     match (seam, effect) {
-        (_, Effect::Read) if is_served => "served_read",
-        (_, Effect::Write) if is_served => "served_write",
-        (Seam::Http, Effect::Read) => "read",
-        (Seam::Http, Effect::Write) => "write",
-        (Seam::Driver, Effect::Read) => "look",
-        (Seam::Driver, Effect::Write) => "act",
-        (Seam::Store | Seam::Sysfs, Effect::Read) => "journal_read",
-        (Seam::Store | Seam::Sysfs, Effect::Write) => "journal_write",
-        (Seam::Database, Effect::Read) => "database_read",
-        (Seam::Database, Effect::Write) => "database_write",
+        (_, EffectKind::Read) if is_served => "served_read",
+        (_, EffectKind::Write) if is_served => "served_write",
+        (Boundary::Http, EffectKind::Read) => "read",
+        (Boundary::Http, EffectKind::Write) => "write",
+        (Boundary::Driver, EffectKind::Read) => "look",
+        (Boundary::Driver, EffectKind::Write) => "act",
+        (Boundary::Store | Boundary::Sysfs, EffectKind::Read) => "journal_read",
+        (Boundary::Store | Boundary::Sysfs, EffectKind::Write) => "journal_write",
+        (Boundary::Database, EffectKind::Read) => "database_read",
+        (Boundary::Database, EffectKind::Write) => "database_write",
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn kind(crossed: &Crossed) -> &'static str {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Strike {
     pub(super) fault: Fault,
-    repetition: Repetition,
+    repetition: FaultRepetition,
 }
 
 impl Strike {
@@ -54,7 +54,7 @@ impl Strike {
     }
 
     pub(super) fn is_once(self) -> bool {
-        self.repetition == Repetition::Once
+        self.repetition == FaultRepetition::Once
     }
 
     /// All that the faults may be, in the order of the table.
@@ -63,14 +63,14 @@ impl Strike {
         known
             .filter(|fault| faults.contains(fault))
             .flat_map(|fault| {
-                [Repetition::Once, Repetition::ForEver].map(|repetition| Self { fault, repetition })
+                [FaultRepetition::Once, FaultRepetition::Forever].map(|repetition| Self { fault, repetition })
             })
     }
 
     fn read(text: &str) -> Self {
         let (fault, repetition) = match text.strip_suffix(" for ever") {
-            Some(fault) => (fault, Repetition::ForEver),
-            None => (text, Repetition::Once),
+            Some(fault) => (fault, FaultRepetition::Forever),
+            None => (text, FaultRepetition::Once),
         };
         let fault = fault.parse();
         Self {
@@ -83,8 +83,8 @@ impl Strike {
 impl fmt::Display for Strike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.repetition {
-            Repetition::Once => write!(f, "{}", self.fault),
-            Repetition::ForEver => write!(f, "{} for ever", self.fault),
+            FaultRepetition::Once => write!(f, "{}", self.fault),
+            FaultRepetition::Forever => write!(f, "{} for ever", self.fault),
         }
     }
 }

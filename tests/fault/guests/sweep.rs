@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use berth_model::ProviderTree;
-use berth_seam::{Fault, Repetition};
+use berth_fault_injection::{Fault, FaultRepetition};
 use berth_tests::guest_cloud::{Crossed, GuestCloud, Point};
 
 use super::journeys::{Journey, Outcome};
@@ -49,7 +49,7 @@ pub(super) const FAULTS: [Fault; 20] = [
 ];
 
 /// Of how many cases one is run where nothing is said.
-const ONE_OF: usize = 32;
+const ONE_OF: usize = 96;
 /// Of how many cases one may be without its fault.
 const MISSED_ONE_OF: usize = 4;
 /// How many cases share a cloud.
@@ -238,7 +238,7 @@ impl Asked {
         };
         let points = |crossed: &Crossed| crossed.points(faults).collect::<Vec<_>>();
         // What strikes for ever has no recovery before it is healed.
-        let is_over = first.repetition == Repetition::Once;
+        let is_over = first.repetition == FaultRepetition::Once;
         let later = recovery.iter().filter(|_| is_over).flat_map(points);
         if let Some((_, second)) = self.at.as_ref().and_then(|text| text.split_once(" + ")) {
             return later.filter(|it| it.to_string() == second).collect();

@@ -88,3 +88,26 @@ fn refused(fault: &Fault) {
     assert_eq!(fault.status().as_u16(), 400, "{fault:?}");
     assert!(!fault.message().is_empty(), "{fault:?}");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_input_of_the_corpus_keeps_what_its_target_promises() {
+        for target in Target::ALL {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+            let inputs = fs::read_dir(folder.join(target.name())).expect("a corpus");
+            let mut tried = 0;
+            for input in inputs {
+                let path = input.expect("an input").path();
+                target.try_on(&fs::read(&path).expect("its bytes"));
+                tried += 1;
+            }
+            assert!(tried > 0, "{} has no input", target.name());
+        }
+    }
+}

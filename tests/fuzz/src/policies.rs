@@ -1,7 +1,7 @@
 //! Files of policy.
 
 use berth_http::policy::parse;
-use berth_http::{Caller, Policy, PolicyFile, Scope};
+use berth_http::{Caller, Policy, PolicyFile, TokenScope};
 use berth_placement::{DeprecatedDefaults, default_policy, rules};
 
 pub(crate) fn file(data: &[u8]) {
@@ -28,7 +28,7 @@ pub(crate) fn file(data: &[u8]) {
 fn ask(policy: &Policy) {
     let caller = Caller {
         user_id: "u".to_owned(),
-        scope: Scope::Project("p".to_owned()),
+        scope: TokenScope::Project("p".to_owned()),
         roles: vec!["reader".to_owned(), "service".to_owned()],
     };
     for rule in rules() {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use berth_http::{Microversion, Query};
-use berth_placement::fuzzing::{self, List};
+use berth_http::{Microversion, QueryString};
+use berth_placement::fuzzing::{self, FuzzList};
 use serde_json::Value;
 
 use crate::{refused, versioned};
@@ -12,14 +12,14 @@ use crate::{refused, versioned};
 /// The text, and what holds of every query string: what was read and is written again is the same.
 fn text(data: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(data).ok()?;
-    match Query::parse(text) {
+    match QueryString::parse(text) {
         Err(fault) => refused(&fault),
         Ok(query) => {
             let again = query.pairs().fold(String::new(), |mut all, (key, value)| {
                 let _ = write!(all, "{}={}&", encoded(key), encoded(value));
                 all
             });
-            assert_eq!(Query::parse(&again).ok(), Some(query), "{again}");
+            assert_eq!(QueryString::parse(&again).ok(), Some(query), "{again}");
         }
     }
     Some(text)
@@ -40,9 +40,9 @@ pub(crate) fn list(data: &[u8]) {
         return;
     };
     let list = match list % 3 {
-        0 => List::Providers,
-        1 => List::Traits,
-        _ => List::Usages,
+        0 => FuzzList::Providers,
+        1 => FuzzList::Traits,
+        _ => FuzzList::Usages,
     };
     if let Some(text) = text(rest)
         && let Err(fault) = fuzzing::list(list, text, version)
@@ -103,13 +103,13 @@ fn check(answer: &[u8], text: &str, version: Microversion) {
 }
 
 fn limit(text: &str) -> Option<usize> {
-    let query = Query::parse(text).ok()?;
+    let query = QueryString::parse(text).ok()?;
     query.all("limit").next()?.parse().ok()
 }
 
 /// Amounts by class over all groups, of a query that was answered.
 fn asked(text: &str) -> Amounts {
-    let query = Query::parse(text).expect("it was answered");
+    let query = QueryString::parse(text).expect("it was answered");
     // Of a key that comes twice the last counts.
     let last: BTreeMap<&str, &str> = query.pairs().collect();
     let groups = last.iter().filter(|(key, _)| key.starts_with("resources"));

@@ -1,7 +1,7 @@
 //! Bodies that write: claims and reshapes.
 
 use berth_http::Microversion;
-use berth_placement::fuzzing::{self, Judged, Use, Write};
+use berth_placement::fuzzing::{self, BodyVerdict, FuzzUsage, FuzzWrite};
 
 use crate::{refused, versioned};
 
@@ -13,27 +13,27 @@ pub(crate) fn allocations(data: &[u8]) {
         return;
     };
     let write = match method % 2 {
-        0 => Write::Claim,
-        _ => Write::Claims,
+        0 => FuzzWrite::Claim,
+        _ => FuzzWrite::Claims,
     };
     check(write, body, version);
 }
 
 pub(crate) fn reshape(data: &[u8]) {
     if let Some((version, body)) = versioned(data) {
-        check(Write::Reshape, body, version);
+        check(FuzzWrite::Reshape, body, version);
     }
 }
 
-fn check(write: Write, body: &[u8], version: Microversion) {
+fn check(write: FuzzWrite, body: &[u8], version: Microversion) {
     assert!(
         fuzzing::shapes_agree(write, body, version),
         "two ways to check one shape"
     );
     match fuzzing::write(write, body, version) {
         Err(fault) => refused(&fault),
-        Ok(Judged::Unknown | Judged::Refused) => {}
-        Ok(Judged::Admitted(uses)) => {
+        Ok(BodyVerdict::Unknown | BodyVerdict::Refused) => {}
+        Ok(BodyVerdict::Admitted(uses)) => {
             for one in &uses {
                 assert!(may_be(write, one), "{one:?}");
             }
@@ -46,13 +46,13 @@ fn check(write: Write, body: &[u8], version: Microversion) {
     clippy::cast_precision_loss,
     reason = "compared with a capacity, as the service does"
 )]
-fn may_be(write: Write, one: &Use) -> bool {
+fn may_be(write: FuzzWrite, one: &FuzzUsage) -> bool {
     let Some(capacity) = one.capacity else {
         // A class that is gone is used by nobody.
         return one.after == 0;
     };
     let over = one.after as f64 - capacity;
     let no_worse = one.after <= one.before
-        && (write != Write::Reshape || one.is_held || (one.excess > 0.0 && over <= one.excess));
+        && (write != FuzzWrite::Reshape || one.is_held || (one.excess > 0.0 && over <= one.excess));
     one.after == 0 || over <= 0.0 || no_worse
 }

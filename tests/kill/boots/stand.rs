@@ -7,13 +7,13 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use berth_seam::Seeded;
+use berth_model::SeededRng;
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::port::free_port;
 use serde_json::Value;
 
 use super::{DEVICES, IMAGE, NODES, PATIENCE, text, until};
-use crate::authority::Authority;
+use crate::kill::authority::Authority;
 
 /// The SHA-256 of 512 zeros.
 const CHECKSUM: &str = "076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560";
@@ -137,7 +137,7 @@ impl Stand {
     }
 
     /// SIGKILL of one of them, drawn where there are several, and its next start at once.
-    pub(super) fn strike(&mut self, seeded: &mut Seeded) {
+    pub(super) fn strike(&mut self, seeded: &mut SeededRng) {
         let drawn = match self.processes.len() {
             1 => 0,
             several => seeded.below(several),

@@ -11,8 +11,8 @@ use berth_tests::exchange::{Answer, Ask};
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::accelerator_service::serve;
-use crate::keystone::Region;
+use crate::program::accelerator_service::serve;
+use crate::program::keystone::Region;
 
 pub(super) const HOST: &str = "compute1";
 pub(super) const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";

@@ -9,8 +9,8 @@ use berth_tests::process::{Process, Program, exit_code};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::Api;
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::Api;
 
 use super::expect;
 

@@ -1,7 +1,7 @@
 //! What another process has: 73, and who it is.
 
-use crate::hypervisor::PATIENCE;
-use crate::placement_api::way;
+use crate::program::hypervisor::PATIENCE;
+use crate::program::placement_api::way;
 
 use super::{expect, up};
 

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::hypervisor::{Hypervisor, PATIENCE};
-use crate::placement_api::{Api, way};
+use crate::program::hypervisor::{Hypervisor, PATIENCE};
+use crate::program::placement_api::{Api, way};
 
 use super::{SINGLE, STORAGE, expect};
 

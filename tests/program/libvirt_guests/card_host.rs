@@ -9,7 +9,7 @@ use berth_tests::exchange::Ask;
 use berth_tests::peer::{Libvirtd, checkout};
 use serde_json::{Value, json};
 
-use crate::hypervisor::PATIENCE;
+use crate::program::hypervisor::PATIENCE;
 
 const CARDS: [&str; 2] = ["0000:81:00.0", "0000:82:00.0"];
 /// A host with libvirtd on which `berth up` runs, with a profile for its cards.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::card_host::CardHost;
 use super::small_system;
-use crate::hypervisor::PATIENCE;
+use crate::program::hypervisor::PATIENCE;
 
 const NAME: &str = "web";
 

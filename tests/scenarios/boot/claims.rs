@@ -1,6 +1,6 @@
 //! Claims that were moved, taken away or came late while their conductor stood still.
 
-use berth_conductor::{Conductor, JourneyEnd};
+use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_model::{ConsumerAllocations, ConsumerUuid, ProviderUuid};
 use berth_tests::boot::{BootStage, Fault, Mood, Point, gpu};
 
@@ -12,13 +12,9 @@ async fn standing_still(stage: &BootStage) -> Conductor {
     stage.agent.is(Mood::Slow);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    while !stage.agent.knows(guest(1)) {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_for_build(&conductor, guest(1)).await;
     stage.agent.is(Mood::Away);
-    while conductor.held(guest(1)).is_none() {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_until_stuck(&conductor, guest(1)).await;
     stage.agent.is(Mood::Well);
     conductor
 }
@@ -61,12 +57,12 @@ async fn a_guest_whose_claim_was_moved_since_is_built_all_the_same_and_goes_with
     let after = moved(&before, device, other_than(device));
     let placement = stage.placement();
     placement.put_allocations(guest(1), &after).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     assert_eq!(conductor.show(guest(1)).await.unwrap().attempt, 1);
     assert_eq!(held(&stage, guest(1)).await.resources, after.resources);
     conductor.delete(guest(1)).await.unwrap();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     stage.judge().await;
 }
 
@@ -82,8 +78,8 @@ async fn a_guest_whose_claim_was_deleted_and_whose_room_is_taken_gives_back_its_
     stage.forget_allocations(guest(1)).await;
     let placement = stage.placement();
     placement.put_allocations(guest(9), &theirs).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let record = conductor.show(guest(1)).await.unwrap();
     assert_eq!((record.attempt, record.failures.len()), (2, 1));
     let ours = held(&stage, guest(1)).await;
@@ -99,7 +95,7 @@ async fn a_claim_that_comes_after_it_was_given_up_is_taken_back() {
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     let history = stage.crossings.history();
     let claim = |what: &String| what.starts_with("placement PUT /allocations");
     let at = history.iter().position(claim).expect("a claim") + 1;
@@ -108,9 +104,7 @@ async fn a_claim_that_comes_after_it_was_given_up_is_taken_back() {
     stage.crossings.begin(Some((point, Fault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
-    while conductor.held(guest(2)).is_none() {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_until_stuck(&conductor, guest(2)).await;
     // An earlier one, of other devices than those that were written down last.
     let record = conductor.show(guest(2)).await.unwrap();
     let chosen = record.chosen(record.attempt).expect("a choice");
@@ -125,8 +119,8 @@ async fn a_claim_that_comes_after_it_was_given_up_is_taken_back() {
     let late = moved(&late, device, free.expect("a third"));
     let placement = stage.placement();
     placement.put_allocations(guest(2), &late).await.unwrap();
-    let end = conductor.journey(guest(2)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(2)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     stage.judge().await;
 }
 
@@ -135,7 +129,7 @@ async fn crossing_of_a_claim(stage: &BootStage) -> usize {
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     let history = stage.crossings.history();
     let claim = |what: &String| what.starts_with("placement PUT /allocations");
     history.iter().position(claim).expect("a claim") + 1
@@ -148,9 +142,7 @@ async fn unheard(stage: &BootStage, n: u32) -> (Conductor, ConsumerAllocations) 
     stage.crossings.begin(Some((point, Fault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(n, "gpu")).await.unwrap();
-    while conductor.held(guest(n)).is_none() {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_until_stuck(&conductor, guest(n)).await;
     let record = conductor.show(guest(n)).await.unwrap();
     let chosen = record.chosen(record.attempt).expect("a choice");
     let asked = ConsumerAllocations {
@@ -167,14 +159,14 @@ async fn a_claim_that_comes_after_its_guest_was_deleted_is_taken_back_and_nobody
     let stage = BootStage::new().await;
     let (conductor, asked) = unheard(&stage, 2).await;
     conductor.delete(guest(2)).await.unwrap();
-    let end = conductor.journey(guest(2)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    let end = conductor.reconcile_guest(guest(2)).await;
+    assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     assert!(stage.owns(guest(2)).await);
     let placement = stage.placement();
     placement.put_allocations(guest(2), &asked).await.unwrap();
-    assert_eq!(conductor.look_for_late_claims().await, Ok(1));
+    assert_eq!(conductor.collect_late_claims().await, Ok(1));
     assert_eq!(placement.allocations(guest(2)).await.unwrap(), None);
-    assert_eq!(conductor.look_for_late_claims().await, Ok(0));
+    assert_eq!(conductor.collect_late_claims().await, Ok(0));
     assert!(!stage.owns(guest(2)).await);
     stage.judge().await;
 }
@@ -208,8 +200,8 @@ async fn a_claim_that_comes_while_another_place_is_looked_for_is_no_reason_to_fi
         .before_nth(so_far + 1, candidates, async move {
             late.put_allocations(guest(2), &asked).await.unwrap();
         });
-    let end = conductor.journey(guest(2)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(2)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     assert_eq!(conductor.show(guest(2)).await.unwrap().attempt, 2);
     stage.forget_allocations(guest(9)).await;
     stage.judge().await;
@@ -225,8 +217,8 @@ async fn a_claim_of_an_attempt_before_is_taken_back_where_the_next_one_meets_it(
     stage.crossings.before_nth(3, CLAIM, async move {
         late.put_allocations(guest(2), &asked).await.unwrap();
     });
-    let end = conductor.journey(guest(2)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(2)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     assert_eq!(conductor.show(guest(2)).await.unwrap().attempt, 3);
     stage.judge().await;
 }
@@ -237,7 +229,7 @@ async fn a_claim_that_was_moved_before_anything_is_bound_to_it_is_given_back_and
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     let history = stage.crossings.history();
     let arqs = |what: &String| what.starts_with("accelerator POST");
     let at = history.iter().position(arqs).expect("requests are made") + 1;
@@ -245,17 +237,15 @@ async fn a_claim_that_was_moved_before_anything_is_bound_to_it_is_given_back_and
     stage.crossings.begin(Some((point, Fault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
-    while conductor.held(guest(2)).is_none() {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_until_stuck(&conductor, guest(2)).await;
     let before = held(&stage, guest(2)).await;
     let taken = [device_of(&held(&stage, guest(1)).await), device_of(&before)];
     let free = (0..8).map(gpu).find(|it| !taken.contains(it));
     let after = moved(&before, taken[1], free.expect("a third"));
     let placement = stage.placement();
     placement.put_allocations(guest(2), &after).await.unwrap();
-    let end = conductor.journey(guest(2)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(2)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     assert_eq!(conductor.show(guest(2)).await.unwrap().attempt, 2);
     stage.judge().await;
 }
@@ -269,7 +259,7 @@ async fn a_release_that_comes_after_the_next_attempt_claimed_has_its_claim_made_
     stage.agent.is(Mood::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     let history = stage.crossings.history();
     let at = history.iter().position(release).expect("a release") + 1;
     let point = Point { at, after: false };
@@ -277,16 +267,14 @@ async fn a_release_that_comes_after_the_next_attempt_claimed_has_its_claim_made_
     stage.agent.is(Mood::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
-    while conductor.held(guest(2)).is_none() {
-        tokio::task::yield_now().await;
-    }
-    let end = conductor.journey(guest(2)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    stage.wait_until_stuck(&conductor, guest(2)).await;
+    let end = conductor.reconcile_guest(guest(2)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let history = stage.crossings.history();
     assert_eq!(history.iter().filter(|it| release(it)).count(), 2);
     let before = held(&stage, guest(2)).await;
     stage.forget_allocations(guest(2)).await;
-    assert_eq!(conductor.look_for_late_claims().await, Ok(1));
+    assert_eq!(conductor.collect_late_claims().await, Ok(1));
     let after = held(&stage, guest(2)).await;
     assert_eq!(after.resources, before.resources);
     stage.judge().await;
@@ -307,15 +295,15 @@ async fn a_claim_that_was_made_anew_and_comes_after_its_guest_was_deleted_is_tak
     let claims = history.iter().filter(|what| what.starts_with(CLAIM));
     let (next, refused) = (claims.count() + 1, crossings.clone());
     crossings.before_nth(next, CLAIM, async move { refused.refuse_last() });
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Held { .. }), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Blocked { .. }), "{end:?}");
     conductor.delete(guest(1)).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     assert!(stage.owns(guest(1)).await);
     let placement = stage.placement();
     placement.put_allocations(guest(1), &asked).await.unwrap();
-    assert_eq!(conductor.look_for_late_claims().await, Ok(1));
+    assert_eq!(conductor.collect_late_claims().await, Ok(1));
     assert_eq!(placement.allocations(guest(1)).await.unwrap(), None);
     stage.judge().await;
 }

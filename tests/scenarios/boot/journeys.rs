@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use berth_conductor::{ConductorOptions, JourneyEnd};
+use berth_conductor::{ConductorOptions, GuestRunOutcome};
 use berth_hosts::{ServiceStatus, ServiceUpdate};
 use berth_tests::boot::{BootStage, Fault, Mood, NODE, Point, impatient};
+use berth_tests::wait::poll_until;
 use tokio::time::timeout;
 
 use super::{guest, request};
@@ -23,8 +24,8 @@ async fn guests_who_are_looked_for_one_at_a_time_refuse_each_other_nothing() {
         conductor.create(&request(number, "gpu")).await.unwrap();
     }
     for number in 1..=8 {
-        let end = conductor.journey(guest(number)).await;
-        assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+        let end = conductor.reconcile_guest(guest(number)).await;
+        assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     }
     let page = conductor.metrics().await;
     let claims = |result: &str, many: u32| {
@@ -41,18 +42,20 @@ async fn a_conductor_that_stops_does_not_wait_for_a_guest_that_does_not_go() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     let options = ConductorOptions {
-        delete_wait: Duration::from_hours(24),
+        delete_timeout: Duration::from_hours(24),
         ..impatient()
     };
     let conductor = stage.conductor_with(options);
     conductor.create(&request(1, "gpu")).await.unwrap();
-    let end = conductor.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Active), "{end:?}");
+    let end = conductor.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     stage.agent.is(Mood::SlowToDelete);
     conductor.delete(guest(1)).await.unwrap();
-    while !stage.agent.is_deleting(guest(1)) {
-        tokio::task::yield_now().await;
-    }
+    poll_until("the agent is asked to delete the guest", async || {
+        let asked = stage.agent.is_deleting(guest(1));
+        asked.then_some(()).ok_or(stage.crossings.history())
+    })
+    .await;
     let stopped = timeout(Duration::from_hours(1), conductor.stop()).await;
     stopped.expect("it waits for the guest");
     assert!(
@@ -62,8 +65,8 @@ async fn a_conductor_that_stops_does_not_wait_for_a_guest_that_does_not_go() {
     // The next one goes on.
     stage.agent.is(Mood::Well);
     let next = stage.conductor();
-    let end = next.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    let end = next.reconcile_guest(guest(1)).await;
+    assert!(matches!(end, GuestRunOutcome::Gone), "{end:?}");
     stage.judge().await;
 }
 
@@ -74,7 +77,7 @@ async fn a_host_that_was_disabled_between_the_note_of_a_claim_and_the_next_start
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
-    conductor.journey(guest(1)).await;
+    conductor.reconcile_guest(guest(1)).await;
     let claim = |what: &String| what.starts_with("placement PUT /allocations");
     let at = stage.crossings.history().iter().position(claim);
     let at = at.expect("a claim") + 1;
@@ -85,7 +88,7 @@ async fn a_host_that_was_disabled_between_the_note_of_a_claim_and_the_next_start
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     tokio::select! {
-        end = conductor.journey(guest(2)) => panic!("{end:?}"),
+        end = conductor.reconcile_guest(guest(2)) => panic!("{end:?}"),
         () = stage.crossings.dies() => {}
     }
     let status = Some(ServiceStatus::Disabled {
@@ -99,12 +102,12 @@ async fn a_host_that_was_disabled_between_the_note_of_a_claim_and_the_next_start
 
     stage.crossings.begin(None);
     let conductor = stage.conductor();
-    let JourneyEnd::Failed { reason } = conductor.journey(guest(2)).await else {
+    let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(guest(2)).await else {
         panic!("the host is disabled");
     };
     assert!(reason.contains("ComputeFilter rejected 1"), "{reason}");
     let record = conductor.show(guest(2)).await.unwrap();
-    let told = record.fault_told().unwrap();
+    let told = record.user_fault().unwrap();
     assert_eq!(
         told,
         "No valid host was found: of 1 hosts, ComputeFilter rejected 1"

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use berth_agent::device::HealthCheck;
 use berth_tests::host::consumer;
+use berth_tests::wait::poll_until;
 use serde_json::json;
 
 use super::stage::{Stage, address, card, guest, hook};
@@ -31,14 +32,16 @@ fn by_file(folder: &Path) -> HealthCheck {
 
 /// Passes over the node until the n-th device's provider has these amounts, and its trait or not.
 async fn until(stage: &mut Stage, n: u8, amounts: &str, sick: bool) {
-    loop {
+    let what = format!("provider {n} has {amounts}; its trait: {sick}");
+    poll_until(&what, async || {
         stage.pass().await;
-        let (seen, traits) = stage.provider(n).await.expect("a provider");
-        if seen == amounts && traits.contains(VENDOR) == sick {
-            return;
+        let seen = stage.provider(n).await.expect("a provider");
+        match seen.0 == amounts && seen.1.contains(VENDOR) == sick {
+            true => Ok(()),
+            false => Err(seen),
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    })
+    .await;
 }
 
 async fn shown(stage: &Stage, n: u8) -> (serde_json::Value, serde_json::Value) {
@@ -64,16 +67,12 @@ async fn a_device_that_its_vendors_check_calls_sick_goes_to_nobody_until_it_is_c
     until(&mut stage, 1, "1 0", false).await;
     let why = "its vendor's check says that it is not well: XID 79: fell off the bus";
     assert_eq!(shown(&stage, 0).await, (json!("unfit"), json!(why)));
-    while stage.binds(0, guest(1)).await.1 != "BindFailed" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    stage.wait_until_binds(0, guest(1), "BindFailed").await;
     assert_eq!(stage.binds(1, guest(2)).await.1, "Bound");
 
     std::fs::remove_file(&verdict).unwrap();
     until(&mut stage, 0, "1 0", false).await;
-    while stage.binds(0, guest(1)).await.1 != "Bound" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    stage.wait_until_binds(0, guest(1), "Bound").await;
     stop.cancel();
     task.await.unwrap();
 }
@@ -116,9 +115,7 @@ async fn a_check_that_hangs_holds_up_nobody_and_counts_as_no() {
     // Passes and reports go on meanwhile.
     stage.show(vec![card(0), card(1), card(2)]);
     stage.pass().await;
-    while stage.binds(2, guest(3)).await.1 != "Bound" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    stage.wait_until_binds(2, guest(3), "Bound").await;
     until(&mut stage, 0, "1 1", true).await;
     until(&mut stage, 1, "1 0", false).await;
     let (_, reason) = shown(&stage, 0).await;
@@ -145,14 +142,14 @@ async fn a_check_is_told_which_guest_has_the_device_and_a_guest_keeps_it() {
     let (stop, task) = stage.keep();
     until(&mut stage, 0, "1 1", true).await;
     // Each check empties the file before it writes: between the two nothing is in it.
-    let mut told = String::new();
-    for _ in 0..1000 {
-        told = std::fs::read_to_string(folder.path().join("guests")).unwrap();
-        if !told.trim().is_empty() {
-            break;
+    let told = poll_until("the check is told a guest", async || {
+        let told = std::fs::read_to_string(folder.path().join("guests")).unwrap();
+        match told.trim().is_empty() {
+            true => Err(told),
+            false => Ok(told),
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    })
+    .await;
     assert_eq!(told.trim(), consumer(1).to_string());
     assert_eq!(shown(&stage, 0).await.0, json!("held"));
     stop.cancel();

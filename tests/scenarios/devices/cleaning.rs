@@ -1,9 +1,9 @@
 //! Devices are reset between two guests, verified, and set aside where that fails; kills in the middle.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use berth_agent::device::{ActError, Doing, Risk};
+use berth_tests::wait::poll_until;
 use berth_virt::UnfitReason;
 use tokio_util::sync::CancellationToken;
 
@@ -93,17 +93,7 @@ async fn a_kill_in_a_reset_leaves_the_device_unclean() {
     *stage.cards.stuck.lock().unwrap() = true;
     let devices = stage.devices.clone();
     let cleaning = tokio::spawn(async move { devices.clean_all().await });
-    while stage
-        .journal()
-        .devices()
-        .read()
-        .await
-        .unwrap()
-        .cleaning
-        .is_empty()
-    {
-        tokio::task::yield_now().await;
-    }
+    stage.wait_for_cleaning().await;
     cleaning.abort();
     assert!(cleaning.await.unwrap_err().is_cancelled());
     stage.restart().await;
@@ -128,12 +118,7 @@ async fn a_device_whose_reset_for_an_operator_was_cut_off_goes_to_nobody_before_
     *stage.cards.stuck.lock().unwrap() = true;
     let (devices, asked) = (stage.devices.clone(), name.clone());
     let reset = tokio::spawn(async move { devices.reset(&asked, Doing::Now).await });
-    let register = stage.journal().devices();
-    while register.read().await.unwrap().cleaning.is_empty() {
-        tokio::task::yield_now().await;
-    }
-    // The next process opens the journal.
-    drop(register);
+    stage.wait_for_cleaning().await;
     reset.abort();
     assert!(reset.await.unwrap_err().is_cancelled());
     stage.restart().await;
@@ -202,9 +187,14 @@ async fn beside_the_passes_devices_are_told_and_cleaned_by_themselves() {
     let running = tokio::spawn(async move { devices.run(Some(told), stopped).await });
     // A guest's journey has ended: that is why anybody looks.
     ends.send_replace(1);
-    while stage.known().await[&address(0).to_string()].unclean {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    poll_until("the device is told to be clean", async || {
+        let known = stage.known().await;
+        match known[&address(0).to_string()].unclean {
+            true => Err(known),
+            false => Ok(()),
+        }
+    })
+    .await;
     assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
     stop.cancel();
     running.await.unwrap();

@@ -1,6 +1,7 @@
 //! What an operator does with devices: at the agent and at the accelerator service.
 
 use berth_agent::device::{DeviceConditions, Doing, Risk};
+use berth_tests::wait::within;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -145,7 +146,7 @@ async fn is_heard(mut stage: Stage, verbs: &[&str]) {
         stage.ask("POST", &path, Value::Null).await;
         let amounts = if *verb == "disable" { "1 1" } else { "1 0" };
         while stage.provider(0).await.expect("a provider").0 != amounts {
-            changes.next().await;
+            within("a device changes", changes.next()).await;
             stage.pass().await;
         }
     }

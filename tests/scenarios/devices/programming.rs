@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_accelerator::Options;
+use berth_accelerator::AcceleratorApiOptions;
 use berth_hook::Hook;
+use berth_tests::wait::poll_until;
 use serde_json::json;
 
 use super::stage::{Stage, address, card, guest, hook, provider_uuid};
@@ -38,10 +39,21 @@ async fn bound(stage: &Stage, n: u8) -> String {
     arq
 }
 
+/// Waits until the hook was started so many times.
+async fn hook_runs(folder: &Path, times: usize) {
+    poll_until(&format!("the hook is started {times} times"), async || {
+        let runs = asked(folder);
+        if runs.len() < times { Err(runs) } else { Ok(()) }
+    })
+    .await;
+}
+
 async fn state_is(stage: &Stage, arq: &str, wanted: &str) {
-    while stage.state(arq).await != wanted {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    poll_until(&format!("request {arq} is {wanted}"), async || {
+        let state = stage.state(arq).await;
+        if state == wanted { Ok(()) } else { Err(state) }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -79,9 +91,9 @@ async fn a_bind_is_whole_when_the_hook_has_programmed_its_device_and_failed_when
 #[tokio::test]
 async fn a_bind_whose_hook_takes_too_long_fails_is_told_and_its_device_goes_to_the_next() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = AcceleratorApiOptions {
         bind_timeout: Duration::from_secs(1),
-        ..Options::default()
+        ..AcceleratorApiOptions::default()
     };
     let mut stage = Stage::under(options, vec![card(0)]).await;
     let waits = noting(folder.path(), "exec sleep 1000");
@@ -94,10 +106,16 @@ async fn a_bind_whose_hook_takes_too_long_fails_is_told_and_its_device_goes_to_t
     assert_eq!(stage.told().await, [format!("{arq} failed")]);
     stage.delete(&arq).await;
     stage.devices.stir();
-    while stage.binds(0, guest(2)).await.1 != "Bound" {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        stage.devices.stir();
-    }
+    poll_until("a guest gets the device", async || {
+        match stage.binds(0, guest(2)).await.1 {
+            state if state == "Bound" => Ok(()),
+            state => {
+                stage.devices.stir();
+                Err(state)
+            }
+        }
+    })
+    .await;
     clock.abort();
     stop.cancel();
     task.await.unwrap();
@@ -112,9 +130,7 @@ async fn a_hook_under_way_at_a_kill_is_run_again_and_one_that_nobody_waits_for_i
     stage.round().await;
     let arq = bound(&stage, 0).await;
     let (_, task) = stage.keep();
-    while asked(folder.path()).is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    hook_runs(folder.path(), 1).await;
     task.abort();
     let _ = task.await;
     assert_eq!(stage.state(&arq).await, "BindStarted");
@@ -123,16 +139,18 @@ async fn a_hook_under_way_at_a_kill_is_run_again_and_one_that_nobody_waits_for_i
     let _ = stage.devices.clone().with_program_hook(waits);
     stage.round().await;
     let (stop, task) = stage.keep();
-    while asked(folder.path()).len() < 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    hook_runs(folder.path(), 2).await;
     stage.take_resets();
     stage.delete(&arq).await;
     stage.devices.stir();
     // The device was withheld while it was programmed; now it is reset, and free.
-    while stage.take_resets().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    poll_until("the device is reset", async || {
+        match stage.take_resets().is_empty() {
+            true => Err("no reset"),
+            false => Ok(()),
+        }
+    })
+    .await;
     stop.cancel();
     task.await.unwrap();
     let path = format!("/v2/deployables?rp_uuid={}", provider_uuid(0));

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use berth_accelerator::{
-    EventsBell, Options, deliver_events, end_late_programmings, prepare, router, watch_providers,
+    EventsBell, AcceleratorApiOptions, deliver_events, end_late_programmings, prepare, router, watch_providers,
 };
 use berth_agent::device::api;
 use berth_agent::device::report::Scrub;
@@ -27,6 +27,7 @@ use berth_store::SqlStore;
 use berth_tests::cloud::Cloud;
 use berth_tests::host::Host;
 use berth_tests::node::{Life, Node};
+use berth_tests::wait::{poll_until, within};
 use berth_virt::{
     DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestMark,
     GuestOnHost, GuestState, HeldDevice, HostDevice, HostEvents, HostView, ObserveError,
@@ -211,11 +212,11 @@ pub(super) struct Stage {
 impl Stage {
     /// A node that shows these devices and was started and told once.
     pub(super) async fn with(shown: Vec<OfferedDevice>) -> Self {
-        Self::under(Options::default(), shown).await
+        Self::under(AcceleratorApiOptions::default(), shown).await
     }
 
     /// The same beside a service that behaves so.
-    pub(super) async fn under(options: Options, shown: Vec<OfferedDevice>) -> Self {
+    pub(super) async fn under(options: AcceleratorApiOptions, shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
         let service = router(store.clone(), options);
@@ -229,7 +230,7 @@ impl Stage {
     pub(super) async fn behind(stray: Arc<AtomicBool>, shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
-        let service = router(store.clone(), Options::default());
+        let service = router(store.clone(), AcceleratorApiOptions::default());
         let before = Router::new().fallback(move |request: Request<Body>| async move {
             match stray.swap(false, Ordering::SeqCst) {
                 true => StatusCode::NOT_FOUND.into_response(),
@@ -246,7 +247,7 @@ impl Stage {
     pub(super) async fn losing_a_wait(shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
-        let service = router(store.clone(), Options::default());
+        let service = router(store.clone(), AcceleratorApiOptions::default());
         let loses = Arc::new(AtomicBool::new(true));
         let before = Router::new().fallback(move |request: Request<Body>| async move {
             let is_wait = request.uri().path().ends_with("/changes");
@@ -383,13 +384,14 @@ impl Stage {
         let looking = watch_providers(store, placement, period, stopped.clone().cancelled_owned());
         let looking = tokio::spawn(looking);
         let path = format!("/internal/v1/hosts/{NODE}/devices");
-        loop {
+        poll_until("the service misses a provider", async || {
             let (_, known) = self.ask("GET", &path, Value::Null).await;
-            if known["devices"][0]["deployables"][0]["provider_missing"] == json!(true) {
-                break;
+            match known["devices"][0]["deployables"][0]["provider_missing"] == json!(true) {
+                true => Ok(()),
+                false => Err(known),
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        })
+        .await;
         stopped.cancel();
         looking.await.unwrap();
     }
@@ -427,7 +429,7 @@ impl Stage {
         let ended = stop.clone().cancelled_owned();
         let delivering = deliver_events(self.store.clone(), client, EventsBell::default(), ended);
         let delivering = tokio::spawn(delivering);
-        let body = told.recv().await.unwrap();
+        let body = within("an event is told", told.recv()).await.unwrap();
         stop.cancel();
         delivering.await.unwrap();
         let event = |event: &Value| {
@@ -480,6 +482,26 @@ impl Stage {
         let path = format!("/v2/accelerator_requests/{arq}");
         let (_, request) = self.ask("GET", &path, Value::Null).await;
         request["state"].as_str().unwrap_or("gone").to_owned()
+    }
+
+    pub(super) async fn wait_until_binds(&self, n: u8, guest: ConsumerUuid, wanted: &str) {
+        poll_until(&format!("a bind of device {n} is {wanted}"), async || {
+            let (_, state) = self.binds(n, guest).await;
+            if state == wanted { Ok(()) } else { Err(state) }
+        })
+        .await;
+    }
+
+    /// Waits until the journal has a cleaning under way.
+    pub(super) async fn wait_for_cleaning(&self) {
+        let register = self.journal().devices();
+        poll_until("the cleaning is in the journal", async || {
+            match register.read().await.unwrap() {
+                kept if kept.cleaning.is_empty() => Err(kept),
+                _ => Ok(()),
+            }
+        })
+        .await;
     }
 
     /// Makes a new request and binds it; its state. One that failed is deleted again.

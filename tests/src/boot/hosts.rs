@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_conductor::{CloudHosts, HostsAnswer};
+use berth_conductor::{CloudHosts, CloudHostsFuture};
 use berth_hosts::{
-    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember,
-    RecordError, SchedulingRecord, ServerGroupError, TableError,
+    ComputeHost, GroupMember, HostError, Hosts, StoredServerGroup, OwnedGuest, PlacedMember,
+    RecordError, SchedulingRecord, ServerGroupError, HostTableError,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
@@ -22,7 +22,7 @@ fn lost() -> SqlError {
     }
 }
 
-impl<T> Fails for Result<T, TableError> {
+impl<T> Fails for Result<T, HostTableError> {
     fn failed() -> Self {
         Err(lost().into())
     }
@@ -59,8 +59,8 @@ impl Seam {
     fn cross<'a, T: 'a, E: 'a>(
         &'a self,
         what: &str,
-        effect: HostsAnswer<'a, T, E>,
-    ) -> HostsAnswer<'a, T, E>
+        effect: CloudHostsFuture<'a, T, E>,
+    ) -> CloudHostsFuture<'a, T, E>
     where
         Result<T, E>: Fails + Send,
     {
@@ -69,89 +69,89 @@ impl Seam {
 }
 
 impl CloudHosts for Seam {
-    fn group(&self, group: Uuid) -> HostsAnswer<'_, KeptServerGroup, ServerGroupError> {
+    fn group(&self, group: Uuid) -> CloudHostsFuture<'_, StoredServerGroup, ServerGroupError> {
         self.cross("group", CloudHosts::group(&self.hosts, group))
     }
 
-    fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
+    fn placement_aggregates(&self) -> CloudHostsFuture<'_, Vec<Arc<Aggregate>>, HostTableError> {
         let effect = CloudHosts::placement_aggregates(&self.hosts);
         self.cross("aggregates", effect)
     }
 
-    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError> {
+    fn host<'a>(&'a self, host: &'a str) -> CloudHostsFuture<'a, ComputeHost, HostError> {
         self.cross("host", CloudHosts::host(&self.hosts, host))
     }
 
-    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError> {
+    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
         self.cross("states", CloudHosts::states(&self.hosts, nodes))
     }
 
-    fn place<'a>(
+    fn place_member<'a>(
         &'a self,
         member: GroupMember,
         generation: i64,
         host: &'a str,
-    ) -> HostsAnswer<'a, i64, ServerGroupError> {
-        let effect = CloudHosts::place(&self.hosts, member, generation, host);
+    ) -> CloudHostsFuture<'a, i64, ServerGroupError> {
+        let effect = CloudHosts::place_member(&self.hosts, member, generation, host);
         self.cross("place", effect)
     }
 
-    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
-        self.cross("own", CloudHosts::own(&self.hosts, guest))
+    fn claim_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
+        self.cross("own", CloudHosts::claim_guest(&self.hosts, guest))
     }
 
-    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
-        self.cross("disown", CloudHosts::disown(&self.hosts, guest))
+    fn release_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
+        self.cross("release_guest", CloudHosts::release_guest(&self.hosts, guest))
     }
 
-    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError> {
-        let effect = CloudHosts::untold_guests(&self.hosts);
-        self.cross("untold_guests", effect)
+    fn unreported_guests(&self) -> CloudHostsFuture<'_, Vec<OwnedGuest>, HostTableError> {
+        let effect = CloudHosts::unreported_guests(&self.hosts);
+        self.cross("unreported_guests", effect)
     }
 
-    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError> {
-        self.cross("claimed", CloudHosts::claimed(&self.hosts, member))
+    fn confirm_member(&self, member: GroupMember) -> CloudHostsFuture<'_, bool, ServerGroupError> {
+        self.cross("claimed", CloudHosts::confirm_member(&self.hosts, member))
     }
 
-    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError> {
-        let effect = CloudHosts::untold_members(&self.hosts);
-        self.cross("untold_members", effect)
+    fn unreported_members(&self) -> CloudHostsFuture<'_, Vec<PlacedMember>, HostTableError> {
+        let effect = CloudHosts::unreported_members(&self.hosts);
+        self.cross("unreported_members", effect)
     }
 
-    fn remove_absent<'a>(
+    fn remove_stale_member<'a>(
         &'a self,
         placed: &'a PlacedMember,
-    ) -> HostsAnswer<'a, bool, ServerGroupError> {
+    ) -> CloudHostsFuture<'a, bool, ServerGroupError> {
         if self.crossings.keeps_members() {
             return Box::pin(async { Ok(false) });
         }
-        let effect = CloudHosts::remove_absent(&self.hosts, placed);
-        self.cross("remove_absent", effect)
+        let effect = CloudHosts::remove_stale_member(&self.hosts, placed);
+        self.cross("remove_stale_member", effect)
     }
 
-    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError> {
+    fn remove_member(&self, member: GroupMember) -> CloudHostsFuture<'_, (), ServerGroupError> {
         if self.crossings.keeps_members() {
             return Box::pin(async { Ok(()) });
         }
-        self.cross("unplace", CloudHosts::unplace(&self.hosts, member))
+        self.cross("remove_member", CloudHosts::remove_member(&self.hosts, member))
     }
 
-    fn put_record<'a>(
+    fn insert_record<'a>(
         &'a self,
         request_id: &'a str,
         record: &'a str,
-    ) -> HostsAnswer<'a, i64, RecordError> {
-        let effect = CloudHosts::put_record(&self.hosts, request_id, record);
-        self.cross("put_record", effect)
+    ) -> CloudHostsFuture<'a, i64, RecordError> {
+        let effect = CloudHosts::insert_record(&self.hosts, request_id, record);
+        self.cross("insert_record", effect)
     }
 
-    fn records_of<'a>(
+    fn records_for_request<'a>(
         &'a self,
         request_id: &'a str,
-    ) -> HostsAnswer<'a, Vec<SchedulingRecord>, RecordError> {
+    ) -> CloudHostsFuture<'a, Vec<SchedulingRecord>, RecordError> {
         self.cross(
-            "records_of",
-            CloudHosts::records_of(&self.hosts, request_id),
+            "records_for_request",
+            CloudHosts::records_for_request(&self.hosts, request_id),
         )
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use berth_conductor::BootRequest;
 use berth_conductor::journal::{
-    Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, GuestRecords,
-    JournalError, SqlJournal, StepRecord, StepState, UnreadableGuest,
+    AcceptOutcome, BootJournalFuture, BootJournal, BootRecord, BootStep, BootGoal, FailedAttempt, BootRecords,
+    BootJournalError, SqlBootJournal, BootStepRecord, BootStepState, UnreadableBootRecord,
 };
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::Crossings;
 use super::crossings::Fails;
 
-impl<T> Fails for Result<T, JournalError> {
+impl<T> Fails for Result<T, BootJournalError> {
     fn failed() -> Self {
-        Err(JournalError::Damaged {
+        Err(BootJournalError::Damaged {
             path: "conductor.db".to_owned(),
             reason: "the disk reports an input/output error".to_owned(),
         })
@@ -24,16 +24,16 @@ impl<T> Fails for Result<T, JournalError> {
 }
 
 pub(super) struct Seam {
-    journal: Arc<SqlJournal>,
+    journal: Arc<SqlBootJournal>,
     crossings: Crossings,
 }
 
 impl Seam {
-    pub(super) fn new(journal: Arc<SqlJournal>, crossings: Crossings) -> Self {
+    pub(super) fn new(journal: Arc<SqlBootJournal>, crossings: Crossings) -> Self {
         Self { journal, crossings }
     }
 
-    fn cross<'a, T: Send + 'a>(&'a self, what: String, effect: Answer<'a, T>) -> Answer<'a, T> {
+    fn cross<'a, T: Send + 'a>(&'a self, what: String, effect: BootJournalFuture<'a, T>) -> BootJournalFuture<'a, T> {
         Box::pin(self.crossings.cross(format!("journal {what}"), effect))
     }
 }
@@ -47,78 +47,78 @@ impl BootJournal for Seam {
         self.journal.owner()
     }
 
-    fn guests(&self) -> Answer<'_, GuestRecords> {
+    fn guests(&self) -> BootJournalFuture<'_, BootRecords> {
         self.cross("guests".to_owned(), self.journal.guests())
     }
 
-    fn nameless(&self) -> Answer<'_, Option<UnreadableGuest>> {
-        self.cross("nameless".to_owned(), self.journal.nameless())
+    fn unidentified_guest(&self) -> BootJournalFuture<'_, Option<UnreadableBootRecord>> {
+        self.cross("unidentified_guest".to_owned(), self.journal.unidentified_guest())
     }
 
-    fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>> {
+    fn open_guests(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross("open_guests".to_owned(), self.journal.open_guests())
     }
 
-    fn requests(&self) -> Answer<'_, BTreeSet<ArqUuid>> {
-        self.cross("requests".to_owned(), self.journal.requests())
+    fn arqs(&self) -> BootJournalFuture<'_, BTreeSet<ArqUuid>> {
+        self.cross("requests".to_owned(), self.journal.arqs())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {
+    fn guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, Option<BootRecord>> {
         self.cross("guest".to_owned(), self.journal.guest(uuid))
     }
 
-    fn accept<'a>(&'a self, request: &'a BootRequest) -> Answer<'a, Accepted> {
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> BootJournalFuture<'a, AcceptOutcome> {
         self.cross("accept".to_owned(), self.journal.accept(request))
     }
 
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
-        self.cross("turn".to_owned(), self.journal.turn(uuid, course))
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, course: &'a BootGoal) -> BootJournalFuture<'a, ()> {
+        self.cross("turn".to_owned(), self.journal.set_goal(uuid, course))
     }
 
-    fn again<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> Answer<'a, ()> {
-        self.cross("again".to_owned(), self.journal.again(uuid, failed))
+    fn begin_next_attempt<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> BootJournalFuture<'a, ()> {
+        self.cross("again".to_owned(), self.journal.begin_next_attempt(uuid, failed))
     }
 
-    fn note<'a>(
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
         attempt: u32,
         step: BootStep,
-        record: &'a StepRecord,
-    ) -> Answer<'a, ()> {
-        if record.state == StepState::Begun && self.crossings.forgets_intents() {
+        record: &'a BootStepRecord,
+    ) -> BootJournalFuture<'a, ()> {
+        if record.state == BootStepState::Begun && self.crossings.forgets_intents() {
             return Box::pin(async { Ok(()) });
         }
         let what = format!("note {step} {}", record.state.as_str());
-        self.cross(what, self.journal.note(uuid, attempt, step, record))
+        self.cross(what, self.journal.record_step(uuid, attempt, step, record))
     }
 
-    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
-        self.cross("forget".to_owned(), self.journal.forget(uuid))
+    fn delete_guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, ()> {
+        self.cross("forget".to_owned(), self.journal.delete_guest(uuid))
     }
 
-    fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
-        self.cross("stray".to_owned(), self.journal.stray(profile))
+    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()> {
+        self.cross("stray".to_owned(), self.journal.record_lost_arqs(profile))
     }
 
-    fn strays(&self) -> Answer<'_, Vec<DeviceProfileName>> {
-        self.cross("strays".to_owned(), self.journal.strays())
+    fn lost_arq_profiles(&self) -> BootJournalFuture<'_, Vec<DeviceProfileName>> {
+        self.cross("strays".to_owned(), self.journal.lost_arq_profiles())
     }
 
-    fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
-        self.cross("no stray".to_owned(), self.journal.no_stray(profile))
+    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()> {
+        self.cross("no stray".to_owned(), self.journal.clear_lost_arqs(profile))
     }
 
-    fn late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
-        self.cross("late claim".to_owned(), self.journal.late_claim(guest))
+    fn record_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()> {
+        self.cross("late claim".to_owned(), self.journal.record_late_claim(guest))
     }
 
-    fn late_claims(&self) -> Answer<'_, Vec<ConsumerUuid>> {
+    fn late_claims(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross("late claims".to_owned(), self.journal.late_claims())
     }
 
-    fn no_late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
-        let none = self.journal.no_late_claim(guest);
+    fn clear_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()> {
+        let none = self.journal.clear_late_claim(guest);
         self.cross("no late claim".to_owned(), none)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_conductor::journal::{BootJournal as _, Course};
+use berth_conductor::journal::{BootJournal as _, BootGoal};
 use berth_model::{ArqState, ConsumerUuid, ResourceClass};
 
 use super::{BootStage, GPUS, NODE, gpu, root};
@@ -14,8 +14,8 @@ impl BootStage {
     /// Something is left over, missing or doubled.
     pub async fn judge(&self) {
         let conductor = self.conductor();
-        while conductor.look_for_strays().await.expect("answers") > 0 {}
-        while conductor.look_for_late_claims().await.expect("answers") > 0 {}
+        while conductor.collect_orphaned_arqs().await.expect("answers") > 0 {}
+        while conductor.collect_late_claims().await.expect("answers") > 0 {}
         let wrong = self.wrong().await;
         assert!(
             wrong.is_empty(),
@@ -31,7 +31,7 @@ impl BootStage {
         let records = records.readable;
         let active: BTreeSet<ConsumerUuid> = records
             .iter()
-            .filter(|record| record.course == Course::Active)
+            .filter(|record| record.goal == BootGoal::Active)
             .map(|record| record.request.uuid())
             .collect();
         for record in &records {
@@ -39,7 +39,7 @@ impl BootStage {
                 wrong.push(format!(
                     "{} is open: {:?}",
                     record.request.uuid(),
-                    record.course
+                    record.goal
                 ));
             }
             // Secrets stay no longer than they are needed.

@@ -10,7 +10,7 @@ use crate::exchange::runtime;
 use crate::peer::{Database, MariaDb, PeerError, Postgres, PostgresDatabase};
 
 /// No start takes this long.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

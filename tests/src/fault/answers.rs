@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-use berth_seam::Fault;
+use berth_fault_injection::Fault;
 
 /// The refusal of a fault; none for a fault that is no refusal. `identity` is Keystone's shape, else Placement's.
 pub(super) fn refusal(fault: Fault, identity: bool) -> Option<Response<Bytes>> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_sysfs::{AttributeError, AttributeWrites, Written};
 
 use super::Stage;
@@ -31,7 +31,7 @@ impl GatedAttributes {
 impl AttributeWrites for GatedAttributes {
     fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
         Box::pin(async move {
-            let crossing = Crossing::write(Seam::Sysfs, "write", name);
+            let crossing = Effect::write(Boundary::Sysfs, "write", name);
             let act = Writing {
                 attributes: Arc::clone(&self.inner),
                 name: name.to_owned(),
@@ -65,12 +65,12 @@ impl Act for Writing {
         self.attributes.write(&self.name, &self.content).await
     }
 
-    fn outcome(&self, written: &Self::Value) -> EffectEnd {
+    fn outcome(&self, written: &Self::Value) -> EffectOutcome {
         match written {
-            Ok(()) => EffectEnd::Done(self.content.trim().to_owned()),
-            Err(AttributeError::Missing { .. }) => EffectEnd::Failed("not there".to_owned()),
-            Err(AttributeError::Refused { .. }) => EffectEnd::Failed("refused".to_owned()),
-            Err(AttributeError::TimedOut { .. }) => EffectEnd::Failed("timed out".to_owned()),
+            Ok(()) => EffectOutcome::Done(self.content.trim().to_owned()),
+            Err(AttributeError::Missing { .. }) => EffectOutcome::Failed("not there".to_owned()),
+            Err(AttributeError::Refused { .. }) => EffectOutcome::Failed("refused".to_owned()),
+            Err(AttributeError::TimedOut { .. }) => EffectOutcome::Failed("timed out".to_owned()),
         }
     }
 
@@ -105,7 +105,7 @@ impl Act for Writing {
 mod tests {
     use std::sync::Mutex;
 
-    use berth_seam::PointGate;
+    use berth_fault_injection::PointGate;
 
     use super::*;
 
@@ -138,8 +138,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_fails_before_or_after_it_was_made() {
-        assert_eq!(written("crossing:1:before:input_output").await, (1, 1));
-        assert_eq!(written("crossing:2:after:input_output").await, (2, 1));
-        assert_eq!(written("crossing:3:before:input_output").await, (2, 0));
+        assert_eq!(written("effect:1:before:input_output").await, (1, 1));
+        assert_eq!(written("effect:2:after:input_output").await, (2, 1));
+        assert_eq!(written("effect:3:before:input_output").await, (2, 0));
     }
 }

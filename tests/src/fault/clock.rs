@@ -99,7 +99,7 @@ impl HarnessClock {
 
     /// The clock as the client takes it.
     #[must_use]
-    pub fn wall(&self) -> berth_client::Clock {
+    pub fn wall(&self) -> berth_client::WallClock {
         let clock = self.clone();
         Arc::new(move || clock.now())
     }

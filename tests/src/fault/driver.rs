@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
-use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, HostEvents, HostView, ObserveError,
@@ -42,7 +42,7 @@ impl<D> GatedDriver<D> {
 
 impl<D: VirtDriver> GatedDriver<D> {
     async fn change(&self, change: Change) -> Result<Changed, GuestError> {
-        let crossing = Crossing::write(Seam::Driver, change.call(), change.subject());
+        let crossing = Effect::write(Boundary::Driver, change.call(), change.subject());
         let changing = Changing {
             driver: &self.inner,
             change,
@@ -70,7 +70,7 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
     }
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
-        let crossing = Crossing::read(Seam::Driver, "observe", "");
+        let crossing = Effect::read(Boundary::Driver, "observe", "");
         let look = Look {
             driver: self,
             before: Mutex::default(),
@@ -101,7 +101,7 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
             driver: self.inner.as_ref(),
             before: last().clone(),
         };
-        let crossing = Crossing::read(Seam::Driver, "guests", "");
+        let crossing = Effect::read(Boundary::Driver, "guests", "");
         let listed = self.stage.cross(&crossing, &listing).await?;
         *last() = Some(listed.clone());
         Ok(listed)
@@ -130,7 +130,7 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
     }
 
     async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
-        let crossing = Crossing::read(Seam::Driver, "prepared_devices", "");
+        let crossing = Effect::read(Boundary::Driver, "prepared_devices", "");
         let look = Prepared(&self.inner);
         self.stage.cross(&crossing, &look).await
     }
@@ -180,10 +180,10 @@ impl<D: VirtDriver> Act for Look<'_, D> {
         Ok(view)
     }
 
-    fn outcome(&self, seen: &Self::Value) -> EffectEnd {
+    fn outcome(&self, seen: &Self::Value) -> EffectOutcome {
         match seen {
-            Ok(view) => EffectEnd::Done(format!("{} nodes", view.nodes.len())),
-            Err(error) => EffectEnd::Failed(error.to_string()),
+            Ok(view) => EffectOutcome::Done(format!("{} nodes", view.nodes.len())),
+            Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_store::state_dir::{Answer, StateFileError, StateFiles};
 
 use super::Stage;
@@ -31,7 +31,7 @@ impl GatedFiles {
         name: &str,
         change: Change,
     ) -> Result<(), StateFileError> {
-        let crossing = Crossing::write(Seam::Store, operation, name);
+        let crossing = Effect::write(Boundary::Store, operation, name);
         let act = Writing {
             files: Arc::clone(&self.inner),
             name: name.to_owned(),
@@ -48,7 +48,7 @@ impl StateFiles for GatedFiles {
 
     fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
         Box::pin(async move {
-            let crossing = Crossing::read(Seam::Store, "read", name);
+            let crossing = Effect::read(Boundary::Store, "read", name);
             let act = Reading {
                 files: self.inner.as_ref(),
                 name,
@@ -82,11 +82,11 @@ impl Act for Reading<'_> {
         self.files.read(self.name).await
     }
 
-    fn outcome(&self, read: &Self::Value) -> EffectEnd {
+    fn outcome(&self, read: &Self::Value) -> EffectOutcome {
         match read {
-            Ok(None) => EffectEnd::Done("no file".to_owned()),
-            Ok(Some(content)) => EffectEnd::Done(format!("{} bytes", content.len())),
-            Err(error) => EffectEnd::Failed(kind(error).to_owned()),
+            Ok(None) => EffectOutcome::Done("no file".to_owned()),
+            Ok(Some(content)) => EffectOutcome::Done(format!("{} bytes", content.len())),
+            Err(error) => EffectOutcome::Failed(kind(error).to_owned()),
         }
     }
 
@@ -134,10 +134,10 @@ impl Act for Writing {
         }
     }
 
-    fn outcome(&self, written: &Self::Value) -> EffectEnd {
+    fn outcome(&self, written: &Self::Value) -> EffectOutcome {
         match written {
-            Ok(()) => EffectEnd::Done("written".to_owned()),
-            Err(error) => EffectEnd::Failed(kind(error).to_owned()),
+            Ok(()) => EffectOutcome::Done("written".to_owned()),
+            Err(error) => EffectOutcome::Failed(kind(error).to_owned()),
         }
     }
 

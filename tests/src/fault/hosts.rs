@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_conductor::{CloudHosts, HostsAnswer};
+use berth_conductor::{CloudHosts, CloudHostsFuture};
 use berth_hosts::{
-    ComputeHost, GroupMember, HostError, Hosts, KeptServerGroup, OwnedGuest, PlacedMember,
-    RecordError, SchedulingRecord, ServerGroupError, TableError,
+    ComputeHost, GroupMember, HostError, Hosts, StoredServerGroup, OwnedGuest, PlacedMember,
+    RecordError, SchedulingRecord, ServerGroupError, HostTableError,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
-use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_store::{Disposition, SqlError};
 use uuid::Uuid;
 
@@ -53,10 +53,10 @@ where
         busy((self.call)(self.hosts.clone())).await
     }
 
-    fn outcome(&self, done: &Self::Value) -> EffectEnd {
+    fn outcome(&self, done: &Self::Value) -> EffectOutcome {
         match done {
-            Ok(_) => EffectEnd::Done(String::new()),
-            Err(error) => EffectEnd::Failed(error.to_string()),
+            Ok(_) => EffectOutcome::Done(String::new()),
+            Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
 
@@ -96,10 +96,10 @@ impl GatedHosts {
 
     fn cross<'a, T, E>(
         &'a self,
-        crossing: Crossing,
+        crossing: Effect,
         instead: impl Fn(Fault) -> E + Send + Sync + 'a,
         call: impl Fn(Hosts) -> Owned<T, E> + Send + Sync + 'a,
-    ) -> HostsAnswer<'a, T, E>
+    ) -> CloudHostsFuture<'a, T, E>
     where
         T: Send + 'static,
         E: fmt::Display + Send + 'static,
@@ -114,12 +114,12 @@ impl GatedHosts {
     }
 }
 
-fn read(operation: &'static str, subject: &str) -> Crossing {
-    Crossing::read(Seam::Database, operation, subject)
+fn read(operation: &'static str, subject: &str) -> Effect {
+    Effect::read(Boundary::Database, operation, subject)
 }
 
-fn write(operation: &'static str, subject: impl ToString) -> Crossing {
-    Crossing::write(Seam::Database, operation, subject.to_string())
+fn write(operation: &'static str, subject: impl ToString) -> Effect {
+    Effect::write(Boundary::Database, operation, subject.to_string())
 }
 
 fn of_group(fault: Fault) -> ServerGroupError {
@@ -130,24 +130,24 @@ fn of_record(fault: Fault) -> RecordError {
     failed(fault).into()
 }
 
-fn of_table(fault: Fault) -> TableError {
+fn of_table(fault: Fault) -> HostTableError {
     failed(fault).into()
 }
 
 impl CloudHosts for GatedHosts {
-    fn group(&self, group: Uuid) -> HostsAnswer<'_, KeptServerGroup, ServerGroupError> {
+    fn group(&self, group: Uuid) -> CloudHostsFuture<'_, StoredServerGroup, ServerGroupError> {
         self.cross(read("hosts group", ""), of_group, move |hosts| {
             Box::pin(async move { hosts.group(group).await })
         })
     }
 
-    fn placement_aggregates(&self) -> HostsAnswer<'_, Vec<Arc<Aggregate>>, TableError> {
+    fn placement_aggregates(&self) -> CloudHostsFuture<'_, Vec<Arc<Aggregate>>, HostTableError> {
         self.cross(read("hosts aggregates", ""), of_table, |hosts| {
             Box::pin(async move { hosts.placement_aggregates().await })
         })
     }
 
-    fn host<'a>(&'a self, host: &'a str) -> HostsAnswer<'a, ComputeHost, HostError> {
+    fn host<'a>(&'a self, host: &'a str) -> CloudHostsFuture<'a, ComputeHost, HostError> {
         let of_host = |fault| HostError::Table(of_table(fault));
         self.cross(read("hosts host", ""), of_host, |hosts| {
             let host = host.to_owned();
@@ -155,19 +155,19 @@ impl CloudHosts for GatedHosts {
         })
     }
 
-    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> HostsAnswer<'a, Vec<Arc<HostState>>, TableError> {
+    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
         self.cross(read("hosts states", ""), of_table, |hosts| {
             let nodes = nodes.to_vec();
             Box::pin(async move { hosts.states(&nodes).await })
         })
     }
 
-    fn place<'a>(
+    fn place_member<'a>(
         &'a self,
         member: GroupMember,
         generation: i64,
         host: &'a str,
-    ) -> HostsAnswer<'a, i64, ServerGroupError> {
+    ) -> CloudHostsFuture<'a, i64, ServerGroupError> {
         let GroupMember {
             group, instance, ..
         } = member;
@@ -178,85 +178,85 @@ impl CloudHosts for GatedHosts {
         };
         self.cross(write("hosts place", instance), instead, move |hosts| {
             let host = host.to_owned();
-            Box::pin(async move { hosts.place(member, generation, &host).await })
+            Box::pin(async move { hosts.place_member(member, generation, &host).await })
         })
     }
 
-    fn own(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
+    fn claim_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
         let crossing = write("hosts own", guest.instance);
         self.cross(crossing, of_table, move |hosts| {
-            Box::pin(async move { hosts.own(guest).await })
+            Box::pin(async move { hosts.claim_guest(guest).await })
         })
     }
 
-    fn disown(&self, guest: OwnedGuest) -> HostsAnswer<'_, bool, TableError> {
-        let crossing = write("hosts disown", guest.instance);
+    fn release_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
+        let crossing = write("hosts release_guest", guest.instance);
         self.cross(crossing, of_table, move |hosts| {
-            Box::pin(async move { hosts.disown(guest).await })
+            Box::pin(async move { hosts.release_guest(guest).await })
         })
     }
 
-    fn untold_guests(&self) -> HostsAnswer<'_, Vec<OwnedGuest>, TableError> {
-        self.cross(read("hosts untold_guests", ""), of_table, |hosts| {
-            Box::pin(async move { hosts.untold_guests().await })
+    fn unreported_guests(&self) -> CloudHostsFuture<'_, Vec<OwnedGuest>, HostTableError> {
+        self.cross(read("hosts unreported_guests", ""), of_table, |hosts| {
+            Box::pin(async move { hosts.unreported_guests().await })
         })
     }
 
-    fn claimed(&self, member: GroupMember) -> HostsAnswer<'_, bool, ServerGroupError> {
+    fn confirm_member(&self, member: GroupMember) -> CloudHostsFuture<'_, bool, ServerGroupError> {
         let crossing = write("hosts claimed", member.instance);
         self.cross(crossing, of_group, move |hosts| {
-            Box::pin(async move { hosts.claimed(member).await })
+            Box::pin(async move { hosts.confirm_member(member).await })
         })
     }
 
-    fn untold_members(&self) -> HostsAnswer<'_, Vec<PlacedMember>, TableError> {
-        self.cross(read("hosts untold_members", ""), of_table, |hosts| {
-            Box::pin(async move { hosts.untold_members().await })
+    fn unreported_members(&self) -> CloudHostsFuture<'_, Vec<PlacedMember>, HostTableError> {
+        self.cross(read("hosts unreported_members", ""), of_table, |hosts| {
+            Box::pin(async move { hosts.unreported_members().await })
         })
     }
 
-    fn remove_absent<'a>(
+    fn remove_stale_member<'a>(
         &'a self,
         placed: &'a PlacedMember,
-    ) -> HostsAnswer<'a, bool, ServerGroupError> {
+    ) -> CloudHostsFuture<'a, bool, ServerGroupError> {
         if self.keeps_members.load(Ordering::SeqCst) {
             return Box::pin(async { Ok(false) });
         }
-        let crossing = write("hosts remove_absent", placed.member.instance);
+        let crossing = write("hosts remove_stale_member", placed.member.instance);
         self.cross(crossing, of_group, |hosts| {
             let placed = placed.clone();
-            Box::pin(async move { hosts.remove_absent(&placed).await })
+            Box::pin(async move { hosts.remove_stale_member(&placed).await })
         })
     }
 
-    fn unplace(&self, member: GroupMember) -> HostsAnswer<'_, (), ServerGroupError> {
+    fn remove_member(&self, member: GroupMember) -> CloudHostsFuture<'_, (), ServerGroupError> {
         if self.keeps_members.load(Ordering::SeqCst) {
             return Box::pin(async { Ok(()) });
         }
-        let crossing = write("hosts unplace", member.instance);
+        let crossing = write("hosts remove_member", member.instance);
         self.cross(crossing, of_group, move |hosts| {
-            Box::pin(async move { hosts.unplace(member).await })
+            Box::pin(async move { hosts.remove_member(member).await })
         })
     }
 
-    fn put_record<'a>(
+    fn insert_record<'a>(
         &'a self,
         request_id: &'a str,
         record: &'a str,
-    ) -> HostsAnswer<'a, i64, RecordError> {
-        self.cross(write("hosts put_record", request_id), of_record, |hosts| {
+    ) -> CloudHostsFuture<'a, i64, RecordError> {
+        self.cross(write("hosts insert_record", request_id), of_record, |hosts| {
             let (request_id, record) = (request_id.to_owned(), record.to_owned());
-            Box::pin(async move { hosts.put_record(&request_id, &record).await })
+            Box::pin(async move { hosts.insert_record(&request_id, &record).await })
         })
     }
 
-    fn records_of<'a>(
+    fn records_for_request<'a>(
         &'a self,
         request_id: &'a str,
-    ) -> HostsAnswer<'a, Vec<SchedulingRecord>, RecordError> {
-        self.cross(read("hosts records_of", request_id), of_record, |hosts| {
+    ) -> CloudHostsFuture<'a, Vec<SchedulingRecord>, RecordError> {
+        self.cross(read("hosts records_for_request", request_id), of_record, |hosts| {
             let request_id = request_id.to_owned();
-            Box::pin(async move { hosts.records_of(&request_id).await })
+            Box::pin(async move { hosts.records_for_request(&request_id).await })
         })
     }
 }

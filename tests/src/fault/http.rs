@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use berth_client::{HttpService, TransportError};
-use berth_seam::{EffectEnd, Fault};
+use berth_fault_injection::{EffectOutcome, Fault};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::Service;
@@ -140,19 +140,19 @@ impl Act for Exchange {
         answer
     }
 
-    fn outcome(&self, answer: &Answer) -> EffectEnd {
+    fn outcome(&self, answer: &Answer) -> EffectOutcome {
         match answer {
             Ok(answer) if answer.status() < StatusCode::BAD_REQUEST => {
-                EffectEnd::Done(answer.status().as_u16().to_string())
+                EffectOutcome::Done(answer.status().as_u16().to_string())
             }
             Ok(answer) => {
                 let body: serde_json::Value =
                     serde_json::from_slice(answer.body()).unwrap_or_default();
                 let code = body["errors"][0]["code"].as_str().unwrap_or_default();
                 let text = format!("{} {code}", answer.status().as_u16());
-                EffectEnd::Failed(text.trim_end().to_owned())
+                EffectOutcome::Failed(text.trim_end().to_owned())
             }
-            Err(error) => EffectEnd::Failed(error.kind().to_owned()),
+            Err(error) => EffectOutcome::Failed(error.kind().to_owned()),
         }
     }
 

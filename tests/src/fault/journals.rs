@@ -8,7 +8,7 @@ use berth_agent::guest as agent;
 use berth_conductor::BootRequest;
 use berth_conductor::journal as conductor;
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
-use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_virt::guest_spec::DesiredPower;
 
 use super::stage::{Act, Owed};
@@ -28,7 +28,7 @@ impl Broken for agent::JournalError {
     }
 }
 
-impl Broken for conductor::JournalError {
+impl Broken for conductor::BootJournalError {
     fn broken(reason: &str) -> Self {
         Self::Damaged {
             path: "conductor.db".to_owned(),
@@ -54,10 +54,10 @@ where
         busy((self.0)()).await
     }
 
-    fn outcome(&self, done: &Self::Value) -> EffectEnd {
+    fn outcome(&self, done: &Self::Value) -> EffectOutcome {
         match done {
-            Ok(_) => EffectEnd::Done(String::new()),
-            Err(error) => EffectEnd::Failed(error.to_string()),
+            Ok(_) => EffectOutcome::Done(String::new()),
+            Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
 
@@ -93,19 +93,19 @@ impl GatedGuestJournal {
 
     fn cross<'a, T: Send + 'a>(
         &'a self,
-        crossing: Crossing,
+        crossing: Effect,
         call: impl Fn() -> agent::journal::Answer<'a, T> + Send + Sync + 'a,
     ) -> agent::journal::Answer<'a, T> {
         Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
     }
 }
 
-fn read(operation: &'static str, subject: impl ToString) -> Crossing {
-    Crossing::read(Seam::Store, operation, subject.to_string())
+fn read(operation: &'static str, subject: impl ToString) -> Effect {
+    Effect::read(Boundary::Store, operation, subject.to_string())
 }
 
-fn write(operation: &'static str, subject: impl ToString) -> Crossing {
-    Crossing::write(Seam::Store, operation, subject.to_string())
+fn write(operation: &'static str, subject: impl ToString) -> Effect {
+    Effect::write(Boundary::Store, operation, subject.to_string())
 }
 
 impl agent::GuestJournal for GatedGuestJournal {
@@ -228,9 +228,9 @@ impl GatedBootJournal {
 
     fn cross<'a, T: Send + 'a>(
         &'a self,
-        crossing: Crossing,
-        call: impl Fn() -> conductor::Answer<'a, T> + Send + Sync + 'a,
-    ) -> conductor::Answer<'a, T> {
+        crossing: Effect,
+        call: impl Fn() -> conductor::BootJournalFuture<'a, T> + Send + Sync + 'a,
+    ) -> conductor::BootJournalFuture<'a, T> {
         Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
     }
 }
@@ -244,25 +244,25 @@ impl conductor::BootJournal for GatedBootJournal {
         self.inner.owner()
     }
 
-    fn guests(&self) -> conductor::Answer<'_, conductor::GuestRecords> {
+    fn guests(&self) -> conductor::BootJournalFuture<'_, conductor::BootRecords> {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }
 
-    fn nameless(&self) -> conductor::Answer<'_, Option<conductor::UnreadableGuest>> {
-        self.cross(read("conductor.db nameless", ""), || self.inner.nameless())
+    fn unidentified_guest(&self) -> conductor::BootJournalFuture<'_, Option<conductor::UnreadableBootRecord>> {
+        self.cross(read("conductor.db unidentified_guest", ""), || self.inner.unidentified_guest())
     }
 
-    fn open_guests(&self) -> conductor::Answer<'_, Vec<ConsumerUuid>> {
+    fn open_guests(&self) -> conductor::BootJournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross(read("conductor.db open guests", ""), || {
             self.inner.open_guests()
         })
     }
 
-    fn requests(&self) -> conductor::Answer<'_, BTreeSet<ArqUuid>> {
-        self.cross(read("conductor.db requests", ""), || self.inner.requests())
+    fn arqs(&self) -> conductor::BootJournalFuture<'_, BTreeSet<ArqUuid>> {
+        self.cross(read("conductor.db requests", ""), || self.inner.arqs())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> conductor::Answer<'_, Option<conductor::BootRecord>> {
+    fn guest(&self, uuid: ConsumerUuid) -> conductor::BootJournalFuture<'_, Option<conductor::BootRecord>> {
         self.cross(read("conductor.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
@@ -271,81 +271,81 @@ impl conductor::BootJournal for GatedBootJournal {
     fn accept<'a>(
         &'a self,
         request: &'a BootRequest,
-    ) -> conductor::Answer<'a, conductor::Accepted> {
+    ) -> conductor::BootJournalFuture<'a, conductor::AcceptOutcome> {
         let crossing = write("conductor.db accept", request.uuid());
         self.cross(crossing, || self.inner.accept(request))
     }
 
-    fn turn<'a>(
+    fn set_goal<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        course: &'a conductor::Course,
-    ) -> conductor::Answer<'a, ()> {
+        course: &'a conductor::BootGoal,
+    ) -> conductor::BootJournalFuture<'a, ()> {
         self.cross(write("conductor.db turn", uuid), move || {
-            self.inner.turn(uuid, course)
+            self.inner.set_goal(uuid, course)
         })
     }
 
-    fn again<'a>(
+    fn begin_next_attempt<'a>(
         &'a self,
         uuid: ConsumerUuid,
         failed: &'a conductor::FailedAttempt,
-    ) -> conductor::Answer<'a, ()> {
+    ) -> conductor::BootJournalFuture<'a, ()> {
         self.cross(write("conductor.db again", uuid), move || {
-            self.inner.again(uuid, failed)
+            self.inner.begin_next_attempt(uuid, failed)
         })
     }
 
-    fn note<'a>(
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
         attempt: u32,
         step: conductor::BootStep,
-        record: &'a conductor::StepRecord,
-    ) -> conductor::Answer<'a, ()> {
+        record: &'a conductor::BootStepRecord,
+    ) -> conductor::BootJournalFuture<'a, ()> {
         let what = format!("{step} {}", record.state.as_str());
         self.cross(write("conductor.db note", what), move || {
-            self.inner.note(uuid, attempt, step, record)
+            self.inner.record_step(uuid, attempt, step, record)
         })
     }
 
-    fn forget(&self, uuid: ConsumerUuid) -> conductor::Answer<'_, ()> {
+    fn delete_guest(&self, uuid: ConsumerUuid) -> conductor::BootJournalFuture<'_, ()> {
         self.cross(write("conductor.db forget", uuid), move || {
-            self.inner.forget(uuid)
+            self.inner.delete_guest(uuid)
         })
     }
 
-    fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::Answer<'a, ()> {
+    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::BootJournalFuture<'a, ()> {
         self.cross(write("conductor.db stray", ""), move || {
-            self.inner.stray(profile)
+            self.inner.record_lost_arqs(profile)
         })
     }
 
-    fn strays(&self) -> conductor::Answer<'_, Vec<DeviceProfileName>> {
-        self.cross(read("conductor.db strays", ""), || self.inner.strays())
+    fn lost_arq_profiles(&self) -> conductor::BootJournalFuture<'_, Vec<DeviceProfileName>> {
+        self.cross(read("conductor.db strays", ""), || self.inner.lost_arq_profiles())
     }
 
-    fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::Answer<'a, ()> {
-        self.cross(write("conductor.db no_stray", ""), move || {
-            self.inner.no_stray(profile)
+    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::BootJournalFuture<'a, ()> {
+        self.cross(write("conductor.db clear_lost_arqs", ""), move || {
+            self.inner.clear_lost_arqs(profile)
         })
     }
 
-    fn late_claim(&self, guest: ConsumerUuid) -> conductor::Answer<'_, ()> {
+    fn record_late_claim(&self, guest: ConsumerUuid) -> conductor::BootJournalFuture<'_, ()> {
         self.cross(write("conductor.db late_claim", guest), move || {
-            self.inner.late_claim(guest)
+            self.inner.record_late_claim(guest)
         })
     }
 
-    fn late_claims(&self) -> conductor::Answer<'_, Vec<ConsumerUuid>> {
+    fn late_claims(&self) -> conductor::BootJournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross(read("conductor.db late_claims", ""), || {
             self.inner.late_claims()
         })
     }
 
-    fn no_late_claim(&self, guest: ConsumerUuid) -> conductor::Answer<'_, ()> {
-        self.cross(write("conductor.db no_late_claim", guest), move || {
-            self.inner.no_late_claim(guest)
+    fn clear_late_claim(&self, guest: ConsumerUuid) -> conductor::BootJournalFuture<'_, ()> {
+        self.cross(write("conductor.db clear_late_claim", guest), move || {
+            self.inner.clear_late_claim(guest)
         })
     }
 }

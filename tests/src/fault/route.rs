@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use berth_client::Route;
-use berth_seam::{Crossing, Seam};
+use berth_fault_injection::{Effect, Boundary};
 use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::Value;
@@ -40,7 +40,7 @@ impl Names {
 }
 
 /// The crossing that a request is.
-pub(super) fn crossing(request: &Request<Bytes>, names: &Names) -> Crossing {
+pub(super) fn crossing(request: &Request<Bytes>, names: &Names) -> Effect {
     let path = request.uri().path();
     let query = request.uri().query().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
@@ -70,9 +70,9 @@ pub(super) fn crossing(request: &Request<Bytes>, names: &Names) -> Crossing {
     };
     let operation = format!("{} {route}", request.method());
     if request.method() == Method::GET || route == "/v3/auth/tokens" {
-        Crossing::read(Seam::Http, operation, subject)
+        Effect::read(Boundary::Http, operation, subject)
     } else {
-        Crossing::write(Seam::Http, operation, subject)
+        Effect::write(Boundary::Http, operation, subject)
     }
 }
 

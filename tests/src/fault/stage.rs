@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_seam::{Crossing, EffectEnd, Fault, Gate, Release, Seam};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Gate, GateDecision, Boundary};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -37,7 +37,7 @@ struct Shared {
     names: Names,
     kills: AtomicUsize,
     killed: Notify,
-    owed: Mutex<BTreeMap<Seam, Vec<Owed>>>,
+    owed: Mutex<BTreeMap<Boundary, Vec<Owed>>>,
 }
 
 /// An effect whose caller gave up waiting for it.
@@ -50,7 +50,7 @@ pub(super) trait Act: Sync {
     fn perform(&self) -> impl Future<Output = Self::Value> + Send;
 
     /// Sums its result up in stable words.
-    fn outcome(&self, value: &Self::Value) -> EffectEnd;
+    fn outcome(&self, value: &Self::Value) -> EffectOutcome;
 
     /// What the caller gets where the fault keeps the effect from happening.
     fn instead(&self, fault: Fault) -> Self::Value;
@@ -128,7 +128,7 @@ impl Stage {
 
     /// Does what callers gave up waiting for.
     pub async fn settle_debts(&self) {
-        for seam in Seam::ALL {
+        for seam in Boundary::ALL {
             self.pay(seam).await;
         }
         self.0.clock.let_time_pass();
@@ -153,12 +153,12 @@ impl Stage {
     }
 
     /// Takes an effect across its seam.
-    pub(super) async fn cross<A: Act>(&self, crossing: &Crossing, act: &A) -> A::Value {
-        self.pay(crossing.seam).await;
-        if let Release::Fault(fault) = self.0.gate.before(crossing).await {
+    pub(super) async fn cross<A: Act>(&self, crossing: &Effect, act: &A) -> A::Value {
+        self.pay(crossing.boundary).await;
+        if let GateDecision::Fault(fault) = self.0.gate.before(crossing).await {
             match fault {
                 Fault::Kill | Fault::PowerCut => self.die().await,
-                Fault::Hang => match self.hang(crossing.seam).await {
+                Fault::Hang => match self.hang(crossing.boundary).await {
                     Hung::GaveUp => return act.instead(Fault::Late),
                     Hung::GoesOn => {}
                 },
@@ -166,7 +166,7 @@ impl Stage {
                 Fault::ClockBackward => self.0.clock.jump(-HOUR).await,
                 Fault::Twice => drop(self.done(act.perform()).await),
                 Fault::Late => {
-                    self.owe(crossing.seam, act);
+                    self.owe(crossing.boundary, act);
                     return act.instead(fault);
                 }
                 other => return act.instead(other),
@@ -174,24 +174,24 @@ impl Stage {
         }
         let value = self.done(act.perform()).await;
         match self.0.gate.after(crossing, &act.outcome(&value)).await {
-            Release::Proceed => value,
-            Release::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
-            Release::Fault(Fault::Hang) => match self.hang(crossing.seam).await {
+            GateDecision::Proceed => value,
+            GateDecision::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
+            GateDecision::Fault(Fault::Hang) => match self.hang(crossing.boundary).await {
                 Hung::GaveUp => act.instead(Fault::Late),
                 Hung::GoesOn => value,
             },
-            Release::Fault(fault) => act.spoilt(value, fault),
+            GateDecision::Fault(fault) => act.spoilt(value, fault),
         }
     }
 
     /// Where the harness keeps the clock still, it is the one that gives up. Else time passes, and whoever waits does: the client of
     /// a service, the driver for its hypervisor. Nobody gives up a disk or a database, which go on.
-    async fn hang(&self, seam: Seam) -> Hung {
+    async fn hang(&self, seam: Boundary) -> Hung {
         let (limit, hung) = match seam {
             _ if self.0.still => return pending().await,
-            Seam::Http => (UNHEARD, Hung::GaveUp),
-            Seam::Driver => (CALL_LIMIT, Hung::GaveUp),
-            Seam::Store | Seam::Sysfs | Seam::Database => (STALL, Hung::GoesOn),
+            Boundary::Http => (UNHEARD, Hung::GaveUp),
+            Boundary::Driver => (CALL_LIMIT, Hung::GaveUp),
+            Boundary::Store | Boundary::Sysfs | Boundary::Database => (STALL, Hung::GoesOn),
         };
         turn(limit).await;
         if self.0.over.load(Ordering::SeqCst) {
@@ -207,7 +207,7 @@ impl Stage {
         }
     }
 
-    fn owe(&self, seam: Seam, act: &impl Act) {
+    fn owe(&self, seam: Boundary, act: &impl Act) {
         let effect = act.later();
         match act.queue() {
             // It is with somebody else, whom no kill of the caller stops.
@@ -224,7 +224,7 @@ impl Stage {
         }
     }
 
-    async fn pay(&self, seam: Seam) {
+    async fn pay(&self, seam: Boundary) {
         let owed = {
             let mut owed = self.0.owed.lock().unwrap_or_else(PoisonError::into_inner);
             owed.remove(&seam)

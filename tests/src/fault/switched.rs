@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_seam::{Crossing, EffectEnd, Gate, OpenGate, Released};
+use berth_fault_injection::{Effect, EffectOutcome, Gate, OpenGate, GateFuture};
 
 /// Asks another gate while it is on; else all passes.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl<G> SwitchedGate<G> {
 }
 
 impl<G: Gate> Gate for SwitchedGate<G> {
-    fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
+    fn before<'a>(&'a self, crossing: &'a Effect) -> GateFuture<'a> {
         if self.is_on() {
             self.inner.before(crossing)
         } else {
@@ -56,7 +56,7 @@ impl<G: Gate> Gate for SwitchedGate<G> {
         }
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, outcome: &'a EffectEnd) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Effect, outcome: &'a EffectOutcome) -> GateFuture<'a> {
         if self.is_on() {
             self.inner.after(crossing, outcome)
         } else {

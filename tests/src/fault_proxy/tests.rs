@@ -4,11 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use super::*;
 use crate::exchange::Ask;
+use crate::wait::wait_until;
 
 const PATH: &str = "/resource_providers/u";
 const TEMPLATE: &str = "/resource_providers/{uuid}";
@@ -154,13 +154,13 @@ fn what_the_service_does_is_done_though_the_client_gave_up() {
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         .expect("written");
-    while proxy.count("*", "*") == 0 {
-        thread::yield_now();
-    }
+    let counts_one = |proxy: &FaultProxy| match proxy.count("*", "*") {
+        0 => Err("no request"),
+        _ => Ok(()),
+    };
+    wait_until("the request is at the proxy", || counts_one(&proxy));
     drop(stream);
-    while service.count("*", "*") == 0 {
-        thread::yield_now();
-    }
+    wait_until("the request is at the service", || counts_one(&service));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_client::{HttpService, Route, TransportError};
-use berth_compute::{Compute, ComputeOptions, ComputeParts, FoundImage, Options, prepare, router};
+use berth_compute::{Compute, ComputeOptions, ComputeParts, FoundImage, ComputeApiOptions, prepare, router};
 use berth_conductor::Conductor;
 use berth_hosts::Hosts;
 use berth_store::SqlStore;
@@ -87,7 +87,7 @@ impl Api {
             quota: None,
         };
         let compute = Compute::new(parts, ComputeOptions::default());
-        let routes = dying_with(router(compute.clone(), Options::default()), end);
+        let routes = dying_with(router(compute.clone(), ComputeApiOptions::default()), end);
         ComputeLife {
             compute,
             routes: HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
@@ -107,7 +107,7 @@ impl ComputeLife {
                     biased;
                     () = end.cancelled() => {}
                     // What fails is looked at again.
-                    _ = self.compute.look() => {}
+                    _ = self.compute.reconcile() => {}
                 }
             };
             busy_but_at_gates(looked).await;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released, Repetition, Seeded};
+use berth_model::SeededRng;
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Gate, EffectPhase, GateDecision, GateFuture, FaultRepetition};
 use uuid::Uuid;
 
 use crate::fault::turn;
@@ -56,7 +57,7 @@ impl fmt::Display for Process {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crossed {
     pub process: Process,
-    pub crossing: Crossing,
+    pub crossing: Effect,
     /// For the how-manieth time, from 1 on.
     pub nth: usize,
 }
@@ -64,15 +65,15 @@ pub struct Crossed {
 impl Crossed {
     /// All points at it: each side with each of the faults that makes sense there, a conflict once and for ever.
     pub fn points<'a>(&'a self, faults: &'a [Fault]) -> impl Iterator<Item = Point> + 'a {
-        [Moment::Before, Moment::After]
+        [EffectPhase::Before, EffectPhase::After]
             .into_iter()
             .flat_map(move |moment| {
                 let applying = Fault::applying(&self.crossing, moment);
                 let applying =
                     applying.filter(|fault| faults.contains(fault) && self.process.suffers(*fault));
                 let struck = applying.flat_map(|fault| {
-                    let again = (fault == Fault::Conflict).then_some(Repetition::ForEver);
-                    let how_often = [Repetition::Once].into_iter().chain(again);
+                    let again = (fault == Fault::Conflict).then_some(FaultRepetition::Forever);
+                    let how_often = [FaultRepetition::Once].into_iter().chain(again);
                     how_often.map(move |repetition| (fault, repetition))
                 });
                 struck.map(move |(fault, repetition)| Point {
@@ -94,17 +95,17 @@ pub struct Point {
     pub crossing: String,
     /// For the how-manieth time, from 1 on.
     pub nth: usize,
-    pub moment: Moment,
+    pub moment: EffectPhase,
     pub fault: Fault,
     /// Whether it does at each later one of the same text, too.
-    pub repetition: Repetition,
+    pub repetition: FaultRepetition,
 }
 
 impl Point {
-    fn strikes(&self, process: Process, crossing: &str, nth: usize, moment: Moment) -> bool {
+    fn strikes(&self, process: Process, crossing: &str, nth: usize, moment: EffectPhase) -> bool {
         let is_its_time = match self.repetition {
-            Repetition::Once => nth == self.nth,
-            Repetition::ForEver => nth >= self.nth,
+            FaultRepetition::Once => nth == self.nth,
+            FaultRepetition::Forever => nth >= self.nth,
         };
         is_its_time && (self.process, self.moment) == (process, moment) && self.crossing == crossing
     }
@@ -122,15 +123,15 @@ impl fmt::Display for Point {
         } = self;
         write!(f, "{process} {crossing} #{nth} {moment}: {fault}")?;
         match repetition {
-            Repetition::Once => Ok(()),
-            Repetition::ForEver => f.write_str(" for ever"),
+            FaultRepetition::Once => Ok(()),
+            FaultRepetition::Forever => f.write_str(" for ever"),
         }
     }
 }
 
 /// Faults that a seed draws.
 struct Drawn {
-    seeded: Seeded,
+    seeded: SeededRng,
     faults: &'static [Fault],
     left: usize,
     /// One of how many sides is struck.
@@ -182,7 +183,7 @@ impl Crossings {
         *self.state() = State {
             armed: true,
             drawn: Some(Drawn {
-                seeded: Seeded::new(seed),
+                seeded: SeededRng::new(seed),
                 faults,
                 left: at_most,
                 one_in,
@@ -231,11 +232,11 @@ impl Crossings {
         }
     }
 
-    fn begins(&self, process: Process, crossing: &Crossing) -> (Release, Duration) {
+    fn begins(&self, process: Process, crossing: &Effect) -> (GateDecision, Duration) {
         let crossing = &without_uuids(crossing);
         let mut state = self.state();
         if !state.armed {
-            return (Release::Proceed, Duration::ZERO);
+            return (GateDecision::Proceed, Duration::ZERO);
         }
         let text = crossing.to_string();
         let nth = state.counts.entry((process, text.clone())).or_default();
@@ -246,38 +247,38 @@ impl Crossings {
             crossing: crossing.clone(),
             nth,
         });
-        let (release, pause) = judge(&mut state, process, crossing, nth, Moment::Before);
+        let (release, pause) = judge(&mut state, process, crossing, nth, EffectPhase::Before);
         if release.effect_follows() {
             state.open.push((process, text, nth));
         }
         (release, pause)
     }
 
-    fn ends(&self, process: Process, crossing: &Crossing) -> (Release, Duration) {
+    fn ends(&self, process: Process, crossing: &Effect) -> (GateDecision, Duration) {
         let crossing = &without_uuids(crossing);
         let mut state = self.state();
         let text = crossing.to_string();
         let open = state.open.iter();
         let mut open = open.enumerate().rev();
         let Some((at, _)) = open.find(|(_, (of, what, _))| *of == process && *what == text) else {
-            return (Release::Proceed, Duration::ZERO);
+            return (GateDecision::Proceed, Duration::ZERO);
         };
         let (_, _, nth) = state.open.swap_remove(at);
         if !state.armed {
-            return (Release::Proceed, Duration::ZERO);
+            return (GateDecision::Proceed, Duration::ZERO);
         }
-        judge(&mut state, process, crossing, nth, Moment::After)
+        judge(&mut state, process, crossing, nth, EffectPhase::After)
     }
 }
 
 /// The crossing by which a point is found again in another run: whoever asks the compute API for a server does not know its UUID.
-fn without_uuids(crossing: &Crossing) -> Crossing {
+fn without_uuids(crossing: &Effect) -> Effect {
     let words = crossing.subject.split(' ');
     let words = words.map(|word| match word.parse::<Uuid>() {
         Ok(_) => "{uuid}",
         Err(_) => word,
     });
-    Crossing {
+    Effect {
         subject: words.collect::<Vec<_>>().join(" "),
         ..crossing.clone()
     }
@@ -287,10 +288,10 @@ fn without_uuids(crossing: &Crossing) -> Crossing {
 fn judge(
     state: &mut State,
     process: Process,
-    crossing: &Crossing,
+    crossing: &Effect,
     nth: usize,
-    moment: Moment,
-) -> (Release, Duration) {
+    moment: EffectPhase,
+) -> (GateDecision, Duration) {
     let crossed = Crossed {
         process,
         crossing: crossing.clone(),
@@ -305,28 +306,28 @@ fn judge(
             && fault.applies(crossing, moment)
             && process.suffers(fault);
         if !strikes {
-            return (Release::Proceed, pause);
+            return (GateDecision::Proceed, pause);
         }
         drawn.left -= 1;
         let at = [fault];
         let point = crossed.points(&at).find(|point| point.moment == moment);
         state.strike(point);
-        return (Release::Fault(fault), pause);
+        return (GateDecision::Fault(fault), pause);
     }
     let text = crossing.to_string();
     let points = state.points.iter();
     let mut here = points.filter(|point| point.strikes(process, &text, nth, moment));
     let Some(point) = here.next().cloned() else {
-        return (Release::Proceed, Duration::ZERO);
+        return (GateDecision::Proceed, Duration::ZERO);
     };
     let fault = point.fault;
-    if point.repetition == Repetition::Once {
+    if point.repetition == FaultRepetition::Once {
         state.points.retain(|it| *it != point);
     }
     if !state.struck.contains(&point) {
         state.strike(Some(point));
     }
-    (Release::Fault(fault), Duration::ZERO)
+    (GateDecision::Fault(fault), Duration::ZERO)
 }
 
 /// The gate of one life of a process: once it is over, nothing of it crosses any more.
@@ -354,7 +355,7 @@ impl LifeGate {
         self.is_cut.load(Ordering::SeqCst)
     }
 
-    async fn release(&self, decide: impl FnOnce() -> (Release, Duration) + Send) -> Release {
+    async fn release(&self, decide: impl FnOnce() -> (GateDecision, Duration) + Send) -> GateDecision {
         if self.over.load(Ordering::SeqCst) {
             pending::<()>().await;
         }
@@ -366,8 +367,8 @@ impl LifeGate {
             }
         }
         match release {
-            Release::Fault(Fault::Kill) => self.end(),
-            Release::Fault(Fault::PowerCut) => {
+            GateDecision::Fault(Fault::Kill) => self.end(),
+            GateDecision::Fault(Fault::PowerCut) => {
                 self.is_cut.store(true, Ordering::SeqCst);
                 self.end();
             }
@@ -378,11 +379,11 @@ impl LifeGate {
 }
 
 impl Gate for LifeGate {
-    fn before<'a>(&'a self, crossing: &'a Crossing) -> Released<'a> {
+    fn before<'a>(&'a self, crossing: &'a Effect) -> GateFuture<'a> {
         Box::pin(self.release(|| self.crossings.begins(self.process, crossing)))
     }
 
-    fn after<'a>(&'a self, crossing: &'a Crossing, _: &'a EffectEnd) -> Released<'a> {
+    fn after<'a>(&'a self, crossing: &'a Effect, _: &'a EffectOutcome) -> GateFuture<'a> {
         Box::pin(self.release(|| self.crossings.ends(self.process, crossing)))
     }
 }

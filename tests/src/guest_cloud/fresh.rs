@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
-use berth_accelerator::{Options, prepare, router};
+use berth_accelerator::{AcceleratorApiOptions, prepare, router};
 use berth_client::HttpService;
-use berth_hosts::GroupPolicy;
+use berth_hosts::ServerGroupPolicy;
 use berth_store::SqlStore;
 use serde_json::json;
 use tokio::time::sleep;
@@ -140,11 +140,11 @@ impl GuestCloud {
         for (place, host) in machines.iter().enumerate() {
             nodes.push(Arc::new(Node::new(place, *host).await));
         }
-        let conductor_db = busy(berth_conductor::journal::SqlJournal::in_memory());
+        let conductor_db = busy(berth_conductor::journal::SqlBootJournal::in_memory());
         let hosts_db = busy(host_states::store()).await;
         let hosts = host_states::hosts_of(&hosts_db);
         let group = async |name, policy| busy(host_states::group(&hosts, name, policy)).await;
-        let service = router(accelerator_db.clone(), Options::default());
+        let service = router(accelerator_db.clone(), AcceleratorApiOptions::default());
         let accelerators = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
         let cloud = placement.decorated(leaving_the_process);
         let services = [
@@ -164,8 +164,8 @@ impl GuestCloud {
             services,
             accelerator_db,
             unbound: Arc::default(),
-            apart: group("apart", GroupPolicy::AntiAffinity).await,
-            together: group("together", GroupPolicy::Affinity).await,
+            apart: group("apart", ServerGroupPolicy::AntiAffinity).await,
+            together: group("together", ServerGroupPolicy::Affinity).await,
             hosts,
             keeps_members: Arc::default(),
             hardware: Arc::clone(&nodes[0].hardware),

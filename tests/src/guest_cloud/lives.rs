@@ -153,7 +153,7 @@ impl GuestCloud {
                 cloud.conductor.send_replace(Some(Arc::new(life)));
                 let serving = async {
                     match &compute {
-                        Some(compute) => compute.keep(&end).await,
+                        Some(compute) => compute.run_reconciler(&end).await,
                         None => std::future::pending().await,
                     }
                 };
@@ -161,7 +161,7 @@ impl GuestCloud {
                     biased;
                     () = stage.killed() => {}
                     () = end.cancelled() => {}
-                    () = conductor.keep(std::future::pending()) => {}
+                    () = conductor.run(std::future::pending()) => {}
                     () = serving => {}
                 }
                 gate.end();
@@ -324,7 +324,7 @@ impl GuestCloud {
             service: ServiceBody::default(),
             nodes: vec![node_state(&facts)],
         };
-        let told = busy(self.hosts.tell(of.name, body)).await;
+        let told = busy(self.hosts.store_state(of.name, body)).await;
         told.expect("a state");
     }
 
@@ -353,9 +353,9 @@ impl GuestCloud {
             )),
         };
         let options = ConductorOptions {
-            patience: Duration::from_secs(600),
-            stray_grace: STRAY_GRACE,
-            pause: PAUSE,
+            retry_timeout: Duration::from_secs(600),
+            orphan_grace: STRAY_GRACE,
+            retry_delay: PAUSE,
             ..ConductorOptions::default()
         };
         Conductor::open(parts, options)

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use berth_conductor::journal::{BootRecord, Course};
+use berth_conductor::journal::{BootRecord, BootGoal};
 use berth_model::ConsumerUuid;
-use berth_model::audit::Journal;
+use berth_invariants::Journal;
 use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
 
 use super::{GuestCloud, is_asked_at_conductor};
@@ -67,7 +67,7 @@ pub(super) fn told(
     let failed = |uuid| {
         let mut records = boots.iter();
         let record = records.find(|record| record.request.uuid() == uuid);
-        record.is_some_and(|record| matches!(record.course, Course::Failed { .. }))
+        record.is_some_and(|record| matches!(record.goal, BootGoal::Failed { .. }))
     };
     let told = rows.iter().filter(|row| !row.refused && !failed(row.uuid));
     let told = told.map(|row| row.uuid);

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent::guest::{Course as AgentCourse, GuestJournal as _};
-use berth_conductor::journal::{BootJournal as _, BootRecord, Course};
-use berth_hosts::{ComputeHost, GroupPolicy};
-use berth_model::audit::{
-    AcceleratorWorld, ArqRow, Guest, Journal, PlacementWorld, Reported, ServerGroup, Worlds,
+use berth_conductor::journal::{BootJournal as _, BootRecord, BootGoal};
+use berth_hosts::{ComputeHost, ServerGroupPolicy};
+use berth_invariants::{
+    AcceleratorSnapshot, ArqRow, Guest, Journal, PlacementSnapshot, AgentReport, ServerGroup, SystemSnapshot,
 };
 use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, ProviderTree};
 use berth_store::{SqlError, Statement};
@@ -41,13 +41,13 @@ impl GuestCloud {
     ///
     /// # Panics
     /// One of them cannot be read.
-    pub async fn worlds(&self, expected: Option<&ProviderTree>) -> Worlds {
-        let placement = PlacementWorld::from(&self.cloud.rows().await);
+    pub async fn worlds(&self, expected: Option<&ProviderTree>) -> SystemSnapshot {
+        let placement = PlacementSnapshot::from(&self.cloud.rows().await);
         let boots = busy(self.conductor_db.guests()).await;
         let boots = boots.expect("a journal").readable;
         let mut guests = BTreeMap::new();
         let mut of_agents = BTreeSet::new();
-        let mut used = BTreeMap::new();
+        let mut users_since_reset = BTreeMap::new();
         let mut quarantined = BTreeSet::new();
         let mut journals = Vec::new();
         for node in self.nodes.iter() {
@@ -63,7 +63,7 @@ impl GuestCloud {
             let records = busy(node.guests_db.guests()).await.expect("a journal");
             let spawned = records.iter().filter(|it| it.course == AgentCourse::Spawn);
             of_agents.extend(spawned.map(|record| record.request.uuid()));
-            used.extend(node.hardware.used());
+            users_since_reset.extend(node.hardware.used());
             quarantined.extend(node.quarantined().await);
             journals.push(Journal {
                 name: format!("guests.db of {}", node.name),
@@ -75,21 +75,21 @@ impl GuestCloud {
             open: boots
                 .iter()
                 .filter(|record| record.is_open())
-                .map(|record| format!("{:?}", record.course))
+                .map(|record| format!("{:?}", record.goal))
                 .collect(),
         });
         let of_conductor: BTreeSet<ConsumerUuid> = boots
             .iter()
-            .filter(|record| record.course == Course::Active)
+            .filter(|record| record.goal == BootGoal::Active)
             .map(|record| record.request.uuid())
             .collect();
-        let mut told = BTreeMap::from([
+        let mut listed_by_api = BTreeMap::from([
             ("the agents".to_owned(), of_agents),
             ("the conductor".to_owned(), of_conductor),
         ]);
         if let Some(rows) = self.server_rows().await {
             let servers = server_rows::told(&rows, &boots, guests.keys().copied());
-            told.insert("the compute API".to_owned(), servers);
+            listed_by_api.insert("the compute API".to_owned(), servers);
             journals.push(server_rows::journal(&rows));
         }
         let desired = self.nodes.iter().filter_map(|node| {
@@ -98,20 +98,20 @@ impl GuestCloud {
             Some((node.name.to_owned(), tree))
         });
         let desired = desired.collect();
-        Worlds {
+        SystemSnapshot {
             guests,
             accelerators: Some(self.accelerator_world().await),
-            told,
+            listed_by_api,
             groups: self.groups(&boots).await,
-            used,
+            users_since_reset,
             journals,
             desired,
-            reported: Reported {
+            reported: AgentReport {
                 quarantined,
-                ..Reported::default()
+                ..AgentReport::default()
             },
             placement,
-            ..Worlds::default()
+            ..SystemSnapshot::default()
         }
     }
 
@@ -119,27 +119,27 @@ impl GuestCloud {
     async fn groups(&self, boots: &[BootRecord]) -> BTreeMap<String, ServerGroup> {
         let groups = busy(self.hosts.groups(None)).await;
         let groups = groups.expect("a database").into_iter().map(|group| {
-            let wanted = boots
+            let requested = boots
                 .iter()
                 .filter(|record| record.request.server_group() == Some(group.uuid))
                 .map(|record| record.request.uuid());
             let most = group.max_server_per_host.map_or(1, |most| most as usize);
             let members = group.members.into_iter();
             let group_of = ServerGroup {
-                most_on_a_node: (group.policy == GroupPolicy::AntiAffinity).then_some(most),
+                most_on_a_node: (group.policy == ServerGroupPolicy::AntiAffinity).then_some(most),
                 // A host has one node here, of its own name.
                 members: members
                     .map(|(member, host)| (member.into(), host))
                     .collect(),
-                wanted: wanted.collect(),
+                requested: requested.collect(),
             };
             (group.name, group_of)
         });
         groups.collect()
     }
 
-    async fn accelerator_world(&self) -> AcceleratorWorld {
-        let mut world = AcceleratorWorld::default();
+    async fn accelerator_world(&self) -> AcceleratorSnapshot {
+        let mut world = AcceleratorSnapshot::default();
         let (requests, free) = busy(async {
             let mut reading = self.accelerator_db.read().await?;
             let requests = reading.rows(Statement::new(REQUESTS)).await?;
@@ -169,7 +169,7 @@ impl GuestCloud {
     }
 
     /// What is not as it will be although no promise is broken: devices of the host that are not offered yet, or still offered.
-    pub(super) async fn unfinished(&self, worlds: &Worlds) -> Vec<String> {
+    pub(super) async fn unfinished(&self, worlds: &SystemSnapshot) -> Vec<String> {
         let mut wrong = Vec::new();
         for node in self.nodes.iter() {
             wrong.extend(node.unfinished().await);
@@ -221,7 +221,7 @@ impl GuestCloud {
     async fn looked_for(&self) -> Vec<String> {
         let journal = &self.conductor_db;
         let claims = busy(journal.late_claims()).await.expect("a journal");
-        let requests = busy(journal.strays()).await.expect("a journal");
+        let requests = busy(journal.lost_arq_profiles()).await.expect("a journal");
         let claims = claims
             .iter()
             .map(|guest| format!("a claim of guest {guest} may come"));
@@ -278,7 +278,7 @@ impl GuestCloud {
     }
 
     /// Guests that are a conductor's and are not there, or the other way round.
-    async fn wrongly_owned(&self, worlds: &Worlds) -> Option<String> {
+    async fn wrongly_owned(&self, worlds: &SystemSnapshot) -> Option<String> {
         let owned = busy(self.hosts.owned_guests()).await.expect("a database");
         let owned: BTreeSet<ConsumerUuid> = owned.iter().map(|it| it.instance.into()).collect();
         let there: BTreeSet<_> = worlds.guests.keys().copied().collect();
@@ -304,7 +304,7 @@ impl GuestCloud {
 
     /// The first node's tree in Placement as it is now.
     pub async fn tree(&self) -> Option<ProviderTree> {
-        tree_of(&PlacementWorld::from(&self.cloud.rows().await), NODE)
+        tree_of(&PlacementSnapshot::from(&self.cloud.rows().await), NODE)
     }
 }
 
@@ -314,9 +314,9 @@ impl GuestCloud {
     ///
     /// # Panics
     /// The journal cannot be read.
-    pub async fn course(&self, guest: ConsumerUuid) -> Option<Course> {
+    pub async fn course(&self, guest: ConsumerUuid) -> Option<BootGoal> {
         let record = busy(self.conductor_db.guest(guest)).await;
-        record.expect("a journal").map(|record| record.course)
+        record.expect("a journal").map(|record| record.goal)
     }
 
     /// Whether it runs.

@@ -24,8 +24,8 @@ use crate::port::free_port;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
-/// The first report takes ten seconds on two busy cores; this is for a machine much slower.
-const REPORT_LIMIT: Duration = Duration::from_secs(180);
+/// The first report takes ten seconds on two busy cores.
+const REPORT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A PCI function of the host that Cyborg is to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

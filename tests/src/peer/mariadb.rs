@@ -79,7 +79,7 @@ impl MariaDb {
         }
         let mut process = program.start(&scratch.join("log"))?;
         let socket = scratch.join("sock");
-        process.wait_until(Duration::from_secs(120), || {
+        process.wait_until(Duration::from_secs(60), || {
             output(client(&socket).args(["-e", "select 1"])).is_ok()
         })?;
         Ok(process)

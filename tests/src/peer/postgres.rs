@@ -101,7 +101,7 @@ impl Postgres {
                 "full_page_writes=off",
             ]))
             .start(&scratch.join("log"))?;
-        process.wait_until(Duration::from_secs(120), || {
+        process.wait_until(Duration::from_secs(60), || {
             output(client(&home, port).args(["--command", "select 1"])).is_ok()
         })?;
         Ok(process)

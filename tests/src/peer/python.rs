@@ -13,7 +13,7 @@ use crate::limit::Limit;
 use crate::scratch::Scratch;
 
 /// How long it may take for an answer: a client's `--wait` has no end of its own.
-const LIMIT: Duration = Duration::from_mins(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program that runs. It ends with the value, or with the thread that started it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
 /// It takes eight seconds on two busy cores; this is for a machine much slower.
-const READY_LIMIT: Duration = Duration::from_secs(300);
+const READY_LIMIT: Duration = Duration::from_secs(60);
 /// Erlang's options: nothing listens beyond loopback, no port mapper that outlives us, and no spinning of idle schedulers.
 const ERLANG: &str =
     "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false +S 1 +sbwt none";

@@ -9,7 +9,7 @@ use crate::port::free_port;
 use crate::process::{Process, Program};
 
 /// Two services that start together on two busy cores take ten seconds; this is for a machine much slower.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+const READY_LIMIT: Duration = Duration::from_secs(60);
 
 /// One service on one port, which it keeps over a restart.
 #[derive(Debug)]

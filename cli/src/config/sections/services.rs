@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_compute::{OnQuotaFailure, QuotaOptions};
 use berth_http::Prefix;
-use berth_identity::Interface;
+use berth_identity::EndpointInterface;
 use berth_placement::CandidatesFrom;
 use berth_wire::guest::NetworkSource;
 use http::Method;
@@ -92,7 +92,7 @@ pub struct Cors {
     pub max_age: u32,
 }
 
-impl From<Cors> for berth_http::Cors {
+impl From<Cors> for berth_http::CorsOptions {
     fn from(section: Cors) -> Self {
         Self {
             allowed_origin: section.allowed_origin,
@@ -241,7 +241,7 @@ pub struct IdentityService {
 
 /// One entry of `[identity_service] catalog`, in its parts: type, interface where one is named, and URL.
 #[must_use]
-pub fn catalog_entry(text: &str) -> Option<(&str, Option<Interface>, &str)> {
+pub fn catalog_entry(text: &str) -> Option<(&str, Option<EndpointInterface>, &str)> {
     let (service, url) = text.split_once('=')?;
     let (service, interface) = match service.split_once(':') {
         None => (service, None),

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_placement::{Copied, CopyError, can_be_copied_to, copy};
+use berth_placement::{CopiedTable, CopyError, can_be_copied_to, copy};
 use berth_store::SqlStore;
 
 use super::super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
@@ -77,7 +77,7 @@ async fn tables(
         refuse_beside_sessions(store).await?;
     }
     for copied in copy.complete().await.map_err(failed)? {
-        let Copied {
+        let CopiedTable {
             table,
             rows,
             digest,
@@ -125,7 +125,7 @@ mod tests {
     use std::path::PathBuf;
     use std::process::{Child, Command};
 
-    use berth_placement::{SchemaError, prepare, version};
+    use berth_placement::{PlacementSchemaError, prepare, version};
     use berth_store::SqlOptions;
 
     use super::*;
@@ -190,7 +190,7 @@ mod tests {
             let new = SqlStore::look_at(&location, &SqlOptions::default()).await;
             let new = new.unwrap().unwrap();
             let found = version(&new).await;
-            assert!(matches!(found, Err(SchemaError::Incomplete)), "{found:?}");
+            assert!(matches!(found, Err(PlacementSchemaError::Incomplete)), "{found:?}");
             new.close().await;
         }
         let copied = copy_all(&url(&from), &url(&to), folder.path(), &mut Vec::new()).await;

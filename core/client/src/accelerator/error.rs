@@ -1,4 +1,4 @@
-//! Why the accelerator service did not do it, with what to do about it.
+//! Errors of the accelerator client.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use http::{Method, StatusCode};
 use crate::call::Repeat;
 use crate::{CallError, Disposition, RequestLine};
 
-/// An answer that refuses.
+/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceleratorRefusal {
     pub request: RequestLine,
     pub status: StatusCode,
     /// The service's message, on one line.
     pub message: String,
-    /// The answer's request id, `-` where it has none.
+    /// The answer's request id; `-` if it has none.
     pub request_id: String,
 }
 
@@ -38,13 +38,12 @@ impl fmt::Display for AcceleratorRefusal {
 /// A call of the accelerator service that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcceleratorError {
-    /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
     /// The profile or the request does not exist.
     #[error("{0}; it does not exist, or not any more")]
     NotFound(Box<AcceleratorRefusal>),
-    /// The account may not do this.
+    /// The account lacks permission.
     #[error(
         "{0}; the account of [cyborg] needs the role service, and cyborg's service_token_roles must name it: openstack \
          role add --user USER --project PROJECT service"
@@ -55,35 +54,33 @@ pub enum AcceleratorError {
         "{0}; check the auth options of [cyborg], that the account has the role service, and that the service asks the same Keystone"
     )]
     Unauthorized(Box<AcceleratorRefusal>),
-    /// What is asked does not fit the state that the request is in.
+    /// The request's state does not allow the operation.
     #[error("{0}; its state is another one by now")]
     Conflict(Box<AcceleratorRefusal>),
-    /// The service, or something before it, cannot answer now.
+    /// The service or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
     Unavailable(Box<AcceleratorRefusal>),
     #[error("{0}")]
     Refused(Box<AcceleratorRefusal>),
-    /// The answer is not what the route promises.
+    /// The answer does not have the documented form.
     #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
     Malformed {
         request: Box<RequestLine>,
         status: StatusCode,
-        /// The answer's request id, `-` where it has none.
+        /// The answer's request id; `-` if it has none.
         request_id: String,
-        /// What the route promises.
+        /// The documented form.
         expected: &'static str,
-        /// What is wrong with it.
         reason: BodyError,
     },
 }
 
 impl AcceleratorError {
-    /// What a loop does about it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Call(error) => error.disposition(),
-            // It may have been done behind a proxy that gave up waiting, and Cyborg answers 500 after half a bind.
+            // The operation may have been done behind a proxy that timed out, and Cyborg answers 500 after half a bind.
             Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
                 Disposition::Refresh
             }
@@ -94,7 +91,7 @@ impl AcceleratorError {
         }
     }
 
-    /// The refusing answer, where there was one.
+    /// The refusing answer, if there was one.
     #[must_use]
     pub fn refusal(&self) -> Option<&AcceleratorRefusal> {
         match self {

@@ -1,4 +1,4 @@
-//! What a host's agent reports to Berth's own accelerator service; Cyborg has no such route.
+//! Device reports of an agent to Berth's own accelerator service. Cyborg has no such routes.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ const PROGRAMMINGS: &str = "/internal/v1/hosts/{host}/programmings";
 const ONE_PROGRAMMING: &str = "/internal/v1/hosts/{host}/programmings/{uuid}";
 
 impl AcceleratorClient {
-    /// PUT /internal/v1/hosts/{host}/devices: the whole list of a host's devices; the answer is all that the service knows of
-    /// them, who holds what and what an operator wants. `host` is a node's name, without anything that a path would have to
-    /// escape.
+    /// PUT /internal/v1/hosts/{host}/devices: reports all devices of a host. The answer has everything that the service
+    /// knows of them: which requests hold them and what operators want. `host` is a node name that needs no escaping in
+    /// a path.
     ///
     /// # Errors
-    /// No answer, a refusal (a provider is on another host, the role `service` is missing), or an answer that is no such list.
+    /// No answer, a refusal (a provider belongs to another host, the role `service` is missing), or an invalid answer.
     pub async fn report_devices(
         &self,
         host: &str,
@@ -35,26 +35,26 @@ impl AcceleratorClient {
         self.parse(call, "the devices of a host", Ok).await
     }
 
-    /// GET /internal/v1/hosts/{host}/changes: waits until something else is wanted of a host's devices than the report said that
-    /// `after` is of ([`KnownDevices::changes`]), and at most so long, in whole seconds and up to 60; less where the time limit
-    /// of a request is short. The answer may come before that with nothing new.
+    /// GET /internal/v1/hosts/{host}/changes: waits until operators change the desired state of a host's devices,
+    /// compared with the marker `after` of the last report ([`KnownDevices::changes`]). It waits up to `wait`, in whole
+    /// seconds, at most 60, and less if the request timeout is short. The answer may come earlier without changes.
     ///
     /// # Errors
-    /// No answer, a refusal (the role `service` is missing, there is no such route), or an answer that is none.
+    /// No answer, a refusal (the role `service` is missing, no such route), or an invalid answer.
     pub async fn host_changes(
         &self,
         host: &str,
         after: &str,
         wait: Duration,
     ) -> Result<HostChanges, AcceleratorError> {
-        // The answer has to be here, too, before the request is given up.
+        // The answer must arrive before the request's own timeout.
         let seconds = wait.min(self.adapter.timeout() / 2).as_secs();
         let path = format!("/internal/v1/hosts/{host}/changes?after={after}&wait={seconds}");
         let call = call(Method::GET, HOST_CHANGES, path, None, Repeat::Once);
         self.parse(call, "the changes of a host", Ok).await
     }
 
-    /// GET /internal/v1/hosts/{host}/programmings: what is to be programmed on a host now.
+    /// GET /internal/v1/hosts/{host}/programmings: the programmings due on a host.
     ///
     /// # Errors
     /// No answer, a refusal (the role `service` is missing), or an answer that is no such list.
@@ -64,7 +64,8 @@ impl AcceleratorClient {
         self.parse(call, "the programmings of a host", Ok).await
     }
 
-    /// POST /internal/v1/hosts/{host}/programmings/{uuid}: one has ended. One that nobody waits for any more is taken as well.
+    /// POST /internal/v1/hosts/{host}/programmings/{uuid}: reports the result of a programming. Results that no bind
+    /// waits for are accepted, too.
     pub async fn programming_ended(
         &self,
         host: &str,

@@ -1,5 +1,5 @@
-//! What operators ask: device profiles, devices and whether they may be bound. Microversion 2.3 for a device's status; a Cyborg
-//! that does not have it answers without.
+//! Calls for operators: device profiles, devices and their status. A device's status needs microversion 2.3; an older
+//! Cyborg answers without it.
 
 use berth_model::Arq;
 use berth_wire::accelerator::{
@@ -20,14 +20,14 @@ const DEVICES: &str = "/v2/devices";
 const ENABLE: &str = "/v2/devices/{uuid}/enable";
 const DISABLE: &str = "/v2/devices/{uuid}/disable";
 
-/// The microversion that tells a device's status and can change it.
+/// The microversion with a device's status.
 const STATUS: (u16, u16) = (2, 3);
 
 /// Whether requests may be bound to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceSwitch {
     Enable,
-    /// They may not; what is bound stays bound.
+    /// No new binds; existing binds stay.
     Disable,
 }
 
@@ -41,10 +41,10 @@ impl AcceleratorClient {
             .await
     }
 
-    /// POST /v2/device_profiles: a new one.
+    /// POST /v2/device_profiles: creates a device profile.
     ///
     /// # Errors
-    /// No answer, a refusal (its name is taken, a group is not as it should be), or an answer that is no profile.
+    /// No answer, a refusal (duplicate name, invalid group), or an answer that is no profile.
     pub async fn create_device_profile(
         &self,
         wanted: &CreateDeviceProfile,
@@ -62,18 +62,18 @@ impl AcceleratorClient {
         Ok(found.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
     }
 
-    /// PUT /internal/v1/accelerator_requests: bound requests of another service are Berth's own service's from now on, as they
-    /// are; Cyborg has no such route. The same again is the same.
+    /// PUT /internal/v1/accelerator_requests: adopts requests that another service has bound. Only Berth's own service
+    /// has this route. Repeating it is safe.
     ///
     /// # Errors
-    /// No answer, a refusal (the role `service` is missing, there is no such route), or an answer that is none.
+    /// No answer, a refusal (the role `service` is missing, no such route), or an invalid answer.
     pub async fn adopt_arqs(&self, arqs: &[Arq]) -> Result<AdoptedArqs, AcceleratorError> {
         let list = ArqList {
             arqs: arqs.iter().map(ArqBody::from).collect(),
         };
         let (path, body) = (ADOPTED.to_owned(), Some(encode(&list)));
         let call = call(Method::PUT, ADOPTED, path, body, Repeat::Safe);
-        self.parse(call, "what came of adopted requests", Ok).await
+        self.parse(call, "the outcome of adopted requests", Ok).await
     }
 
     /// GET /v2/devices: all devices of all hosts.

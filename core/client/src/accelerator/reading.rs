@@ -1,4 +1,4 @@
-//! From an answer to a value or an error.
+//! Converts answers to values or errors.
 
 use berth_wire::accelerator::AcceleratorError as ErrorDocument;
 use berth_wire::{BodyError, decode};
@@ -6,15 +6,15 @@ use http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use super::{AcceleratorError, AcceleratorRefusal};
-use crate::adapter::Answer;
+use crate::adapter::AdapterAnswer;
 use crate::foreign;
 
-/// Longest refusal text that is repeated, in characters. Cyborg answers with tracebacks.
+/// The maximum length of a refusal text, in characters. Cyborg returns tracebacks.
 const MESSAGE: usize = 300;
 
-/// The value of an answer of 2xx.
+/// Parses a 2xx answer.
 pub(super) fn parsed<T: DeserializeOwned, V>(
-    answer: Answer,
+    answer: AdapterAnswer,
     expected: &'static str,
     into: impl FnOnce(T) -> Result<V, BodyError>,
 ) -> Result<V, AcceleratorError> {
@@ -24,8 +24,8 @@ pub(super) fn parsed<T: DeserializeOwned, V>(
         .map_err(|reason| malformed(answer, expected, reason))
 }
 
-/// The answer, if it is of 2xx.
-pub(super) fn done(answer: Answer) -> Result<Answer, AcceleratorError> {
+/// Returns a 2xx answer; others are errors.
+pub(super) fn done(answer: AdapterAnswer) -> Result<AdapterAnswer, AcceleratorError> {
     if answer.status.is_success() {
         Ok(answer)
     } else {
@@ -33,9 +33,9 @@ pub(super) fn done(answer: Answer) -> Result<Answer, AcceleratorError> {
     }
 }
 
-/// The answer; none for the service's own 404. A 404 of something else that answers at this URL says nothing about what the
-/// service has.
-pub(super) fn found(answer: Answer) -> Result<Option<Answer>, AcceleratorError> {
+/// Returns the answer; `None` for the service's own 404. A 404 of something else at this URL says nothing about the
+/// service's state.
+pub(super) fn found(answer: AdapterAnswer) -> Result<Option<AdapterAnswer>, AcceleratorError> {
     if answer.status != StatusCode::NOT_FOUND {
         return done(answer).map(Some);
     }
@@ -45,7 +45,7 @@ pub(super) fn found(answer: Answer) -> Result<Option<Answer>, AcceleratorError> 
     }
 }
 
-fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> AcceleratorError {
+fn malformed(answer: AdapterAnswer, expected: &'static str, reason: BodyError) -> AcceleratorError {
     AcceleratorError::Malformed {
         request: Box::new(answer.request),
         status: answer.status,
@@ -55,7 +55,7 @@ fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> Accel
     }
 }
 
-fn refused(answer: Answer) -> AcceleratorError {
+fn refused(answer: AdapterAnswer) -> AcceleratorError {
     let refusal = Box::new(AcceleratorRefusal {
         message: message(&answer.body),
         request: answer.request,
@@ -76,12 +76,12 @@ fn refused(answer: Answer) -> AcceleratorError {
     }
 }
 
-/// The service's words, or those of what stands before it.
+/// The message of the service, or of a proxy.
 fn message(body: &[u8]) -> String {
     let said = decode::<ErrorDocument>(body)
         .map(|document| document.message())
         .unwrap_or_else(|_| foreign::other_message(body));
-    // A traceback comes after the sentence that matters.
+    // The traceback follows the useful sentence.
     let sentence = said.split("Traceback (most recent call").next();
     foreign::one_line(sentence.unwrap_or_default(), MESSAGE)
 }

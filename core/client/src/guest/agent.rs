@@ -1,4 +1,4 @@
-//! The agent's guests.
+//! Client of the agent's guest API.
 
 use berth_model::ConsumerUuid;
 use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
@@ -10,7 +10,7 @@ use http::Method;
 
 use super::GuestApiError;
 use super::reading::{done, found, parsed};
-use crate::adapter::Call;
+use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 use crate::placement::Deleted;
 use crate::{Adapter, AdapterOptions, Auth, HttpService};
@@ -22,23 +22,22 @@ const ACTION: &str = "/v1/guests/{uuid}/action";
 const CONSOLE: &str = "/v1/guests/{uuid}/console";
 const EVENTS: &str = "/v2.1/os-server-external-events";
 
-/// The microversion of the Compute API from which accelerator requests' events are known.
+/// The microversion with events of accelerator requests.
 const EVENTS_SINCE: (u16, u16) = (2, 82);
 
-/// How many times the usual time limit an action may take: a guest that is stopped may have ten minutes to end by itself.
+/// The timeout of an action, as a multiple of the usual one: a guest may take ten minutes to shut down.
 const PATIENCE: u32 = 11;
 
 /// The guests of one agent. Clones share connections.
 #[derive(Clone)]
 pub struct GuestClient {
     adapter: Adapter,
-    /// The same agent where it speaks as Nova does.
+    /// The same agent with Nova's version header.
     as_nova: Adapter,
 }
 
 impl GuestClient {
-    /// The agent through `http`; the endpoint of `auth` is its root, without `/v1`. Over a unix socket its host is not looked
-    /// at.
+    /// A client of the agent at the root URL of `auth`. Over a unix socket the host of the URL is ignored.
     #[must_use]
     pub fn new(http: HttpService, auth: Auth, options: &AdapterOptions) -> Self {
         Self {
@@ -47,22 +46,23 @@ impl GuestClient {
         }
     }
 
-    /// POST /v1/guests: the guest will run, or the agent will say why it does not. The same again is the same guest.
+    /// POST /v1/guests: requests a guest. The agent accepts it, or refuses with a reason. Repeating the request is
+    /// safe.
     pub async fn build(&self, build: &GuestBuild) -> Result<GuestBody, GuestApiError> {
         self.build_of(encode(build)).await
     }
 
-    /// The same with a body made by hand: whatever form of a request the agent knows.
+    /// Like [`GuestClient::build`] with a raw body, for request formats of other releases.
     pub async fn build_of(&self, body: Vec<u8>) -> Result<GuestBody, GuestApiError> {
-        let call = Call {
-            // Whoever asks again asks from the start; so that it is known of this request whether it arrived.
+        let call = AdapterCall {
+            // The caller must know whether this very request arrived, so it is not repeated here.
             repeat: Repeat::Once,
             ..call(Method::POST, ALL, ALL.to_owned(), Some(body))
         };
         parsed(self.adapter.call(call).await?)
     }
 
-    /// POST /v1/guests/places: where a guest would be with each of the allocations, in their order. Nothing is done.
+    /// POST /v1/guests/places: where a guest would be placed for each allocation, in order. Changes nothing.
     pub async fn places(&self, asked: &PlacesAsked) -> Result<Vec<PlaceBody>, GuestApiError> {
         let call = call(Method::POST, PLACES, PLACES.to_owned(), Some(encode(asked)));
         let answer: Places = parsed(self.adapter.call(call).await?)?;
@@ -75,25 +75,25 @@ impl GuestClient {
         Ok(list.guests)
     }
 
-    /// GET /v1/guests/{uuid}; none where the agent does not know it.
+    /// GET /v1/guests/{uuid}; `None` if the agent does not have it.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestBody>, GuestApiError> {
         let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
         answer.map(parsed).transpose()
     }
 
-    /// DELETE /v1/guests/{uuid}: the guest will be gone. It is when [`GuestClient::guest`] does not find it.
+    /// DELETE /v1/guests/{uuid}: requests the deletion. It is complete when [`GuestClient::guest`] finds nothing.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
         Ok(answer.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
     }
 
-    /// POST /v1/guests/{uuid}/action, and waits until it is done. By the same id it may be asked for again where an answer was
-    /// lost: it is done once. An agent of an older release takes no notice of ids.
+    /// POST /v1/guests/{uuid}/action, waits for its completion. It may be repeated with the same id if an answer was
+    /// lost: the action runs once. Agents of older releases ignore ids.
     ///
     /// # Errors
-    /// No answer, or a refusal: the guest is on its way, or cannot do that as it is.
+    /// No answer, or a refusal: the guest is busy, or its state does not allow the action.
     pub async fn action(
         &self,
         uuid: ConsumerUuid,
@@ -102,7 +102,7 @@ impl GuestClient {
     ) -> Result<GuestBody, GuestApiError> {
         let query = id.map_or_else(String::new, |id| format!("?id={id}"));
         let path = format!("{ALL}/{uuid}/action{query}");
-        let call = Call {
+        let call = AdapterCall {
             // Whether a reboot was done cannot be seen, and not every agent knows ids.
             repeat: Repeat::Once,
             patience: PATIENCE,
@@ -111,7 +111,7 @@ impl GuestClient {
         parsed(self.adapter.call(call).await?)
     }
 
-    /// GET /v1/guests/{uuid}/console: what the guest wrote to its serial console; its last `lines`, or all that is kept.
+    /// GET /v1/guests/{uuid}/console: the guest's serial console output; the last `lines`, or all that is stored.
     pub async fn console(
         &self,
         uuid: ConsumerUuid,
@@ -123,17 +123,17 @@ impl GuestClient {
         Ok(done(self.adapter.call(call).await?)?.body.to_vec())
     }
 
-    /// POST /v2.1/os-server-external-events: what happened to its guests. The events come back, each with its code: 200, or 422
-    /// for a guest that the agent does not know.
+    /// POST /v2.1/os-server-external-events: sends events about its guests. Each is returned with a code: 200, or 422
+    /// for a guest that the agent does not have.
     ///
     /// # Errors
-    /// No answer (telling the same twice harms nobody), a refusal, or an answer that is none.
+    /// No answer (repeating is harmless), a refusal, or an invalid answer.
     pub async fn external_events(
         &self,
         events: Vec<ServerExternalEvent>,
     ) -> Result<Vec<ServerExternalEvent>, GuestApiError> {
         let body = encode(&ServerExternalEvents { events });
-        let call = Call {
+        let call = AdapterCall {
             microversion: Some(EVENTS_SINCE),
             ..call(Method::POST, EVENTS, EVENTS.to_owned(), Some(body))
         };
@@ -147,8 +147,8 @@ pub(super) fn call(
     route: &'static str,
     path: String,
     body: Option<Vec<u8>>,
-) -> Call {
-    Call {
+) -> AdapterCall {
+    AdapterCall {
         method,
         route,
         path,

@@ -1,4 +1,4 @@
-//! The conductor's guests.
+//! Client of the conductor's guest API.
 
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::{CreateGuest, DecisionShown, GuestShown, GuestsShown, SchedulingShown};
@@ -15,7 +15,7 @@ const ALL: &str = "/v1/guests";
 const ONE: &str = "/v1/guests/{uuid}";
 const SCHEDULING: &str = "/v1/guests/{uuid}/scheduling";
 
-/// The guests that a conductor was asked for. Clones share connections.
+/// A client of the conductor. Clones share connections.
 #[derive(Clone)]
 pub struct ConductorClient {
     adapter: Adapter,
@@ -30,7 +30,8 @@ impl ConductorClient {
         }
     }
 
-    /// POST /v1/guests: the guest will run, or the conductor will say why it does not. The same again is the same guest.
+    /// POST /v1/guests: requests a guest. The conductor accepts it, or refuses with a reason. Repeating the request is
+    /// safe.
     pub async fn create(&self, guest: &CreateGuest) -> Result<GuestShown, GuestApiError> {
         let call = call(Method::POST, ALL, ALL.to_owned(), Some(encode(guest)));
         parsed(self.adapter.call(call).await?)
@@ -41,14 +42,14 @@ impl ConductorClient {
         parsed(self.adapter.call(call).await?)
     }
 
-    /// GET /v1/guests/{uuid}; none where the conductor does not know it.
+    /// GET /v1/guests/{uuid}; `None` if the conductor does not have it.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestShown>, GuestApiError> {
         let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
         answer.map(parsed).transpose()
     }
 
-    /// GET /v1/guests/{uuid}/scheduling: why the guest went where it went; nothing where no decision is kept.
+    /// GET /v1/guests/{uuid}/scheduling: the scheduling decision, if one is stored.
     pub async fn scheduling(
         &self,
         uuid: ConsumerUuid,
@@ -59,8 +60,8 @@ impl ConductorClient {
         Ok(shown.decisions)
     }
 
-    /// DELETE /v1/guests/{uuid}: guest, accelerator requests and allocation will be gone. They are when
-    /// [`ConductorClient::guest`] does not find the guest.
+    /// DELETE /v1/guests/{uuid}: requests the deletion of guest, accelerator requests and allocation. It is complete
+    /// when [`ConductorClient::guest`] finds nothing.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;

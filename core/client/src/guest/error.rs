@@ -1,4 +1,4 @@
-//! Why a guest API did not do it.
+//! Errors of the guest APIs.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use http::StatusCode;
 
 use crate::{CallError, Disposition, RequestLine, Sent};
 
-/// An answer that refuses.
+/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestRefusal {
     pub request: RequestLine,
     pub status: StatusCode,
-    /// The code; empty where something else answers at this address.
+    /// The error code; empty if something else answers at this address.
     pub code: String,
     /// The sentence, on one line.
     pub message: String,
@@ -33,22 +33,20 @@ impl fmt::Display for GuestRefusal {
 /// A call of a guest API that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestApiError {
-    /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// There is no such guest.
     #[error("{0}")]
     NotFound(Box<GuestRefusal>),
-    /// The guest is on its way, or another one has its UUID.
+    /// The guest is busy, or its UUID is in use.
     #[error("{0}")]
     Conflict(Box<GuestRefusal>),
-    /// It cannot be done now.
+    /// The operation is not possible now.
     #[error("{0}")]
     Unavailable(Box<GuestRefusal>),
     /// The request itself is not acceptable.
     #[error("{0}")]
     Refused(Box<GuestRefusal>),
-    /// The answer is not what the route promises.
+    /// The answer does not have the documented form.
     #[error(
         "the answer to {request} ({}) is not understood: {reason}; the two ends may be of different versions",
         status.as_u16()
@@ -56,13 +54,12 @@ pub enum GuestApiError {
     Malformed {
         request: Box<RequestLine>,
         status: StatusCode,
-        /// What is wrong with it.
         reason: BodyError,
     },
 }
 
 impl GuestApiError {
-    /// What a loop does about it. What was asked may always be asked again: the same request is the same guest.
+    /// Every request may be repeated.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -76,8 +73,8 @@ impl GuestApiError {
         }
     }
 
-    /// Whether a build ([`crate::GuestClient::build`]) that was not answered surely never reached its agent: no connection was made,
-    /// or there was no token to ask with. Not to be asked of calls that are repeated by themselves.
+    /// Whether a build request ([`crate::GuestClient::build`]) certainly never reached its agent: no connection, or no
+    /// token. Not valid for calls that are retried.
     #[must_use]
     pub fn never_arrived(&self) -> bool {
         match self {
@@ -87,7 +84,7 @@ impl GuestApiError {
         }
     }
 
-    /// The refusing answer, where there was one.
+    /// The refusing answer, if there was one.
     #[must_use]
     pub fn refusal(&self) -> Option<&GuestRefusal> {
         match self {

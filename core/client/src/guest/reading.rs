@@ -1,4 +1,4 @@
-//! From an answer to a value or an error.
+//! Converts answers to values or errors.
 
 use berth_wire::{BodyError, decode};
 use http::StatusCode;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{GuestApiError, GuestRefusal};
-use crate::adapter::Answer;
+use crate::adapter::AdapterAnswer;
 use crate::foreign;
 
 /// Longest refusal text that is repeated, in characters.
@@ -23,14 +23,14 @@ struct Detail {
     message: String,
 }
 
-/// The value of an answer of 2xx.
-pub(super) fn parsed<T: DeserializeOwned>(answer: Answer) -> Result<T, GuestApiError> {
+/// Parses a 2xx answer.
+pub(super) fn parsed<T: DeserializeOwned>(answer: AdapterAnswer) -> Result<T, GuestApiError> {
     let answer = done(answer)?;
     decode(&answer.body).map_err(|reason| malformed(answer, reason))
 }
 
-/// The answer, if it is of 2xx.
-pub(super) fn done(answer: Answer) -> Result<Answer, GuestApiError> {
+/// Returns a 2xx answer; others are errors.
+pub(super) fn done(answer: AdapterAnswer) -> Result<AdapterAnswer, GuestApiError> {
     if answer.status.is_success() {
         Ok(answer)
     } else {
@@ -38,8 +38,8 @@ pub(super) fn done(answer: Answer) -> Result<Answer, GuestApiError> {
     }
 }
 
-/// The answer; none for the API's own 404. A 404 of something else says nothing about what the API has.
-pub(super) fn found(answer: Answer) -> Result<Option<Answer>, GuestApiError> {
+/// Returns the answer; `None` for the API's own 404. A 404 of something else says nothing about the API's state.
+pub(super) fn found(answer: AdapterAnswer) -> Result<Option<AdapterAnswer>, GuestApiError> {
     if answer.status != StatusCode::NOT_FOUND {
         return done(answer).map(Some);
     }
@@ -49,7 +49,7 @@ pub(super) fn found(answer: Answer) -> Result<Option<Answer>, GuestApiError> {
     }
 }
 
-fn malformed(answer: Answer, reason: BodyError) -> GuestApiError {
+fn malformed(answer: AdapterAnswer, reason: BodyError) -> GuestApiError {
     GuestApiError::Malformed {
         request: Box::new(answer.request),
         status: answer.status,
@@ -57,7 +57,7 @@ fn malformed(answer: Answer, reason: BodyError) -> GuestApiError {
     }
 }
 
-fn refused(answer: Answer) -> GuestApiError {
+fn refused(answer: AdapterAnswer) -> GuestApiError {
     let (code, message) = match decode::<Refusal>(&answer.body) {
         Ok(Refusal { error }) => (error.code, error.message),
         Err(_) => (String::new(), foreign::other_message(&answer.body)),

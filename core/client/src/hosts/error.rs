@@ -1,4 +1,4 @@
-//! Why a host's state was not told or not had, with what to do about it.
+//! Errors of the host state client.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use http::StatusCode;
 
 use crate::{CallError, Disposition, RequestLine};
 
-/// An answer that refuses.
+/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostsRefusal {
     pub request: RequestLine,
     pub status: StatusCode,
     /// The service's message, on one line.
     pub message: String,
-    /// The answer's request id, `-` where it has none.
+    /// The answer's request id; `-` if it has none.
     pub request_id: String,
 }
 
@@ -38,7 +38,6 @@ impl fmt::Display for HostsRefusal {
 /// A call that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostsError {
-    /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
     /// Nothing takes hosts' states there.
@@ -46,7 +45,7 @@ pub enum HostsError {
         "{0}; nothing takes the states of hosts there: endpoint_override of [conductor] has to name berth's own service"
     )]
     NoRoute(Box<HostsRefusal>),
-    /// The account may not do this.
+    /// The account lacks permission.
     #[error(
         "{0}; the account of [conductor] needs the role service: openstack role add --user USER --project PROJECT service"
     )]
@@ -56,15 +55,15 @@ pub enum HostsError {
         "{0}; check the auth options of [conductor], that the account has the role service, and that the service asks the same Keystone"
     )]
     Unauthorized(Box<HostsRefusal>),
-    /// What is told does not fit what is known: a node is another host's.
+    /// The report conflicts with stored state: a node belongs to another host.
     #[error("{0}")]
     Conflict(Box<HostsRefusal>),
-    /// The service, or something before it, cannot answer now.
+    /// The service or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
     Unavailable(Box<HostsRefusal>),
     #[error("{0}")]
     Refused(Box<HostsRefusal>),
-    /// The answer is not what the route promises.
+    /// The answer does not have the documented form.
     #[error(
         "the answer to {request} ({}, {request_id}) is not {expected}: {reason}; the two ends may be of different versions",
         status.as_u16()
@@ -72,17 +71,16 @@ pub enum HostsError {
     Malformed {
         request: Box<RequestLine>,
         status: StatusCode,
-        /// The answer's request id, `-` where it has none.
+        /// The answer's request id; `-` if it has none.
         request_id: String,
-        /// What the route promises.
+        /// The documented form.
         expected: &'static str,
-        /// What is wrong with it.
         reason: BodyError,
     },
 }
 
 impl HostsError {
-    /// What a loop does about it. What was asked may always be asked again: the same state is the same state.
+    /// Every report may be repeated.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -98,7 +96,7 @@ impl HostsError {
         }
     }
 
-    /// The refusing answer, where there was one.
+    /// The refusing answer, if there was one.
     #[must_use]
     pub fn refusal(&self) -> Option<&HostsRefusal> {
         match self {

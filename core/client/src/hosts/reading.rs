@@ -1,4 +1,4 @@
-//! From an answer to a value or an error.
+//! Converts answers to values or errors.
 
 use berth_wire::placement::ErrorDocument;
 use berth_wire::{BodyError, decode};
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{HostsError, HostsRefusal};
-use crate::adapter::Answer;
+use crate::adapter::AdapterAnswer;
 use crate::foreign;
 
 /// Longest refusal text that is repeated, in characters.
@@ -24,17 +24,18 @@ struct Message {
     message: String,
 }
 
-/// The value of an answer of 2xx.
+/// Parses a 2xx answer.
 pub(super) fn parsed<T: DeserializeOwned>(
-    answer: Answer,
+    answer: AdapterAnswer,
     expected: &'static str,
 ) -> Result<T, HostsError> {
     let answer = done(answer)?;
     decode(&answer.body).map_err(|reason| malformed(answer, expected, reason))
 }
 
-/// The answer; none for the service's own 404. A 404 of something else says nothing about what the service has.
-pub(super) fn found(answer: Answer) -> Result<Option<Answer>, HostsError> {
+/// Returns the answer; `None` for the service's own 404. A 404 of something else says nothing about the service's
+/// state.
+pub(super) fn found(answer: AdapterAnswer) -> Result<Option<AdapterAnswer>, HostsError> {
     let is_own = said(&answer.body).is_some();
     if answer.status == StatusCode::NOT_FOUND && is_own {
         return Ok(None);
@@ -42,7 +43,7 @@ pub(super) fn found(answer: Answer) -> Result<Option<Answer>, HostsError> {
     done(answer).map(Some)
 }
 
-fn done(answer: Answer) -> Result<Answer, HostsError> {
+fn done(answer: AdapterAnswer) -> Result<AdapterAnswer, HostsError> {
     if answer.status.is_success() {
         Ok(answer)
     } else {
@@ -50,7 +51,7 @@ fn done(answer: Answer) -> Result<Answer, HostsError> {
     }
 }
 
-fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> HostsError {
+fn malformed(answer: AdapterAnswer, expected: &'static str, reason: BodyError) -> HostsError {
     HostsError::Malformed {
         request: Box::new(answer.request),
         status: answer.status,
@@ -60,7 +61,7 @@ fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> Hosts
     }
 }
 
-fn refused(answer: Answer) -> HostsError {
+fn refused(answer: AdapterAnswer) -> HostsError {
     let message = said(&answer.body).unwrap_or_else(|| foreign::other_message(&answer.body));
     let refusal = Box::new(HostsRefusal {
         request: answer.request,
@@ -81,7 +82,7 @@ fn refused(answer: Answer) -> HostsError {
     }
 }
 
-/// The sentence of the service's own error document; none where the body is none.
+/// The message in the service's error document; `None` for other bodies.
 fn said(body: &[u8]) -> Option<String> {
     let document = decode::<ErrorDocument>(body).ok();
     let first = document.and_then(|document| {

@@ -1,4 +1,4 @@
-//! Why the image service did not do it.
+//! Errors of the image client.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use uuid::Uuid;
 
 use crate::{CallError, Disposition, DownloadError, RequestLine};
 
-/// An answer that refuses.
+/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRefusal {
     pub request: RequestLine,
     pub status: StatusCode,
     /// The service's message, on one line.
     pub message: String,
-    /// The answer's request id, `-` where it has none.
+    /// The answer's request id; `-` if it has none.
     pub request_id: String,
 }
 
@@ -37,19 +37,17 @@ impl fmt::Display for ImageRefusal {
 /// A call of the image service that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
     #[error("{0}; check the auth options of [glance]")]
     Refused(Box<ImageRefusal>),
-    /// The answer is no image.
+    /// The answer is not an image.
     #[error("the answer to {request} is no image: {reason}")]
     Malformed {
         request: Box<RequestLine>,
-        /// What is wrong with it.
         reason: BodyError,
     },
-    /// Its bytes are not given.
+    /// The data could not be downloaded.
     #[error("the image service does not give the bytes of image {image}: {reason}")]
     File {
         image: Uuid,
@@ -64,7 +62,6 @@ impl From<ImageRefusal> for ImageError {
 }
 
 impl ImageError {
-    /// What a loop does about it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {

@@ -1,28 +1,28 @@
-//! What an adapter asks before each request: a token and the endpoint.
+//! [`Auth`]: provides a token and an endpoint for each request.
 
 use std::sync::Arc;
 
 use http::HeaderValue;
 
-use super::session::{Session, Token};
-use super::target::{BaseUrl, Target};
-use super::{AuthError, AuthOptions, AuthType, Clock, OptionProblem, OptionsError, Secret};
+use super::session::{KeystoneSession, SessionToken};
+use super::target::{BaseUrl, EndpointTarget};
+use super::{AuthError, AuthOptions, AuthType, WallClock, OptionProblem, OptionsError, Secret};
 use crate::call::Link;
 use crate::{AdapterOptions, HttpService};
 
-/// Who asks, and where the service is. Clones share the session with Keystone.
+/// An account and the location of a service. Clones share the Keystone session.
 #[derive(Clone)]
-pub struct Auth(Kind);
+pub struct Auth(AuthKind);
 
 #[derive(Clone)]
-enum Kind {
+enum AuthKind {
     Fixed {
         endpoint: BaseUrl,
         token: Option<HeaderValue>,
     },
     Keystone {
-        session: Arc<Session>,
-        target: Target,
+        session: Arc<KeystoneSession>,
+        target: EndpointTarget,
         account: Account,
     },
 }
@@ -30,13 +30,13 @@ enum Kind {
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Kind::Fixed { endpoint, .. } => write!(f, "Auth(fixed endpoint {})", endpoint.as_str()),
-            Kind::Keystone { account, .. } => write!(f, "Auth(Keystone, {account:?})"),
+            AuthKind::Fixed { endpoint, .. } => write!(f, "Auth(fixed endpoint {})", endpoint.as_str()),
+            AuthKind::Keystone { account, .. } => write!(f, "Auth(Keystone, {account:?})"),
         }
     }
 }
 
-/// The account as the options name it, for sentences that say how to mend its roles.
+/// The account as named by the options, for hints about its roles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
     /// The user's name or id.
@@ -45,11 +45,11 @@ pub struct Account {
     pub project: Option<String>,
 }
 
-/// A token and an endpoint to ask with.
-pub(crate) struct Access {
+/// A token and an endpoint.
+pub(crate) struct ServiceAccess {
     pub(crate) token: Option<HeaderValue>,
     pub(crate) endpoint: BaseUrl,
-    session: Option<Arc<Token>>,
+    session: Option<Arc<SessionToken>>,
 }
 
 impl Auth {
@@ -58,7 +58,7 @@ impl Auth {
         Self::fixed(endpoint, None)
     }
 
-    /// A fixed token, sent as it is; the service is at `endpoint`.
+    /// A fixed token for the service at `endpoint`.
     pub fn admin_token(endpoint: &str, token: &Secret) -> Result<Self, OptionsError> {
         Self::fixed(endpoint, Some(token))
     }
@@ -88,14 +88,14 @@ impl Auth {
             }
             _ => None,
         };
-        Ok(Self(Kind::Fixed { endpoint, token }))
+        Ok(Self(AuthKind::Fixed { endpoint, token }))
     }
 
-    /// By the options. Nothing is sent yet; Keystone is asked through `http` when the first call needs a token.
+    /// Uses the options. Keystone is contacted through `http` when the first call needs a token.
     pub fn from_options(
         options: &AuthOptions,
         http: &HttpService,
-        clock: Clock,
+        clock: WallClock,
         adapter: &AdapterOptions,
     ) -> Result<Self, OptionsError> {
         options.check()?;
@@ -111,9 +111,9 @@ impl Auth {
             .and_then(BaseUrl::new)
             .ok_or_else(|| missing("auth_url"))?;
         let link = Link::new("identity", http.clone(), adapter);
-        Ok(Self(Kind::Keystone {
-            session: Arc::new(Session::new(link, &url, options.clone(), clock)),
-            target: Target::of(options),
+        Ok(Self(AuthKind::Keystone {
+            session: Arc::new(KeystoneSession::new(link, &url, options.clone(), clock)),
+            target: EndpointTarget::of(options),
             account: Account {
                 user: options.username.clone().or_else(|| options.user_id.clone()),
                 project: options
@@ -124,19 +124,19 @@ impl Auth {
         }))
     }
 
-    /// The same session for another service: its type, name, region, interfaces and `endpoint_override` are taken from
-    /// `options`. Auth without Keystone has one endpoint only and stays as it is.
+    /// The same session for another service: type, name, region, interfaces and `endpoint_override` come from
+    /// `options`. Without Keystone there is only one endpoint, which stays.
     #[must_use]
     pub fn for_service(&self, options: &AuthOptions) -> Self {
         match &self.0 {
-            Kind::Keystone {
+            AuthKind::Keystone {
                 session, account, ..
-            } => Self(Kind::Keystone {
+            } => Self(AuthKind::Keystone {
                 session: Arc::clone(session),
-                target: Target::of(options),
+                target: EndpointTarget::of(options),
                 account: account.clone(),
             }),
-            Kind::Fixed { .. } => self.clone(),
+            AuthKind::Fixed { .. } => self.clone(),
         }
     }
 
@@ -144,24 +144,24 @@ impl Auth {
     #[must_use]
     pub fn account(&self) -> Account {
         match &self.0 {
-            Kind::Keystone { account, .. } => account.clone(),
-            Kind::Fixed { .. } => Account::default(),
+            AuthKind::Keystone { account, .. } => account.clone(),
+            AuthKind::Fixed { .. } => Account::default(),
         }
     }
 
-    pub(crate) async fn access(&self) -> Result<Access, AuthError> {
+    pub(crate) async fn access(&self) -> Result<ServiceAccess, AuthError> {
         match &self.0 {
-            Kind::Fixed { endpoint, token } => Ok(Access {
+            AuthKind::Fixed { endpoint, token } => Ok(ServiceAccess {
                 token: token.clone(),
                 endpoint: endpoint.clone(),
                 session: None,
             }),
-            Kind::Keystone {
+            AuthKind::Keystone {
                 session, target, ..
             } => {
                 let token = session.token().await?;
                 let endpoint = target.endpoint(&token.catalog)?;
-                Ok(Access {
+                Ok(ServiceAccess {
                     token: Some(token.header.clone()),
                     endpoint,
                     session: Some(token),
@@ -170,10 +170,10 @@ impl Auth {
         }
     }
 
-    /// The service answered 401 to this access. Says whether another one can be had.
-    pub(crate) fn refused(&self, access: &Access) -> Renewal {
+    /// The service answered 401. Returns whether a new token can be requested.
+    pub(crate) fn refused(&self, access: &ServiceAccess) -> Renewal {
         match (&self.0, &access.session) {
-            (Kind::Keystone { session, .. }, Some(token)) => {
+            (AuthKind::Keystone { session, .. }, Some(token)) => {
                 session.refused(token);
                 Renewal::Possible
             }

@@ -1,4 +1,4 @@
-//! What is missing or contradictory in [`AuthOptions`], all at once and by the options' names.
+//! Validation of [`AuthOptions`]: reports everything missing or contradictory by option name.
 
 use std::fmt;
 
@@ -25,19 +25,19 @@ impl fmt::Display for OptionsError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionProblem {
     pub option: &'static str,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong and what would be right.
     pub sentence: String,
 }
 
-struct Check<'a> {
+struct OptionsCheck<'a> {
     options: &'a AuthOptions,
     problems: Vec<OptionProblem>,
 }
 
 impl AuthOptions {
-    /// Looks for everything missing or contradictory. No file and no network is touched.
+    /// Validates the options without accessing files or the network.
     pub fn check(&self) -> Result<(), OptionsError> {
-        let mut check = Check {
+        let mut check = OptionsCheck {
             options: self,
             problems: Vec::new(),
         };
@@ -52,7 +52,7 @@ impl AuthOptions {
     }
 }
 
-impl Check<'_> {
+impl OptionsCheck<'_> {
     fn wrong(&mut self, option: &'static str, sentence: impl Into<String>) {
         self.problems.push(OptionProblem {
             option,
@@ -74,7 +74,7 @@ impl Check<'_> {
                 self.keystone();
                 self.user("auth_type password");
                 self.need("password", options.password.is_some(), "auth_type password");
-                self.scope(Needed::Yes);
+                self.scope(RequiredOption::Yes);
             }
             Some(AuthType::ApplicationCredential) => {
                 self.keystone();
@@ -83,7 +83,7 @@ impl Check<'_> {
             Some(AuthType::Token) => {
                 self.keystone();
                 self.need("token", options.token.is_some(), "auth_type v3token");
-                self.scope(Needed::No);
+                self.scope(RequiredOption::No);
             }
             Some(AuthType::AdminToken) => {
                 self.need("token", options.token.is_some(), "auth_type admin_token");
@@ -152,7 +152,7 @@ impl Check<'_> {
         }
     }
 
-    fn scope(&mut self, needed: Needed) {
+    fn scope(&mut self, needed: RequiredOption) {
         let o = self.options;
         let project = any([&o.project_name, &o.project_id]);
         match (&o.system_scope, project) {
@@ -165,7 +165,7 @@ impl Check<'_> {
             (Some(scope), false) if scope != "all" => {
                 self.wrong("system_scope", format!("is {scope:?}; only all is known"));
             }
-            (None, false) if matches!(needed, Needed::Yes) => {
+            (None, false) if matches!(needed, RequiredOption::Yes) => {
                 self.wrong(
                     "project_name",
                     "is not set; name a project (project_name or project_id) or system_scope",
@@ -267,7 +267,7 @@ impl Check<'_> {
     }
 }
 
-enum Needed {
+enum RequiredOption {
     Yes,
     No,
 }

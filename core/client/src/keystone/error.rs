@@ -1,10 +1,10 @@
-//! Why there is no token, or no endpoint.
+//! Errors of authentication and service lookup.
 
 use berth_wire::BodyError;
 
 use crate::{Disposition, TransportError};
 
-/// No token or no endpoint to ask with.
+/// No token or no endpoint is available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// Keystone did not answer.
@@ -13,35 +13,34 @@ pub enum AuthError {
         url: String,
         reason: TransportError,
     },
-    /// Keystone is there but cannot answer now.
+    /// Keystone is temporarily unavailable.
     #[error(
         "Keystone at {url} answers {status} ({request_id}); its log says more under that request id"
     )]
     Unavailable {
         url: String,
         status: u16,
-        /// The answer's request id, `-` where it has none.
+        /// The answer's request id; `-` if it has none.
         request_id: String,
     },
     /// Keystone does not let us in.
     #[error("Keystone at {url} refuses {account} with {status} ({request_id}): {message}; {mend}")]
     Refused {
         url: String,
-        /// Who asked: user or credential, and the scope.
+        /// The user or credential, and the scope.
         account: String,
-        /// The status: 401 for wrong credentials, 404 where `auth_url` is not Keystone's.
+        /// The status: 401 for wrong credentials, 404 if `auth_url` is not Keystone's.
         status: u16,
-        /// The answer's request id, `-` where it has none.
+        /// The answer's request id; `-` if it has none.
         request_id: String,
         message: String,
-        /// What to look at.
+        /// What to check.
         mend: &'static str,
     },
-    /// What answers at `auth_url` does not answer as Keystone does.
+    /// The server at `auth_url` does not answer like Keystone.
     #[error("the answer of {url} is not a Keystone token: {reason}; check auth_url")]
     Malformed {
         url: String,
-        /// What is wrong with it.
         reason: BodyError,
     },
     /// The catalog has no such endpoint.
@@ -50,9 +49,9 @@ pub enum AuthError {
          set region_name, valid_interfaces or endpoint_override"
     )]
     NoEndpoint {
-        /// What was looked for.
+        /// The service that was looked up.
         wanted: String,
-        /// What the catalog has instead.
+        /// The services in the catalog.
         offered: String,
     },
     /// The catalog's endpoint is no URL.
@@ -61,18 +60,17 @@ pub enum AuthError {
     )]
     BadEndpoint {
         service_type: String,
-        /// What the catalog says.
+        /// The URL in the catalog.
         url: String,
     },
 }
 
 impl AuthError {
-    /// What a loop does about it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Transport { reason, .. } if reason.is_passing() => Disposition::Retry,
-            // A page of a load balancer during an upgrade looks like this too.
+            // A load balancer's error page during an upgrade looks like this, too.
             Self::Unavailable { .. } | Self::Malformed { .. } => Disposition::Retry,
             Self::Transport { .. }
             | Self::Refused { .. }

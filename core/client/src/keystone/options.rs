@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::Secret;
 use crate::{Delay, RetryPolicy, TransportOptions};
 
-/// How to prove who one is (`auth_type`, keystoneauth's plugin names).
+/// The authentication method (`auth_type`, keystoneauth's plugin names).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuthType {
     /// `password` or `v3password`.
@@ -19,7 +19,7 @@ pub enum AuthType {
     ApplicationCredential,
     /// `token` or `v3token`: a token exchanged for one of the wanted scope.
     Token,
-    /// `admin_token`: a fixed token, sent as it is; no Keystone.
+    /// `admin_token`: a fixed token without Keystone.
     AdminToken,
     /// `none` or `noauth`: no token; no Keystone.
     None,
@@ -75,9 +75,9 @@ impl fmt::Display for AuthType {
     }
 }
 
-/// Which of a service's endpoints to use (`valid_interfaces`).
+/// The interface of an endpoint (`valid_interfaces`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Interface {
+pub enum ServiceInterface {
     /// `internal`.
     Internal,
     /// `public`.
@@ -86,8 +86,8 @@ pub enum Interface {
     Admin,
 }
 
-impl Interface {
-    /// The word in the catalog.
+impl ServiceInterface {
+    /// The name in the catalog.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ pub struct InterfaceError {
     text: String,
 }
 
-impl FromStr for Interface {
+impl FromStr for ServiceInterface {
     type Err = InterfaceError;
 
     /// Takes `internal` as well as the older `internalURL`.
@@ -120,11 +120,11 @@ impl FromStr for Interface {
     }
 }
 
-/// One client section of the configuration (`[placement]`, `[cyborg]`): keystoneauth's options by their names. `min_version`
-/// and `max_version` have no place here: every call pins its microversion.
+/// One client section of the configuration (`[placement]`, `[cyborg]`): keystoneauth's options by their names. There is
+/// no `min_version` and `max_version`, because every call pins its microversion.
 #[derive(Debug, Clone)]
 pub struct AuthOptions {
-    /// How to prove who one is; must be set.
+    /// The authentication method; required.
     pub auth_type: Option<AuthType>,
     /// Keystone's URL, with or without `/v3`.
     pub auth_url: Option<String>,
@@ -133,23 +133,23 @@ pub struct AuthOptions {
     /// The user's id; instead of `username`.
     pub user_id: Option<String>,
     pub password: Option<Secret>,
-    /// The domain in which `username` is unique, by name.
+    /// The domain of `username`, by name.
     pub user_domain_name: Option<String>,
-    /// The domain in which `username` is unique, by id.
+    /// The domain of `username`, by id.
     pub user_domain_id: Option<String>,
     /// The project's name; needs a project domain.
     pub project_name: Option<String>,
     /// The project's id; instead of `project_name`.
     pub project_id: Option<String>,
-    /// The domain in which `project_name` is unique, by name.
+    /// The domain of `project_name`, by name.
     pub project_domain_name: Option<String>,
-    /// The domain in which `project_name` is unique, by id.
+    /// The domain of `project_name`, by id.
     pub project_domain_id: Option<String>,
-    /// Stands in for a user or project domain that is not given, by name.
+    /// The default for user and project domain, by name.
     pub default_domain_name: Option<String>,
-    /// Stands in for a user or project domain that is not given, by id.
+    /// The default for user and project domain, by id.
     pub default_domain_id: Option<String>,
-    /// `all`: a token for the whole system instead of one project.
+    /// `all`: a token for the whole system instead of a project.
     pub system_scope: Option<String>,
     /// The application credential's id.
     pub application_credential_id: Option<String>,
@@ -159,14 +159,14 @@ pub struct AuthOptions {
     pub application_credential_secret: Option<Secret>,
     /// The token of `token`, `v3token` and `admin_token`.
     pub token: Option<Secret>,
-    /// The service's URL; the catalog is not asked.
+    /// The service's URL, instead of the one in the catalog.
     pub endpoint_override: Option<String>,
-    /// The same under `admin_token`'s and `none`'s own name.
+    /// The same option as named by `admin_token` and `none`.
     pub endpoint: Option<String>,
     /// Only endpoints of this region.
     pub region_name: Option<String>,
-    /// Which endpoints to use, in order of preference (default internal, then public).
-    pub valid_interfaces: Vec<Interface>,
+    /// Interfaces in order of preference (default internal, then public).
+    pub valid_interfaces: Vec<ServiceInterface>,
     /// The service's type in the catalog.
     pub service_type: String,
     /// Only services of this name.
@@ -181,15 +181,15 @@ pub struct AuthOptions {
     pub insecure: bool,
     /// Repetitions after a connection failed (default 0).
     pub connect_retries: u32,
-    /// A fixed pause before them; without it the pause doubles from 0.5 s up to 60 s.
+    /// A fixed delay between them; by default the delay doubles from 0.5 s up to 60 s.
     pub connect_retry_delay: Option<Duration>,
     /// Repetitions after a retriable status (default 0).
     pub status_code_retries: u32,
-    /// A fixed pause before them; without it the pause doubles from 0.5 s up to 60 s.
+    /// A fixed delay between them; by default the delay doubles from 0.5 s up to 60 s.
     pub status_code_retry_delay: Option<Duration>,
-    /// Statuses after which a request is repeated (default 503).
+    /// Statuses after which a request is retried (default 503).
     pub retriable_status_codes: Vec<u16>,
-    /// How long one request may take (default 60 s; a reshape may take ten times as long).
+    /// The timeout of one request (default 60 s; ten times as long for a reshape).
     pub timeout: Option<Duration>,
 }
 
@@ -219,7 +219,7 @@ impl AuthOptions {
             endpoint_override: None,
             endpoint: None,
             region_name: None,
-            valid_interfaces: vec![Interface::Internal, Interface::Public],
+            valid_interfaces: vec![ServiceInterface::Internal, ServiceInterface::Public],
             service_type: service_type.to_owned(),
             service_name: None,
             cafile: None,
@@ -235,7 +235,7 @@ impl AuthOptions {
         }
     }
 
-    /// How connections are to be made.
+    /// The options of the connection.
     #[must_use]
     pub fn transport(&self) -> TransportOptions {
         TransportOptions {
@@ -263,7 +263,7 @@ impl AuthOptions {
         }
     }
 
-    /// The service's URL where it is fixed.
+    /// The service's URL, if it is fixed.
     pub(super) fn fixed_endpoint(&self) -> Option<&str> {
         self.endpoint_override
             .as_deref()

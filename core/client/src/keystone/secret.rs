@@ -1,21 +1,21 @@
-//! A text that must not be seen.
+//! [`Secret`]: text that is never shown.
 
 use std::fmt;
 
 use http::HeaderValue;
 
-/// A password, a token, a secret. Its `Debug` is `***`, it has no `Display`, and it cannot be serialised.
+/// A password, token or secret. `Debug` prints `***`; it has no `Display` and cannot be serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// The text itself; only for the one place that sends it.
+    /// The text itself, for the one place that sends it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// As a header's value that logs hide; none when it has characters that no header may have.
+    /// As a sensitive header value; `None` if it contains characters that headers do not allow.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&self.0).ok()?;
         value.set_sensitive(true);

@@ -1,4 +1,4 @@
-//! A session with Keystone: one token for all, renewed before it ends, by one request however many wait for it.
+//! A Keystone session: one shared token, renewed before it expires by a single request.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -16,41 +16,41 @@ use super::{AuthError, AuthOptions, AuthType, Secret};
 use crate::call::{Link, Outgoing, Repeat, request_id};
 use crate::foreign::shown;
 
-/// The wall clock, given in so that a test can move it.
-pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+/// The wall clock, replaceable in tests.
+pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// The machine's wall clock.
 #[must_use]
-pub fn system_clock() -> Clock {
+pub fn system_clock() -> WallClock {
     Arc::new(SystemTime::now)
 }
 
-/// A token is renewed this long before it ends, or in the last fifth of a shorter life.
+/// A token is renewed this long before it expires, or in the last fifth of a shorter lifetime.
 const EARLY: Duration = Duration::from_secs(300);
 /// After a failed early renewal the old token serves on for this long before the next attempt.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
 const ROUTE: &str = "/v3/auth/tokens";
 
-/// A token and what came with it.
-pub(super) struct Token {
+/// A token with its catalog and expiry.
+pub(super) struct SessionToken {
     pub(super) header: HeaderValue,
     pub(super) catalog: Vec<CatalogService>,
     expires_at: SystemTime,
     renew_at: SystemTime,
 }
 
-pub(super) struct Session {
+pub(super) struct KeystoneSession {
     link: Link,
     url: BaseUrl,
     options: AuthOptions,
-    clock: Clock,
-    current: RwLock<Option<Arc<Token>>>,
+    clock: WallClock,
+    current: RwLock<Option<Arc<SessionToken>>>,
     login: Mutex<()>,
 }
 
-impl Session {
+impl KeystoneSession {
     /// `url` is the checked `auth_url` of the options.
-    pub(super) fn new(link: Link, url: &BaseUrl, options: AuthOptions, clock: Clock) -> Self {
+    pub(super) fn new(link: Link, url: &BaseUrl, options: AuthOptions, clock: WallClock) -> Self {
         Self {
             link,
             url: url.v3(),
@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// A token that is good for some while yet.
-    pub(super) async fn token(&self) -> Result<Arc<Token>, AuthError> {
+    pub(super) async fn token(&self) -> Result<Arc<SessionToken>, AuthError> {
         let held = self.held();
         if let Some(token) = held
             .as_ref()
@@ -70,7 +70,7 @@ impl Session {
         {
             return Ok(Arc::clone(token));
         }
-        // While somebody renews a token that still serves, the others go on with it.
+        // While one task renews a token that is still valid, others keep using it.
         let usable = held.filter(|token| (self.clock)() < token.expires_at);
         let _turn = match (usable.is_some(), self.login.try_lock()) {
             (_, Ok(turn)) => turn,
@@ -83,9 +83,9 @@ impl Session {
         let token = match (self.ask().await, usable) {
             (Ok(token), _) => Arc::new(token),
             (Err(error), Some(old)) if error.disposition() == crate::Disposition::Retry => {
-                tracing::debug!(%error, "the token could not be renewed early; it serves on");
+                tracing::debug!(%error, "renewing the token early failed; using the current one");
                 let renew_at = ((self.clock)() + RENEWAL_PAUSE).min(old.expires_at);
-                Arc::new(Token {
+                Arc::new(SessionToken {
                     header: old.header.clone(),
                     catalog: old.catalog.clone(),
                     renew_at,
@@ -98,25 +98,25 @@ impl Session {
         Ok(token)
     }
 
-    /// The service did not accept this token: the next call asks Keystone for another.
-    pub(super) fn refused(&self, token: &Arc<Token>) {
+    /// A service refused this token: the next call requests a new one.
+    pub(super) fn refused(&self, token: &Arc<SessionToken>) {
         if self.held().is_some_and(|held| held.header == token.header) {
             self.hold(None);
         }
     }
 
-    fn held(&self) -> Option<Arc<Token>> {
+    fn held(&self) -> Option<Arc<SessionToken>> {
         self.current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn hold(&self, token: Option<Arc<Token>>) {
+    fn hold(&self, token: Option<Arc<SessionToken>>) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
-    async fn ask(&self) -> Result<Token, AuthError> {
+    async fn ask(&self) -> Result<SessionToken, AuthError> {
         let url = format!("{}/auth/tokens", self.url.as_str());
         let (login, scope) = (login(&self.options), scope(&self.options));
         let request = Outgoing {
@@ -169,7 +169,7 @@ impl Session {
             .map_err(|reason| AuthError::Malformed { url, reason })
     }
 
-    fn read(&self, answer: &http::Response<bytes::Bytes>) -> Result<Token, BodyError> {
+    fn read(&self, answer: &http::Response<bytes::Bytes>) -> Result<SessionToken, BodyError> {
         let subject = answer.headers().get("x-subject-token");
         let mut header = subject
             .cloned()
@@ -181,7 +181,7 @@ impl Session {
         let now = (self.clock)();
         let life = expires_at.duration_since(now).unwrap_or_default();
         let renew_at = now + (life - EARLY.min(life / 5));
-        Ok(Token {
+        Ok(SessionToken {
             header,
             catalog: token.catalog,
             expires_at,
@@ -276,7 +276,7 @@ fn domain<'a>(
         .or_else(|| options.default_domain_name.as_deref().map(DomainRef::Name))
 }
 
-/// Who asks, for error sentences.
+/// The account, for error messages.
 fn account(options: &AuthOptions) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let who = match options.auth_type {

@@ -1,11 +1,11 @@
-//! Finding a service in the catalog.
+//! Endpoint lookup in the service catalog.
 
 use berth_wire::keystone::CatalogService;
 
-use super::{AuthError, AuthOptions, Interface};
+use super::{AuthError, AuthOptions, ServiceInterface};
 
-/// A URL to which paths are appended: `http` or `https`, a host, perhaps a prefix; no slash at the end. It has no user and
-/// password, no query and no fragment: paths could not be appended, and what may be a secret would be shown with it.
+/// A URL to which paths are appended: `http` or `https`, a host, an optional prefix, no trailing slash. It has no user,
+/// password, query or fragment, because paths could not be appended and secrets would be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BaseUrl(String);
 
@@ -20,7 +20,7 @@ impl BaseUrl {
         (host && scheme && bare).then(|| Self(url.to_owned()))
     }
 
-    /// Keystone's root under an `auth_url` that may or may not name the version.
+    /// Keystone's root URL for an `auth_url` with or without the version.
     pub(crate) fn unversioned(&self) -> &str {
         let bare = self.0.strip_suffix("/v2.0").unwrap_or(&self.0);
         bare.strip_suffix("/v3").unwrap_or(bare)
@@ -36,7 +36,7 @@ impl BaseUrl {
     }
 }
 
-/// A URL that is refused, as it may be shown: user, password, query and fragment may be secrets.
+/// A refused URL without user, password, query and fragment, which may be secrets.
 fn shown(url: &str) -> String {
     let (bare, hidden) = match url.find(['?', '#']) {
         Some(end) => (&url[..end], "***"),
@@ -51,17 +51,17 @@ fn shown(url: &str) -> String {
     crate::foreign::printable(&(bare + hidden))
 }
 
-/// Which endpoint of the catalog is meant.
+/// The endpoint to look up in the catalog.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct EndpointTarget {
     service_type: String,
     service_name: Option<String>,
     region: Option<String>,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<ServiceInterface>,
     fixed: Option<BaseUrl>,
 }
 
-impl Target {
+impl EndpointTarget {
     pub(super) fn of(options: &AuthOptions) -> Self {
         Self {
             service_type: options.service_type.clone(),
@@ -200,7 +200,7 @@ mod tests {
     fn find(change: impl FnOnce(&mut AuthOptions)) -> Result<String, AuthError> {
         let mut options = AuthOptions::for_service("placement");
         change(&mut options);
-        Target::of(&options)
+        EndpointTarget::of(&options)
             .endpoint(&catalog())
             .map(|url| url.as_str().to_owned())
     }
@@ -213,7 +213,7 @@ mod tests {
             "https://api.one/placement"
         );
         assert_eq!(
-            find(|o| o.valid_interfaces = vec![Interface::Public]).unwrap(),
+            find(|o| o.valid_interfaces = vec![ServiceInterface::Public]).unwrap(),
             "https://api.one/placement"
         );
         assert_eq!(
@@ -236,7 +236,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         insta::assert_snapshot!(error, @"the catalog has no endpoint for accelerator (internal or public); it offers service type compute, service type placement; set region_name, valid_interfaces or endpoint_override");
-        let error = find(|o| o.valid_interfaces = vec![Interface::Admin])
+        let error = find(|o| o.valid_interfaces = vec![ServiceInterface::Admin])
             .unwrap_err()
             .to_string();
         insta::assert_snapshot!(error, @r#"the catalog's endpoint of placement is "not a url", which is no URL that paths can be appended to; set endpoint_override"#);

@@ -1,4 +1,4 @@
-//! Allocations: of a provider, of a consumer. The writes are for tests and tools: the agent never claims or frees.
+//! Allocations of a provider or a consumer. The writes are for tests and tools: the agent never claims or releases.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ const EXPECTED: &str = "a consumer's allocations";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypedAllocations {
     pub allocations: ConsumerAllocations,
-    /// `INSTANCE`, `MIGRATION`, …; `unknown` where none was ever given.
+    /// `INSTANCE`, `MIGRATION`, …; `unknown` if it was never set.
     pub consumer_type: String,
 }
 
 impl PlacementClient {
-    /// What each consumer holds of a provider, by class.
+    /// The allocations from a provider by consumer and class.
     ///
     /// # Errors
-    /// No answer, a refusal (the provider is gone), or an answer that has no allocations.
+    /// No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn provider_allocations(
         &self,
         uuid: ProviderUuid,
@@ -52,7 +52,7 @@ impl PlacementClient {
         .await
     }
 
-    /// All that a consumer holds, on whichever provider; none where it holds nothing or does not exist.
+    /// All allocations of a consumer; `None` if it has none or does not exist.
     pub async fn allocations(
         &self,
         consumer: ConsumerUuid,
@@ -62,7 +62,7 @@ impl PlacementClient {
             .await
     }
 
-    /// The same with the consumer's type; needs microversion 1.38.
+    /// Like [`PlacementClient::allocations`] with the consumer type; needs microversion 1.38.
     pub async fn typed_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -86,7 +86,8 @@ impl PlacementClient {
         .await
     }
 
-    /// Replaces all that a consumer holds, if its generation still is the one in `allocations` (none: it must not exist).
+    /// Replaces all allocations of a consumer, if its generation is the one in `allocations` (none: the consumer must
+    /// not exist).
     pub async fn put_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -98,10 +99,10 @@ impl PlacementClient {
             .await
     }
 
-    /// Replaces all that each of these consumers holds, all or none: what one gives back another may take.
+    /// Replaces all allocations of these consumers atomically, so that one may take what another releases.
     ///
     /// # Errors
-    /// No answer, or a refusal (a generation that is another's, or something that does not fit).
+    /// No answer, or a refusal (generation conflict, no capacity).
     pub async fn post_allocations(
         &self,
         all: &BTreeMap<ConsumerUuid, ConsumerAllocations>,
@@ -120,7 +121,8 @@ impl PlacementClient {
         self.done(call).await
     }
 
-    /// The same for a consumer of this type (`INSTANCE`, `MIGRATION`, …); needs microversion 1.38.
+    /// Like [`PlacementClient::put_allocations`] for a consumer of this type (`INSTANCE`, `MIGRATION`, …); needs
+    /// microversion 1.38.
     pub async fn put_typed_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -141,7 +143,7 @@ impl PlacementClient {
         .await
     }
 
-    /// Frees all that a consumer holds.
+    /// Releases all allocations of a consumer.
     pub async fn delete_allocations(
         &self,
         consumer: ConsumerUuid,

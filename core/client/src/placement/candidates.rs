@@ -1,4 +1,4 @@
-//! What a request could be given: GET /allocation_candidates, each answer a claim that would have been possible.
+//! Allocation candidates: GET /allocation_candidates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,13 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// What is taken, by provider and class.
+    /// The amounts by provider and class.
     #[must_use]
     pub fn resources(&self) -> &BTreeMap<(ProviderUuid, ResourceClass), u64> {
         &self.resources
     }
 
-    /// The same by provider, as an agent is told it.
+    /// The amounts by provider, in the form for agents.
     #[must_use]
     pub fn by_provider(&self) -> BTreeMap<Uuid, BTreeMap<String, u64>> {
         let mut by_provider: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
@@ -37,7 +37,7 @@ impl Candidate {
         by_provider
     }
 
-    /// The provider that serves a group with a suffix. Such a group has one provider; none where the answer does not say it.
+    /// The provider of a suffixed group; `None` if the answer does not name it.
     #[must_use]
     pub fn serving(&self, suffix: &GroupSuffix) -> Option<ProviderUuid> {
         let providers = self.mappings.get(suffix.as_str())?;
@@ -48,11 +48,11 @@ impl Candidate {
         }
     }
 
-    /// The claim of a body: of an answer, or of a record of one.
+    /// Parses an allocation request, from an answer or from a journal.
     pub fn of_body(body: &AllocationRequest) -> Result<Self, BodyError> {
         let resources = body.resources()?;
         if resources.is_empty() {
-            return Err(BodyError::field("allocations", "it takes nothing"));
+            return Err(BodyError::field("allocations", "it has no allocations"));
         }
         let mappings = body.mappings.iter().flatten();
         let mappings = mappings.map(|(suffix, providers)| {
@@ -65,7 +65,7 @@ impl Candidate {
         })
     }
 
-    /// As a body, to be kept.
+    /// Converts it to its serialised form for a journal.
     #[must_use]
     pub fn to_body(&self) -> AllocationRequest {
         let mut allocations = BTreeMap::new();
@@ -90,10 +90,10 @@ impl Candidate {
     }
 }
 
-/// Every candidate of an answer, and the trees that they touch.
+/// The candidates in an answer, with the trees that they touch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Candidates {
-    /// The candidates, in the order of the answer, which says nothing of their worth.
+    /// The candidates in the order of the answer, which is no ranking.
     pub candidates: Vec<Candidate>,
     /// Every provider of every tree that one of them touches.
     pub providers: BTreeMap<ProviderUuid, ProviderSummary>,
@@ -115,7 +115,7 @@ impl Candidates {
         })
     }
 
-    /// The root of the host that a candidate is on: that of its providers which do not share their inventory. None where there
+    /// The root provider of a candidate's host: that of its providers that are not sharing providers. `None` if there
     /// is none, or more than one.
     #[must_use]
     pub fn host(&self, candidate: &Candidate) -> Option<ProviderUuid> {
@@ -133,10 +133,10 @@ impl Candidates {
 }
 
 impl PlacementClient {
-    /// What would satisfy the question now, by the oldest microversion that knows all of it. An empty answer is one: nothing does.
+    /// Requests candidates with the oldest microversion that supports the query. An empty list is a valid answer.
     ///
     /// # Errors
-    /// No answer, a refusal (Placement does not know a class or a trait), or an answer that has no candidates.
+    /// No answer, a refusal (unknown class or trait), or an invalid answer.
     pub async fn candidates_of(
         &self,
         query: &CandidatesQuery,

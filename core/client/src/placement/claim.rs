@@ -1,8 +1,8 @@
-//! A claim: a candidate that becomes a guest's own, by PUT /allocations/{consumer} of a consumer that must not exist yet.
+//! Claims: PUT /allocations/{consumer} for a consumer that must not exist yet.
 //!
-//! A [`Claimed`] is used up by [`Claimed::built`], when the guest has it, or by [`Claimed::release`]: one that is dropped is a
-//! claim that nobody gives back. A caller who may be killed in between writes the candidate down before, and has the claim again
-//! by claiming once more: the same claim of the same consumer is the same claim.
+//! A [`Claimed`] must be consumed by [`Claimed::built`], when the guest owns it, or by [`Claimed::release`]; if
+//! dropped, the claim stays allocated. A caller that may be killed journals the candidate first and claims again after
+//! a restart: claiming the same candidate for the same consumer twice is one claim.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{Dice, Disposition};
 /// How often a claim is tried that lost a race for a provider's generation.
 const ATTEMPTS: u32 = 8;
 
-/// The longest pause before the second try; it doubles, up to sixteen times that.
+/// The maximum delay before the second attempt; it doubles, up to sixteen times.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,14 +24,13 @@ pub struct Claimant {
     pub consumer: ConsumerUuid,
     /// The project that pays.
     pub project_id: String,
-    /// The user who asked.
     pub user_id: String,
 }
 
 /// A candidate that was not claimed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// It does not fit any more: somebody else was quicker, or a provider went away. Another candidate may.
+    /// No longer possible: another consumer was faster, or a provider is gone. Try another candidate.
     #[error("{0}")]
     Taken(Box<PlacementError>),
     /// The consumer holds something else already.
@@ -42,7 +41,7 @@ pub enum ClaimError {
     HoldsOther {
         consumer: ConsumerUuid,
     },
-    /// Placement did not do it. Whether it is done has to be asked, by claiming again.
+    /// Placement failed. Claim again to find out whether the claim exists.
     #[error(transparent)]
     Placement(Box<PlacementError>),
 }
@@ -54,7 +53,6 @@ impl From<PlacementError> for ClaimError {
 }
 
 impl ClaimError {
-    /// What a loop does about it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -67,13 +65,13 @@ impl ClaimError {
 
 /// A candidate that is a guest's.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a claim that is neither built upon nor released is held for nobody"]
+#[must_use = "a claim that is neither built upon nor released stays allocated"]
 pub struct Claimed {
     consumer: ConsumerUuid,
     candidate: Candidate,
 }
 
-/// A claim that could not be given back: it still is there.
+/// The claim could not be released and still exists.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct NotReleased {
@@ -83,7 +81,8 @@ pub struct NotReleased {
 }
 
 impl Candidate {
-    /// Makes it the claimant's, all of it or nothing. Where the claimant has it already, that is it.
+    /// Claims the candidate for the consumer, all of it or nothing. If the consumer already holds it, that is a
+    /// success.
     pub async fn claim(
         self,
         placement: &PlacementClient,
@@ -104,7 +103,7 @@ impl Candidate {
                 Err(error) => error,
             };
             match refused {
-                // It exists already, or another claim met this one.
+                // The consumer already exists, or there was a concurrent claim.
                 PlacementError::Conflict(_) => match placement.allocations(consumer).await? {
                     Some(held) if held.resources == wanted.resources => break,
                     Some(_) => return Err(ClaimError::HoldsOther { consumer }),
@@ -130,7 +129,7 @@ impl Candidate {
 }
 
 impl Claimed {
-    /// A claim that was written down before it was made, whether it was made or not: to be released.
+    /// A claim that was journaled before it was sent, so it may or may not exist: to be released.
     pub fn noted_before(consumer: ConsumerUuid, candidate: Candidate) -> Self {
         Self {
             consumer,
@@ -143,7 +142,7 @@ impl Claimed {
         &self.candidate
     }
 
-    /// The guest that it was made for is there and has it: it goes with that guest.
+    /// The guest now owns the claim; it is released with the guest.
     pub fn built(self) -> Candidate {
         self.candidate
     }

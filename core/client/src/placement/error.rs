@@ -1,4 +1,4 @@
-//! Why Placement did not do it, with what to do about it.
+//! Errors of the Placement client.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::call::Repeat;
 use crate::keystone::Account;
 use crate::{CallError, Disposition, RequestLine};
 
-/// An answer that refuses.
+/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub request: RequestLine,
@@ -19,7 +19,7 @@ pub struct Refusal {
     pub codes: Vec<ErrorCode>,
     /// Placement's message, on one line.
     pub message: String,
-    /// The answer's request id, `-` where it has none.
+    /// The answer's request id; `-` if it has none.
     pub request_id: String,
 }
 
@@ -54,13 +54,12 @@ impl fmt::Display for Refusal {
 /// A call of Placement that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// There was no answer.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// A generation was not the current one: somebody else wrote.
+    /// A generation conflict: another client wrote concurrently.
     #[error("{0}; it was changed by somebody else meanwhile and has to be read again")]
     Conflict(Box<Refusal>),
-    /// Inventory cannot go because allocations use it.
+    /// The inventory is in use by allocations.
     #[error("{0}; allocations use that inventory")]
     InventoryInUse(Box<Refusal>),
     /// A provider of this name or UUID exists already.
@@ -69,22 +68,22 @@ pub enum PlacementError {
          provider (openstack resource provider list --name NAME)"
     )]
     NameTaken(Box<Refusal>),
-    /// The provider cannot go because consumers hold allocations on it.
+    /// The provider is in use by allocations.
     #[error(
         "{0}; consumers hold allocations on it (openstack resource provider show --allocations UUID)"
     )]
     ProviderInUse(Box<Refusal>),
-    /// The provider cannot go because it has children.
+    /// The provider has children.
     #[error("{0}; its children have to go first")]
     HasChildren(Box<Refusal>),
-    /// The provider, class or trait does not exist (any more).
+    /// The provider, class or trait does not exist.
     #[error("{0}; it does not exist, or not any more")]
     NotFound(Box<Refusal>),
-    /// The account may not do this.
+    /// The account lacks permission.
     #[error("{refusal}; {}", roles(refusal, account))]
     Forbidden {
         refusal: Box<Refusal>,
-        /// The account that asked, as far as the options name it.
+        /// The account, as far as the options name it.
         account: Account,
     },
     /// Placement does not accept the token, nor a new one.
@@ -97,27 +96,26 @@ pub enum PlacementError {
     )]
     TooOld {
         refusal: Box<Refusal>,
-        /// The lowest it speaks.
+        /// The minimum supported version.
         min_version: String,
-        /// The highest it speaks.
+        /// The maximum supported version.
         max_version: String,
     },
-    /// Placement, or something before it, cannot answer now.
+    /// Placement or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
     Unavailable(Box<Refusal>),
-    /// Any other refusal: the request itself is not acceptable, or does not fit.
+    /// Any other refusal.
     #[error("{}{}", .0, hint(.0))]
     Refused(Box<Refusal>),
-    /// The answer is not what the route promises.
+    /// The answer does not have the documented form.
     #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
     Malformed {
         request: Box<RequestLine>,
         status: StatusCode,
-        /// The answer's request id, `-` where it has none.
+        /// The answer's request id; `-` if it has none.
         request_id: String,
-        /// What the route promises.
+        /// The documented form.
         expected: &'static str,
-        /// What is wrong with it.
         reason: BodyError,
     },
     /// A reshape names a provider that was neither created nor read.
@@ -126,12 +124,11 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    /// What a loop does about it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Call(error) => error.disposition(),
-            // It may have been done behind a proxy that gave up waiting.
+            // It may have been done behind a proxy that timed out.
             Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
                 Disposition::Refresh
             }
@@ -152,7 +149,7 @@ impl PlacementError {
         }
     }
 
-    /// The refusing answer, where there was one.
+    /// The refusing answer, if there was one.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {

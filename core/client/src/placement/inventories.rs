@@ -13,10 +13,10 @@ const INVENTORIES: &str = "/resource_providers/{uuid}/inventories";
 const USAGES: &str = "/resource_providers/{uuid}/usages";
 
 impl PlacementClient {
-    /// A provider's inventories.
+    /// The inventories of a provider.
     ///
     /// # Errors
-    /// No answer, a refusal (the provider is gone), or an answer that has no inventories.
+    /// No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn inventories(
         &self,
         uuid: ProviderUuid,
@@ -76,10 +76,10 @@ impl PlacementClient {
         .await
     }
 
-    /// The sum of all allocations on a provider, by class.
+    /// The usage of a provider by class.
     ///
     /// # Errors
-    /// No answer, a refusal (the provider is gone), or an answer that has no usages.
+    /// No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn usages(
         &self,
         uuid: ProviderUuid,

@@ -15,10 +15,10 @@ const AGGREGATES_OF: &str = "/resource_providers/{uuid}/aggregates";
 const NAMES_PER_REQUEST: usize = 4096;
 
 impl PlacementClient {
-    /// A provider's traits.
+    /// The traits of a provider.
     ///
     /// # Errors
-    /// No answer, a refusal (the provider is gone), or an answer that has no traits.
+    /// No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn traits(
         &self,
         uuid: ProviderUuid,
@@ -53,10 +53,10 @@ impl PlacementClient {
         .await
     }
 
-    /// The aggregates a provider is a member of.
+    /// The aggregates of a provider.
     ///
     /// # Errors
-    /// No answer, a refusal (the provider is gone), or an answer that has no aggregates.
+    /// No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn aggregates(
         &self,
         uuid: ProviderUuid,
@@ -103,7 +103,7 @@ impl PlacementClient {
         .await
     }
 
-    /// Which of these traits Placement knows. Sends no request for none of them, and more than one for very many.
+    /// Those of these traits that Placement knows. Sends no request for an empty list, and several for a very long one.
     pub async fn known_traits(
         &self,
         wanted: &BTreeSet<Trait>,
@@ -120,7 +120,7 @@ impl PlacementClient {
         Ok(known)
     }
 
-    /// Makes a `CUSTOM_` trait, or finds that it exists.
+    /// Creates a `CUSTOM_` trait if it does not exist.
     pub async fn ensure_trait(&self, name: &Trait) -> Result<(), PlacementError> {
         self.done(write(
             Method::PUT,
@@ -132,7 +132,7 @@ impl PlacementClient {
         .await
     }
 
-    /// Makes a `CUSTOM_` class, or finds that it exists.
+    /// Creates a `CUSTOM_` class if it does not exist.
     pub async fn ensure_resource_class(&self, class: &ResourceClass) -> Result<(), PlacementError> {
         let path = format!("/resource_classes/{class}");
         self.done(write(

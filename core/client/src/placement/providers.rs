@@ -1,4 +1,4 @@
-//! Providers: read, create, rename, delete.
+//! Resource providers: read, create, rename, delete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use berth_wire::placement::{CreateProvider, ProviderBody, ProviderList, UpdatePr
 use http::Method;
 
 use super::{Deleted, PlacementClient, PlacementError, pins, read, reading, write};
-use crate::adapter::Call;
+use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 
 const ALL: &str = "/resource_providers";
@@ -17,8 +17,8 @@ const LIST: &str = "a list of resource providers";
 const PROVIDER: &str = "a resource provider";
 
 impl PlacementClient {
-    /// Every provider of the tree that this one belongs to, itself included; empty where Placement does not know it.
-    /// Providers come without inventory, traits and aggregates.
+    /// All providers of this provider's tree; empty if it does not exist. They come without inventory, traits and
+    /// aggregates.
     pub async fn providers_in_tree(
         &self,
         uuid: ProviderUuid,
@@ -36,7 +36,7 @@ impl PlacementClient {
         Ok(self.list(path, pins::PROVIDERS).await?.into_iter().next())
     }
 
-    /// The provider of this UUID, bare; none where Placement does not know it.
+    /// The provider of this UUID without details; `None` if it does not exist.
     pub async fn provider(&self, uuid: ProviderUuid) -> Result<Option<Provider>, PlacementError> {
         let answer = self
             .ask(read(ONE, format!("{ALL}/{uuid}"), pins::PROVIDERS))
@@ -47,8 +47,8 @@ impl PlacementClient {
         }
     }
 
-    /// The sharing providers that any of these aggregates brings in, bare, each once. Sends one request per 200 aggregates
-    /// ([`PlacementClient::with_uuids_per_request`]), none where there are no aggregates.
+    /// The sharing providers in any of these aggregates, without details and duplicates. Sends one request per 200
+    /// aggregates ([`PlacementClient::with_uuids_per_request`]).
     pub async fn sharing_providers(
         &self,
         aggregates: &BTreeSet<AggregateUuid>,
@@ -75,11 +75,11 @@ impl PlacementClient {
         Ok(members.iter().map(Provider::uuid).collect())
     }
 
-    /// Creates a provider with its UUID, name and parent; its answer has the generation. It is sent once: if the answer is
-    /// lost ([`crate::CallError::AnswerLost`]), look for the provider by its UUID.
+    /// Creates a provider with its UUID, name and parent; returns it with its generation. It is sent once: if the
+    /// answer is lost ([`crate::CallError::AnswerLost`]), look up the UUID.
     ///
     /// # Errors
-    /// No answer, a refusal (the name or UUID is taken), or an answer that is no provider.
+    /// No answer, a refusal (duplicate name or UUID), or an invalid answer.
     pub async fn create_provider(&self, provider: &Provider) -> Result<Provider, PlacementError> {
         let body = encode(&CreateProvider::from(provider));
         let call = write(
@@ -90,7 +90,7 @@ impl PlacementClient {
             Some(body),
         );
         let answer = self
-            .ask(Call {
+            .ask(AdapterCall {
                 repeat: Repeat::Once,
                 ..call
             })
@@ -98,10 +98,10 @@ impl PlacementClient {
         self.provider_of(answer)
     }
 
-    /// Gives a provider another name.
+    /// Renames a provider.
     ///
     /// # Errors
-    /// No answer, a refusal (the name is taken), or an answer that is no provider.
+    /// No answer, a refusal (duplicate name), or an invalid answer.
     pub async fn rename_provider(
         &self,
         uuid: ProviderUuid,
@@ -114,10 +114,10 @@ impl PlacementClient {
         self.update(uuid, &body, pins::PROVIDER_WRITES).await
     }
 
-    /// Puts a provider under another parent; its name has to be said again. Needs microversion 1.37.
+    /// Moves a provider below another parent; its name must be given again. Needs microversion 1.37.
     ///
     /// # Errors
-    /// No answer, a refusal (the parent is unknown or below the provider), or an answer that is no provider.
+    /// No answer, a refusal (unknown parent, cycle), or an invalid answer.
     pub async fn place_provider_under(
         &self,
         uuid: ProviderUuid,
@@ -144,7 +144,7 @@ impl PlacementClient {
         self.delete(call).await
     }
 
-    pub(super) async fn delete(&self, call: Call) -> Result<Deleted, PlacementError> {
+    pub(super) async fn delete(&self, call: AdapterCall) -> Result<Deleted, PlacementError> {
         let answer = self.ask(call).await?;
         match reading::found(answer).map_err(|error| self.told(error))? {
             Some(_) => Ok(Deleted::Deleted),
@@ -175,7 +175,7 @@ impl PlacementClient {
         self.provider_of(answer)
     }
 
-    fn provider_of(&self, answer: crate::adapter::Answer) -> Result<Provider, PlacementError> {
+    fn provider_of(&self, answer: crate::adapter::AdapterAnswer) -> Result<Provider, PlacementError> {
         reading::parsed(answer, PROVIDER, |body: ProviderBody| {
             Provider::try_from(body)
         })

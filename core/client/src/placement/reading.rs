@@ -1,4 +1,4 @@
-//! From an answer to a value or an error.
+//! Converts answers to values or errors.
 
 use berth_wire::placement::{ErrorCode, ErrorDocument};
 use berth_wire::{BodyError, decode};
@@ -6,16 +6,16 @@ use http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use super::{PlacementError, Refusal};
-use crate::adapter::Answer;
+use crate::adapter::AdapterAnswer;
 use crate::foreign;
 use crate::keystone::Account;
 
 /// Longest refusal text that is repeated, in characters.
 const MESSAGE: usize = 500;
 
-/// The value of an answer of 2xx: from bytes to a body, and from there to the model.
+/// Parses a 2xx answer to a model value.
 pub(super) fn parsed<T: DeserializeOwned, V>(
-    answer: Answer,
+    answer: AdapterAnswer,
     expected: &'static str,
     into: impl FnOnce(T) -> Result<V, BodyError>,
 ) -> Result<V, PlacementError> {
@@ -25,8 +25,8 @@ pub(super) fn parsed<T: DeserializeOwned, V>(
         .map_err(|reason| malformed(answer, expected, reason))
 }
 
-/// The answer, if it is of 2xx.
-pub(super) fn done(answer: Answer) -> Result<Answer, PlacementError> {
+/// Returns a 2xx answer; others are errors.
+pub(super) fn done(answer: AdapterAnswer) -> Result<AdapterAnswer, PlacementError> {
     if answer.status.is_success() {
         Ok(answer)
     } else {
@@ -34,9 +34,9 @@ pub(super) fn done(answer: Answer) -> Result<Answer, PlacementError> {
     }
 }
 
-/// The answer; none for Placement's own 404. A 404 of something else that answers at this URL is an error: it says
-/// nothing about what Placement has.
-pub(super) fn found(answer: Answer) -> Result<Option<Answer>, PlacementError> {
+/// Returns the answer; `None` for Placement's own 404. A 404 of something else at this URL is an error, because it says
+/// nothing about Placement's state.
+pub(super) fn found(answer: AdapterAnswer) -> Result<Option<AdapterAnswer>, PlacementError> {
     if answer.status != StatusCode::NOT_FOUND {
         return done(answer).map(Some);
     }
@@ -46,7 +46,7 @@ pub(super) fn found(answer: Answer) -> Result<Option<Answer>, PlacementError> {
     }
 }
 
-fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> PlacementError {
+fn malformed(answer: AdapterAnswer, expected: &'static str, reason: BodyError) -> PlacementError {
     PlacementError::Malformed {
         request: Box::new(answer.request),
         status: answer.status,
@@ -56,7 +56,7 @@ fn malformed(answer: Answer, expected: &'static str, reason: BodyError) -> Place
     }
 }
 
-fn refused(answer: Answer) -> PlacementError {
+fn refused(answer: AdapterAnswer) -> PlacementError {
     let document = decode::<ErrorDocument>(&answer.body).ok();
     let errors = document.map(|document| document.errors).unwrap_or_default();
     let range = errors
@@ -96,7 +96,7 @@ fn sort(refusal: Box<Refusal>, range: Option<(String, String)>) -> PlacementErro
         StatusCode::BAD_REQUEST if refusal.has(&ErrorCode::ProviderNotFound) => {
             PlacementError::NotFound(refusal)
         }
-        // A front end's words for "not now".
+        // A front end's way of saying "not now".
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
             PlacementError::Unavailable(refusal)
         }
@@ -113,7 +113,7 @@ fn conflict(refusal: Box<Refusal>) -> PlacementError {
         ErrorCode::DuplicateName => PlacementError::NameTaken(refusal),
         ErrorCode::ProviderInUse => PlacementError::ProviderInUse(refusal),
         ErrorCode::CannotDeleteParent => PlacementError::HasChildren(refusal),
-        // On allocations this says "does not fit"; elsewhere only a lost race is left to say.
+        // For allocations this means "does not fit"; elsewhere only a lost race remains.
         _ if refusal.request.route.starts_with("/allocations")
             || refusal.request.route == "/reshaper" =>
         {

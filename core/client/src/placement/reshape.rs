@@ -1,4 +1,4 @@
-//! POST /reshaper: inventories and the allocations on them, moved in one call.
+//! POST /reshaper: moves inventories and their allocations in one call.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use berth_wire::placement::ReshaperBody;
 use http::Method;
 
 use super::{PlacementClient, PlacementError, pins, write};
-use crate::adapter::Call;
+use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 
 const ROUTE: &str = "/reshaper";
@@ -16,14 +16,14 @@ const ROUTE: &str = "/reshaper";
 pub(super) const PATIENCE: u32 = 10;
 
 impl PlacementClient {
-    /// Carries out a reshape. `generations` are those of all providers whose inventory it sets, as last answered (created
-    /// children included). Afterwards every generation has to be read again: Placement moves them by more than one.
+    /// Carries out a reshape. `generations` are the current ones of all providers whose inventory it sets, including
+    /// new children. Afterwards every generation must be read again, because Placement raises them by more than one.
     ///
-    /// It is sent once. If the answer is lost ([`crate::CallError::AnswerLost`]), or a proxy gave up waiting, it may have been
-    /// carried out: the error's disposition is Refresh, and reading the tree tells.
+    /// It is sent once. If the answer is lost ([`crate::CallError::AnswerLost`]) or a proxy timed out, it may have been
+    /// carried out: the disposition is Refresh, and reading the tree shows it.
     ///
     /// # Errors
-    /// A generation is missing, no answer, or a refusal (another generation, no role `service`, does not fit).
+    /// A missing generation, no answer, or a refusal (generation conflict, missing role `service`, invalid request).
     pub async fn reshape(
         &self,
         request: &ReshapeRequest,
@@ -41,7 +41,7 @@ impl PlacementClient {
             pins::RESHAPER,
             Some(body),
         );
-        self.done(Call {
+        self.done(AdapterCall {
             repeat: Repeat::Once,
             patience: PATIENCE,
             ..call

@@ -1,4 +1,4 @@
-//! Reading an answer's body whole, up to a limit.
+//! Reads a response body up to a limit.
 
 use bytes::Bytes;
 use http::Response;
@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::TransportError;
 
-/// The most that is read of one answer, in bytes: 64 MiB (an answer of 1,000 allocation candidates has 1.7 MB).
+/// The default limit of a response body, in bytes: 64 MiB (1,000 allocation candidates have 1.7 MB).
 pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
 
 pub(super) async fn read_whole<B>(
@@ -19,7 +19,7 @@ where
     B::Error: Into<tower::BoxError>,
 {
     let (parts, body) = answer.into_parts();
-    // What announces itself as too large is not read at all.
+    // A body that announces more than the limit is not read at all.
     if usize::try_from(body.size_hint().lower()).is_ok_and(|least| least > limit) {
         return Err(TransportError::TooLarge { limit });
     }
@@ -32,7 +32,7 @@ where
     }
 }
 
-/// An error and its causes as one line, without saying the same twice.
+/// An error with its causes as one line, without repetitions.
 pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

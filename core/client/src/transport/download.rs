@@ -1,4 +1,4 @@
-//! Bodies that are too large to be held: read piece by piece, each within a limit of time.
+//! Downloads of bodies that are too large to hold in memory, read piece by piece with a timeout for each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
 use super::body::chain;
-use super::network::{Network, execute};
+use super::network::{NetworkTransport, execute};
 use super::{TransportError, TransportOptions};
 
-/// How many bytes come within the patience for one piece, or the source is too slow: 256 KiB. One that gives a byte now and
-/// then would be waited for without an end otherwise.
+/// The minimum number of bytes per timeout (256 KiB). Otherwise a source that sends a byte now and then would never
+/// time out.
 const LEAST: u64 = 256 << 10;
 
-/// How often one answer may point to another place.
+/// The maximum number of redirects.
 const MOST_REDIRECTS: u32 = 5;
 
 /// A download that does not go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DownloadError {
-    /// No answer, or it ended early.
+    /// No answer, or an incomplete one.
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// Another status than 200.
@@ -34,10 +34,10 @@ pub enum DownloadError {
     Status {
         status: StatusCode,
     },
-    /// It is elsewhere, where it is not fetched from.
+    /// A redirect that is not followed.
     #[error("the answer points to {place}: {reason}")]
     Redirect {
-        /// Where it points to, without its query.
+        /// The target, without its query.
         place: String,
         /// Why it is not followed.
         reason: &'static str,
@@ -45,7 +45,7 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
-    /// Whether the same may be answered another time.
+    /// Whether repeating the download may succeed.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
@@ -62,35 +62,35 @@ impl DownloadError {
     }
 }
 
-/// A body on its way. What goes wrong with it is said by a sentence.
-type Pieces = UnsyncBoxBody<Bytes, String>;
+/// A streaming body; errors are messages.
+type DownloadBody = UnsyncBoxBody<Bytes, String>;
 
-/// Whom downloads are of.
+/// The source of downloads.
 #[derive(Clone)]
-enum Source {
-    Network(Arc<Network>),
+enum DownloadSource {
+    Network(Arc<NetworkTransport>),
     /// A service in this process, whatever host a URL names.
-    Here(BoxCloneSyncService<Request<Bytes>, Response<Pieces>, TransportError>),
+    Here(BoxCloneSyncService<Request<Bytes>, Response<DownloadBody>, TransportError>),
 }
 
 /// Large files over TCP and TLS, or of a service in this process. Clones share connections.
 #[derive(Clone)]
 pub struct Downloads {
-    source: Source,
+    source: DownloadSource,
     patience: Duration,
 }
 
 impl Downloads {
-    /// How long the next piece may take where nothing else is said.
+    /// The default timeout for one piece.
     pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Downloads in which the answer's head, and then each piece, come within `patience` of each other.
+    /// Downloads over the network. The response head, and then each piece, must arrive within `patience`.
     ///
     /// # Errors
-    /// A file named in the options cannot be read or holds no certificate or key.
+    /// A file named in the options cannot be read or has no certificate or key.
     pub fn network(options: &TransportOptions, patience: Duration) -> Result<Self, TransportError> {
         Ok(Self {
-            source: Source::Network(Arc::new(Network::new(options)?)),
+            source: DownloadSource::Network(Arc::new(NetworkTransport::new(options)?)),
             patience,
         })
     }
@@ -117,15 +117,16 @@ impl Downloads {
             }
         });
         Self {
-            source: Source::Here(BoxCloneSyncService::new(asked)),
+            source: DownloadSource::Here(BoxCloneSyncService::new(asked)),
             patience: Self::DEFAULT_PATIENCE,
         }
     }
 
-    /// GET of an `http` or `https` URL, redirects followed (five at most, never to another scheme but from `http` to `https`).
+    /// GET of an `http` or `https` URL. Follows up to five redirects, and changes the scheme only from `http` to
+    /// `https`.
     ///
     /// # Errors
-    /// No answer, one that is not 200, or one that points where nothing is fetched from.
+    /// No answer, a status other than 200, or a redirect that is not followed.
     pub async fn get(&self, url: &str) -> Result<Download, DownloadError> {
         let mut url = parsed(url)?;
         for _ in 0..=MOST_REDIRECTS {
@@ -152,7 +153,7 @@ impl Downloads {
         self.download(answer)
     }
 
-    async fn ask(&self, url: &Url, headers: HeaderMap) -> Result<Response<Pieces>, TransportError> {
+    async fn ask(&self, url: &Url, headers: HeaderMap) -> Result<Response<DownloadBody>, TransportError> {
         let unsendable = |reason: String| TransportError::Unsendable { reason };
         let mut request = Request::builder()
             .method(Method::GET)
@@ -167,13 +168,13 @@ impl Downloads {
         let after = self.patience;
         let answer = async {
             match &self.source {
-                Source::Network(network) => {
+                DownloadSource::Network(network) => {
                     let client = network.client(url.scheme() == "https")?;
                     let answer = execute(client, request, &peer(url)).await?;
                     let said = |error: reqwest::Error| chain(&error.without_url());
                     Ok(answer.map(|body| body.map_err(said).boxed_unsync()))
                 }
-                Source::Here(service) => service.clone().oneshot(request).await,
+                DownloadSource::Here(service) => service.clone().oneshot(request).await,
             }
         };
         timeout(after, answer)
@@ -181,7 +182,7 @@ impl Downloads {
             .map_err(|_| TransportError::Timeout { after })?
     }
 
-    fn download(&self, answer: Response<Pieces>) -> Result<Download, DownloadError> {
+    fn download(&self, answer: Response<DownloadBody>) -> Result<Download, DownloadError> {
         let status = answer.status();
         if status != StatusCode::OK {
             return Err(DownloadError::Status { status });
@@ -198,7 +199,7 @@ impl Downloads {
     }
 }
 
-/// Host and port; never all of its authority, which may hold a password.
+/// Host and port, without the rest of the authority, which may contain a password.
 fn peer(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port_or_known_default() {
@@ -213,7 +214,7 @@ fn parsed(url: &str) -> Result<Url, TransportError> {
     })
 }
 
-/// Without what may hold a signature or a password.
+/// The URL without parts that may contain a signature or a password.
 fn shown(url: &Url) -> String {
     let port = url
         .port()
@@ -243,24 +244,24 @@ fn next(from: &Url, headers: &HeaderMap) -> Result<Url, DownloadError> {
     }
 }
 
-/// A body under way.
+/// A download in progress.
 pub struct Download {
     length: Option<u64>,
-    body: Pieces,
+    body: DownloadBody,
     patience: Duration,
-    /// How long was waited, and how many bytes came meanwhile, since that was looked at last.
+    /// Time waited and bytes received since the last check.
     waited: Duration,
     came: u64,
 }
 
 impl Download {
-    /// How many bytes it announces.
+    /// The announced length.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// The next piece; none at the end. One that was announced longer than it is does not end, it fails.
+    /// The next piece; `None` at the end. A body that is shorter than announced is an error.
     pub async fn piece(&mut self) -> Result<Option<Bytes>, TransportError> {
         let after = self.patience;
         loop {
@@ -281,7 +282,7 @@ impl Download {
         }
     }
 
-    /// Counts a piece, and looks whether enough came in the time that was waited.
+    /// Counts a piece and checks the rate.
     fn is_quick_enough(&mut self, piece: usize) -> Result<(), TransportError> {
         self.came += piece as u64;
         if self.waited < self.patience {

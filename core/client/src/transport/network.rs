@@ -12,27 +12,27 @@ use reqwest::{Client, ClientBuilder};
 use super::body::{chain, read_whole};
 use super::{DEFAULT_BODY_LIMIT, HttpService, TransportError, tls};
 
-/// Below the 5 s after which common front ends close an idle connection, so that a request rarely meets one that is
-/// being closed; and an idle connection holds a whole worker of a small uWSGI.
+/// Below the 5 s after which common front ends close idle connections, so that requests rarely meet one that is being
+/// closed. Also, an idle connection blocks a whole worker of a small uWSGI.
 const POOL_IDLE: Duration = Duration::from_secs(3);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST: usize = 8;
 static CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// How connections are made; the file options are keystoneauth's.
+/// Options of connections; the file options are keystoneauth's.
 #[derive(Debug, Clone)]
 pub struct TransportOptions {
     /// A PEM file of the certificate authorities to trust, instead of the system's.
     pub cafile: Option<PathBuf>,
     /// A PEM file with this client's certificate.
     pub certfile: Option<PathBuf>,
-    /// A PEM file with the certificate's key; without it the key is looked for in `certfile`.
+    /// A PEM file with the certificate's key; by default it is in `certfile`.
     pub keyfile: Option<PathBuf>,
     /// The service's certificate is not checked at all.
     pub insecure: bool,
-    /// How long one attempt to connect may take.
+    /// The timeout of one connection attempt.
     pub connect_timeout: Duration,
-    /// The most bytes read of one answer.
+    /// The limit of a response body, in bytes.
     pub body_limit: usize,
 }
 
@@ -50,7 +50,7 @@ impl Default for TransportOptions {
 }
 
 pub(super) fn network(options: &TransportOptions) -> Result<HttpService, TransportError> {
-    let network = Arc::new(Network::new(options)?);
+    let network = Arc::new(NetworkTransport::new(options)?);
     let limit = options.body_limit;
     let send = move |request: Request<Bytes>| {
         let network = Arc::clone(&network);
@@ -78,28 +78,28 @@ pub(super) fn unix(path: &Path, options: &TransportOptions) -> Result<HttpServic
     Ok(HttpService::new(tower::service_fn(send)))
 }
 
-pub(super) struct Network {
+pub(super) struct NetworkTransport {
     plain: Connections,
     secure: OnceLock<Connections>,
     options: TransportOptions,
 }
 
-impl Network {
+impl NetworkTransport {
     pub(super) fn new(options: &TransportOptions) -> Result<Self, TransportError> {
         let network = Self {
             plain: Connections::new(|| builder(options), tls::unused()?)?,
             secure: OnceLock::new(),
             options: options.clone(),
         };
-        // Named files are read now, so that a wrong path is a start-up error. The system's authorities wait until a request
-        // says https: they cost memory that a plain endpoint never needs.
+        // Named files are read now, so that a wrong path is an error at start. The system's authorities are loaded at
+        // the first https request, because they need memory.
         if options.cafile.is_some() || options.certfile.is_some() || options.keyfile.is_some() {
             network.secure()?;
         }
         Ok(network)
     }
 
-    /// One that makes a new connection for each request.
+    /// A client that opens a new connection for each request.
     pub(super) fn client(&self, secure: bool) -> Result<&Client, TransportError> {
         match secure {
             true => Ok(&self.secure()?.new),
@@ -117,10 +117,10 @@ impl Network {
     }
 }
 
-/// Kept connections, and new ones. A front end may close a kept connection without a word just when the next request is
-/// on its way (uWSGI's http-socket does so after every answer), and nobody can tell then whether the request was read.
-/// So what must not be sent twice (POST) always goes over a new connection, and what may (RFC 9110, 9.2.2) is sent once
-/// more over a new one.
+/// Kept-alive and new connections. A front end may close a kept-alive connection just when the next request is sent
+/// (uWSGI's http-socket does so after every answer), and then it is unknown whether the request was read. Therefore
+/// requests that must not be repeated (POST) always use a new connection, and others (RFC 9110, 9.2.2) are sent again
+/// over a new one.
 #[derive(Clone)]
 struct Connections {
     kept: Client,
@@ -176,7 +176,7 @@ fn build(builder: ClientBuilder, tls: rustls::ClientConfig) -> Result<Client, Tr
     })
 }
 
-/// Sends, up to the head of the answer.
+/// Sends the request and returns the head of the answer.
 pub(super) async fn execute(
     client: &Client,
     request: Request<Bytes>,
@@ -226,12 +226,12 @@ fn classify(error: reqwest::Error, peer: &str) -> TransportError {
     }
 }
 
-/// What lies beneath reqwest's own sentence, which only says that sending failed.
+/// The causes below reqwest's own message, which only says that sending failed.
 fn causes(error: &reqwest::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), chain)
 }
 
-/// Whether an I/O error is the TLS library's, however often it was wrapped.
+/// Whether an I/O error comes from the TLS library, at any depth.
 fn is_tls(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| {
         inner.is::<rustls::Error>() || inner.downcast_ref::<io::Error>().is_some_and(is_tls)

@@ -1,4 +1,4 @@
-//! TLS settings: whom to trust, who we are.
+//! TLS settings: trusted authorities and the client certificate.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{
 
 use super::{TransportError, TransportOptions};
 
-/// Settings for connections that never speak TLS: they trust nobody and cost next to nothing.
+/// Settings for connections without TLS: cheap, and they trust nothing.
 pub(super) fn unused() -> Result<ClientConfig, TransportError> {
     Ok(versions()?
         .with_root_certificates(RootCertStore::empty())
@@ -24,7 +24,7 @@ pub(super) fn unused() -> Result<ClientConfig, TransportError> {
 /// Settings by the options; without `cafile` the system's authorities are trusted.
 pub(super) fn config(options: &TransportOptions) -> Result<ClientConfig, TransportError> {
     let builder = if options.insecure {
-        let checks = Unchecked(provider());
+        let checks = AcceptAnyCertificate(provider());
         versions()?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(checks))
@@ -36,7 +36,7 @@ pub(super) fn config(options: &TransportOptions) -> Result<ClientConfig, Transpo
         (None, Some(keyfile)) => Err(unusable(
             "keyfile",
             keyfile,
-            "there is no certfile beside it",
+            "there is no certfile with it",
         )),
         (Some(certfile), keyfile) => {
             let chain = certificates("certfile", certfile)?;
@@ -103,11 +103,11 @@ fn unusable(option: &'static str, path: &Path, reason: impl std::fmt::Display) -
     }
 }
 
-/// `insecure = true`: whoever answers is believed to be the service. Signatures are still checked, which costs nothing.
+/// `insecure = true`: any certificate is accepted. Signatures are still verified.
 #[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unchecked {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

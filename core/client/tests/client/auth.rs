@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use berth_client::keystone::Interface;
+use berth_client::keystone::ServiceInterface;
 use berth_client::{
-    Auth, AuthError, AuthOptions, AuthType, CallError, Clock, Disposition, PlacementClient,
+    Auth, AuthError, AuthOptions, AuthType, CallError, WallClock, Disposition, PlacementClient,
     PlacementError, Secret,
 };
 use berth_model::ProviderUuid;
@@ -35,7 +35,7 @@ impl Hand {
         self.0.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    fn clock(&self) -> Clock {
+    fn clock(&self) -> WallClock {
         let now = Arc::clone(&self.0);
         Arc::new(move || SystemTime::UNIX_EPOCH + Duration::from_secs(now.load(Ordering::SeqCst)))
     }
@@ -252,7 +252,7 @@ async fn a_failed_early_renewal_is_borne_until_the_token_ends() {
     hand.advance(200);
     let error = client.providers_in_tree(root()).await.unwrap_err();
     assert_eq!(error.disposition(), Disposition::Retry);
-    insta::assert_snapshot!(error, @"Keystone at http://keystone:5000/v3/auth/tokens gives no answer: the connection ended before the answer was whole: connection reset by peer");
+    insta::assert_snapshot!(error, @"Keystone at http://keystone:5000/v3/auth/tokens gives no answer: the connection ended before the answer was complete: connection reset by peer");
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn one_session_serves_two_services() {
     let hand = Hand::new();
     let auth = Auth::from_options(&password(), &script.http, hand.clock(), &options()).unwrap();
     let mut elsewhere = password();
-    elsewhere.valid_interfaces = vec![Interface::Public];
+    elsewhere.valid_interfaces = vec![ServiceInterface::Public];
     let other = PlacementClient::new(
         script.http.clone(),
         auth.for_service(&elsewhere),
@@ -474,8 +474,8 @@ fn names_of_auth_types_and_interfaces_are_keystoneauths() {
     }
     let error = "v2password".parse::<AuthType>().unwrap_err().to_string();
     assert!(error.contains("v3applicationcredential"), "{error}");
-    assert_eq!("internalURL".parse(), Ok(Interface::Internal));
-    assert!("intern".parse::<Interface>().is_err());
+    assert_eq!("internalURL".parse(), Ok(ServiceInterface::Internal));
+    assert!("intern".parse::<ServiceInterface>().is_err());
 }
 
 /// Nothing secret reaches a log line either.

@@ -1,6 +1,6 @@
 //! What an agent tells the scheduler of its host, against scripted answers.
 
-use berth_client::hosts::Seen;
+use berth_client::hosts::HeartbeatOutcome;
 use berth_client::{Auth, Disposition, HostsClient, HostsError, Secret};
 use berth_wire::host_state::{HostSeenBody, HostStateBody, HostWanted, ServiceBody};
 
@@ -43,7 +43,7 @@ async fn a_state_is_told_and_named_and_seen_by_its_name() {
     };
     assert_eq!(hosts.tell_state("c1", &state()).await.unwrap(), wanted);
     let answered = hosts.seen("c1", &seen("7")).await.unwrap();
-    assert_eq!(answered, Seen::Known(wanted));
+    assert_eq!(answered, HeartbeatOutcome::Known(wanted));
     let known = hosts.state("c1").await.unwrap().unwrap();
     assert_eq!(known.service.version, "1");
 
@@ -69,11 +69,11 @@ async fn a_state_that_is_not_known_is_an_answer_and_a_host_that_is_not_is_none()
         _ => refusal(409, "placement.undefined_code", "Another state is known."),
     });
     let hosts = client(&script);
-    assert_eq!(hosts.seen("c1", &seen("7")).await.unwrap(), Seen::Unknown);
+    assert_eq!(hosts.seen("c1", &seen("7")).await.unwrap(), HeartbeatOutcome::Unknown);
     assert_eq!(hosts.state("c1").await.unwrap(), None);
     let deleted = Script::of(vec![refusal(404, "x", "No host c1.")]);
     let answered = client(&deleted).seen("c1", &seen("7")).await.unwrap();
-    assert_eq!(answered, Seen::Unknown);
+    assert_eq!(answered, HeartbeatOutcome::Unknown);
 }
 
 #[tokio::test]

@@ -143,7 +143,7 @@ async fn a_create_whose_answer_was_lost_is_not_sent_again() {
         "{error:?}"
     );
     assert_eq!(error.disposition(), Disposition::Refresh);
-    insta::assert_snapshot!(error, @"placement's answer to POST /resource_providers was lost: the connection ended before the answer was whole: connection reset by peer; whether it was carried out has to be read");
+    insta::assert_snapshot!(error, @"placement's answer to POST /resource_providers was lost: the connection ended before the answer was complete: connection reset by peer; whether it was carried out has to be read");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,31 +1,31 @@
-//! A query string, as a log of Placement or of Nova shows it.
+//! Parses a query string of GET /allocation_candidates, as the logs of Placement and Nova contain it.
 
 use std::collections::BTreeSet;
 
 use super::{CandidatesQuery, QueryGroup};
 use crate::{GroupPolicy, GroupSuffix};
 
-/// What is no question of GET /allocation_candidates.
+/// The text is not a query of GET /allocation_candidates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CandidatesQueryError {
-    /// There is nothing.
+    /// The text is empty.
     #[error(
         "nothing is asked for: a query has resources, for instance resources=VCPU:2,MEMORY_MB:1024"
     )]
     Empty,
     /// A part has no `=`.
-    #[error("{part:?} is no parameter of a query; write NAME=VALUE, and & between two")]
+    #[error("{part:?} is not a parameter of a query; write NAME=VALUE, and & between two")]
     NoValue {
         /// The part.
         part: String,
     },
-    /// What stands after a `%` is not two hexadecimal digits, or the bytes are no UTF-8.
-    #[error("{part:?} is not percent-encoded as it should be")]
+    /// A `%` without two hexadecimal digits, or bytes that are not UTF-8.
+    #[error("{part:?} is not percent-encoded correctly")]
     Encoding {
         /// The part.
         part: String,
     },
-    /// A name that no microversion knows.
+    /// A parameter that no microversion has.
     #[error(
         "there is no parameter {name:?}: resources, required, member_of and in_tree are known, each with the suffix of a group, \
          and group_policy, same_subtree, root_required and limit"
@@ -34,29 +34,29 @@ pub enum CandidatesQueryError {
         /// The name.
         name: String,
     },
-    /// It may be there once only.
-    #[error("parameter {name} is there twice")]
+    /// The parameter may occur only once.
+    #[error("parameter {name} is given twice")]
     Twice {
         /// The name.
         name: String,
     },
-    /// A value that cannot be meant.
-    #[error("{name}={value:?} cannot be asked: {expected}")]
+    /// The value is invalid.
+    #[error("{name}={value:?} is not a valid parameter: {expected}")]
     Value {
         /// The parameter.
         name: String,
-        /// What it has.
+        /// The value.
         value: String,
-        /// What would be right.
+        /// What is allowed.
         expected: &'static str,
     },
 }
 
 impl CandidatesQuery {
-    /// Reads a query string; what stands before a `?` (an address, a method) and behind a blank after it is no part of it.
+    /// Parses a query string. Text before a `?` (a method, an address) and after the next blank is ignored.
     ///
     /// # Errors
-    /// [`CandidatesQueryError`], with the part that cannot be meant.
+    /// The first part that is invalid.
     pub fn read(text: &str) -> Result<Self, CandidatesQueryError> {
         let text = text.split_once('?').map_or(text, |(_, query)| query).trim();
         let text = text.split([' ', '"', '\'']).next().unwrap_or_default();
@@ -182,7 +182,7 @@ impl QueryGroup {
     }
 }
 
-/// The items of a list; none where one is empty.
+/// The items of a list; `None` if one of them is empty.
 fn items(value: &str) -> Option<BTreeSet<String>> {
     let items: BTreeSet<_> = value
         .split(',')
@@ -225,7 +225,7 @@ fn decoded(part: &str) -> Result<String, CandidatesQueryError> {
     String::from_utf8(bytes).map_err(|_| wrong())
 }
 
-/// As much of a text as an error shows.
+/// The beginning of a text, for an error.
 fn shown(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -1,4 +1,4 @@
-//! One demand less: the question that tells why there is no candidate. What has candidates without a demand fails by it.
+//! Relaxations: the query without one demand. If a relaxation has candidates, the demand it leaves out is the reason for none.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,33 +6,33 @@ use std::fmt;
 use super::{CandidatesQuery, QueryGroup};
 use crate::{GroupPolicy, GroupSuffix, Trait};
 
-/// One thing that is asked for. What belongs to a group names it; none is the group without a suffix.
+/// One demand of a query. The first field of a demand of a group is the suffix; `None` is the group without a suffix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Demand {
     /// An amount of a class.
     Resource(Option<GroupSuffix>, String, u64),
-    /// A trait that must be there.
+    /// A required trait.
     Required(Option<GroupSuffix>, String),
-    /// Traits of which one must be there.
+    /// Traits of which at least one is required.
     AnyOf(Option<GroupSuffix>, BTreeSet<String>),
-    /// A trait that must not be there.
+    /// A forbidden trait.
     Forbidden(Option<GroupSuffix>, String),
-    /// Aggregates, as the query says it: a UUID, `in:A,B`, `!A`, `!in:A,B`.
+    /// Aggregates, as in the query: a UUID, `in:A,B`, `!A`, `!in:A,B`.
     MemberOf(Option<GroupSuffix>, String),
-    /// A provider in whose tree it must be.
+    /// The tree of this provider (`in_tree`).
     InTree(Option<GroupSuffix>, String),
-    /// A trait that the host's own provider must have.
+    /// A trait that the root provider must have.
     RootRequired(String),
-    /// A trait that the host's own provider must not have.
+    /// A trait that the root provider must not have.
     RootForbidden(String),
-    /// Groups whose providers are one of them and others below it.
+    /// Groups whose providers must be in one subtree (`same_subtree`).
     SameSubtree(BTreeSet<String>),
-    /// That groups have providers of their own.
+    /// Each group needs a provider of its own (`group_policy=isolate`).
     Isolated,
 }
 
 impl Demand {
-    /// The group that it is of.
+    /// The suffix of its group, if it belongs to one with a suffix.
     #[must_use]
     pub fn group(&self) -> Option<&GroupSuffix> {
         match self {
@@ -49,7 +49,7 @@ impl Demand {
         }
     }
 
-    /// Whether it names this class or trait.
+    /// Whether it contains this class or trait.
     #[must_use]
     pub fn names(&self, name: &str) -> bool {
         match self {
@@ -75,7 +75,7 @@ impl fmt::Display for Demand {
             Self::Forbidden(_, name) => write!(f, "no trait {name}")?,
             Self::MemberOf(_, aggregates) => write_member_of(aggregates, f)?,
             Self::InTree(None, uuid) if self.group().is_none() => {
-                write!(f, "that very host ({uuid})")?;
+                write!(f, "exactly the host {uuid}")?;
             }
             Self::InTree(_, uuid) => write!(f, "a provider of the host {uuid}")?,
             Self::RootRequired(name) => write!(f, "trait {name} of the host")?,
@@ -115,17 +115,17 @@ fn write_member_of(written: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// The question without one of its demands.
+/// A query without one of its demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relaxation {
-    /// What is not asked for.
+    /// The demand that is left out.
     pub without: Demand,
-    /// What still is.
+    /// The query without it.
     pub query: CandidatesQuery,
 }
 
 impl CandidatesQuery {
-    /// All that is asked for, that first which most often is the cause of no answer.
+    /// All demands, the most frequent causes of an empty result first.
     #[must_use]
     pub fn demands(&self) -> Vec<Demand> {
         let mut demands = Vec::new();
@@ -168,7 +168,7 @@ impl CandidatesQuery {
         demands
     }
 
-    /// The question without one demand at a time. The only resource cannot be left out: one unit of it is asked for instead.
+    /// The query without one demand each. The only resource cannot be left out; its relaxation demands one unit of it.
     #[must_use]
     pub fn relaxations(&self) -> Vec<Relaxation> {
         let relaxed = self.demands().into_iter();
@@ -181,8 +181,8 @@ impl CandidatesQuery {
             .collect()
     }
 
-    /// The question without a demand; none where nothing would be asked for. A group without resources cannot be asked for,
-    /// unless it says where others are.
+    /// The query without a demand; `None` if nothing would be left. A group without resources is only allowed if it restricts where others
+    /// are.
     #[must_use]
     pub fn without(&self, demand: &Demand) -> Option<Self> {
         let mut rest = self.clone();
@@ -224,7 +224,7 @@ impl CandidatesQuery {
         rest.can_be_asked().then_some(rest)
     }
 
-    /// The question with one unit where this demand has several.
+    /// The query with one unit instead of several.
     fn with_one_unit(&self, demand: &Demand) -> Option<Self> {
         let Demand::Resource(suffix, class, 2..) = demand else {
             return None;
@@ -235,7 +235,7 @@ impl CandidatesQuery {
         Some(rest)
     }
 
-    /// Groups that lost their last resource go, and those that only said where others are, once nothing ties them.
+    /// Removes groups without resources, unless they restrict where other groups are.
     fn leave_out_what_cannot_be_asked(&mut self, before: &Self) {
         let lost: BTreeSet<Option<GroupSuffix>> = before
             .groups

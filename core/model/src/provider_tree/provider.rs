@@ -1,4 +1,4 @@
-//! A resource provider. Its place, once it has one, is the tree's to change.
+//! A resource provider. Only the tree changes the parent of a provider in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ pub struct Provider {
     pub(super) parent: Option<ProviderUuid>,
     /// Unique in one Placement.
     pub name: ProviderName,
-    /// As Placement answered it; none for a provider that Placement does not have yet.
+    /// The generation as Placement returned it; `None` for a provider that Placement does not have yet.
     pub generation: Option<Generation>,
-    /// How much of which class.
+    /// The inventories by class.
     pub inventories: BTreeMap<ResourceClass, Inventory>,
-    /// Qualities.
+    /// The traits.
     pub traits: BTreeSet<Trait>,
     /// Aggregates the provider is a member of.
     pub aggregates: BTreeSet<AggregateUuid>,
@@ -47,7 +47,7 @@ impl Provider {
         }
     }
 
-    /// The same as a root: a sharing provider that is a child in its own tree stands alone in others.
+    /// The same provider as a root: a sharing provider that is a child in its own tree has no parent in other trees.
     #[must_use]
     pub fn without_parent(self) -> Self {
         Self {
@@ -56,13 +56,13 @@ impl Provider {
         }
     }
 
-    /// Its UUID.
+    /// UUID of the provider.
     #[must_use]
     pub fn uuid(&self) -> ProviderUuid {
         self.uuid
     }
 
-    /// Its parent, none for a root.
+    /// UUID of the parent; `None` for a root.
     #[must_use]
     pub fn parent(&self) -> Option<ProviderUuid> {
         self.parent

@@ -1,20 +1,20 @@
-//! From a flavor and an image to request groups, by the rules of Nova's ResourceRequest (34.0.0) and of the pre-filters that
-//! look at flavor and image alone. What decides about the node's NUMA cells (`hw:numa_nodes`, `hw:mem_page_size`) is no part
-//! of it: Placement does not know cells, the agent picks them.
+//! Converts a flavor and an image to request groups, by the rules of Nova's ResourceRequest (34.0.0) and of the pre-filters that need only
+//! flavor and image. NUMA placement (`hw:numa_nodes`, `hw:mem_page_size`) is not part of it: Placement does not know the cells of a node,
+//! so the agent chooses them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{GroupPolicy, GroupSuffix, RequestGroups};
 use crate::{ResourceClass, Trait, TraitDemand};
 
-/// How large a guest is, and what else is said of it.
+/// The size of an instance, and its extra specs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flavor {
     /// Virtual CPUs.
     pub vcpus: u32,
     /// Memory in MiB.
     pub memory_mb: u64,
-    /// Root disk in GiB; 0 where it lies on a volume.
+    /// Root disk in GiB; 0 if the instance boots from a volume.
     pub root_gb: u64,
     /// Ephemeral disk in GiB.
     pub ephemeral_gb: u64,
@@ -24,27 +24,27 @@ pub struct Flavor {
     pub extra_specs: BTreeMap<String, String>,
 }
 
-/// A flavor and an image that contradict each other, or a policy that cannot be.
+/// Flavor and image contradict each other, or a policy is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlavorError {
-    /// A value is none of those that are known.
+    /// The value is unknown.
     #[error("{key}: {value:?} is not known; {expected} is")]
     Value {
         /// The extra spec or image property.
         key: String,
-        /// Its value.
+        /// The value.
         value: String,
-        /// What is known.
+        /// The known values.
         expected: &'static str,
     },
-    /// The image asks for dedicated CPUs and the flavor does not give them.
+    /// The image requires dedicated CPUs, and the flavor forbids them.
     #[error(
         "hw_cpu_policy: the image may not ask for {image} CPUs with a flavor whose hw:cpu_policy is {flavor}"
     )]
     PinningForbidden {
         /// The flavor's policy.
         flavor: &'static str,
-        /// The image's.
+        /// The policy of the image.
         image: &'static str,
     },
     /// Memory encryption needs UEFI.
@@ -52,22 +52,22 @@ pub enum FlavorError {
     EncryptionWithoutUefi,
 }
 
-/// An extra spec that says nothing that can be asked for. Nova leaves it out with a line in its log.
+/// An invalid extra spec. Nova skips it with a line in its log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub struct SkippedSpec {
     /// The extra spec.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// The problem, and what would be right.
     pub reason: String,
 }
 
-/// What came of a flavor.
+/// The result of converting a flavor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlavorGroups {
-    /// What is asked for.
+    /// The request groups.
     pub groups: RequestGroups,
-    /// What was left out. Whoever makes a guest of it refuses it: a trait that is not asked for makes a wrong guest.
+    /// Extra specs that were skipped. A boot must refuse them: an instance without a trait of its flavor would be wrong.
     pub skipped: Vec<SkippedSpec>,
 }
 
@@ -91,8 +91,7 @@ impl CpuPolicy {
 type Specs = BTreeMap<String, String>;
 
 impl RequestGroups {
-    /// The groups of a flavor with an image of these properties. A device profile's are added by
-    /// [`RequestGroups::with_device_profile`].
+    /// The groups of a flavor with an image of these properties. [`RequestGroups::with_device_profile`] adds those of a device profile.
     ///
     /// # Errors
     /// The flavor contradicts itself or the image.
@@ -126,7 +125,7 @@ struct Reading<'a> {
     flavor: &'a Flavor,
     image: &'a Specs,
     groups: RequestGroups,
-    /// Classes of the unsuffixed group that `resources:` names: they replace the flavor's own, also with 0.
+    /// The classes in `resources:` of the group without a suffix. They replace the amounts of the flavor, also with 0.
     given: BTreeSet<ResourceClass>,
     skipped: Vec<SkippedSpec>,
 }
@@ -140,7 +139,7 @@ impl Reading<'_> {
         self.image.get(key).map(String::as_str)
     }
 
-    /// The flavor's word, else the image's.
+    /// The value of the flavor, else that of the image.
     fn either(&self, spec: &str, property: &str) -> Option<&str> {
         self.spec(spec).or_else(|| self.property(property))
     }
@@ -228,7 +227,7 @@ impl Reading<'_> {
         self.groups.unsuffixed.required.extend(traits);
     }
 
-    /// The flavor's own amount of a class, where `resources:` does not name it.
+    /// The amount of the flavor, unless `resources:` has the class.
     fn own(&mut self, class: ResourceClass, amount: u64) {
         if !self.given.contains(&class) {
             self.groups.unsuffixed.resources.insert(class, amount);
@@ -394,7 +393,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What the host itself must be able to do.
+    /// Traits that the host itself must have.
     fn of_the_root(&mut self) {
         if self.spec("accel:device_profile").is_some() {
             self.require_of_root("COMPUTE_ACCELERATORS");
@@ -432,7 +431,7 @@ fn is_true(text: &str) -> bool {
     )
 }
 
-/// How many of the guest's CPUs a mask names: `0-1,4`, or all but some (`^2`). None where it is no mask, or names none or all.
+/// How many CPUs a mask selects: `0-1,4`, or all except some (`^2`). `None` if the mask is invalid, or selects none or all.
 fn dedicated(mask: &str, vcpus: u64) -> Option<u64> {
     const MOST: u64 = 4096;
     if vcpus > MOST {

@@ -1,4 +1,4 @@
-//! The query string, parameter by parameter in the order of their names, as Nova sends it.
+//! Builds the query string with its parameters ordered by name, as Nova sends it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,17 +1,17 @@
-//! The driver's answer: where an allocation goes when its inventory moves, or why it stays.
+//! Homes: where the driver sends an allocation when its inventory moves, or why it has to stay.
 
 use std::fmt;
 
 use crate::{ProviderName, ProviderUuid, ResourceClass};
 
-/// A place for units: so many of a class on a provider.
+/// An amount of a class on a provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Home {
-    /// Where.
+    /// The provider.
     pub provider: ProviderUuid,
-    /// Of which class: one of the move's `to`, or the old class on the old provider for units that stay.
+    /// The class: one of the move's `to`, or the old class on the old provider for units that stay.
     pub class: ResourceClass,
-    /// How many, in the class's unit.
+    /// The amount, in the unit of the class.
     pub amount: u64,
 }
 
@@ -20,9 +20,9 @@ pub struct Home {
 pub enum HomelessReason {
     /// The consumer has no guest on this node: an orphan, or a migration whose guest is unknown.
     NoGuest,
-    /// The consumer's guest is there, but the hypervisor's description of it cannot be read.
+    /// The consumer's guest exists, but its definition on the hypervisor cannot be read.
     UnreadableGuest,
-    /// The device the guest uses is gone or not configured any more.
+    /// The device of the guest is gone or no longer configured.
     DeviceGone {
         /// The device, by the name its provider would have.
         device: String,
@@ -32,12 +32,12 @@ pub enum HomelessReason {
         /// The new home.
         provider: ProviderName,
     },
-    /// The new home takes no such amount at once (min_unit, max_unit, step_size).
+    /// The new home does not allow this amount for one consumer (min_unit, max_unit, step_size).
     UnitSize {
         /// The new home.
         provider: ProviderName,
     },
-    /// The guest does not say which of several homes is its own.
+    /// The guest does not identify one of several homes.
     Unknown,
 }
 
@@ -61,21 +61,20 @@ impl fmt::Display for HomelessReason {
 /// Where an allocation goes when its inventory moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Homes {
-    /// Exactly here; one allocation may be split over several homes. What the homes do not cover has no home for the
-    /// given reason.
+    /// Exactly these homes; one allocation may be split. The rest has no home, for the given reason.
     At {
         /// The homes, together at most the allocation's amount.
         homes: Vec<Home>,
-        /// Why a rest, if there is one, has no home.
+        /// Why the rest, if any, has no home.
         rest: HomelessReason,
     },
-    /// Whole, with all of the consumer's other such allocations, to the first of these providers that has room for all.
+    /// The first of these providers with room for this allocation and all other ones of the consumer with the same list.
     AnyOf {
-        /// Of which class.
+        /// The class.
         class: ResourceClass,
-        /// The providers, the best first.
+        /// The providers, in order of preference.
         providers: Vec<ProviderUuid>,
     },
-    /// Nowhere: the units are held where they are.
+    /// No home: the units are held where they are.
     Nowhere(HomelessReason),
 }

@@ -1,4 +1,4 @@
-//! The desired tree as far as a reshape may go there at once.
+//! The tree that a reshape can reach in one call: the desired tree, with held inventory for what stays in use.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use crate::{
     Usages,
 };
 
-/// The desired tree with what stays in use held. Two things are left for the plain update that follows, which Placement
-/// takes and by which nothing is lost: shrinkings below usage that have nothing to do with the moves, and unit sizes
-/// (min_unit, max_unit, step_size) that a consumer named in the call does not meet.
+/// The desired tree with used inventory held. Two changes are left for the update that follows, which Placement accepts without loss:
+/// inventory outside the moves that shrinks below its usage, and unit sizes (min_unit, max_unit, step_size) that a consumer in the call
+/// does not meet.
 pub(super) fn lawful_tree(
     pending: &PendingReshape,
     before: &Allocations,
@@ -71,7 +71,7 @@ fn name(tree: &ProviderTree, uuid: ProviderUuid) -> ProviderName {
     tree.get(uuid).unwrap_or(tree.root()).name.clone()
 }
 
-/// A usage nobody reported is none: every consumer of the tree is in hand.
+/// An unknown usage is 0, because all consumers of the tree are known.
 fn all_known(pending: &PendingReshape, usages: &Usages) -> Usages {
     let mut known = usages.clone();
     for provider in pending.current.own() {
@@ -82,7 +82,7 @@ fn all_known(pending: &PendingReshape, usages: &Usages) -> Usages {
     known
 }
 
-/// Placement judges every amount of a consumer that is named in the call, also those that do not change.
+/// Placement checks every amount of each consumer in the call, also those that do not change.
 fn widen_units(
     pending: &PendingReshape,
     before: &Allocations,
@@ -125,7 +125,7 @@ fn take_all(inventory: &mut Inventory, amounts: &[u64]) {
     }
 }
 
-/// What is held in the tree, with what it holds.
+/// The held inventories of the tree.
 fn held(pending: &PendingReshape, tree: &ProviderTree, usages: &Usages) -> Vec<Held> {
     let mut held = Vec::new();
     for ((uuid, class), used) in usages {

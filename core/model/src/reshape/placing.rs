@@ -1,10 +1,10 @@
-//! Gives every allocation on moved inventory its home. The outcome does not depend on how the allocations were read:
-//! consumers come in the order of their UUIDs, those whose homes are exact before those that take any of several, and what
-//! fits whole before what fits in part.
+//! Gives every allocation on moved inventory its home.
 //!
-//! Room is counted carefully: units take room where they are until they have moved, so a place is never promised to an
-//! arrival while those who should leave it may yet have to stay. What waits for others to leave is tried again as long
-//! as anything moves.
+//! The outcome does not depend on the order of the input. Consumers are ordered by UUID; exact homes come before a choice of several, and
+//! allocations that fit whole before those that fit in part.
+//!
+//! Units take room where they are until they have moved, so the same room is never counted twice. An allocation that waits for others to
+//! leave is tried again as long as anything moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
     Allocation, Allocations, ConsumerUuid, Inventory, Move, ProviderUuid, ResourceClass, Usages,
 };
 
-/// The allocations afterwards, and the account of it.
+/// The allocations after the moves, and what was moved.
 pub(super) struct Placed {
     pub(super) after: Allocations,
     pub(super) moved: Vec<MovedUnits>,
@@ -27,13 +27,13 @@ struct Placing<'a> {
     placed: Placed,
 }
 
-/// Units of one allocation and the one home they go to.
+/// Units of one allocation with the same home.
 struct Exact {
     allocation: Allocation,
     home: Home,
 }
 
-/// One consumer's allocations that go together to any of several providers.
+/// Allocations of one consumer that go together to one of several providers.
 #[derive(Default)]
 struct Together {
     members: Vec<(Allocation, ResourceClass)>,
@@ -86,7 +86,7 @@ pub(super) fn place(
     Ok(placing.finish())
 }
 
-/// Tries each one until a whole round moves none; those that never did.
+/// Tries each one until a whole round moves none; returns those that never moved.
 fn until_nothing_moves<T>(mut waiting: Vec<T>, mut moves: impl FnMut(&T) -> bool) -> Vec<T> {
     loop {
         let before = waiting.len();
@@ -196,7 +196,7 @@ impl<'a> Placing<'a> {
         self.placed.homeless.push((allocation, reason));
     }
 
-    /// How many more units fit.
+    /// The free capacity.
     fn room(&self, provider: ProviderUuid, class: &ResourceClass) -> u64 {
         let capacity = self
             .inventory(provider, class)
@@ -205,7 +205,7 @@ impl<'a> Placing<'a> {
         capacity.saturating_sub(used.unwrap_or(0))
     }
 
-    /// Whether the consumer may have so many more there at all: Placement judges the sum.
+    /// Whether one consumer may have this many more units there: Placement checks the sum.
     fn takes_at_once(
         &self,
         consumer: &ConsumerUuid,
@@ -343,7 +343,7 @@ fn arrive(amounts: &mut Usages, place: (ProviderUuid, ResourceClass), amount: u6
     *sum = sum.saturating_add(amount);
 }
 
-/// Homes named twice are one home with both amounts; a home for nothing is none.
+/// Merges equal homes and removes homes of 0 units.
 fn merged(homes: Vec<Home>) -> Vec<Home> {
     let places: BTreeSet<_> = homes
         .iter()

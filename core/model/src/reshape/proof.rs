@@ -1,5 +1,5 @@
-//! The proof that a reshape is lawful. It looks only at what was before and what would be sent, not at how that was
-//! made, so that a mistake in the placing cannot hide here.
+//! The proof that a reshape is lawful. It compares only the state before with the request to be sent, and shares no code with the placing,
+//! so that it finds mistakes of the placing.
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
-//! Why there is no lawful reshape.
+//! The reasons why a reshape is refused.
 
 use crate::{
     ConsumerUuid, Disposition, Inventory, InventoryError, ProviderName, ProviderUuid, ResourceClass,
 };
 
-/// A reshape that no lawful inventory can hold, or whose homes the driver got wrong. Nothing was sent.
+/// No lawful reshape exists, or the driver returned wrong homes. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReshapeRefused {
     /// A sharing provider would offer less than its consumers use; consumers that hold only there cannot be found.
@@ -21,7 +21,7 @@ pub enum ReshapeRefused {
         /// Capacity wanted.
         capacity: u64,
     },
-    /// The driver named a provider that its own tree does not have.
+    /// The driver returned a home on a provider that its own tree does not have.
     #[error(
         "the driver sends {class} of consumer {consumer} to provider {provider}, which is not in its tree"
     )]
@@ -33,7 +33,7 @@ pub enum ReshapeRefused {
         /// The provider named.
         provider: ProviderUuid,
     },
-    /// The driver named another class than the move says.
+    /// The driver returned a home with a class that is not in the move.
     #[error(
         "the driver sends {from} of consumer {consumer} to class {to}, which the move does not name"
     )]
@@ -45,7 +45,7 @@ pub enum ReshapeRefused {
         /// The class named.
         to: ResourceClass,
     },
-    /// The driver found more units than the consumer holds.
+    /// The driver returned homes for more units than the consumer has.
     #[error(
         "the driver finds homes for {given} {class} of consumer {consumer}, which holds {amount}"
     )]
@@ -71,7 +71,7 @@ pub enum ReshapeRefused {
         /// Units afterwards.
         after: u64,
     },
-    /// Something changed that no move speaks of: the proof caught a bug.
+    /// An allocation outside the moves changed: the proof caught a bug.
     #[error(
         "{class} of consumer {consumer} on {provider} would go from {before} to {after}, but no move says so"
     )]
@@ -100,7 +100,7 @@ pub enum ReshapeRefused {
         /// The provider.
         provider: ProviderUuid,
     },
-    /// A consumer that must be named in the call holds an amount that the inventory does not take at once.
+    /// A consumer that has to be in the call has an amount that the inventory does not allow.
     #[error(
         "consumer {consumer} holds {amount} {class} on {provider}, which takes {inventory} (min_unit, max_unit, step_size)"
     )]
@@ -128,7 +128,7 @@ pub enum ReshapeRefused {
         /// Units that fit.
         capacity: u64,
     },
-    /// Units to be held are more than one inventory can say.
+    /// The units to be held exceed the maximum of an inventory.
     #[error("{class} on {provider} cannot be held: {source}")]
     CannotHold {
         /// The provider.
@@ -141,7 +141,7 @@ pub enum ReshapeRefused {
 }
 
 impl ReshapeRefused {
-    /// Nothing changes by asking again: the driver or the configuration must.
+    /// Retrying cannot help: the driver or the configuration must change.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         Disposition::Fatal

@@ -1,4 +1,4 @@
-//! The lawful reshape: what is sent, and the account of it.
+//! The lawful reshape: the request to Placement, and what it moves and holds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::{
     ProviderTree, ProviderUuid, ResourceClass, TreeDiff, diff,
 };
 
-/// Units that change their place.
+/// Units that move to another provider or class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MovedUnits {
-    /// Who holds them.
+    /// The consumer.
     pub consumer: ConsumerUuid,
     /// The provider they leave.
     pub from: ProviderUuid,
@@ -24,7 +24,7 @@ pub struct MovedUnits {
     pub to: ProviderUuid,
     /// Their class there.
     pub to_class: ResourceClass,
-    /// How many.
+    /// The amount.
     pub amount: u64,
 }
 
@@ -88,32 +88,32 @@ impl ReshapeRequest {
         }
     }
 
-    /// The tree this was planned against.
+    /// The tree before the reshape.
     #[must_use]
     pub fn current(&self) -> &ProviderTree {
         &self.current
     }
 
-    /// The tree afterwards, held inventory included.
+    /// The tree after the reshape, including held inventory.
     #[must_use]
     pub fn tree(&self) -> &ProviderTree {
         &self.tree
     }
 
-    /// The inventories to send, whole per provider: only of providers whose inventory changes. An empty one is emptied.
+    /// The inventories to send: all inventories of each provider with a change. An empty list removes all.
     #[must_use]
     pub fn inventories(&self) -> &BTreeMap<ProviderUuid, BTreeMap<ResourceClass, Inventory>> {
         &self.inventories
     }
 
-    /// The allocations to send, whole per consumer: only of consumers that change.
+    /// The allocations to send: all allocations of each consumer with a change.
     #[must_use]
     pub fn allocations(&self) -> &BTreeMap<ConsumerUuid, ConsumerAllocations> {
         &self.allocations
     }
 
-    /// All allocations once it is carried out, those of consumers that do not change included; `before` are those it was
-    /// resolved with.
+    /// All allocations after the reshape, also those of consumers without a change. `before` are the allocations that it was resolved
+    /// with.
     #[must_use]
     pub fn afterwards(&self, before: &Allocations) -> Allocations {
         let after = |(consumer, held)| {
@@ -123,19 +123,19 @@ impl ReshapeRequest {
         before.consumers().map(after).collect()
     }
 
-    /// What changes its place.
+    /// The units that move.
     #[must_use]
     pub fn moved(&self) -> &[MovedUnits] {
         &self.moved
     }
 
-    /// Allocations (or the rest of one) that found no new home, and why.
+    /// Allocations, whole or in part, without a new home, and why.
     #[must_use]
     pub fn homeless(&self) -> &[(Allocation, HomelessReason)] {
         &self.homeless
     }
 
-    /// Inventory that holds units without a home afterwards.
+    /// The inventories that are held after the reshape.
     #[must_use]
     pub fn held(&self) -> &[Held] {
         &self.held
@@ -147,7 +147,7 @@ impl ReshapeRequest {
         self.inventories.is_empty() && self.allocations.is_empty()
     }
 
-    /// All that changes in the tree, traits and providers included.
+    /// The diff of the tree, including traits and providers.
     #[must_use]
     pub fn diff(&self) -> TreeDiff {
         diff(&self.current, &self.tree)

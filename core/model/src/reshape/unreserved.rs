@@ -1,5 +1,5 @@
-//! What an operator reserved on inventory that moves. Which of several new providers should keep it back is not ours to
-//! guess, and reserving on a full one would leave its guests without a home: so it is told, not moved.
+//! Reservations of an operator on inventory that moves. They are reported and not moved: Berth cannot know which of several new providers
+//! should have the reservation, and a reservation on a full provider would leave its allocations without a home.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 use super::PendingReshape;
 use crate::{Move, ProviderName, ProviderTree, ResourceClass};
 
-/// Units that are reserved where their inventory was, and no longer where it goes.
+/// Units that were reserved before the move and are not reserved after it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unreserved {
     provider: ProviderName,
@@ -25,7 +25,7 @@ impl fmt::Display for Unreserved {
     }
 }
 
-/// One for each move whose reserve is nowhere in the tree afterwards.
+/// One entry for each move whose reservation is lost.
 pub(super) fn unreserved(pending: &PendingReshape, tree: &ProviderTree) -> Vec<Unreserved> {
     let current = pending.current();
     let moves = pending.desired().moves.iter();
@@ -48,7 +48,7 @@ fn unreserved_by(current: &ProviderTree, m: &Move, units: u64) -> Unreserved {
     }
 }
 
-/// All that is reserved of these classes in the own tree, holds left out.
+/// The reserved amount of these classes in the own tree, without held inventory.
 fn reserved(tree: &ProviderTree, classes: &BTreeSet<&ResourceClass>) -> u64 {
     tree.own()
         .iter()

@@ -6,7 +6,7 @@ mod open;
 use std::io::{ErrorKind as IoKind, Write as _};
 use std::path::Path;
 
-use berth_seam::Disposition;
+use berth_model::Disposition;
 use sqlx::error::ErrorKind;
 
 pub(super) use codes::{Phase, of_server};

@@ -1,4 +1,4 @@
-//! Accelerator requests, and the patch that binds and unbinds them.
+//! Accelerator requests, and the PATCH that binds and unbinds them.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,19 @@ pub struct CreateArqs {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArqBody {
     pub uuid: Uuid,
-    /// Its state, by Cyborg's word.
+    /// The state, as Cyborg names it.
     pub state: String,
-    /// The profile it was made from.
+    /// The device profile it was created from.
     pub device_profile_name: String,
     /// The place of its group in the profile.
     pub device_profile_group_id: u32,
     /// The host it is bound on.
     #[serde(default)]
     pub hostname: Option<String>,
-    /// The provider it is bound to.
+    /// The resource provider it is bound to.
     #[serde(default)]
     pub device_rp_uuid: Option<Uuid>,
-    /// The guest it is bound for.
+    /// The instance it is bound for.
     #[serde(default)]
     pub instance_uuid: Option<Uuid>,
     #[serde(default)]
@@ -45,16 +45,16 @@ pub struct ArqBody {
     /// The handle's UUID, null unless bound.
     #[serde(default)]
     pub attach_handle_uuid: Option<Uuid>,
-    /// Where the device is, `{}` unless bound.
+    /// The address of the device; `{}` unless bound.
     #[serde(default)]
     pub attach_handle_info: AttachHandleInfoBody,
-    /// Where the document is.
+    /// Links to the document.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// When it was made.
+    /// When it was created.
     #[serde(default)]
     pub created_at: Option<String>,
-    /// When it was changed last.
+    /// When it was last changed.
     #[serde(default)]
     pub updated_at: Option<String>,
 }
@@ -87,10 +87,10 @@ impl From<&Arq> for ArqBody {
 }
 
 impl ArqBody {
-    /// The request as the model has it.
+    /// Converts it to the model.
     ///
     /// # Errors
-    /// A state or handle type that no version has, or a field that the state needs and that is missing.
+    /// An unknown state or handle type, or a missing field that the state requires.
     pub fn into_arq(self) -> Result<Arq, BodyError> {
         let missing = |name: &'static str| move || BodyError::field(name, "is missing");
         let phase = ArqPhase::of_word(&self.state).ok_or_else(|| {
@@ -149,10 +149,10 @@ pub struct ArqList {
     pub arqs: Vec<ArqBody>,
 }
 
-/// What came of requests that were to be adopted.
+/// The outcome of an adoption.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdoptedArqs {
-    /// Those that are here now, as they were told; some may have been before.
+    /// Requests that are now in the service, including those that already were.
     pub adopted: Vec<Uuid>,
     pub not_taken: Vec<NotAdopted>,
 }
@@ -173,7 +173,7 @@ pub enum PatchOp {
     Remove,
 }
 
-/// What a step is about.
+/// The field that a step changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BindField {
     #[serde(rename = "/hostname")]
@@ -191,28 +191,28 @@ pub enum BindField {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatchStep {
     pub path: BindField,
-    /// What is done with it.
+    /// The operation.
     pub op: PatchOp,
     /// The value of an `add`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
-/// What a request's steps come to.
+/// The change that the steps of a request add up to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindPatch {
     Bind {
-        /// To what, and for whom.
+        /// The host, provider and instance.
         binding: Binding,
-        /// The project it shall belong to, where that is said.
+        /// The project to assign, if given.
         project_id: Option<String>,
     },
     /// Give its handle back.
     Unbind,
 }
 
-/// PATCH /v2/accelerator_requests: the steps of each request, in the order of the document. A key that is there twice is kept
-/// twice, so that it can be refused.
+/// PATCH /v2/accelerator_requests: the steps per request, in document order. Duplicate keys are kept, so that they can
+/// be refused.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PatchBody(pub Vec<(String, Vec<PatchStep>)>);
 
@@ -228,10 +228,10 @@ impl<'de> Deserialize<'de> for PatchBody {
     }
 }
 
-/// What is to be done with each request.
+/// The change of each request.
 ///
 /// # Errors
-/// A UUID is none or there twice, a field is missing, there twice or no value for it, or operations are mixed.
+/// An invalid or duplicate UUID, a missing, duplicate or invalid field, or mixed operations.
 pub fn read_patch(body: &PatchBody) -> Result<BTreeMap<ArqUuid, BindPatch>, BodyError> {
     let mut patches = BTreeMap::new();
     let mut operation = None;

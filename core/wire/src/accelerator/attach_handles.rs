@@ -1,11 +1,11 @@
-//! Where an attach handle's device is: texts of hexadecimal digits without `0x`.
+//! The address of an attach handle: hexadecimal digits without `0x`.
 
 use berth_model::{AttachHandleInfo, AttachHandleType, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::BodyError;
 
-/// `attach_handle_info`. All fields are left out of a request that is not bound: `{}`.
+/// `attach_handle_info`. For a request that is not bound all fields are omitted: `{}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachHandleInfoBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,10 +56,10 @@ impl From<&AttachHandleInfo> for AttachHandleInfoBody {
 }
 
 impl AttachHandleInfoBody {
-    /// The handle's place, of the type named beside it.
+    /// The address for the given handle type.
     ///
     /// # Errors
-    /// A field that the type needs is missing, or is no part of an address.
+    /// A field that the type requires is missing or invalid.
     pub fn into_info(self, kind: AttachHandleType) -> Result<AttachHandleInfo, BodyError> {
         let part = |name: &str, value: &Option<String>| {
             value

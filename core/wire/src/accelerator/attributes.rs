@@ -11,13 +11,13 @@ pub struct AttributeBody {
     pub deployable_id: i64,
     pub key: String,
     pub value: String,
-    /// When it was made.
+    /// When it was created.
     #[serde(default)]
     pub created_at: Option<String>,
-    /// When it was changed last.
+    /// When it was last changed.
     #[serde(default)]
     pub updated_at: Option<String>,
-    /// Where the document is.
+    /// Links to the document.
     #[serde(default)]
     pub links: Vec<Link>,
 }
@@ -27,8 +27,8 @@ pub struct AttributeList {
     pub attributes: Vec<AttributeBody>,
 }
 
-/// POST /v2/attributes. OpenStack's own client wraps it as `{"attribute": {...}}` and writes the number as a text: both are
-/// read.
+/// POST /v2/attributes. OpenStack's client wraps it as `{"attribute": {...}}` and writes numbers as text; both forms
+/// are accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct CreateAttribute {

@@ -1,4 +1,4 @@
-//! Deployables: what of a device is offered, one provider each.
+//! Deployables: the parts of a device that are offered, one resource provider each.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,15 +8,15 @@ use super::Link;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeployableBody {
     pub uuid: Uuid,
-    /// The deployable that it is a part of.
+    /// The id of its parent deployable.
     #[serde(default)]
     pub parent_id: Option<i64>,
-    /// The deployable that all of it is a part of.
+    /// The id of its root deployable.
     #[serde(default)]
     pub root_id: Option<i64>,
-    /// Its name, which is its provider's too.
+    /// The name, which is also its provider's.
     pub name: String,
-    /// How many guests it can serve.
+    /// The number of guests that it can serve.
     pub num_accelerators: i64,
     pub device_id: i64,
     /// Its attributes: a text that holds a JSON list of objects with one key each.
@@ -24,16 +24,16 @@ pub struct DeployableBody {
     pub rp_uuid: Uuid,
     #[serde(default)]
     pub driver_name: Option<String>,
-    /// The bitstream it was programmed with.
+    /// The bitstream that it is programmed with.
     #[serde(default)]
     pub bitstream_id: Option<String>,
-    /// Where the document is.
+    /// Links to the document.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// When it was seen first.
+    /// When it was first reported.
     #[serde(default)]
     pub created_at: Option<String>,
-    /// When it was changed last.
+    /// When it was last changed.
     #[serde(default)]
     pub updated_at: Option<String>,
 }

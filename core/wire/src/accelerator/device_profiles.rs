@@ -41,15 +41,15 @@ impl<'de> Deserialize<'de> for GroupBody {
     }
 }
 
-/// The element of the list that POST /v2/device_profiles takes. What is missing is told in Cyborg's words.
+/// An element of the list in POST /v2/device_profiles. Missing fields are reported with Cyborg's messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateDeviceProfile {
     #[serde(default)]
     pub name: Option<String>,
-    /// The UUID it shall have; without one it gets one.
+    /// The requested UUID; by default the service chooses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
-    /// A sentence about it.
+    /// A description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct CreateDeviceProfile {
 /// A profile's name and groups that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CreateDeviceProfileError {
-    /// There is no name.
+    /// The name is missing.
     #[error("DeviceProfile name needed.")]
     NoName,
     /// Name or groups are not as they should be.
@@ -86,21 +86,21 @@ impl CreateDeviceProfile {
 pub struct DeviceProfileBody {
     pub uuid: Uuid,
     pub name: String,
-    /// A sentence about it.
+    /// A description.
     #[serde(default)]
     pub description: Option<String>,
     pub groups: Vec<GroupBody>,
-    /// When it was made.
+    /// When it was created.
     #[serde(default)]
     pub created_at: Option<String>,
-    /// When it was changed last.
+    /// When it was last changed.
     #[serde(default)]
     pub updated_at: Option<String>,
     #[serde(default)]
     pub links: Vec<Link>,
 }
 
-/// All profiles, or those of a filter.
+/// The profiles that match a filter, or all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceProfileList {
     pub device_profiles: Vec<DeviceProfileBody>,

@@ -14,24 +14,24 @@ pub struct DeviceBody {
     pub vendor: String,
     #[serde(default)]
     pub model: Option<String>,
-    /// What every board says of itself: a text that holds JSON.
+    /// Standard board information: JSON as text.
     #[serde(default)]
     pub std_board_info: Option<String>,
-    /// What the vendor adds.
+    /// Vendor-specific board information.
     #[serde(default)]
     pub vendor_board_info: Option<String>,
-    /// The host it is in.
+    /// The host of the device.
     pub hostname: String,
     /// `enabled` or `maintaining`; from 2.3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Where the document is.
+    /// Links to the document.
     #[serde(default)]
     pub links: Vec<Link>,
-    /// When it was seen first.
+    /// When it was first reported.
     #[serde(default)]
     pub created_at: Option<String>,
-    /// When it was changed last.
+    /// When it was last changed.
     #[serde(default)]
     pub updated_at: Option<String>,
 }

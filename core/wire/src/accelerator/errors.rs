@@ -1,4 +1,4 @@
-//! The error document: a document as text inside a document.
+//! Cyborg's error document: JSON as text inside JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ struct Inner {
 }
 
 impl AcceleratorError {
-    /// What it says; the whole text where that is no document.
+    /// The message; the whole text if it is not JSON.
     #[must_use]
     pub fn message(&self) -> String {
         let inner = serde_json::from_str::<Inner>(&self.error_message).ok();

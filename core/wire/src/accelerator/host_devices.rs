@@ -1,7 +1,7 @@
-//! What a host's agent reports, and what it is told: PUT /internal/v1/hosts/{host}/devices.
+//! The agent's device report and its answer: PUT /internal/v1/hosts/{host}/devices. Berth's own API, not Cyborg's.
 //!
-//! The body is the whole list of the host's devices, never a difference; the answer is the whole list of what the service
-//! knows of that host, so that either side can be lost and made again from the other. Ours, not Cyborg's.
+//! The report lists all devices of the host, never a difference, and the answer is the service's whole state of that host, so that
+//! either side can be restored from the other.
 
 use berth_model::{ArqUuid, ConsumerUuid};
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ use super::{AttachHandleInfoBody, GroupBody};
 #[serde(deny_unknown_fields)]
 pub struct HostDevices {
     pub devices: Vec<HostDevice>,
-    /// The guests that the host has or is building. Where it is given, a request that is bound here for a guest that is not
-    /// among them is deleted once it has been bound for longer than the service's grace time.
+    /// The guests that the host has or is building. If given, a request that is bound here for another guest is deleted
+    /// after the service's grace time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guests: Option<Vec<Uuid>>,
 }
@@ -23,7 +23,7 @@ pub struct HostDevices {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostDevice {
-    /// Its name, the only one of the host: its PCI address, for instance. A device is known again by it.
+    /// The name, unique on the host, such as its PCI address. It identifies the device.
     pub name: String,
     /// `GPU`, `FPGA`, `NIC`, ...
     #[serde(rename = "type")]
@@ -32,13 +32,13 @@ pub struct HostDevice {
     pub vendor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// A text that holds JSON: what every board says of itself.
+    /// Standard board information: JSON as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub std_board_info: Option<String>,
-    /// What the vendor adds.
+    /// Vendor-specific board information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor_board_info: Option<String>,
-    /// What of it is offered.
+    /// The parts that are offered.
     pub deployables: Vec<HostDeployable>,
 }
 
@@ -48,14 +48,14 @@ pub struct HostDevice {
 pub enum Health {
     #[default]
     Ok,
-    /// It can, but an operator should look.
+    /// Usable, but needs an operator's attention.
     Degraded,
-    /// Nothing may be bound to it.
+    /// Not usable: no requests are bound to it.
     Bad,
 }
 
 impl Health {
-    /// The word of the API.
+    /// The name in the API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -70,9 +70,9 @@ impl Health {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostDeployable {
-    /// Its name, which is its provider's too.
+    /// The name, which is also its provider's.
     pub name: String,
-    /// Its provider in Placement. A deployable is known again by it.
+    /// The UUID of its resource provider. It identifies the deployable.
     pub rp_uuid: Uuid,
     /// The class of its inventory: `PGPU`, `VGPU`, `FPGA`, `CUSTOM_...`.
     pub resource_class: String,
@@ -83,64 +83,66 @@ pub struct HostDeployable {
     pub attributes: GroupBody,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_name: Option<String>,
-    /// The host's NUMA node that it is at.
+    /// The NUMA node of the host that it is attached to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
-    /// Whether it can be used.
+    /// Whether it is usable.
     #[serde(default)]
     pub health: Health,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_reason: Option<String>,
-    /// Whether its host programs it where that is asked for.
+    /// Whether the host can program it on request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub programmable: bool,
-    /// What guests get of it; the amount offered is their number.
+    /// The handles that guests get; their number is the offered amount.
     pub attach_handles: Vec<HostAttachHandle>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostAttachHandle {
-    /// Its UUID. Without one it gets one that depends on the provider, the type and the place alone.
+    /// The UUID. By default it is derived from the provider, the type and the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
     /// `PCI`, `MDEV`, `TEST_PCI`.
     pub attach_type: String,
     pub attach_info: AttachHandleInfoBody,
-    /// Why it may not be given to anybody now: its driver is missing, it is quarantined.
+    /// Why it cannot be assigned now, for example a missing driver or quarantine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
-    /// The host cleans it after each guest: once given back it goes to nobody until [`HostAttachHandle::cleaned`] says so.
+    /// Whether the host cleans it after each use. A released handle is not assigned again until
+    /// [`HostAttachHandle::cleaned`] confirms it.
     #[serde(default)]
     pub scrubbed: bool,
-    /// The last [`KnownAttachHandle::releases`] after which the host cleaned it and saw that it is clean.
+    /// The last [`KnownAttachHandle::releases`] after which the host cleaned it and verified the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cleaned: Option<i64>,
 }
 
-/// The answer: all that the service knows of the host.
+/// The answer: the service's whole state of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownDevices {
-    /// The devices, those that are gone but still held among them.
+    /// The devices, including vanished ones that are still held.
     pub devices: Vec<KnownDevice>,
-    /// What of the report could not be taken, or not be done for it. The rest was.
+    /// The parts of the report that were rejected. The rest was stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_taken: Vec<NotTaken>,
-    /// Where the host's changes stood before the answer was read: [`HostChanges::changes`]. None where nobody can wait for one.
+    /// The change marker before the answer was read: [`HostChanges::changes`]. Missing if the service has no long
+    /// polling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
 }
 
-/// The answer to GET /internal/v1/hosts/{host}/changes?after=CHANGES&wait=SECONDS, which comes when an operator changed what is
-/// wanted of the host's devices, or after the wait.
+/// The answer to GET /internal/v1/hosts/{host}/changes?after=CHANGES&wait=SECONDS. It is sent when an operator changes
+/// the desired state of the host's devices, or after the wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostChanges {
-    /// Where they stand now: a text to compare and to ask with, and nothing more. Another one than was asked with says that a
-    /// report would be answered otherwise.
+    /// The current change marker, an opaque text. If it differs from the given one, a report would get a different
+    /// answer.
     pub changes: String,
 }
 
-/// Something about one device of a report that stays as it was.
+/// A rejected part of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotTaken {
     /// The device's name, as reported.
@@ -149,51 +151,51 @@ pub struct NotTaken {
     pub reason: String,
 }
 
-/// A device as the service knows it.
+/// A device as stored by the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownDevice {
     /// Its UUID in the API.
     pub uuid: Uuid,
     /// Its name, as reported.
     pub name: String,
-    /// `enabled`, or `maintaining` where an operator disabled it: its inventory is to be reserved.
+    /// `enabled`, or `maintaining` if an operator disabled it: its inventory must then be reserved.
     pub status: String,
-    /// Whether it was left out of the last report and stays because a request still holds a part of it.
+    /// Whether it was missing in the last report and stays because a request holds a handle of it.
     pub vanished: bool,
-    /// What of it is offered.
+    /// The parts that are offered.
     pub deployables: Vec<KnownDeployable>,
 }
 
-/// A deployable as the service knows it.
+/// A deployable as stored by the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownDeployable {
     /// Its UUID in the API.
     pub uuid: Uuid,
     /// Its provider in Placement.
     pub rp_uuid: Uuid,
-    /// Whether it was left out of the last report and is still held.
+    /// Whether it was missing in the last report and is still held.
     pub vanished: bool,
-    /// Whether Placement was seen without the provider: whoever writes it is to look, and to make it again.
+    /// Whether the provider was missing in Placement: its writer should check and create it again.
     #[serde(default)]
     pub provider_missing: bool,
-    /// What guests get of it.
+    /// The handles that guests get.
     pub attach_handles: Vec<KnownAttachHandle>,
 }
 
-/// An attach handle as the service knows it.
+/// An attach handle as stored by the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownAttachHandle {
     pub uuid: Uuid,
     /// `PCI`, `MDEV`, `TEST_PCI`.
     pub attach_type: String,
     pub attach_info: AttachHandleInfoBody,
-    /// Whether it was left out of the last report and is still held.
+    /// Whether it was missing in the last report and is still held.
     pub vanished: bool,
-    /// A number that grows each time it is given back. A handle that the host cleans is free only when it was cleaned after
-    /// the last time; a new one is unclean, for nobody knows who had it before.
+    /// The number of releases. A handle that the host cleans is free only if it was cleaned after the last release. A
+    /// new one is unclean, because its previous user is unknown.
     #[serde(default)]
     pub releases: i64,
-    /// Whether it is given back and not clean yet: the host is to clean it, and to report `cleaned` as `releases`.
+    /// Whether it was released and is not clean yet: the host must clean it and report `cleaned` = `releases`.
     #[serde(default)]
     pub unclean: bool,
     /// The request that holds it.

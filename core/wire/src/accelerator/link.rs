@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     pub href: String,
-    /// What it is to the document it stands in.
+    /// The relation to the containing document.
     pub rel: String,
 }
 
 impl Link {
-    /// The document's own URL.
+    /// A `self` link.
     #[must_use]
     pub fn own(href: impl Into<String>) -> Self {
         Self {

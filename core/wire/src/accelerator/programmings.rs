@@ -1,8 +1,7 @@
-//! Devices that are to be programmed: PATCH /v2/deployables/{uuid}/program, and what a host's agent is asked to do.
+//! Programming of devices: PATCH /v2/deployables/{uuid}/program (Cyborg's), and the work list of a host's agent (Berth's own).
 //!
-//! The first is Cyborg's. The others are ours: GET /internal/v1/hosts/{host}/programmings is the list of all that is due on a
-//! host, POST /internal/v1/hosts/{host}/programmings/{uuid} tells the end of one. The service keeps what is due; a host keeps
-//! nothing, and does again what it did not tell.
+//! GET /internal/v1/hosts/{host}/programmings lists what is due on a host, and POST /internal/v1/hosts/{host}/programmings/{uuid}
+//! reports a result. The service stores what is due. The agent stores nothing and repeats what it did not report.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -16,23 +15,23 @@ use crate::BodyError;
 pub enum Program {
     /// An image of the image service, by its UUID: `accel:bitstream_id`.
     BitstreamId(String),
-    /// A function, by what its vendor calls it: `accel:function_id`.
+    /// A function, by its vendor's name: `accel:function_id`.
     FunctionId(String),
 }
 
 /// One programming that is due.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueProgramming {
-    /// Its UUID: by it its end is told.
+    /// The UUID, by which the result is reported.
     pub uuid: Uuid,
     pub deployable_uuid: Uuid,
     pub rp_uuid: Uuid,
-    /// What it is programmed with.
+    /// What to program.
     pub program: Program,
-    /// The request that waits for it; none where an operator asked.
+    /// The request that waits for it; missing if an operator requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arq_uuid: Option<Uuid>,
-    /// What is programmed: the request's handle, or all of the deployable's.
+    /// The handles to program: the request's, or all of the deployable.
     pub attach_handles: Vec<ProgrammedHandle>,
 }
 
@@ -45,7 +44,7 @@ pub struct ProgrammedHandle {
     pub attach_info: AttachHandleInfoBody,
 }
 
-/// All that is due on a host, oldest first.
+/// All due programmings of a host, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueProgrammings {
     pub programmings: Vec<DueProgramming>,
@@ -55,7 +54,7 @@ pub struct DueProgrammings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgrammingEnd {
-    /// Why the device is not programmed; none where it is.
+    /// Why programming failed; missing on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -77,12 +76,12 @@ pub struct ProgramImage {
     pub image_uuid: Uuid,
 }
 
-/// The image that a patch names: it is one step with one image.
+/// The image in a patch of exactly one step.
 pub fn read_program(steps: &[ProgramStep]) -> Result<Uuid, BodyError> {
     let [step] = steps else {
         return Err(BodyError::field("[]", "exactly one step is expected"));
     };
-    // The second is what OpenStack's own client sends.
+    // The second form is what OpenStack's client sends.
     if !["/bitstream_id", "/program"].contains(&step.path.as_str()) {
         return Err(BodyError::field("[0].path", "/bitstream_id is expected"));
     }

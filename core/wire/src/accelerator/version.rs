@@ -20,7 +20,7 @@ pub struct VersionBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootDocument {
     pub name: String,
-    /// A sentence about it.
+    /// A description.
     pub description: String,
     pub versions: Vec<VersionBody>,
     /// The one to use.

@@ -1,12 +1,12 @@
-//! The id of an action: who asks again by the same id asks for the same thing, and not for another one of its kind.
+//! The id of an action, which makes repeated requests idempotent.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The query parameter of POST /v1/guests/{uuid}/action: 1 to 64 letters of ASCII, digits, `.`, `_` and `-`. The agent keeps the
-/// last one that it did with each guest.
+/// The query parameter of POST /v1/guests/{uuid}/action: 1 to 64 ASCII letters, digits, `.`, `_` and `-`. The agent
+/// stores the last one per guest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ActionId(String);

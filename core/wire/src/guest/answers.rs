@@ -1,4 +1,4 @@
-//! What the agent says of its guests.
+//! Responses of the agent's guest API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct GuestList {
     pub guests: Vec<GuestBody>,
 }
 
-/// One guest: GET /v1/guests/{uuid}, and the answer to whatever was asked for it.
+/// One guest: GET /v1/guests/{uuid}, and the response to changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestBody {
     /// Its UUID.
@@ -25,19 +25,19 @@ pub struct GuestBody {
     /// `building`, `active`, `stopped`, `paused`, `rescued`, `rescuing`, `unrescuing`, `rebuilding`, `failing`, `failed` or
     /// `deleting`.
     pub status: String,
-    /// What the hypervisor has of it now: `running`, `paused`, `shut off` or `crashed`; null: it has none, or does not answer.
+    /// The hypervisor's state: `running`, `paused`, `shut off` or `crashed`; null if there is no domain or no answer.
     #[serde(default)]
     pub state: Option<String>,
-    /// Why it failed, why it went off by itself, or what it is held by; null: nothing is wrong.
+    /// Why it failed, powered off or is blocked; null if nothing is wrong.
     pub reason: Option<String>,
-    /// What is to blame for a guest that failed, where another device of the host would not mend it: `image` (it cannot be used) or
-    /// `host` (it cannot make the guest's disks); null: nobody knows.
+    /// The cause of a failure that another device of the host would not fix: `image` (unusable) or `host` (cannot
+    /// create the disks); null if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blame: Option<String>,
     /// The host's CPUs that are its alone, in the grammar of `cpu_dedicated_set` (`2-3,8`); empty: none.
     #[serde(default)]
     pub dedicated_cpus: String,
-    /// The host's NUMA cells that it is placed on, its own cell 0 first; empty: no NUMA placement.
+    /// The host NUMA cells it is placed on, in the order of its own cells; empty without NUMA placement.
     #[serde(default)]
     pub host_cells: Vec<u32>,
     /// How far its image is, while that is coming onto the host; null: none is.
@@ -45,7 +45,7 @@ pub struct GuestBody {
     pub image: Option<ImageComing>,
     /// Its accelerator requests.
     pub accelerator_requests: Vec<Uuid>,
-    /// The devices that it has, in words.
+    /// Its devices, for display.
     pub devices: Vec<String>,
     /// Its steps, in their order.
     pub steps: Vec<StepBody>,
@@ -54,11 +54,11 @@ pub struct GuestBody {
 /// An image that is coming onto a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageComing {
-    /// `fetch` (its bytes come), `convert` (it is made flat) or `done`.
+    /// `fetch` (downloading), `convert` (converting to raw) or `done`.
     pub stage: String,
     /// How many bytes of the stage are done.
     pub bytes: u64,
-    /// Of how many; null: nobody knows.
+    /// The total; null if unknown.
     pub total: Option<u64>,
 }
 

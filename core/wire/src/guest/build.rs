@@ -1,7 +1,7 @@
-//! What is asked of the agent: a guest as its flavor, image and networks describe it, and what is to be done with one.
+//! Requests of the agent's guest API: a guest described by flavor, image and networks, and actions.
 //!
-//! The agent makes of a [`GuestBuild`] what its hypervisor needs: it picks host cells, CPUs, pages and the devices of the
-//! flavor. Ranges are checked there, with an error that names the field.
+//! The agent turns a [`GuestBuild`] into what its hypervisor needs: it chooses host cells, CPUs, pages and the flavor's
+//! devices. It checks ranges and names the field in errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,53 +10,53 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// POST /v1/guests. At most 256 KiB in all. The same body again is the same guest; another body with its UUID is refused.
+/// POST /v1/guests, at most 256 KiB. Repeating the same body is safe; another body with the same UUID is refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestBuild {
-    /// The instance's UUID, which its consumer in Placement and the guest on the hypervisor have too.
+    /// The instance's UUID, which is also its consumer's in Placement and the domain's on the hypervisor.
     pub uuid: Uuid,
     /// Its name on the hypervisor: 1 to 240 bytes of printable characters without `/`.
     pub name: String,
     /// Its project: 1 to 255 bytes of printable characters.
     pub project_id: String,
-    /// Who asked for it, for the guest's metadata; 1 to 255 bytes of printable characters.
+    /// The requesting user, for the guest's metadata; 1 to 255 bytes of printable characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// The node it shall be on: the `hostname` of its accelerator requests.
+    /// The node to build it on: the `hostname` of its accelerator requests.
     pub node: String,
-    /// How large it is, and how it is placed.
+    /// The flavor: size and placement.
     pub flavor: FlavorBody,
-    /// The image its root disk lies over; none: an empty root disk, or none where the flavor has none.
+    /// The image of its root disk. By default the root disk is empty, or missing if the flavor has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageBody>,
-    /// A kernel of the host that it starts from; none: its root disk.
+    /// A kernel on the host to boot directly; by default it boots from its root disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelBody>,
     /// Its interfaces in their order, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub networks: Vec<NetworkBody>,
-    /// The accelerator requests whose devices it must have, each once, at most 256.
+    /// The accelerator requests whose devices it gets, without duplicates, at most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub accelerator_requests: Vec<Uuid>,
-    /// What it holds in Placement: by provider, by resource class, how much. The agent finds there which GPU a flavor's
-    /// `VGPU` is of, and which cells its devices are near.
+    /// Its allocations: amounts by provider and resource class. From these the agent knows which GPU a `VGPU` of the
+    /// flavor is on, and which cells its devices are near.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub allocations: BTreeMap<Uuid, BTreeMap<String, u64>>,
-    /// What the scheduler allows.
+    /// The scheduler's limits.
     #[serde(default, skip_serializing_if = "LimitsBody::is_none")]
     pub limits: LimitsBody,
-    /// What its config drive says; none: it has none.
+    /// The content of the config drive; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_drive: Option<ConfigDriveBody>,
-    /// Whether it should run.
+    /// The desired power state.
     #[serde(default)]
     pub power: GuestPower,
 }
 
-/// A flavor, as Nova embeds it.
+/// A flavor, as embedded by Nova.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlavorBody {
@@ -68,14 +68,14 @@ pub struct FlavorBody {
     /// Memory in MiB, 1 to 2^30.
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub ram_mb: u64,
-    /// The root disk in GiB; 0: as large as its image, or none where there is no image.
+    /// The root disk in GiB; 0: as large as its image, or none without an image.
     #[serde(default)]
     pub disk_gb: u64,
     /// The ephemeral disk in GiB; 0: none.
     #[serde(default)]
     pub ephemeral_gb: u64,
-    /// `hw:cpu_policy` and the like, at most 256. Keys of a namespace the agent places by and does not know are refused;
-    /// those of other namespaces are somebody else's.
+    /// `hw:cpu_policy` and others, at most 256. Unknown keys in a namespace that the agent uses are refused; other
+    /// namespaces are ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_specs: BTreeMap<String, String>,
 }
@@ -84,21 +84,21 @@ pub struct FlavorBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageBody {
-    /// Where it is.
+    /// The location of the data.
     pub location: ImageLocation,
-    /// `ALGORITHM:HEX` with `sha256` or `sha512`; none only where the image service itself says it.
+    /// `ALGORITHM:HEX` with `sha256` or `sha512`; optional only if the data come from the image service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
     /// `raw` or `qcow2`.
     pub format: String,
-    /// What it says of the machine it needs: `hw_firmware_type` (`bios`, `uefi`) and `os_secure_boot` (`required`, `optional`,
+    /// Requirements on the machine: `hw_firmware_type` (`bios`, `uefi`) and `os_secure_boot` (`required`, `optional`,
     /// `disabled`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
 }
 
 impl ImageBody {
-    /// The image with those of its properties that an agent reads: it refuses others.
+    /// The image with only those properties that agents accept.
     #[must_use]
     pub fn of_machine(mut self) -> Self {
         let read = ["hw_firmware_type", "os_secure_boot"];
@@ -108,7 +108,7 @@ impl ImageBody {
     }
 }
 
-/// Where an image is.
+/// The location of image data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageLocation {
@@ -138,14 +138,14 @@ pub struct KernelBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkBody {
-    /// What it is plugged into.
+    /// What it is connected to.
     pub source: NetworkSource,
-    /// Its Ethernet address; none: one that is derived of the guest's UUID and the interface's place.
+    /// The MAC address; by default derived from the guest's UUID and the interface's index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
 }
 
-/// What an interface is plugged into.
+/// What an interface is connected to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkSource {
@@ -155,11 +155,11 @@ pub enum NetworkSource {
     Bridge(String),
 }
 
-/// What the scheduler allows: Nova's `NUMATopologyLimits`, and the cells it chose.
+/// The scheduler's limits: Nova's `NUMATopologyLimits`, and the chosen cells.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsBody {
-    /// The host's NUMA cells it may be on; none: all.
+    /// The host NUMA cells it may use; default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cells: Option<Vec<u32>>,
     /// How many shared virtual CPUs per CPU of a cell, above 0; none: no bound.
@@ -180,7 +180,7 @@ impl LimitsBody {
     }
 }
 
-/// What a config drive says. May hold secrets: what is shown of it for debugging leaves out the tenant's texts.
+/// The content of a config drive. It may contain secrets, so `Debug` omits the user's texts.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigDriveBody {
@@ -190,10 +190,10 @@ pub struct ConfigDriveBody {
     /// The tenant's `meta`: at most 128 keys, each and its value at most 255 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// User data in base64 (Nova's form), at most 65,535 bytes of it.
+    /// User data in base64 (like Nova), at most 65,535 bytes of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data: Option<String>,
-    /// Public keys that may log in, at most 64.
+    /// Authorized public keys, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub ssh_keys: Vec<SshKeyBody>,
@@ -224,24 +224,23 @@ pub struct SshKeyBody {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestPower {
-    /// It should run.
     #[default]
     Running,
-    /// It should be there, stopped in its tracks.
+    /// Running but paused.
     Paused,
-    /// It should be defined and off.
+    /// Defined but not running.
     ShutOff,
 }
 
-/// POST /v1/guests/{uuid}/action. (Braces everywhere: serde lets keys it does not know pass in a variant without.)
+/// POST /v1/guests/{uuid}/action. (All variants have braces, because serde ignores unknown keys in unit variants.)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
 pub enum GuestAction {
     /// On.
     Start {},
-    /// Off: asked to end by itself first, where there is a grace.
+    /// Power off, after a graceful shutdown if a grace period is given.
     Stop {
-        /// How long it may take, 0 to 600 seconds; more is 600.
+        /// The grace period, 0 to 600 seconds; larger values count as 600.
         #[serde(default)]
         #[schemars(range(max = 600))]
         grace_seconds: u16,
@@ -250,11 +249,12 @@ pub enum GuestAction {
     Pause {},
     /// Going on.
     Unpause {},
-    /// Asked to boot again.
+    /// Graceful reboot.
     SoftReboot {},
     /// Off and on.
     HardReboot {},
-    /// Off, and on from something else: an image, before the guest's own disks, or a kernel of the host. One of the two.
+    /// Power off, and boot a rescue system: an image in front of the guest's own disks, or a kernel on the host.
+    /// Exactly one of the two.
     Rescue {
         /// The rescue system's image.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,26 +262,26 @@ pub enum GuestAction {
         /// Its kernel.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kernel: Option<KernelBody>,
-        /// How long the guest may take to end by itself, 0 to 600 seconds; more is 600.
+        /// The grace period of the shutdown, 0 to 600 seconds; larger values count as 600.
         #[serde(default)]
         #[schemars(range(max = 600))]
         grace_seconds: u16,
     },
-    /// Off, and on from its own disk again.
+    /// Power off, and boot from its own disk again.
     Unrescue {},
-    /// Off, and on again, where it is to be, from a root disk that is made anew. Its devices stay its own.
+    /// Power off, recreate the root disk, and restore the desired power state. Its devices stay assigned.
     Rebuild {
         /// The image of the new root disk.
         image: ImageBody,
-        /// Whether its ephemeral disks are kept; they are made anew where nothing is said.
+        /// Whether its ephemeral disks are kept; by default they are recreated.
         #[serde(default)]
         preserve_ephemeral: bool,
     },
     /// Its memory written to disk, and off. Not with devices.
     Suspend {},
-    /// To another host while it runs. Not with devices, and not yet without.
+    /// Live migration. Refused for guests with devices, and not implemented for others.
     LiveMigrate {
-        /// The node it is to go to.
+        /// The destination node.
         destination: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Where a guest would be, before anything of it is claimed.
+//! A dry run of placing a guest on a host, before a claim.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use uuid::Uuid;
 
 use super::GuestBuild;
 
-/// POST /v1/guests/places: a guest that nobody builds yet, and what it could hold in Placement.
+/// POST /v1/guests/places: a guest, and the allocations that it could get.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacesAsked {
-    /// The guest; its own allocations are not looked at.
+    /// The guest; its own allocations are ignored.
     pub build: GuestBuild,
-    /// What it could hold, 1 to 64 times: amounts by provider and class.
+    /// 1 to 64 possible allocations: amounts by provider and class.
     #[schemars(length(min = 1, max = 64))]
     pub allocations: Vec<BTreeMap<Uuid, BTreeMap<String, u64>>>,
 }
 
-/// The answer.
+/// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Places {
     /// `berth/1`.
@@ -28,17 +28,16 @@ pub struct Places {
     pub places: Vec<PlaceBody>,
 }
 
-/// Where a guest would be with some allocations.
+/// The placement of a guest for one allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceBody {
-    /// The host's NUMA cells that it would be on; empty: no NUMA placement.
+    /// The host NUMA cells it would use; empty without NUMA placement.
     #[serde(default)]
     pub host_cells: Vec<u32>,
-    /// How many of its devices would be on other cells than it is, although its flavor wants them near
-    /// (`hw:pci_numa_affinity_policy`).
+    /// The number of its devices on other cells, although its flavor wants them near (`hw:pci_numa_affinity_policy`).
     #[serde(default)]
     pub far: usize,
-    /// Why it could not be built; null: it could.
+    /// Why it cannot be built; null if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The bodies as they travel.
+//! Tests of the serialised form.
 
 use super::*;
 use crate::{decode, encode};

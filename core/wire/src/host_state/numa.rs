@@ -1,4 +1,4 @@
-//! A node's NUMA cells, as Nova's `NUMACell` has them.
+//! A node's NUMA cells, like Nova's `NUMACell`.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NumaCellBody {
-    /// The host's number for it.
+    /// The host's cell number.
     pub id: i64,
     /// CPUs for guests that share them.
     pub cpuset: BTreeSet<u32>,
-    /// CPUs for guests with CPUs of their own.
+    /// CPUs for guests with dedicated CPUs.
     pub pcpuset: BTreeSet<u32>,
     pub memory: i64,
     /// CPUs that guests have.
@@ -20,7 +20,7 @@ pub struct NumaCellBody {
     /// Memory that guests have, in MiB.
     #[serde(default)]
     pub memory_usage: i64,
-    /// CPUs that are one guest's own.
+    /// CPUs dedicated to a guest.
     #[serde(default)]
     pub pinned_cpus: BTreeSet<u32>,
     /// CPUs that are threads of one core, a set for each core.
@@ -31,7 +31,7 @@ pub struct NumaCellBody {
     pub mempages: Vec<MemoryPagesBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<i64>,
-    /// Physical networks whose cards are at this cell.
+    /// Physical networks with cards at this cell.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub physnets: BTreeSet<String>,
     /// Whether tunnelled networks leave from this cell.
@@ -45,7 +45,6 @@ pub struct NumaCellBody {
 pub struct MemoryPagesBody {
     /// Of one page, in KiB.
     pub size_kb: i64,
-    /// How many there are.
     pub total: i64,
     /// How many guests have.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! A node's devices for pass-through, as Nova's `PciDevicePool` has them.
+//! A node's devices for passthrough, like Nova's `PciDevicePool`.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct PciPoolBody {
     pub vendor_id: String,
     pub product_id: String,
-    /// The cell they are at; none where nobody knows.
+    /// Their NUMA cell; missing if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<i64>,
     /// How many are free.
     pub count: i64,
-    /// `dev_type`, `physical_network`, `rp_uuid` and what `device_spec` gives them.
+    /// `dev_type`, `physical_network`, `rp_uuid` and tags of `device_spec`.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
 }

@@ -1,19 +1,19 @@
-//! Compute hosts as an operator of the cloud sees and changes them: /internal/v1/hosts and what is below it. Ours.
+//! Compute hosts for cloud operators: /internal/v1/hosts and below. Berth's own API.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The body of PUT …/service. What is left out stays as it is.
+/// The body of PUT …/service. Missing fields stay unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostServiceBody {
-    /// Whether new guests are kept from the host.
+    /// Whether scheduling to the host is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<bool>,
     /// Why; only with `disabled: true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
-    /// Whether an operator knows that the host is dead, whatever it says itself.
+    /// Whether an operator declared the host down, whatever it reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced_down: Option<bool>,
     /// The cell that the host is in.
@@ -21,7 +21,6 @@ pub struct HostServiceBody {
     pub cell: Option<String>,
 }
 
-/// The answer to GET /internal/v1/hosts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostsShown {
     pub hosts: Vec<HostShown>,
@@ -31,17 +30,17 @@ pub struct HostsShown {
 pub struct HostShown {
     pub host: String,
     pub cell: String,
-    /// What its state is called; none where it has to be told anew.
+    /// The identifier of its state; missing if it must report again.
     pub state: Option<String>,
     pub version: String,
-    /// Whether an operator of the cloud disabled it.
+    /// Whether a cloud operator disabled it.
     pub disabled: bool,
     pub disabled_reason: Option<String>,
-    /// Why the host itself wants no new guests; none where they are welcome.
+    /// Why the host itself disabled scheduling; missing if enabled.
     pub agent_disabled_reason: Option<String>,
-    /// Whether an operator says that it is dead.
+    /// Whether an operator declared it down.
     pub forced_down: bool,
-    /// Seconds since it was last heard of, by the database's clock; none: never.
+    /// Seconds since its last heartbeat, by the database's clock; missing if there was none.
     pub last_seen_age_s: Option<f64>,
     /// Its compute nodes, in its own order.
     pub nodes: Vec<HostNodeShown>,
@@ -50,9 +49,9 @@ pub struct HostShown {
 /// A compute node of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostNodeShown {
-    /// Its UUID, which is its root provider's.
+    /// The UUID of the node and its root provider.
     pub uuid: Uuid,
     pub hypervisor_hostname: String,
-    /// How many guests it has.
+    /// The number of guests.
     pub instances: i64,
 }

@@ -1,4 +1,4 @@
-//! POST /v3/auth/tokens as it is asked: who, by what, for what.
+//! The request of POST /v3/auth/tokens.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// The whole body. It holds secrets: it has no `Debug`. Keys that are not known are passed over, as Keystone does.
+/// The body. It contains secrets, so it has no `Debug`. Unknown keys are ignored, as in Keystone.
 #[derive(Deserialize)]
 pub struct AuthBody {
     pub auth: Auth,
 }
 
-/// Who asks, and for what scope.
+/// The identity and the requested scope.
 #[derive(Deserialize)]
 pub struct Auth {
     identity: Identity,
@@ -39,19 +39,19 @@ struct Token {
     id: String,
 }
 
-/// By what one proves who one is.
+/// The authentication method with its data.
 pub enum AuthAsked {
     Password(UserAsked),
     /// A token, for another one.
     Token(String),
     /// A method that the service does not know, by its name.
     Unsupported(String),
-    /// The part of the body that a method needs is missing: the path of it.
+    /// A required part is missing; its path.
     Missing(&'static str),
 }
 
 impl AuthBody {
-    /// By what the caller proves who it is, and for what scope it asks; none where it leaves that to the user's default.
+    /// The authentication method and the requested scope; `None` for the user's default scope.
     #[must_use]
     pub fn into_parts(self) -> (AuthAsked, Option<ScopeAsked>) {
         let Auth { identity, scope } = self.auth;
@@ -65,7 +65,7 @@ impl AuthBody {
             AuthAsked::Unsupported(other.clone())
         } else if methods.iter().any(|method| method == "password") {
             match password {
-                // With both, the token adds nothing to what the password proves.
+                // With both methods, the token adds nothing to the password.
                 Some(password) => AuthAsked::Password(password.user),
                 None => AuthAsked::Missing("auth.identity.password"),
             }
@@ -88,7 +88,7 @@ pub struct UserAsked {
     pub id: Option<String>,
     #[serde(default)]
     pub name: Option<String>,
-    /// The domain in which the name is unique.
+    /// The domain of the name.
     #[serde(default)]
     pub domain: Option<DomainAsked>,
     #[serde(default)]
@@ -102,7 +102,7 @@ pub struct ProjectAsked {
     pub id: Option<String>,
     #[serde(default)]
     pub name: Option<String>,
-    /// The domain in which the name is unique.
+    /// The domain of the name.
     #[serde(default)]
     pub domain: Option<DomainAsked>,
 }
@@ -116,7 +116,7 @@ pub struct DomainAsked {
     pub name: Option<String>,
 }
 
-/// For what a token is to be good.
+/// The requested scope of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScopeAsked {
     /// For nothing in particular, and not for the user's default project either.
@@ -176,7 +176,7 @@ impl Members {
             return Err(E::custom("this service has no trusts"));
         }
         match (self.project, self.domain, self.system) {
-            // `{"unscoped": {}}`, as older clients write it, has none of them.
+            // `{"unscoped": {}}`, as older clients write it.
             (None, None, None) => Ok(ScopeAsked::Unscoped),
             (Some(project), None, None) => Ok(ScopeAsked::Project(project)),
             (None, Some(domain), None) => Ok(ScopeAsked::Domain(domain)),

@@ -1,4 +1,4 @@
-//! Users, projects, domains, roles, services, endpoints and regions as they are read: one, and in lists.
+//! Responses with users, projects, domains, roles, services, endpoints and regions, single and in lists.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::token::{CatalogEntry, NamedId, OfDomain, SystemAll};
 
-/// Where a resource is.
+/// The link of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SelfLink {
     #[serde(rename = "self")]
     pub own: String,
 }
 
-/// Where a list is. It is always whole: nothing comes before or after it.
+/// The links of a list. Lists are never paged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListLinks {
     pub next: Option<String>,
@@ -34,9 +34,9 @@ macro_rules! documents {
             /// A list, in a document.
             #[derive(Debug, Serialize)]
             pub struct $many<'a> {
-                /// All that were asked for.
+                /// The entries.
                 pub $members: Vec<$resource<'a>>,
-                /// Where the list is.
+                /// The link of the list.
                 pub links: ListLinks,
             }
         )*
@@ -56,20 +56,19 @@ documents!(
 /// Options of a resource: none.
 type NoOptions = BTreeMap<String, String>;
 
-/// A user. Nothing of the password is in it.
+/// A user, without anything about the password.
 #[derive(Debug, Serialize)]
 pub struct UserResource<'a> {
     pub id: &'a str,
     pub name: &'a str,
     pub domain_id: &'a str,
-    /// Whether it may ask for tokens.
+    /// Whether the user may log in.
     pub enabled: bool,
-    /// What it is, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<&'a str>,
-    /// The project of a token that is asked for without a scope.
+    /// The scope of a token that is requested without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_project_id: Option<&'a str>,
     /// Always null: no password ends by itself.
@@ -83,11 +82,10 @@ pub struct ProjectResource<'a> {
     pub id: &'a str,
     pub name: &'a str,
     pub domain_id: &'a str,
-    /// What it is, in words.
     pub description: &'a str,
-    /// Whether tokens may be good for it.
+    /// Whether tokens may be scoped to it.
     pub enabled: bool,
-    /// What it is below: its domain.
+    /// The parent: its domain.
     pub parent_id: &'a str,
     pub is_domain: bool,
     pub tags: [&'a str; 0],
@@ -99,9 +97,8 @@ pub struct ProjectResource<'a> {
 pub struct DomainResource<'a> {
     pub id: &'a str,
     pub name: &'a str,
-    /// What it is, in words.
     pub description: &'a str,
-    /// Whether its users may ask for tokens.
+    /// Whether its users may log in.
     pub enabled: bool,
     pub tags: [&'a str; 0],
     pub options: NoOptions,
@@ -114,7 +111,6 @@ pub struct RoleResource<'a> {
     pub name: &'a str,
     /// Always null: roles are everybody's.
     pub domain_id: Option<&'a str>,
-    /// What it is, in words.
     pub description: Option<&'a str>,
     pub options: NoOptions,
     pub links: SelfLink,
@@ -128,7 +124,6 @@ pub struct ServiceResource<'a> {
     #[serde(rename = "type")]
     pub service_type: &'a str,
     pub enabled: bool,
-    /// What it is, in words.
     pub description: &'a str,
     pub links: SelfLink,
 }
@@ -151,9 +146,8 @@ pub struct EndpointResource<'a> {
 /// A region of the catalog.
 #[derive(Debug, Serialize)]
 pub struct RegionResource<'a> {
-    /// The id, which is its name.
+    /// The id, which equals the name.
     pub id: &'a str,
-    /// What it is, in words.
     pub description: &'a str,
     pub parent_region_id: Option<&'a str>,
     pub links: SelfLink,
@@ -161,29 +155,29 @@ pub struct RegionResource<'a> {
 
 #[derive(Debug, Serialize)]
 pub struct RoleAssignments<'a> {
-    /// All that were asked for.
+    /// The entries.
     pub role_assignments: Vec<RoleAssignment<'a>>,
-    /// Where the list is.
+    /// The link of the list.
     pub links: ListLinks,
 }
 
-/// That a user has a role somewhere. Names are there where they were asked for.
+/// A role assignment. Names are included on request.
 #[derive(Debug, Serialize)]
 pub struct RoleAssignment<'a> {
-    /// Where it would be taken away.
+    /// The URL of the assignment.
     pub links: AssignmentLinks,
     pub role: Reference<'a>,
     pub user: Reference<'a>,
     pub scope: AssignmentScope<'a>,
 }
 
-/// Where an assignment would be taken away.
+/// The URL of an assignment.
 #[derive(Debug, Serialize)]
 pub struct AssignmentLinks {
     pub assignment: String,
 }
 
-/// Where a role is had.
+/// The target of an assignment.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AssignmentScope<'a> {
@@ -207,7 +201,6 @@ pub enum Reference<'a> {
 
 #[derive(Debug, Serialize)]
 pub struct CatalogDocument<'a> {
-    /// The services and where they are.
     pub catalog: &'a [CatalogEntry],
     pub links: SelfLink,
 }
@@ -219,10 +212,10 @@ pub struct SystemScopes {
     pub links: SelfLink,
 }
 
-/// GET /v3/users/{id}/groups: there are none.
+/// GET /v3/users/{id}/groups: always empty.
 #[derive(Debug, Serialize)]
 pub struct Groups {
     pub groups: [SelfLink; 0],
-    /// Where the list is.
+    /// The link of the list.
     pub links: ListLinks,
 }

@@ -1,41 +1,40 @@
-//! What a token says, and which versions there are.
+//! Responses with tokens and versions.
 
 use serde::Serialize;
 
-/// `{"token": {…}}`. The token itself travels in the header `X-Subject-Token`.
+/// `{"token": {…}}`. The token itself is in the header `X-Subject-Token`.
 #[derive(Debug, Serialize)]
 pub struct IssuedTokenDocument<'a> {
-    /// What the token stands for.
     pub token: IssuedToken<'a>,
 }
 
-/// What a token stands for.
+/// The properties of a token.
 #[derive(Debug, Serialize)]
 pub struct IssuedToken<'a> {
-    /// By what its user proved who it is: `password`, `token`.
+    /// The authentication methods: `password`, `token`.
     pub methods: &'a [String],
     pub user: TokenUser<'a>,
-    /// Its own audit id, and that of the first token it was made from, where it was.
+    /// Its audit id, and that of the first token of its chain if it was issued from another token.
     pub audit_ids: Vec<&'a str>,
-    /// Until when it is good, `2026-11-20T17:00:00.000000Z`.
+    /// The expiry, `2026-11-20T17:00:00.000000Z`.
     pub expires_at: String,
     pub issued_at: String,
-    /// The project it is good for.
+    /// The project of its scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<OfDomain<'a>>,
-    /// False, where it is good for a project.
+    /// False for a project scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_domain: Option<bool>,
-    /// The domain it is good for.
+    /// The domain of its scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<NamedId<'a>>,
-    /// That it is good for the cloud itself.
+    /// Set for the system scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<SystemAll>,
-    /// The roles, implied ones included; none where it is good for nothing in particular.
+    /// The roles including implied ones; missing if unscoped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<NamedId<'a>>>,
-    /// The services and where they are.
+    /// The service catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<&'a [CatalogEntry]>,
 }
@@ -55,7 +54,7 @@ pub struct OfDomain<'a> {
     pub name: &'a str,
 }
 
-/// Whose a token is.
+/// The user of a token.
 #[derive(Debug, Serialize)]
 pub struct TokenUser<'a> {
     #[serde(flatten)]
@@ -103,10 +102,10 @@ pub struct VersionList {
     pub versions: VersionValues,
 }
 
-/// The versions, one level further in than other services have them.
+/// The versions, nested one level deeper than in other services.
 #[derive(Debug, Serialize)]
 pub struct VersionValues {
-    /// All there are: one.
+    /// Exactly one.
     pub values: [Version; 1],
 }
 
@@ -117,15 +116,15 @@ pub struct Version {
     pub id: &'static str,
     /// `stable`.
     pub status: &'static str,
-    /// When the version came.
+    /// The release date of the version.
     pub updated: &'static str,
     pub links: [VersionLink; 1],
-    /// In what its bodies are written.
+    /// The media types of bodies.
     #[serde(rename = "media-types")]
     pub media_types: [MediaType; 1],
 }
 
-/// Where a version is.
+/// The link of a version.
 #[derive(Debug, Serialize)]
 pub struct VersionLink {
     /// `self`.
@@ -133,12 +132,12 @@ pub struct VersionLink {
     pub href: String,
 }
 
-/// In what bodies are written.
+/// A media type.
 #[derive(Debug, Serialize)]
 pub struct MediaType {
     /// `application/json`.
     pub base: &'static str,
-    /// The same with the version's name.
+    /// The media type with the version.
     #[serde(rename = "type")]
     pub media_type: &'static str,
 }

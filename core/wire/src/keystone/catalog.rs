@@ -1,20 +1,19 @@
-//! The answer: a token's body with the service catalog.
+//! The response: a token's properties with the service catalog.
 
 use serde::{Deserialize, Serialize};
 
-/// `{"token": {…}}`. The token itself travels in the header `X-Subject-Token`.
+/// `{"token": {…}}`. The token itself is in the header `X-Subject-Token`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenDocument {
-    /// What the token stands for.
     pub token: TokenBody,
 }
 
-/// What a token stands for.
+/// The properties of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenBody {
-    /// When it ends, `2026-11-20T17:00:00.000000Z`; see [`super::parse_expiry`].
+    /// The expiry, `2026-11-20T17:00:00.000000Z`; see [`super::parse_expiry`].
     pub expires_at: String,
-    /// The services and where they are; left out where the scope has none.
+    /// The service catalog; empty if unscoped.
     #[serde(default)]
     pub catalog: Vec<CatalogService>,
     /// The roles the user has in this scope.
@@ -55,7 +54,7 @@ pub struct CatalogEndpoint {
 }
 
 impl CatalogEndpoint {
-    /// The region's id, whichever field has it.
+    /// The region's id, from either field.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
         self.region_id.as_deref().or(self.region.as_deref())

@@ -8,13 +8,13 @@ pub struct IdentityErrorDocument {
     pub error: IdentityError,
 }
 
-/// What went wrong, by Keystone (or by its middleware in front of another service).
+/// An error of Keystone, or of its middleware in another service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityError {
     /// The HTTP status, repeated.
     pub code: u16,
     pub message: String,
-    /// The status as words.
+    /// The reason phrase of the status.
     #[serde(default)]
     pub title: String,
 }

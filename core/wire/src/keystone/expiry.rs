@@ -1,4 +1,4 @@
-//! A token's end as Keystone writes it.
+//! Parses a token's expiry.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ pub struct ExpiryError {
     text: String,
 }
 
-/// Reads `expires_at`: ISO 8601 in UTC, whole seconds and an optional fraction, `Z` or `+00:00` at the end.
+/// Parses `expires_at`: ISO 8601 in UTC with whole seconds, an optional fraction, and `Z` or `+00:00`.
 pub fn parse_expiry(text: &str) -> Result<SystemTime, ExpiryError> {
     let refuse = || ExpiryError {
         text: text.chars().take(40).collect(),

@@ -1,16 +1,16 @@
-//! The request: who asks, for which scope.
+//! The request: identity and scope.
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-/// The body of POST /v3/auth/tokens, written from borrowed texts. It holds secrets: it has no `Debug`.
+/// The body of POST /v3/auth/tokens with borrowed texts. It contains secrets, so it has no `Debug`.
 #[derive(Serialize)]
 pub struct AuthRequest<'a> {
     auth: Auth<'a>,
 }
 
 impl<'a> AuthRequest<'a> {
-    /// `login` asks for a token of `scope`.
+    /// Requests a token of `scope`.
     #[must_use]
     pub fn new(login: Login<'a>, scope: Scope<'a>) -> Self {
         Self {
@@ -22,15 +22,15 @@ impl<'a> AuthRequest<'a> {
     }
 }
 
-/// By what one proves who one is.
+/// The authentication method with its data.
 pub enum Login<'a> {
     Password {
         user: UserRef<'a>,
         password: &'a str,
     },
-    /// An application credential; its scope is its own.
+    /// An application credential, which has a scope of its own.
     ApplicationCredential {
-        /// Its id; without it `name` and `user` say which.
+        /// Its id; otherwise `name` and `user` identify it.
         id: Option<&'a str>,
         /// Its name, unique for its user.
         name: Option<&'a str>,
@@ -43,7 +43,7 @@ pub enum Login<'a> {
     },
 }
 
-/// For what the token is to be good.
+/// The requested scope.
 pub enum Scope<'a> {
     /// Whatever the login has by itself.
     Unscoped,
@@ -59,7 +59,7 @@ pub struct UserRef<'a> {
     pub id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'a str>,
-    /// The domain in which the name is unique.
+    /// The domain of the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<DomainRef<'a>>,
 }
@@ -71,7 +71,7 @@ pub struct ProjectRef<'a> {
     pub id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'a str>,
-    /// The domain in which the name is unique.
+    /// The domain of the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<DomainRef<'a>>,
 }

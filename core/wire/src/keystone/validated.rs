@@ -1,4 +1,4 @@
-//! The answer to GET /v3/auth/tokens: whose a token is, as a service that was shown it asks.
+//! The response of GET /v3/auth/tokens: the properties of a token that a service validates.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,27 +7,26 @@ use super::Role;
 /// `{"token": {...}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidatedTokenDocument {
-    /// What the token stands for.
     pub token: ValidatedToken,
 }
 
-/// What a token stands for.
+/// The properties of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidatedToken {
     pub user: IdOf,
-    /// The project it is good for.
+    /// The project of its scope.
     #[serde(default)]
     pub project: Option<IdOf>,
-    /// The domain it is good for.
+    /// The domain of its scope.
     #[serde(default)]
     pub domain: Option<IdOf>,
-    /// `{"all": true}` where it is good for the cloud itself.
+    /// `{"all": true}` for the system scope.
     #[serde(default)]
     pub system: Option<SystemScope>,
     /// The roles, implied ones included.
     #[serde(default)]
     pub roles: Vec<Role>,
-    /// When it ends; see [`super::parse_expiry`].
+    /// The expiry; see [`super::parse_expiry`].
     pub expires_at: String,
 }
 

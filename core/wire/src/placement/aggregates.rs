@@ -17,7 +17,7 @@ pub struct ProviderAggregates {
 }
 
 impl ProviderAggregates {
-    /// The provider is to be in these aggregates and no other, if its generation still is `generation`.
+    /// The provider's aggregates are replaced by these if its generation is `generation`.
     #[must_use]
     pub fn new(generation: Generation, aggregates: &BTreeSet<AggregateUuid>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Allocation candidates: what a request could be given, as ready-made claims.
+//! Allocation candidates: ready-made claims for a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::BodyError;
 /// GET /allocation_candidates from 1.12. The order of the requests is the service's: the first is not better than the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationCandidates {
-    /// The claims that would have been possible at the moment of the answer.
+    /// The possible claims.
     pub allocation_requests: Vec<AllocationRequest>,
     /// Every provider of every tree that a claim touches.
     pub provider_summaries: BTreeMap<Uuid, ProviderSummary>,
@@ -25,7 +25,7 @@ pub struct AllocationCandidates {
 /// One possible claim: with project, user and generation added, the body of PUT /allocations/{consumer}.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationRequest {
-    /// What is taken, by provider.
+    /// The amounts by provider.
     pub allocations: BTreeMap<Uuid, AllocationOnProvider>,
     /// The providers that serve each request group, by the group's suffix; the group without one has the empty suffix, and
     /// more than one provider perhaps. From 1.34.
@@ -34,10 +34,10 @@ pub struct AllocationRequest {
 }
 
 impl AllocationRequest {
-    /// The amounts by provider and class, as a claim holds them.
+    /// The amounts by provider and class.
     ///
     /// # Errors
-    /// A class's name or an amount is not what Placement promises; the error names the field.
+    /// An invalid class name or amount; the error names the field.
     pub fn resources(&self) -> Result<BTreeMap<(ProviderUuid, ResourceClass), u64>, BodyError> {
         let mut resources = BTreeMap::new();
         for (provider, taken) in &self.allocations {
@@ -50,17 +50,17 @@ impl AllocationRequest {
         Ok(resources)
     }
 
-    /// The providers that serve the group with this suffix; none before 1.34, or where no group has it.
+    /// The providers of the group with this suffix; empty before 1.34 or without such a group.
     pub fn serving(&self, suffix: &str) -> impl Iterator<Item = ProviderUuid> {
         let group = self.mappings.as_ref().and_then(|groups| groups.get(suffix));
         group.into_iter().flatten().copied().map(ProviderUuid::from)
     }
 }
 
-/// A provider as a chooser between candidates sees it.
+/// A provider's state, for choosing a candidate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderSummary {
-    /// Room and use by class: of all its classes from 1.27, of those asked for before.
+    /// Capacity and usage by class: all its classes from 1.27, the requested ones before.
     pub resources: BTreeMap<String, ResourceSummary>,
     /// Its traits; from 1.17.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,27 +74,27 @@ pub struct ProviderSummary {
 }
 
 impl ProviderSummary {
-    /// Its traits; none before 1.17.
+    /// Its traits; empty before 1.17.
     ///
     /// # Errors
-    /// A name is not one of a trait; the error names it.
+    /// An invalid trait name; the error names it.
     pub fn traits(&self) -> Result<BTreeSet<Trait>, BodyError> {
         names::traits(self.traits.as_deref().unwrap_or_default())
     }
 }
 
-/// How much of one class there is and is used. Capacity is (total - reserved) × allocation ratio, rounded down.
+/// Capacity and usage of one class. The capacity is (total - reserved) × allocation ratio, rounded down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceSummary {
-    /// Units that may be allocated. A ratio has no upper bound: what is too large for this type is read as its largest value.
+    /// The capacity. Values too large for this type become its maximum, because ratios have no upper limit.
     #[serde(deserialize_with = "units")]
     pub capacity: u64,
-    /// Units that are allocated; more than the capacity where the inventory shrank.
+    /// The usage, which exceeds the capacity if the inventory was reduced.
     #[serde(deserialize_with = "units")]
     pub used: u64,
 }
 
-/// A whole number of any size. JSON of more than 64 bits arrives as a floating-point number.
+/// A whole number of any size. JSON numbers of more than 64 bits arrive as floating-point numbers.
 fn units<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     struct Units;
 
@@ -115,7 +115,7 @@ fn units<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 
         #[allow(
             clippy::cast_precision_loss,
-            reason = "2^64 rounds to itself: only numbers above it are told apart"
+            reason = "2^64 is exact as a float, so only larger numbers are affected"
         )]
         fn visit_f64<E: de::Error>(self, value: f64) -> Result<u64, E> {
             if value >= u64::MAX as f64 {
@@ -136,7 +136,7 @@ mod tests {
     const HOST: Uuid = Uuid::from_u128(1);
     const GPU: Uuid = Uuid::from_u128(2);
 
-    /// As OpenStack's service answers at 1.36.
+    /// A response of OpenStack's service at 1.36.
     const BODY: &str = r#"{"allocation_requests": [{"allocations": {
         "00000000-0000-0000-0000-000000000001": {"resources": {"VCPU": 4, "MEMORY_MB": 2048}},
         "00000000-0000-0000-0000-000000000002": {"resources": {"VGPU": 1}}},

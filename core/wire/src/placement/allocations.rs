@@ -1,4 +1,4 @@
-//! Allocations: of one provider, of one consumer, and the write of one consumer's.
+//! Allocations of a provider and of a consumer, and writes of a consumer's allocations.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::BodyError;
 pub struct AllocationsOfProvider {
     /// The provider's generation.
     pub resource_provider_generation: i64,
-    /// What each consumer holds of this provider.
+    /// The allocations from this provider by consumer.
     pub allocations: BTreeMap<Uuid, HeldOfProvider>,
 }
 
-/// What one consumer holds of a provider.
+/// The allocations of one consumer from a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOfProvider {
     /// Amounts by class.
@@ -33,7 +33,7 @@ impl AllocationsOfProvider {
     /// The amounts by consumer and class.
     ///
     /// # Errors
-    /// A class's name or an amount is not what Placement promises; the error names the field.
+    /// An invalid class name or amount; the error names the field.
     pub fn by_consumer(
         &self,
     ) -> Result<BTreeMap<ConsumerUuid, BTreeMap<ResourceClass, u64>>, BodyError> {
@@ -52,12 +52,12 @@ impl AllocationsOfProvider {
 /// GET /allocations/{consumer} from 1.28. A consumer that holds nothing is answered with `{"allocations": {}}` alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationsOfConsumer {
-    /// What it holds, by provider.
+    /// The allocations by provider.
     pub allocations: BTreeMap<Uuid, AllocationOnProvider>,
     /// The project that pays; from 1.12.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project_id: Option<String>,
-    /// The user who asked; from 1.12.
+    /// The user; from 1.12.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
     /// The consumer's generation; from 1.28.
@@ -68,10 +68,10 @@ pub struct AllocationsOfConsumer {
     pub consumer_type: Option<String>,
 }
 
-/// What a consumer holds of one provider.
+/// The allocations of a consumer from one provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationOnProvider {
-    /// The provider's generation; only in answers.
+    /// The provider's generation; only in responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// Amounts by class.
@@ -79,10 +79,10 @@ pub struct AllocationOnProvider {
 }
 
 impl AllocationsOfConsumer {
-    /// The allocations as the model has them; none where the consumer holds nothing.
+    /// Converts it to the model; `None` if the consumer has no allocations.
     ///
     /// # Errors
-    /// A field is missing, or a name or amount is not what Placement promises; the error names the field.
+    /// A missing field, or an invalid name or amount; the error names the field.
     pub fn into_allocations(self) -> Result<Option<ConsumerAllocations>, BodyError> {
         if self.allocations.is_empty() {
             return Ok(None);
@@ -123,15 +123,15 @@ pub(super) fn amounts(
     })
 }
 
-/// The body of PUT /allocations/{consumer} (1.28, and 1.38 with a consumer type), and one consumer of POST /allocations
-/// and POST /reshaper; written from the model's value without copying it.
+/// The body of PUT /allocations/{consumer} (1.28, and 1.38 with a consumer type), and a consumer in POST /allocations
+/// and POST /reshaper. It borrows from the model.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct PutAllocations<'a> {
     #[serde(serialize_with = "by_provider")]
     allocations: &'a BTreeMap<(ProviderUuid, ResourceClass), u64>,
     project_id: &'a str,
     user_id: &'a str,
-    // Null says: the consumer must not exist yet.
+    // Null: the consumer must not exist yet.
     consumer_generation: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     consumer_type: Option<&'a str>,
@@ -150,7 +150,7 @@ impl<'a> PutAllocations<'a> {
         }
     }
 
-    /// The body for microversion 1.38 and later, which asks for the consumer's type (`INSTANCE`, `MIGRATION`, …).
+    /// The body for microversion 1.38 and later, with the consumer type (`INSTANCE`, `MIGRATION`, …).
     #[must_use]
     pub fn typed(held: &'a ConsumerAllocations, consumer_type: &'a str) -> Self {
         Self {

@@ -5,10 +5,10 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// `{"errors": […]}`, the body of every answer of 400 and above that Placement itself makes.
+/// `{"errors": […]}`, the body of every error of Placement itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorDocument {
-    /// What went wrong; Placement names one thing at a time.
+    /// The errors; Placement always reports one.
     pub errors: Vec<ApiError>,
 }
 
@@ -17,13 +17,13 @@ pub struct ErrorDocument {
 pub struct ApiError {
     /// The HTTP status, repeated.
     pub status: u16,
-    /// The status as words.
+    /// The reason phrase of the status.
     #[serde(default)]
     pub title: String,
-    /// The HTTP library's sentence for the status, an empty line, then Placement's own message.
+    /// The HTTP library's text for the status, an empty line, then Placement's own message.
     #[serde(default)]
     pub detail: String,
-    /// The answer's request id.
+    /// The request id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// The machine-readable code; from microversion 1.23.
@@ -39,7 +39,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// Placement's own message: the detail without the HTTP library's sentence in front.
+    /// Placement's own message: the detail without the HTTP library's text.
     #[must_use]
     pub fn message(&self) -> &str {
         self.detail
@@ -51,7 +51,7 @@ impl ApiError {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// What Placement's errors are told apart by (openstack-placement, `errors.py`; from microversion 1.23).
+        /// Placement's error codes (openstack-placement, `errors.py`; from microversion 1.23).
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum ErrorCode {
             $($(#[$doc])* $name,)+
@@ -82,9 +82,9 @@ macro_rules! codes {
 }
 
 codes! {
-    /// No code of its own; a 409 with it on allocations means: over capacity.
+    /// No specific code; a 409 with it on allocations means over capacity.
     Undefined = "placement.undefined_code",
-    /// Inventory cannot go because allocations use it.
+    /// The inventory is in use by allocations.
     InventoryInUse = "placement.inventory.inuse",
     /// A generation was not the current one.
     ConcurrentUpdate = "placement.concurrent_update",
@@ -96,7 +96,7 @@ codes! {
     CannotDeleteParent = "placement.resource_provider.cannot_delete_parent",
     /// The body names a provider that does not exist.
     ProviderNotFound = "placement.resource_provider.not_found",
-    /// A query key stands twice.
+    /// A duplicate query key.
     DuplicateKey = "placement.query.duplicate_key",
     /// A query value is malformed.
     BadValue = "placement.query.bad_value",

@@ -1,4 +1,4 @@
-//! Properties: whatever bytes or JSON arrive, every body is read or refused with a named field, never a panic.
+//! Property tests: any bytes or JSON are either parsed or refused with a named field, without a panic.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn read_as_everything(bytes: &[u8]) {
     let _ = decode::<TokenDocument>(bytes).map(|body| body.token.catalog.len());
 }
 
-/// JSON that looks like Placement's: its keys, with values of every type in every place.
+/// Random JSON with Placement's keys and values of every type.
 fn json() -> impl Strategy<Value = serde_json::Value> {
     let number = prop_oneof![
         any::<i64>().prop_map(serde_json::Value::from),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::bounded;
 use crate::BodyError;
 
-/// One class's inventory. Placement fills in what a request leaves out; an answer has every field.
+/// One class's inventory. Placement fills in missing fields; a response has all fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InventoryBody {
     /// 1 to 2^31 - 1.
@@ -74,7 +74,7 @@ impl TryFrom<&InventoryBody> for Inventory {
     }
 }
 
-/// `{"resource_provider_generation", "inventories"}`: GET, and the answer to PUT.
+/// `{"resource_provider_generation", "inventories"}`: GET, and the response of PUT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderInventories {
     /// The provider's generation.
@@ -90,10 +90,10 @@ impl ProviderInventories {
         Generation::answered(self.resource_provider_generation)
     }
 
-    /// The inventories as the model has them.
+    /// Converts it to the model.
     ///
     /// # Errors
-    /// A class's name or a number is not what Placement promises; the error names the field.
+    /// An invalid class name or number; the error names the field.
     pub fn inventories(&self) -> Result<BTreeMap<ResourceClass, Inventory>, BodyError> {
         self.inventories
             .iter()
@@ -117,7 +117,7 @@ pub struct PutInventories<'a> {
 }
 
 impl<'a> PutInventories<'a> {
-    /// These inventories replace all that the provider has, if its generation still is `generation`.
+    /// Replaces all inventories of the provider if its generation is `generation`.
     #[must_use]
     pub fn new(
         generation: Generation,

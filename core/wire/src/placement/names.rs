@@ -35,7 +35,7 @@ pub struct ProviderTraits {
 }
 
 impl ProviderTraits {
-    /// These traits replace all that the provider has, if its generation still is `generation`.
+    /// Replaces all traits of the provider if its generation is `generation`.
     #[must_use]
     pub fn new(generation: Generation, traits: &BTreeSet<Trait>) -> Self {
         Self {

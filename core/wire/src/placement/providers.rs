@@ -15,10 +15,10 @@ pub struct ProviderList {
 }
 
 impl ProviderList {
-    /// The providers as the model has them, without inventory, traits and aggregates.
+    /// Converts them to the model, without inventory, traits and aggregates.
     ///
     /// # Errors
-    /// A provider's name is out of range; the error names its place in the list.
+    /// An invalid provider name; the error names its index.
     pub fn into_providers(self) -> Result<Vec<Provider>, BodyError> {
         let providers = self.resource_providers.into_iter().enumerate();
         providers
@@ -30,7 +30,7 @@ impl ProviderList {
     }
 }
 
-/// One provider: GET /resource_providers/{uuid}, and the answer to POST (from 1.20) and PUT.
+/// One provider: GET /resource_providers/{uuid}, and the response of POST (from 1.20) and PUT.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderBody {
     /// Its UUID.
@@ -66,9 +66,9 @@ impl TryFrom<ProviderBody> for Provider {
 /// POST /resource_providers (1.14 and later).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateProvider {
-    /// The name it shall have.
+    /// The requested name.
     pub name: String,
-    /// The UUID it shall have.
+    /// The requested UUID.
     pub uuid: Uuid,
     /// Its parent; left out for a root.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 
 use super::{PutAllocations, PutInventories};
 
-/// A reshape names a provider whose generation nobody has read: it has to be created, or read, first.
+/// The generation of a provider is unknown: the provider must be created or read first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the generation of provider {provider} is not known; the provider has to be created or read before the reshape"
@@ -22,7 +22,7 @@ pub struct GenerationUnknown {
 type Inventories = BTreeMap<ProviderUuid, BTreeMap<ResourceClass, Inventory>>;
 type Consumers = BTreeMap<ConsumerUuid, ConsumerAllocations>;
 
-/// The whole reshape as one body, written from borrowed values: with 1,000 consumers it is some 400 kB.
+/// The body of a reshape. It borrows its values, because with 1,000 consumers it has 400 kB.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReshaperBody<'a> {
     #[serde(serialize_with = "map")]
@@ -57,7 +57,7 @@ impl<'a> ReshaperBody<'a> {
         })
     }
 
-    /// The same for microversion 1.38, which asks for every consumer's type; `unknown` where `types` has none.
+    /// The body for microversion 1.38, with consumer types; `unknown` for those that `types` does not have.
     #[must_use]
     pub fn typed(
         self,

@@ -22,7 +22,7 @@ pub struct ApiVersion {
 }
 
 impl VersionDocument {
-    /// The highest minor number of microversion 1.x; none where the document does not say.
+    /// The highest minor number of microversion 1.x, if the document has it.
     #[must_use]
     pub fn highest_minor(&self) -> Option<u16> {
         self.versions

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
 
-use strsim::damerau_levenshtein;
+use berth_model::did_you_mean;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -46,7 +46,7 @@ impl<'a> Table<'a> {
         for key in self.values.keys() {
             let name = key.get_ref().as_ref();
             if !known.contains(&name) {
-                let right = nearest(name, known);
+                let right = did_you_mean(name, known);
                 let text = format!("this key is not known; {right}");
                 reading.wrong(&key.span(), &self.path(name), text);
             }
@@ -197,7 +197,7 @@ impl<'a> Field<'a> {
         if found.is_none() {
             let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
             let shown: String = text.chars().take(80).collect();
-            let text = format!("{shown:?} is not known here; {}", nearest(text, &known));
+            let text = format!("{shown:?} is not known here; {}", did_you_mean(text, &known));
             self.wrong(text, reading);
         }
         found.map(|(_, value)| *value)
@@ -237,23 +237,5 @@ impl<'a> Field<'a> {
             .iter()
             .filter_map(|item| item.table(reading))
             .collect()
-    }
-}
-
-/// The known word that was meant, or all of them.
-pub(super) fn nearest(word: &str, known: &[&str]) -> String {
-    let word: String = word.chars().take(80).collect();
-    let close = known
-        .iter()
-        .map(|known| (damerau_levenshtein(&word, known), *known))
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
-        .min();
-    match close {
-        Some((_, known)) => format!("did you mean {known:?}?"),
-        None if known.is_empty() => "there is none to choose from".to_owned(),
-        None => {
-            let known: Vec<_> = known.iter().map(|known| format!("{known:?}")).collect();
-            format!("known are {}", known.join(", "))
-        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{NodeName, PciAddress, ResourceClass};
+use berth_model::{NodeName, PciAddress, ResourceClass, did_you_mean};
 use berth_virt::{
     CpuSet, Cpus, CustomResource, DeviceOwner, Disk, NumaCell, OfferedDevice, PciInPlacement,
     ResourceModel, VirtualFunctions,
 };
 
-use super::field::{Field, Table, nearest};
+use super::field::{Field, Table};
 use super::{MOST, Reading, device, fault, guest, model};
 use crate::machine::{Gpu, Node};
 
@@ -318,7 +318,7 @@ fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut Reading<'_>) -> Opti
         let enabled = field.text(reading)?;
         if !types.contains_key(enabled) {
             let known: Vec<_> = types.keys().map(String::as_str).collect();
-            let right = nearest(enabled, &known);
+            let right = did_you_mean(enabled, &known);
             let text = format!("the GPU has no type {enabled:?}; {right}");
             field.wrong(text, reading);
         }

@@ -1,7 +1,7 @@
-//! libvirt's event loop: one thread for the whole process, started before the first connection is opened.
+//! libvirt's event loop: one thread for the whole process, started before the first connection.
 //!
-//! libvirt wants its loop registered before any connection exists, once per process, and never takes it back; so the thread
-//! lives as long as the process. It sleeps in `poll` but for events and keepalives.
+//! libvirt requires an event loop to be registered once per process before any connection, and it cannot be unregistered. So the
+//! thread lives as long as the process. It sleeps in `poll` except for events and keepalives.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -18,7 +18,7 @@ pub(super) fn start() -> Result<(), ConnectionError> {
         return Ok(());
     }
     symbols::load()?;
-    // Else libvirt prints every error to stderr, those that are handled included.
+    // Otherwise libvirt prints every error to stderr, including handled ones.
     virt::error::clear_error_callback();
     virt::event::event_register_default_impl().map_err(ConnectionError::EventLoop)?;
     thread::Builder::new()
@@ -32,7 +32,7 @@ pub(super) fn start() -> Result<(), ConnectionError> {
 fn run() {
     loop {
         if virt::event::event_run_default_impl().is_err() {
-            // poll(2) failed, for want of memory at the worst. Not as fast as it can.
+            // poll(2) failed, probably for lack of memory: avoid a busy loop.
             thread::sleep(Duration::from_secs(1));
         }
     }

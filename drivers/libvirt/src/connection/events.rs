@@ -1,7 +1,7 @@
-//! Events of one connection: guests, node devices, and the connection's own end, told to whoever subscribed.
+//! Event callbacks of one connection: guests, node devices and the end of the connection, published to the subscribers.
 //!
-//! The `virt` crate has no events, so libvirt's own functions are called here. Every callback carries a clone of the
-//! subscribers behind a pointer that libvirt gives back to [`release`] once it no longer calls.
+//! The `virt` crate has no events, so libvirt's C functions are called here. Every callback owns a clone of the subscribers
+//! behind a pointer that libvirt passes to [`release`] once it no longer calls back.
 #![allow(
     unsafe_code,
     reason = "registers callbacks with a C library that the binding does not cover"
@@ -26,14 +26,14 @@ type DeviceLifecycle =
     unsafe extern "C" fn(sys::virConnectPtr, sys::virNodeDevicePtr, c_int, c_int, *mut c_void);
 type DeviceGeneric = unsafe extern "C" fn(sys::virConnectPtr, sys::virNodeDevicePtr, *mut c_void);
 
-/// The callbacks registered with one connection; dropping it takes them back.
+/// The callbacks of one connection; dropping it unregisters them.
 #[derive(Debug)]
 pub(super) struct Registrations {
     connect: Connect,
     guests: Option<c_int>,
     devices: Vec<c_int>,
-    /// What the callback for the connection's end is given. Kept here and not given away: drivers that know no such end accept
-    /// the registration and then forget it, subscribers and all.
+    /// The data of the close callback. Owned here, because drivers without close events accept the registration and
+    /// then leak its data.
     end: Option<Arc<Subscribers>>,
 }
 
@@ -66,10 +66,10 @@ impl Registrations {
 
 impl Drop for Registrations {
     fn drop(&mut self) {
-        // What libvirt answers is of no use: on a connection that broke, it forgets the callback and then fails to tell the
+        // The result does not matter: on a broken connection libvirt removes the callback and then fails to notify the
         // other side.
-        // SAFETY: the connection is held by `self` and so is alive; the numbers came from its own registrations and are given
-        // back once, here.
+        // SAFETY: `self` holds the connection, so it is alive; the ids came from its own registrations and are
+        // unregistered once, here.
         unsafe {
             let connect = self.connect.as_ptr();
             if let Some(number) = self.guests {
@@ -79,7 +79,7 @@ impl Drop for Registrations {
                 sys::virConnectNodeDeviceEventDeregisterAny(connect, number);
             }
             if self.end.is_some() {
-                // libvirt calls back under the same lock, so after this nobody uses what `end` points to.
+                // libvirt calls back under the same lock, so afterwards nothing uses the data of `end`.
                 sys::virConnectUnregisterCloseCallback(connect, Some(closed));
             }
         }
@@ -100,16 +100,16 @@ fn unless_unsupported<T>(registered: Result<T, Error>) -> Result<Option<T>, Erro
     }
 }
 
-/// The subscribers as libvirt carries them. Given back by `release`, or by `registered` where libvirt did not take them.
+/// The subscribers as a raw pointer for libvirt. Freed by `release`, or by `registered` if libvirt refused it.
 fn carried(subscribers: &Subscribers) -> *mut c_void {
     Box::into_raw(Box::new(subscribers.clone())).cast()
 }
 
-/// libvirt's answer to a registration. It takes the carried subscribers only where it does not answer -1.
+/// The result of a registration. libvirt owns the pointer only if the result is not -1.
 fn registered(answer: c_int, carried: *mut c_void) -> Result<c_int, Error> {
     if answer == -1 {
         let error = Error::last_error();
-        // SAFETY: the pointer came from `carried`, and libvirt, having refused, neither keeps nor frees it.
+        // SAFETY: the pointer came from `carried`, and libvirt refused it, so it neither keeps nor frees it.
         unsafe { release(carried) };
         return Err(error);
     }
@@ -118,8 +118,8 @@ fn registered(answer: c_int, carried: *mut c_void) -> Result<c_int, Error> {
 
 fn guests(connect: &Connect, subscribers: &Subscribers) -> Result<c_int, Error> {
     let opaque = carried(subscribers);
-    // SAFETY: the connection is alive for the call. libvirt's interface wants each event's callback as the generic type and
-    // calls it back as the type of the event, which for LIFECYCLE is `DomainLifecycle`. `opaque` is ours to hand over.
+    // SAFETY: the connection is alive for the call. libvirt's interface takes callbacks as the generic type and calls
+    // them as the type of the event, which for LIFECYCLE is `DomainLifecycle`. We own `opaque`.
     let answer = unsafe {
         let callback = transmute::<DomainLifecycle, DomainGeneric>(guest_changed);
         sys::virConnectDomainEventRegisterAny(
@@ -135,7 +135,7 @@ fn guests(connect: &Connect, subscribers: &Subscribers) -> Result<c_int, Error> 
 }
 
 fn lifecycle_of_device() -> DeviceGeneric {
-    // SAFETY: libvirt calls back with the type of the event it was registered for; this one is registered for LIFECYCLE only.
+    // SAFETY: libvirt calls back with the type of the event that it was registered for, which is LIFECYCLE.
     unsafe { transmute::<DeviceLifecycle, DeviceGeneric>(device_changed) }
 }
 
@@ -163,8 +163,8 @@ fn devices(
 fn end(connect: &Connect, subscribers: &Subscribers) -> Result<Arc<Subscribers>, Error> {
     let told = Arc::new(subscribers.clone());
     let opaque: *mut c_void = Arc::as_ptr(&told).cast_mut().cast();
-    // SAFETY: the connection is alive for the call. `opaque` points into the `Arc`, which outlives the registration: it is dropped
-    // only after the callback was taken back. libvirt is given no function to free it with.
+    // SAFETY: the connection is alive for the call. `opaque` points into the `Arc`, which is dropped only after the
+    // callback was unregistered. libvirt has no function to free it.
     let answer = unsafe {
         sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(closed), opaque, None)
     };
@@ -175,9 +175,9 @@ fn end(connect: &Connect, subscribers: &Subscribers) -> Result<Arc<Subscribers>,
 }
 
 /// # Safety
-/// `opaque` points to a live `Subscribers`: it came from `carried` and was not released yet, or is kept in `Registrations`.
+/// `opaque` points to a live `Subscribers`: it came from `carried` and was not released, or `Registrations` owns it.
 unsafe fn tell(opaque: *mut c_void, event: HostEvent) {
-    // SAFETY: by this function's own contract the pointer is a live `Subscribers`; it is only borrowed.
+    // SAFETY: by this function's contract the pointer is a live `Subscribers`; it is only borrowed.
     let subscribers = unsafe { &*opaque.cast::<Subscribers>() };
     subscribers.publish(event);
 }
@@ -189,7 +189,7 @@ unsafe extern "C" fn guest_changed(
     _: c_int,
     opaque: *mut c_void,
 ) -> c_int {
-    // SAFETY: libvirt passes what was registered with it, and releases it only after the last call.
+    // SAFETY: libvirt passes the registered pointer, and releases it only after the last call.
     unsafe { tell(opaque, HostEvent::Guests) };
     0
 }
@@ -222,6 +222,6 @@ unsafe extern "C" fn closed(_: sys::virConnectPtr, _: c_int, opaque: *mut c_void
 /// # Safety
 /// `opaque` came from `carried` and is released once.
 unsafe extern "C" fn release(opaque: *mut c_void) {
-    // SAFETY: by this function's own contract the box is whole and nobody else's.
+    // SAFETY: by this function's contract the box is valid and not shared.
     drop(unsafe { Box::from_raw(opaque.cast::<Subscribers>()) });
 }

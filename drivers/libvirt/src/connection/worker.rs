@@ -1,4 +1,4 @@
-//! The thread's side: it holds the open connection, answers calls, and looks for libvirtd again when it went away.
+//! The worker thread of a connection: it owns the open connection, runs calls, and reconnects when libvirtd comes back.
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Weak;
@@ -13,18 +13,18 @@ use super::{Call, ConnectionError, Looks, event_loop};
 use crate::observe::SteadyFacts;
 use crate::watch::Subscribers;
 
-/// Seconds between two signs of life asked of libvirtd, and how many may be missed before the connection counts as broken.
+/// The keepalive interval in seconds, and how many may be missed before the connection counts as broken.
 const KEEPALIVE: (i32, u32) = (5, 3);
-/// The shortest and the longest pause between two looks for a libvirtd that went away.
+/// The minimum and maximum delay between reconnection attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    // Dropped first: its callbacks are taken back while the connection is still held.
+    // Dropped first, so that the callbacks are unregistered while the connection exists.
     _events: Registrations,
     connect: Connect,
     steady: OnceCell<SteadyFacts>,
-    /// Held by whoever waits for what is being done.
+    /// Held by the caller that waits for the current work.
     waits: RefCell<Weak<()>>,
 }
 
@@ -36,7 +36,7 @@ impl Session {
             source,
         };
         let connect = Connect::open(Some(uri)).map_err(refused)?;
-        // Only connections to a daemon have keepalives; the others cannot hang on one.
+        // Only connections to a daemon have keepalives; others cannot hang.
         let _ = connect.set_keep_alive(KEEPALIVE.0, KEEPALIVE.1);
         Ok(Self {
             _events: Registrations::new(&connect, subscribers).map_err(refused)?,
@@ -46,28 +46,29 @@ impl Session {
         })
     }
 
-    /// libvirt's connection. It must not leave the closure it is used in.
+    /// The libvirt connection. It must not leave the closure that uses it.
     pub(crate) fn connect(&self) -> &Connect {
         &self.connect
     }
 
-    /// What cannot change while the connection lives, read once.
+    /// Facts that cannot change while the connection lives, read once.
     pub(crate) fn steady(&self) -> &OnceCell<SteadyFacts> {
         &self.steady
     }
 
-    /// Takes up a call, for whoever holds this.
+    /// Starts a call on behalf of the holder of `waits`.
     pub(super) fn taken_up(&self, waits: Weak<()>) -> &Self {
         self.waits.replace(waits);
         self
     }
 
-    /// Whether anybody still waits for what is being done. Who gave up may have undone it by now, so nothing more may be made.
+    /// Whether the caller is still waiting. A caller that gave up may have undone the work, so nothing new may be
+    /// created then.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waits.borrow().strong_count() > 0
     }
 
-    /// Whether libvirt still takes it for open.
+    /// Whether libvirt considers it open.
     pub(crate) fn is_alive(&self) -> bool {
         self.connect.is_alive().unwrap_or(false)
     }
@@ -79,7 +80,7 @@ pub(super) struct Worker {
     uri: String,
     subscribers: Subscribers,
     session: Option<Session>,
-    /// The pause before the next look for a libvirtd that was there and went away.
+    /// The delay before the next reconnection attempt.
     looking: Option<Duration>,
     looks: Looks,
 }
@@ -95,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// Answers calls until nobody can make any more.
+    /// Runs calls until all senders are gone.
     pub(super) fn run(mut self, calls: &Receiver<Call>) {
         loop {
             match self.next(calls) {
@@ -113,7 +114,7 @@ impl Worker {
         }
     }
 
-    /// The open connection, opened (again) where it has to be.
+    /// The open connection; connects first if necessary.
     pub(super) fn session(&mut self) -> Result<&Session, ConnectionError> {
         if let Some(broken) = self.session.take_if(|session| !session.is_alive()) {
             self.looking = Some(PAUSE.0);
@@ -126,7 +127,7 @@ impl Worker {
         Ok(self.session.as_ref().expect("it was opened above"))
     }
 
-    /// One more look for libvirtd. That it is back is news: what happened meanwhile was not told.
+    /// Tries to reconnect. Success is an event, because events in between were lost.
     fn look(&mut self) {
         let looks = self.looks.clone();
         if looks.look(|| self.session().is_ok()) {

@@ -1,8 +1,8 @@
-//! How devices were when they were well, kept through restarts of the agent: one small file, replaced in one step. Read and
-//! written by `observe`.
+//! The healthy state of devices, kept across restarts of the agent in one small file that is replaced atomically.
+//! `observe` reads and writes it.
 //!
-//! One line for each function, with nothing left out: `0000:81:00.0 10de:1eb8 160x16 3/0/0`, its link in tenths of a gigatransfer
-//! and lanes, and its correctable, nonfatal and fatal errors; `-` for what it has not.
+//! One line per function: `0000:81:00.0 10de:1eb8 160x16 3/0/0`, with the link speed in tenths of a gigatransfer, the
+//! link width, and the correctable, nonfatal and fatal errors; `-` for missing values.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,10 +18,10 @@ use super::resting::settle;
 
 type Baselines = BTreeMap<PciAddress, Baseline>;
 
-/// What was kept; nothing where nothing was.
+/// The stored baselines; empty without a file.
 ///
 /// # Errors
-/// [`ObserveError`], naming the file and the line: errors must not be forgiven by a file that cannot be read.
+/// [`ObserveError`] with file and line: an unreadable file must not hide device errors.
 pub(crate) fn read(file: &Path) -> Result<Baselines, ObserveError> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,

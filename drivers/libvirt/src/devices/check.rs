@@ -1,4 +1,4 @@
-//! Whether a device may go to a guest. Looks only.
+//! Read-only checks whether a device may be given to a guest.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use uuid::Uuid;
 use super::{HostDevices, Stand, Wanted, unreadable};
 
 impl HostDevices {
-    /// Whether the device may go to a guest now. Answers what would go with it: no other guest may have any of that.
+    /// Checks whether the device may be given to a guest now. Returns the devices that would go with it: no other guest
+    /// may have any of them.
     pub(crate) fn check(&self, wanted: &WantedDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let device = wanted.host_device();
         match self.done_with(wanted)? {
@@ -35,7 +36,7 @@ impl HostDevices {
         }
     }
 
-    /// A function that a guest may have whole, and the IOMMU group that it is in.
+    /// A function that may be given to a guest, with its IOMMU group.
     pub(super) fn function(
         &self,
         device: HostDevice,
@@ -114,7 +115,7 @@ impl HostDevices {
         })
     }
 
-    /// A mediated device that can be made, or is there as it would be made.
+    /// A mediated device that can be created, or exists as required.
     fn mdev_source(
         &self,
         device: HostDevice,
@@ -158,7 +159,7 @@ impl HostDevices {
         Ok(())
     }
 
-    /// A parent of which mediated devices of this type may be made: one that is parted into it for flavors, or one in a list.
+    /// A parent that allows mediated devices of this type: one configured for flavors, or one in a list.
     fn mdev_parent_allowed(
         &self,
         device: HostDevice,
@@ -217,8 +218,8 @@ impl HostDevices {
             .ok_or(DeviceError::Missing { device, reason })
     }
 
-    /// A function that is not taken from a driver must be on one that hands it to guests: the kernel's, one made of it, or its
-    /// vendor's.
+    /// A function that stays on its driver must be on one that gives it to guests: the kernel's VFIO driver, a derived
+    /// one, or the vendor's.
     fn stands_ready(
         &self,
         device: HostDevice,

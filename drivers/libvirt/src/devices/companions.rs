@@ -1,6 +1,6 @@
-//! What goes with a function: the other members of its IOMMU group. VFIO hands no function to a guest while a driver of the
-//! host's has another of the group, and the guest could reach what is in it; so what a list means of it is put on VFIO when its
-//! function is made ready, and cleaned and given back with it.
+//! Companions: the other members of a function's IOMMU group. VFIO refuses a function while a host driver has another
+//! member of its group, and a guest could reach that member. Therefore listed companions are bound to VFIO when the
+//! function is prepared, and cleaned and returned with it.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{HostDevices, unreadable, whole};
 const CALL: &str = "bringing along what shares its IOMMU group";
 
 impl HostDevices {
-    /// Whether all that shares a function's group may go with it. Answers which those are.
+    /// Checks whether all companions may go with a function, and returns them.
     pub(super) fn may_come_along(
         &self,
         device: HostDevice,
@@ -38,7 +38,7 @@ impl HostDevices {
         Ok(companions.iter().map(Allowed::address).collect())
     }
 
-    /// Why a companion cannot leave its driver; none where it can, or need not.
+    /// Why a companion cannot leave its driver; `None` if it can, or need not.
     fn stays(&self, companion: &Allowed) -> Result<Option<String>, SysfsError> {
         let Some(driver) = hosts_driver(companion) else {
             return Ok(None);
@@ -73,7 +73,7 @@ impl HostDevices {
         others.map(|member| self.allowed(device, member)).collect()
     }
 
-    /// Puts on VFIO what shares a function's group, and remembers where it was.
+    /// Binds companions to VFIO and records their drivers.
     pub(super) async fn bring_along(
         &self,
         device: HostDevice,
@@ -92,8 +92,8 @@ impl HostDevices {
         Ok(())
     }
 
-    /// Cleans what shares a function's group and was brought along, as far as the kernel can, and gives it back to the driver it
-    /// had. The caller has made sure that no guest has any of it.
+    /// Cleans the companions that were taken, as far as the kernel can, and returns them to their drivers. The caller
+    /// has made sure that no guest has any of them.
     pub(super) async fn give_companions_back(
         &self,
         device: HostDevice,
@@ -103,7 +103,7 @@ impl HostDevices {
         for fellow in fellows.map_err(unreadable(device))? {
             let companion = match self.allowed(device, fellow) {
                 Ok(companion) if companion.tags().managed != Some(false) => companion,
-                // What no list means is not touched.
+                // Unlisted devices are not touched.
                 Ok(_) | Err(DeviceError::NotAllowed { .. } | DeviceError::Missing { .. }) => {
                     continue;
                 }
@@ -115,15 +115,15 @@ impl HostDevices {
                 RestsOn::Driver(Some(driver)) if driver != VFIO_DRIVER => {
                     RestsOn::Driver(Some(driver))
                 }
-                // Without a memory nobody knows whether it was brought along or rests there; as with the function itself.
+                // Without a record it is unknown whether it was taken or belongs on VFIO, as for the function itself.
                 RestsOn::KernelsChoice if is_taken && !self.resting.is_kept() => {
                     RestsOn::KernelsChoice
                 }
-                // It was not brought along.
+                // It was not taken.
                 _ => continue,
             };
             let returned = match hosts_driver(&companion) {
-                // Somebody gave it back, or it was never taken; what reserves it for VFIO goes.
+                // It was already returned, or never taken; its VFIO driver override is removed.
                 Some(driver) => {
                     let released = self.devices.release_vfio(&companion, Some(driver)).await;
                     released.map(drop).map_err(Into::into)
@@ -141,7 +141,7 @@ impl HostDevices {
     }
 }
 
-/// The driver of the host's that a function is on: one that hands it to no guest.
+/// The host driver that a function is bound to, if any.
 fn hosts_driver(allowed: &Allowed) -> Option<&str> {
     let driver = allowed.function().driver.as_deref();
     driver.filter(|driver| !driver.contains("vfio") && *driver != "pci-stub")

@@ -1,4 +1,4 @@
-//! Work that may hang in the kernel, on threads of its own: one at a time for each function.
+//! Runs work that may hang in the kernel on threads of its own, one at a time per function.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,27 +9,27 @@ use berth_model::PciAddress;
 use berth_virt::{DeviceError, HostDevice};
 use tokio::sync::oneshot;
 
-/// Whose turn it is on each function. A call that was given up keeps its turn until it ends, so that no second one meets it on
-/// the same card.
+/// Locks per function. A call that timed out keeps its lock until it ends, so that no second call runs on the same
+/// card.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     functions: Mutex<BTreeMap<Option<PciAddress>, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// What is to be done, and how long it may take.
+/// A task with its time limit.
 pub(crate) struct Task {
     /// The device; none for all of the host's.
     pub(crate) device: Option<HostDevice>,
-    /// The function that it is, or is a part of, where that is known.
+    /// The function that it concerns, if known.
     pub(crate) function: Option<PciAddress>,
-    /// What is done, in words.
+    /// A description.
     pub(crate) call: &'static str,
-    /// The most it may take, the wait for the turn included.
+    /// The time limit, including waiting for the lock.
     pub(crate) limit: Duration,
 }
 
 impl Task {
-    /// Something that is done with whatever devices there are.
+    /// A task that concerns the whole host.
     pub(crate) fn of_host(call: &'static str, limit: Duration) -> Self {
         Self {
             device: None,

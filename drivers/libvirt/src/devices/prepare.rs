@@ -1,4 +1,4 @@
-//! Making devices ready: mediated devices before a guest has them, virtual functions before the host is looked at.
+//! Preparation of devices: mediated devices before a guest gets them, virtual functions before the host is observed.
 
 use berth_sysfs::{MdevError, RestsOn, Sriov, SriovError, VFIO_DRIVER, VirtualFunctionsMade};
 use berth_virt::{DeviceError, HostDevice, UnfitReason, WantedDevice};
@@ -8,15 +8,16 @@ use super::{HostDevices, Wanted, whole};
 const CALL: &str = "making it ready";
 
 impl HostDevices {
-    /// Makes the device ready for a guest that is not started yet.
+    /// Prepares a device for a guest that has not started.
     pub(crate) async fn prepare(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        // Again: a long wait may lie between.
+        // Check again after a possibly long wait.
         self.check(wanted)?;
         let device = wanted.host_device();
         match self.done_with(wanted)? {
             Wanted::Managed(address) => {
                 let driver = self.allowed(device, address)?.function().driver.clone();
-                // On a VFIO driver it is by the hypervisor, which was killed there, or it rests there; what was remembered counts.
+                // It is on a VFIO driver because the hypervisor was killed, or because it belongs there; the record
+                // decides.
                 let is_taken = driver.as_deref() == Some(VFIO_DRIVER);
                 let unknown = |recalled| recalled == RestsOn::KernelsChoice;
                 let unkept = |error: std::io::Error| DeviceError::Unfinished {
@@ -34,7 +35,8 @@ impl HostDevices {
             Wanted::Found(_) => Ok(()),
             Wanted::Made(uuid, source) => {
                 if self.mdev(device, uuid)?.is_none() {
-                    // Before it is made: what is not remembered is somebody else's, and never removed unasked.
+                    // Recorded before it is created: devices without a record belong to others and are never removed
+                    // automatically.
                     let kept = self.resting.remember_made(uuid);
                     kept.map_err(|error| DeviceError::Unfinished {
                         device,
@@ -49,7 +51,7 @@ impl HostDevices {
         }
     }
 
-    /// Makes the virtual functions that the lists want, card by card.
+    /// Creates the virtual functions that the lists want, card by card.
     pub(crate) async fn make_virtual_functions(&self) -> Vec<DeviceError> {
         let functions = match self.sysfs().pci_functions() {
             Ok(functions) => functions,
@@ -67,7 +69,7 @@ impl HostDevices {
             let allowed = match self.allowed(device, function.address) {
                 Ok(allowed) => allowed,
                 Err(DeviceError::NotAllowed { .. } | DeviceError::Missing { .. }) => continue,
-                // A list may mean it, and nobody can say.
+                // A list may allow it, but that cannot be determined.
                 Err(error) => {
                     errors.push(error);
                     continue;

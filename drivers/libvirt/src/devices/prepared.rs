@@ -1,5 +1,5 @@
-//! What was made ready for guests and is so still, whoever holds it. What was written down before it was done says whose work it
-//! is: a kill leaves the memory of what was not done, never the deed without its memory.
+//! Lists devices that are prepared for guests, whoever has them. Records are written before each operation, so after a
+//! kill there may be a record without an operation, but never an operation without a record.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use berth_virt::{DeviceError, HostDevice, MdevSource, PreparedDevice, Preparer, 
 use super::{HostDevices, unreadable, whole};
 
 impl HostDevices {
-    /// All mediated devices, and each function that was taken off its driver and is on VFIO still. Where nothing is remembered,
-    /// a function on VFIO may rest there.
+    /// All mediated devices, and each function that was taken from its driver and is on VFIO. A function on VFIO
+    /// without a record may belong there.
     pub(crate) fn prepared(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
         let unseen = |error: &dyn std::error::Error| DeviceError::Unseen {
             reason: whole(error),

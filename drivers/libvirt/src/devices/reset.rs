@@ -1,4 +1,4 @@
-//! Taking devices back whose guest is gone.
+//! Returns devices whose guest is gone.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ use super::{HostDevices, Wanted, unreadable, whole};
 const CALL: &str = "taking it back";
 
 impl HostDevices {
-    /// Takes the device back. The caller has made sure that no guest has it; `held` are the functions that guests have. Where
-    /// one of those shares the device's IOMMU group, the group stays as that guest needs it.
+    /// Returns a device. The caller has made sure that no guest has it; `held` are the functions of guests. If one of
+    /// those is in the same IOMMU group, the group stays on VFIO.
     pub(crate) async fn reset(
         &self,
         wanted: &WantedDevice,
@@ -83,7 +83,7 @@ impl HostDevices {
         Ok(!fellows.map_err(unreadable(device))?.is_disjoint(held))
     }
 
-    /// Whether a driver of the host's has it.
+    /// Whether a host driver has it.
     fn is_the_hosts(&self, device: HostDevice, address: PciAddress) -> Result<bool, DeviceError> {
         let function = self.sysfs().pci_function(address);
         let driver = function
@@ -92,7 +92,7 @@ impl HostDevices {
         Ok(driver.is_some_and(|driver| driver != VFIO_DRIVER))
     }
 
-    /// What is not remembered is written down before the function is taken off its driver, so that a kill forgets nothing.
+    /// Records the driver before the function is taken from it, so that a kill loses nothing.
     fn resting_place(
         &self,
         device: HostDevice,
@@ -133,7 +133,7 @@ impl HostDevices {
         };
         let allowed = match self.allowed(device, address) {
             Ok(allowed) => allowed,
-            // It was on a list when the guest got it; what is on none is not touched, and not clean.
+            // It was listed when the guest got it. An unlisted device is not touched and counts as unclean.
             Err(DeviceError::NotAllowed { reason, .. }) => {
                 let reason = format!("it cannot be reset any more: {reason}");
                 return Err(quarantined(UnfitReason::ResetFailed, reason));
@@ -143,7 +143,7 @@ impl HostDevices {
             }
             Err(other) => return Err(other),
         };
-        // Given back to its driver, it may have been mounted or bridged since.
+        // Back on its driver, it may have been mounted or bridged since.
         self.is_not_the_hosts(device, address)?;
         let need = match &self.hook {
             Some(_) => ResetNeed::WhereOffered,
@@ -167,7 +167,7 @@ impl HostDevices {
     }
 }
 
-/// What a failed return means: a card that must not be given out, or one to be tried again.
+/// The meaning of a failed return: quarantine the card, or try again.
 pub(super) fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
     let reason = whole(error);
     let cause = match error {
@@ -189,7 +189,7 @@ pub(super) fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
             | VfioError::OtherGroup { .. }
             | VfioError::NotOn { .. },
         ) => Some(UnfitReason::Driver),
-        // The kernel refused a reset that it offers.
+        // The kernel failed a reset that it offers.
         ReturnError::Reset(ResetError::Write {
             source: berth_sysfs::AttributeError::Refused { .. },
             ..

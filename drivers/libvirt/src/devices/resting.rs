@@ -1,5 +1,5 @@
-//! Which driver a function rests on, remembered for as long as a guest may have it: one small file per function, replaced in one
-//! step. Afterwards the device tree does not say; nor does it say who made a mediated device, so a file says that, too.
+//! Records which driver a function belongs to while a guest may have it: one small file per function, replaced
+//! atomically. The device tree does not show this. Files also record which mediated devices this agent created.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -9,13 +9,13 @@ use berth_model::PciAddress;
 use berth_sysfs::RestsOn;
 use uuid::Uuid;
 
-/// What stands in a file for "no driver"; no driver is called so, as its name may not start with a dot.
+/// The file content for "no driver"; driver names cannot begin with a dot.
 const NONE: &str = ".none";
 
-/// How a file's name ends while it is written.
+/// The suffix of a file that is being written.
 const NEW: &str = "new";
 
-/// The memory; without a directory it remembers nothing.
+/// The records; without a directory nothing is recorded.
 #[derive(Debug, Clone)]
 pub(super) struct Resting {
     directory: Option<PathBuf>,
@@ -31,14 +31,14 @@ impl Resting {
         self.directory.is_some()
     }
 
-    /// Where a function is to go when its guest is gone.
+    /// The driver that a function returns to.
     pub(super) fn recall(&self, address: PciAddress) -> io::Result<RestsOn> {
         let Some(file) = self.file(address) else {
             return Ok(RestsOn::KernelsChoice);
         };
         match fs::read_to_string(file) {
             Ok(text) => Ok(match text.trim() {
-                // A file system that lost what was not yet on the disk.
+                // The file system lost data that were not yet on disk.
                 "" => RestsOn::KernelsChoice,
                 NONE => RestsOn::Driver(None),
                 driver => RestsOn::Driver(Some(driver.to_owned())),
@@ -67,7 +67,7 @@ impl Resting {
             return Ok(());
         };
         let mut forgotten = false;
-        // Also what a kill left half-written.
+        // Includes files that a kill left half-written.
         for file in [file.with_extension(NEW), file] {
             match fs::remove_file(file) {
                 Ok(()) => forgotten = true,
@@ -81,7 +81,7 @@ impl Resting {
         Ok(())
     }
 
-    /// The functions of which something is remembered.
+    /// The functions with a record.
     pub(super) fn functions(&self) -> io::Result<Vec<PciAddress>> {
         let Some(directory) = &self.directory else {
             return Ok(Vec::new());
@@ -101,7 +101,7 @@ impl Resting {
         Ok(functions)
     }
 
-    /// Remembers that a mediated device is about to be made.
+    /// Records that a mediated device is about to be created.
     pub(super) fn remember_made(&self, mdev: Uuid) -> io::Result<()> {
         let (Some(directory), Some(file)) = (&self.directory, self.made_file(mdev)) else {
             return Ok(());
@@ -111,13 +111,13 @@ impl Resting {
         settle(directory)
     }
 
-    /// Whether a mediated device of this UUID was made, or was about to be.
+    /// Whether a mediated device of this UUID was created, or was about to be.
     pub(super) fn made(&self, mdev: Uuid) -> io::Result<bool> {
         self.made_file(mdev)
             .map_or(Ok(false), |file| file.try_exists())
     }
 
-    /// Forgets that it was.
+    /// Deletes that record.
     pub(super) fn forget_made(&self, mdev: Uuid) -> io::Result<()> {
         let (Some(directory), Some(file)) = (&self.directory, self.made_file(mdev)) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The kernel's part, played over a device tree of files: what becomes of the tree after each write. Used by the tests of this
-//! crate alone, with and without a libvirtd.
+//! A simulated kernel over a device tree of files: reacts to each write. For the tests of this crate, with and without
+//! libvirtd.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use berth_sysfs::{AttributeError, AttributeWrites, Written};
 
-/// What a reset brings.
+/// The effect of a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comeback {
     Well,
@@ -29,7 +29,7 @@ struct State {
     comeback: Comeback,
     /// The IOMMU group that mediated devices get.
     mdev_group: Option<u32>,
-    /// The caller is killed at this write, counted from 1, before or after it.
+    /// The caller is killed at this write (from 1), before or after it.
     kill: Option<(usize, bool)>,
     made: usize,
 }
@@ -70,7 +70,7 @@ impl TestKernel {
         self.state.lock().unwrap().comeback = comeback;
     }
 
-    /// Kills the caller at its `number`th write, before or after it was made.
+    /// Kills the caller at its `number`th write, before or after it.
     pub(crate) fn kills_at(&self, number: usize, before: bool) {
         let mut state = self.state.lock().unwrap();
         state.made = 0;

@@ -24,7 +24,7 @@ struct Host {
 }
 
 impl Host {
-    /// Two cards of one vendor, each in a group of its own and on the driver `igb`; the lists mean both.
+    /// Two cards of one vendor, each in a group of its own and on the driver `igb`; the lists allow both.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let sys = folder.path().join("sys");
@@ -116,7 +116,7 @@ impl Host {
         self.devices().check(wanted).unwrap_err()
     }
 
-    /// As libvirt does it at a guest's start with `managed='yes'`.
+    /// Like libvirt at a guest's start with `managed='yes'`.
     fn libvirt_takes(&self, address: &str) {
         self.kernel.put_on(address, Some("vfio-pci"));
         self.write(
@@ -129,7 +129,8 @@ impl Host {
         let [text, program] = ["hook.text", "hook"].map(|name| self.folder.path().join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
-        // Copied by another process: what this one has open for writing, another test's child may hold when it is started.
+        // Copied by another process: if this one had it open for writing, a child of another test could inherit the
+        // file.
         let copied = std::process::Command::new("cp")
             .args([&text, &program])
             .status();
@@ -142,7 +143,7 @@ impl Host {
     }
 }
 
-/// What guests have, where there are none.
+/// No functions are held by guests.
 fn nobody() -> BTreeSet<PciAddress> {
     BTreeSet::new()
 }
@@ -325,7 +326,7 @@ async fn a_virtual_function_on_its_vendors_driver_goes_to_guests_once_that_hands
     devices.check(&managed(CARD)).unwrap();
 }
 
-/// What the kernel does not let anybody read.
+/// Simulates an unreadable attribute.
 fn cannot_be_read(host: &Host) {
     let loops = format!("devices/pci0000:80/{CARD}/net");
     host.link(&loops, &loops);
@@ -397,7 +398,7 @@ async fn virtual_functions_are_made_once_and_no_other_number_is_touched() {
     }
     let made = format!("bus/pci/devices/{CARD}/sriov_numvfs=2");
     assert_eq!(host.kernel.log(), [made]);
-    // As long as they are somebody's, their number stays.
+    // While they are held, their number stays.
     let host = host.with_list(&[json!({"address": CARD, "num_vfs": 3})]);
     let errors = host.devices().make_virtual_functions().await;
     assert_eq!(errors.len(), 1, "{errors:?}");
@@ -630,7 +631,7 @@ async fn a_mediated_device_is_made_once_and_again_after_a_reboot_and_removed() {
         host.devices().reset(&wanted, &nobody()).await.unwrap(),
         DeviceReset::NotThere
     );
-    // A host that was started anew has none.
+    // A rebooted host has none.
     host.devices().prepare(&wanted).await.unwrap();
     host.devices().prepare(&mdev(2)).await.unwrap();
     let error = host.refused(&mdev(3));
@@ -650,7 +651,7 @@ async fn a_mediated_device_of_somebody_else_is_left_standing() {
     assert!(matches!(error, DeviceError::Missing { .. }), "{error}");
 }
 
-/// The names of what is told as made ready, with who made it so.
+/// The prepared devices, with who prepared each.
 fn told(host: &Host) -> Vec<(HostDevice, Preparer)> {
     let prepared = host.devices().prepared().unwrap();
     let told = prepared.iter().map(|it| (it.wanted.host_device(), it.by));
@@ -663,7 +664,7 @@ async fn a_mediated_device_is_told_with_who_made_it_until_it_is_removed() {
     let (ours, anothers) = (mdev(1), mdev(2));
     assert_eq!(told(&host), []);
     host.devices().prepare(&ours).await.unwrap();
-    // Made by hand.
+    // Created by hand.
     let types = format!("class/mdev_bus/{CARD}/mdev_supported_types/{TYPE}/create");
     let GuestDevice::Mdev { uuid } = anothers.device else {
         unreachable!("it is a mediated device");
@@ -676,7 +677,7 @@ async fn a_mediated_device_is_told_with_who_made_it_until_it_is_removed() {
     assert_eq!(told(&host), both);
     let prepared = host.devices().prepared().unwrap();
     assert_eq!(prepared[0].wanted, ours);
-    // Asked for, what somebody made is used and stays theirs.
+    // A device that others created is used on request, and stays theirs.
     host.devices().prepare(&anothers).await.unwrap();
     assert_eq!(told(&host), both);
     let _ = host.devices().reset(&ours, &nobody()).await.unwrap();
@@ -691,14 +692,14 @@ async fn a_function_that_is_left_on_vfio_is_told_until_it_is_back_on_its_driver(
     host.libvirt_takes(CARD);
     let left = (managed(CARD).host_device(), Preparer::Berth);
     assert_eq!(told(&host), [left]);
-    // Off VFIO and kept for it all the same.
+    // Not bound to VFIO, but still reserved for it.
     host.kernel.put_on(CARD, None);
     assert_eq!(told(&host), [left]);
     host.libvirt_takes(CARD);
     let reset = host.devices().reset(&managed(CARD), &nobody()).await;
     assert_eq!(reset.unwrap(), of_igb());
     assert_eq!(told(&host), []);
-    // One that rests there by its operator's wish is nobody's to take back.
+    // One that belongs there by the operator's wish is never taken back.
     host.kernel.put_on(CARD, Some("vfio-pci"));
     host.devices().prepare(&managed(CARD)).await.unwrap();
     assert_eq!(told(&host), []);

@@ -39,8 +39,8 @@ fn mdev(uuid: u128, bus: u8) -> TestMdev {
     }
 }
 
-/// Two cells, two GPUs; a guest with a mediated device on each GPU, one pinned and placed, one that is off and whose
-/// mediated device is gone.
+/// Two cells and two GPUs; a guest with a mediated device on each GPU, one with pinned CPUs, and one that is off and
+/// whose mediated device is gone.
 fn node() -> TestNode {
     TestNode {
         cpus: 8,
@@ -117,7 +117,7 @@ async fn what_a_host_is_and_can_run_is_told() {
     let options = options(&directory);
     let seen = observed(options.clone()).await;
     let capabilities = &seen.capabilities;
-    // libvirt's test driver has guests of its own kind.
+    // libvirt's test driver has kinds of guests of its own.
     let kinds = capabilities.supported_instances.iter();
     let kinds: Vec<_> = kinds.map(ToString::to_string).collect();
     assert_eq!(kinds, ["i686 test hvm", "i686 test xen"]);
@@ -170,7 +170,7 @@ async fn a_guest_is_seen_with_what_it_holds_and_where_it_is() {
     assert_eq!(off.mdevs[0].parent, None);
 }
 
-/// XML that libvirt takes, keeps and shows, and that is none: nobody said what `y` stands for.
+/// XML that libvirt accepts, stores and returns although it is invalid: the prefix `y` is not declared.
 const ODD: &str = "<x:a xmlns:x='http://example.com/x'><y:b/></x:a>";
 
 #[tokio::test]
@@ -190,7 +190,7 @@ async fn a_guest_that_cannot_be_read_does_not_hide_the_host() {
         "{unreadable:?}"
     );
     assert_eq!(seen.unreadable.len(), 1);
-    // What it holds is still counted.
+    // Its resources still count.
     let totals: Vec<_> = seen
         .gpus
         .iter()
@@ -334,7 +334,7 @@ async fn the_driver_keeps_every_promise_of_the_contract() {
     );
 }
 
-/// Plants a PCI function into the device tree beside the node's file.
+/// Adds a PCI function to the device tree next to the node's file.
 fn plant(directory: &TempDir, address: &str, ids: (u16, u16), class: &str) {
     let at = directory.path().join("sys/bus/pci/devices").join(address);
     std::fs::create_dir_all(&at).unwrap();
@@ -352,7 +352,7 @@ fn plant(directory: &TempDir, address: &str, ids: (u16, u16), class: &str) {
     }
 }
 
-/// Gives the function an IOMMU group of its own.
+/// Puts the function into an IOMMU group of its own.
 fn group(directory: &TempDir, address: &str, number: u32) {
     let sys = directory.path().join("sys");
     let device = sys.join("bus/pci/devices").join(address);

@@ -1,4 +1,4 @@
-//! Where a guest's CPUs and memory are on the host. Pure.
+//! A guest's CPU policy and its placement on host NUMA cells. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,7 @@ use berth_virt::{CpuPolicy, CpuSet, GuestCell, NumaCell};
 use super::Guest;
 
 impl Guest {
-    /// How its CPUs are placed, given the CPUs that guests are pinned to: a virtual CPU is dedicated where all host CPUs it
-    /// may run on are.
+    /// The CPU policy, given the CPUs for dedicated use: a virtual CPU is dedicated if all its allowed host CPUs are.
     pub(crate) fn cpu_policy(&self, dedicated: &CpuSet) -> CpuPolicy {
         let is_dedicated =
             |pin: &CpuSet| !pin.is_empty() && pin.iter().all(|cpu| dedicated.contains(cpu));
@@ -24,8 +23,8 @@ impl Guest {
         }
     }
 
-    /// The host's cells it is placed on, and what of it is on each. Empty for a guest without NUMA placement, and for one
-    /// whose document does not say for certain.
+    /// The host cells that the guest is placed on, with its CPUs and memory on each. Empty without NUMA placement or if
+    /// the document is ambiguous.
     pub(crate) fn placement(&self, host: &[NumaCell]) -> Vec<GuestCell> {
         let shares = if self.cells.is_empty() {
             self.whole_on_one_cell(host).map(|cell| vec![cell])
@@ -44,7 +43,7 @@ impl Guest {
         together(shares.unwrap_or_default())
     }
 
-    /// The host's cell of one of the guest's: where its memory is from, else where its CPUs are pinned to.
+    /// The host cell of a guest cell: that of its memory, or otherwise that of its CPUs.
     fn host_cell(&self, cell: u32, vcpus: &CpuSet, host: &[NumaCell]) -> Option<u32> {
         let from = self.cell_nodes.get(&cell).or(self.nodes.as_ref());
         from.map_or_else(|| self.pinned_to_one(vcpus.iter(), host), single)
@@ -62,7 +61,7 @@ impl Guest {
         })
     }
 
-    /// The one cell that has all host CPUs these virtual CPUs may run on.
+    /// The single cell that contains all allowed host CPUs of these virtual CPUs.
     fn pinned_to_one(&self, vcpus: impl Iterator<Item = u32>, host: &[NumaCell]) -> Option<u32> {
         let mut pins = vcpus.map(|vcpu| self.pins.get(&vcpu)).peekable();
         pins.peek()?;

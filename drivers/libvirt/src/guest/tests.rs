@@ -1,4 +1,4 @@
-//! Guests' documents, good and bad.
+//! Valid and invalid guest documents.
 
 use proptest::prelude::*;
 

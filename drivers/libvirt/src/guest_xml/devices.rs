@@ -1,4 +1,4 @@
-//! The document's devices: disks, interfaces, the console, and what was bound for the guest.
+//! The devices in the document: disks, interfaces, the console, and passthrough devices.
 
 use berth_model::PciAddress;
 use berth_virt::guest_spec::{
@@ -58,7 +58,7 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Dev
                 device: "/dev/urandom",
             },
         }),
-        // A device reads and writes all of the guest's memory, so none of it can be given back.
+        // Passthrough devices access all of the guest's memory, so the balloon must not return any.
         memballoon: Balloon {
             model: if host_devices.is_empty() {
                 "virtio"
@@ -102,7 +102,7 @@ struct File<'a> {
     file: &'a str,
 }
 
-/// What a disk lies over. One without anything in it ends the chain: nothing is looked for in the file's own header.
+/// The backing image of a disk. An empty one ends the chain, so that libvirt does not probe the file's header.
 #[derive(Serialize)]
 struct BackingStore<'a> {
     #[serde(rename = "@type", skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ struct DiskTarget {
 
 fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<Disk<'a>> {
     let wanted = &spec.disks;
-    // Ephemeral disks keep their names where there is no root disk.
+    // Ephemeral disks keep their names without a root disk.
     let root = wanted.root().map(|disk| ('a', disk));
     let letters = root.into_iter().chain(('b'..='z').zip(wanted.ephemeral()));
     let mut disks: Vec<Disk<'a>> = letters

@@ -1,4 +1,5 @@
-//! The document's elements but its devices, as libvirt's schema names them. Fields in `@` are attributes.
+//! The elements of the document except devices, as named by libvirt's schema. Fields that begin with `@` are
+//! attributes.
 
 use serde::Serialize;
 
@@ -120,7 +121,7 @@ pub(super) struct MemoryNode {
 
 #[derive(Serialize)]
 pub(super) struct Os<'a> {
-    /// What libvirt picks the firmware by; none for its default, a BIOS.
+    /// The firmware that libvirt selects; `None`: the default, a BIOS.
     #[serde(rename = "@firmware", skip_serializing_if = "Option::is_none")]
     pub(super) auto: Option<&'static str>,
     #[serde(rename = "type")]

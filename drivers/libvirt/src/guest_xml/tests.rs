@@ -220,7 +220,7 @@ fn shapes() -> Vec<(&'static str, String)> {
     shapes
 }
 
-/// libvirt's own schema, by xmllint: empty where all documents keep to it, else what it says.
+/// Validates documents against libvirt's schema with xmllint; empty if all are valid, otherwise its messages.
 fn against_the_schema(documents: &[(&str, String)]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let files = documents.iter().map(|(name, text)| {
@@ -258,7 +258,7 @@ fn a_document_that_is_not_libvirts_is_told_apart() {
 
 #[test]
 fn the_documents_are_as_they_were() {
-    // The others differ from these by a word.
+    // The others differ only slightly from these.
     for (name, text) in shapes().into_iter().take(6) {
         insta::assert_snapshot!(name, text);
     }
@@ -283,7 +283,7 @@ fn a_guest_by_uefi_says_whether_only_signed_code_starts() {
         secure.contains("enabled=\"yes\" name=\"secure-boot\""),
         "{secure}"
     );
-    // Without it the guest could change what secure boot goes by.
+    // Without it the guest could change the secure boot state.
     assert!(secure.contains("<smm state=\"on\"/>") && !uefi.contains("<smm"));
     assert!(!document("disks").contains("firmware"));
 }

@@ -1,4 +1,4 @@
-//! What a guest goes through beside its power: another document, its memory on disk, and what cannot be done with devices.
+//! Changes of a guest besides power: redefinition, managed save, and live migration, which is refused with devices.
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestSpec;
@@ -26,7 +26,7 @@ pub(crate) fn redefine(
     if now != GuestState::ShutOff {
         return Err(GuestError::NotOff { uuid, state: now });
     }
-    // What was written of its memory goes with the disks it had.
+    // Saved memory belongs to the previous disks.
     if has_memory(&domain, uuid)? {
         domain
             .managed_save_remove(0)
@@ -35,7 +35,7 @@ pub(crate) fn redefine(
     give_document(connect, spec, options).map(|_| Redefined::Redefined)
 }
 
-/// Writes a guest's memory to disk and switches it off.
+/// Saves a guest's memory to disk and powers it off.
 pub(crate) fn suspend(connect: &Connect, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
     let Some((domain, seen)) = seen(connect, uuid)? else {
         return Ok(Powered::NotThere);
@@ -57,16 +57,17 @@ pub(crate) fn suspend(connect: &Connect, uuid: ConsumerUuid) -> Result<Powered, 
     }
 }
 
-/// Whether libvirt has a guest's memory on disk. That it cannot say is no no: old memory would come back over new disks.
+/// Whether libvirt has saved memory of a guest. An unknown answer is an error: old memory with new disks would corrupt
+/// them.
 pub(super) fn has_memory(domain: &Domain, uuid: ConsumerUuid) -> Result<bool, GuestError> {
     match domain.has_managed_save(0) {
-        // A driver that writes nobody's memory down.
+        // A driver without managed save.
         Err(error) if is(&error, ErrorNumber::NoSupport) => Ok(false),
         answer => answer.map_err(refused(uuid, "virDomainHasManagedSaveImage")),
     }
 }
 
-/// Says why a guest is not moved while it runs.
+/// Why a guest cannot be live-migrated.
 pub(crate) fn live_migrate(connect: &Connect, uuid: ConsumerUuid) -> Result<(), GuestError> {
     if let Some((_, seen)) = seen(connect, uuid)? {
         seen.holds_nothing_for(

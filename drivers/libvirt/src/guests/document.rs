@@ -1,4 +1,4 @@
-//! What a guest's document says of it, and whether the host has what it names.
+//! Reads a guest's document, and checks that the host has the devices that it names.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
         .flat_map(|devices| devices.children())
         .filter(|device| device.has_tag_name("hostdev") || device.has_tag_name("interface"))
         .filter_map(|device| held(&reader, device).transpose());
-    // Others' documents may hold what we know nothing of.
+    // Documents of other owners may contain unknown elements.
     let hardware = mark.as_ref().and_then(|_| hardware::read(&reader, domain));
     Ok(GuestOnHost {
         name: name.to_owned(),
@@ -51,7 +51,7 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
     })
 }
 
-/// The host's device that an element gives; none for one that gives none (USB, an interface on a bridge).
+/// The host device of an element; `None` for elements without one (USB, an interface on a bridge).
 fn held(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>, XmlError> {
     let address = xml::find(device, &["source", "address"]);
     let kind = device.attribute("type");
@@ -103,7 +103,7 @@ pub(super) fn missing(
     Ok(None)
 }
 
-/// What shares an IOMMU group with one of these devices: it can be no other guest's.
+/// The members of the devices' IOMMU groups, which no other guest may have.
 pub(super) fn fellows(
     devices: impl Iterator<Item = HostDevice>,
     sysfs: Option<&Sysfs>,

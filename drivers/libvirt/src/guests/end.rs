@@ -1,4 +1,4 @@
-//! Ending a guest: off, without a definition, and looked for once more.
+//! Deletes a guest: powers it off, undefines it, and verifies that it is gone.
 
 use berth_model::ConsumerUuid;
 use berth_virt::{Destroyed, GuestError};
@@ -10,26 +10,26 @@ use super::error::{is, refused};
 use super::find;
 use super::power::{looking, off};
 
-/// What a domain leaves behind when it is undefined, all to go with it.
+/// The flags that also remove everything that libvirt stores for a domain.
 const ALL_OF_IT: u32 = sys::VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | sys::VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | sys::VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
     | sys::VIR_DOMAIN_UNDEFINE_NVRAM;
 
-/// Ends a guest and leaves nothing of it in libvirt.
+/// Powers off and undefines a guest.
 pub(crate) fn destroy(connect: &Connect, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
     looking(|| end(&InLibvirt { connect, uuid }, uuid))
 }
 
-/// The steps of an end. Each is done where it is done already, and where there is no guest (any more).
+/// The steps of a deletion. Each succeeds if already done or if the guest does not exist.
 trait Ending {
     fn is_there(&self) -> Result<bool, GuestError>;
     fn switch_off(&self) -> Result<(), GuestError>;
     fn undefine(&self) -> Result<(), GuestError>;
 }
 
-/// A guest is switched off whatever it seems to do: one that runs and is undefined goes on without a definition, with all that
-/// it holds. So nobody is told that it is gone before a look says so.
+/// Powers off regardless of the shown state: an undefined guest that still runs would keep all its resources. Success
+/// is reported only after a check that it is gone.
 fn end(guest: &impl Ending, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
     if !guest.is_there()? {
         return Ok(Destroyed::NotThere);
@@ -68,9 +68,9 @@ impl Ending for InLibvirt<'_> {
     }
 }
 
-/// Takes a guest's definition away, and all that libvirt keeps by it.
+/// Undefines a guest, with everything that libvirt stores for it.
 pub(super) fn undefine(connect: &Connect, uuid: ConsumerUuid) -> Result<(), GuestError> {
-    // A guest that was never defined is gone with its end.
+    // A transient guest disappears when it is powered off.
     let Some(domain) = find(connect, uuid)? else {
         return Ok(());
     };
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// A guest of which nobody can say whether it runs, and that is started again so many times while it ends.
+    /// A guest with an unknown state that is started again this often during its deletion.
     struct Planted {
         runs: Cell<bool>,
         is_defined: Cell<bool>,

@@ -1,4 +1,4 @@
-//! What went wrong below, as the contract's [`GuestError`].
+//! Maps libvirt errors to [`GuestError`].
 
 use berth_model::ConsumerUuid;
 use berth_virt::GuestError;
@@ -10,7 +10,8 @@ pub(super) fn is(error: &Error, number: ErrorNumber) -> bool {
     error.code().is_known_and(|code| code == number)
 }
 
-/// libvirt's refusal, or that it could not do it now. That a device is another guest's has no number of its own there, only words.
+/// Whether libvirt refused or cannot do it now. A device in use by another guest has no error number of its own, only a
+/// message.
 pub(super) fn refused(uuid: ConsumerUuid, call: &'static str) -> impl FnOnce(Error) -> GuestError {
     move |error| {
         let reason = error.message().to_owned();
@@ -20,7 +21,7 @@ pub(super) fn refused(uuid: ConsumerUuid, call: &'static str) -> impl FnOnce(Err
         } else if [
             ErrorNumber::Rpc,
             ErrorNumber::SystemError,
-            // Another call for the same guest is under way.
+            // Another call for the same guest is in progress.
             ErrorNumber::OperationTimeout,
         ]
         .into_iter()

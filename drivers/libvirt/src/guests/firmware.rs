@@ -1,5 +1,5 @@
-//! Whether the hypervisor has the firmware that a guest is to start by. It is looked for before the guest's document is handed
-//! in: libvirt's own word for one that is missing names neither what is missing nor where it would come from.
+//! Checks that the hypervisor has the firmware for a guest before it is defined, because libvirt's own error does not
+//! say what is missing or how to get it.
 
 use berth_model::ConsumerUuid;
 use berth_virt::GuestError;
@@ -10,7 +10,8 @@ use super::error::refused;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 
-/// Refuses a guest whose firmware libvirt would not find. A BIOS is QEMU's own, and libvirt's test driver has neither.
+/// Refuses a guest whose firmware libvirt would not find. QEMU includes a BIOS, and libvirt's test driver has no
+/// firmware.
 pub(super) fn has_its_firmware(
     connect: &Connect,
     spec: &GuestSpec,
@@ -35,7 +36,7 @@ pub(super) fn has_its_firmware(
     is_there(spec.uuid, secure_boot, &read)
 }
 
-/// What the capabilities say of it.
+/// Whether the capabilities list it.
 fn is_there(
     uuid: ConsumerUuid,
     secure_boot: bool,
@@ -76,7 +77,7 @@ mod tests {
                 true,
                 Some("no UEFI firmware with secure boot:"),
             ),
-            // What a loader could is nothing without one.
+            // Loader features do not matter without a loader.
             (
                 has(&[], true),
                 true,

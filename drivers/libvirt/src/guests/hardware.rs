@@ -1,4 +1,4 @@
-//! A guest's processors, memory, disks and interfaces, as its document states them.
+//! Reads processors, memory, disks and interfaces from a guest's document.
 
 use berth_virt::GuestHardware;
 use roxmltree::Node;
@@ -6,11 +6,11 @@ use roxmltree::Node;
 use crate::guest::pins;
 use crate::xml::{self, Reader};
 
-/// Reads them; none where the document says something of them that is not known here.
+/// `None` if the document contains something unknown.
 pub(super) fn read(reader: &Reader<'_>, domain: Node<'_, '_>) -> Option<GuestHardware> {
     let vcpu = xml::find(domain, &["vcpu"])?;
     let all: u32 = vcpu.text()?.trim().parse().ok()?;
-    // Of those that it may have, so many are plugged in.
+    // The number of plugged virtual CPUs.
     let vcpus = match vcpu.attribute("current") {
         Some(current) => current.parse().ok()?,
         None => all,
@@ -31,7 +31,7 @@ pub(super) fn read(reader: &Reader<'_>, domain: Node<'_, '_>) -> Option<GuestHar
     })
 }
 
-/// What a disk is in; none for a drive without a medium.
+/// The source of a disk; `None` for a drive without a medium.
 fn disk(disk: Node<'_, '_>) -> Option<String> {
     let source = xml::find(disk, &["source"])?;
     let known = ["file", "dev", "dir", "volume", "name"];
@@ -43,7 +43,7 @@ fn disk(disk: Node<'_, '_>) -> Option<String> {
     )
 }
 
-/// An interface's MAC address and what it is plugged into; none for a function, which is a device.
+/// An interface's MAC address and what it is connected to; `None` for passthrough functions, which are devices.
 fn interface(interface: Node<'_, '_>) -> Option<(String, String)> {
     let kind = interface.attribute("type")?;
     if kind == "hostdev" {
@@ -52,7 +52,7 @@ fn interface(interface: Node<'_, '_>) -> Option<(String, String)> {
     let mac = xml::find(interface, &["mac"])?.attribute("address")?;
     let source = xml::find(interface, &["source"]);
     let named = |name| source.and_then(|source| source.attribute(name));
-    // While it is on, a network's interface is told as what the network makes of it, with the network's name.
+    // For a running guest, libvirt shows the resolved form of a network's interface, with the network's name.
     let plugged = match (named("network"), named("bridge").or(named("dev"))) {
         (Some(network), _) => format!("network {network}"),
         (None, Some(link)) => format!("{kind} {link}"),

@@ -1,4 +1,4 @@
-//! A guest's power: on, off, paused, on again. A look first, then the one call that is missing.
+//! A guest's power state: checks the current state, then makes the single missing call.
 
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
@@ -13,11 +13,11 @@ use super::error::{is, refused};
 use super::stuck::is_starting;
 use super::{document, find, guest, state};
 
-/// How often a guest is looked at again that was another by the time of the call: libvirt shows one that is being started as
-/// paused, and takes no call for it before it runs.
+/// How often the check is repeated if the state changed before the call: libvirt shows a starting guest as paused, and
+/// accepts no call until it runs.
 const LOOKS: usize = 5;
 
-/// Does what a look asks for, and looks again where the guest has changed since.
+/// Checks and acts, and repeats if the guest changed in between.
 pub(super) fn looking<T>(mut act: impl FnMut() -> Result<T, GuestError>) -> Result<T, GuestError> {
     for _ in 1..LOOKS {
         match act() {
@@ -28,7 +28,7 @@ pub(super) fn looking<T>(mut act: impl FnMut() -> Result<T, GuestError>) -> Resu
     act()
 }
 
-/// Brings a guest to the power that is wanted, unless that is to switch it off.
+/// Brings a guest to the desired power state, except off.
 pub(super) fn bring_to(
     domain: &Domain,
     uuid: ConsumerUuid,
@@ -44,7 +44,7 @@ pub(super) fn bring_to(
         (GuestState::Running, DesiredPower::Paused) => suspend(domain, uuid),
         (GuestState::ShutOff, DesiredPower::Running) => start(domain, uuid, sysfs),
         (GuestState::ShutOff, DesiredPower::Paused) => start_paused(domain, uuid, sysfs),
-        // Switching a guest off is asked for by that name only.
+        // Powering off is only done by its own operation.
         (state, DesiredPower::ShutOff) => Err(GuestError::Another {
             uuid,
             difference: format!("it is {state}, and should be off"),
@@ -56,7 +56,7 @@ pub(super) fn bring_to(
     }
 }
 
-/// libvirt passes over a PCI function that is not there and leaves it to QEMU to fail; a guest is never started without.
+/// libvirt ignores a missing PCI function and lets QEMU fail; a guest must never start without its devices.
 fn has_its_devices(
     domain: &Domain,
     uuid: ConsumerUuid,
@@ -92,7 +92,7 @@ fn start_paused(
     has_its_devices(domain, uuid, sysfs)?;
     match domain.create_with_flags(sys::VIR_DOMAIN_START_PAUSED) {
         Ok(_) => Ok(Powered::Done),
-        // The test driver, which runs nothing, knows no flags.
+        // The test driver supports no flags.
         Err(error) if is(&error, ErrorNumber::InvalidArg) => {
             start(domain, uuid, sysfs).and_then(|_| suspend(domain, uuid))
         }
@@ -114,7 +114,7 @@ fn resume(domain: &Domain, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
         .map(|_| Powered::Done)
 }
 
-/// Switches a guest off at once; one that went off meanwhile is off.
+/// Powers a guest off at once; succeeds if it is already off.
 pub(super) fn off(domain: &Domain, uuid: ConsumerUuid) -> Result<(), GuestError> {
     match domain.destroy() {
         Ok(()) => Ok(()),
@@ -126,15 +126,15 @@ pub(super) fn off(domain: &Domain, uuid: ConsumerUuid) -> Result<(), GuestError>
     }
 }
 
-/// What is to come after a first call for a power action.
+/// What follows the first call of a power action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PowerStep {
     Ended(Powered),
-    /// The guest was asked to end: look again, and switch it off when its grace is over.
+    /// A graceful shutdown was requested: check again, and power off after the grace period.
     AskedToEnd,
 }
 
-/// The first call for a power action; for most it is the only one.
+/// The first call of a power action, for most also the only one.
 pub(crate) fn power(
     connect: &Connect,
     uuid: ConsumerUuid,
@@ -165,7 +165,7 @@ fn first_call(
             start(domain, uuid, sysfs)?
         }
         (PowerAction::Stop { grace }, Running) if !grace.is_zero() => {
-            // One that cannot be asked (no ACPI, say) is switched off in the end like one that does not answer.
+            // A guest without ACPI is powered off in the end, like one that does not react.
             let _ = domain.shutdown();
             return Ok(PowerStep::AskedToEnd);
         }
@@ -175,7 +175,7 @@ fn first_call(
         }
         (PowerAction::Pause, Running) => suspend(domain, uuid)?,
         (PowerAction::Unpause, Paused) => resume(domain, uuid)?,
-        // Asked for again while the first call is at it: libvirt answers when the guest has started.
+        // Repeated during the first call: libvirt answers when the guest has started.
         (PowerAction::Start, Paused) if is_starting(domain) => resume(domain, uuid)?,
         (PowerAction::SoftReboot, Running) => {
             domain
@@ -203,7 +203,7 @@ fn first_call(
     Ok(PowerStep::Ended(powered))
 }
 
-/// Whether a guest that was asked to end is off (or gone).
+/// Whether a guest has shut down or is gone.
 pub(crate) fn is_off(connect: &Connect, uuid: ConsumerUuid) -> Result<bool, GuestError> {
     match find(connect, uuid)? {
         None => Ok(true),

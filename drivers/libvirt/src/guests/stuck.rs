@@ -1,10 +1,12 @@
-//! A guest that nothing can end. A libvirtd that is killed after it wrote down that it starts a guest, and before it started the
-//! guest's emulator, shows that guest as paused ("starting up") when it is back, holds it for a call that is no more, and lets
-//! nobody at it: every call waits for its lock and fails, `destroy` and `undefine` too (libvirt 9.0; a status file with
-//! `pid='0'` is passed over when libvirtd takes its guests up again). Only without what was written down does it forget.
+//! Detects guests that libvirtd can no longer stop.
 //!
-//! A guest that is just being started looks the same for a moment, so one counts as stuck when it has looked so for longer than
-//! libvirt lets a call wait for another. It is not asked for anything then: each call would hold up all others for half a minute.
+//! If libvirtd is killed after it recorded that it starts a guest but before it started the emulator, then after its restart it
+//! shows the guest as paused ("starting up") and holds it for a call that no longer exists. Every call waits for its lock and
+//! fails, including `destroy` and `undefine` (libvirt 9.0; a status file with `pid='0'` is ignored when libvirtd reconnects to
+//! guests). It recovers only if its status file is removed.
+//!
+//! A guest that is just starting looks the same for a moment. A guest counts as stuck when it has looked like this for longer than
+//! libvirt lets a call wait. It then gets no more calls, because each would block all others for half a minute.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +20,8 @@ use virt::connect::Connect;
 use virt::domain::{Domain, DomainPausedReason, DomainStateReason};
 use virt::enumutil::Enum;
 
-/// libvirt has a call wait 30 s for a guest that another call holds; so whoever looks before and after such a wait knows.
+/// libvirt lets a call wait 30 s for a guest that another call holds, so checks before and after such a wait are
+/// conclusive.
 const LONGEST_START: Duration = Duration::from_secs(25);
 
 /// The guests that libvirt was seen to be starting without an emulator. Clones are one.
@@ -30,7 +33,7 @@ pub(crate) struct Starts {
 
 #[derive(Debug, Clone, Copy)]
 struct Start {
-    /// libvirt's number for the guest while it is on.
+    /// libvirt's id of a running guest.
     id: Option<u32>,
     since: Instant,
 }

@@ -1,5 +1,5 @@
-//! The devices that the operator's lists mean: looked at in the kernel's device tree, joined with what libvirt says of mediated
-//! devices, and offered by the rules that all drivers share (`berth-sysfs`).
+//! Observes the listed devices in the kernel's device tree, joins them with libvirt's mediated devices, and applies the
+//! rules that all drivers share (`berth-sysfs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::gpus::physical_gpus;
 use crate::node_device::{Mdev, MdevParent};
 use crate::options::LibvirtOptions;
 
-/// Looks at the functions that the lists mean.
+/// Reads the state of the listed functions.
 pub(super) fn look(
     sysfs: Option<&Sysfs>,
     options: &LibvirtOptions,
@@ -90,7 +90,7 @@ fn existing(
         .collect()
 }
 
-/// The vendors' names of mediated devices' types, which traits are made of.
+/// The vendors' names of mediated device types, from which traits are made.
 fn type_names(
     sysfs: &Sysfs,
     options: &LibvirtOptions,
@@ -120,7 +120,7 @@ fn tell(news: &ConditionNews) {
     }
 }
 
-/// What of the functions is offered, and the GPUs without those that the accelerator service has. Pure.
+/// The offered functions, and the GPUs without those of the accelerator service. Pure.
 pub(super) fn offered(
     node: &NodeName,
     options: &LibvirtOptions,
@@ -140,8 +140,8 @@ pub(super) fn offered(
     offered_devices(node, lists, functions)
 }
 
-/// What the lists mean and cannot have: refused at the first look, for the configuration is to be mended; left out later,
-/// told once, for a device that came later must not take the others down with it.
+/// Listed devices that cannot be offered: an error at the first observation, because the configuration is wrong; logged
+/// and left out later, because a device that appears later must not affect the others.
 pub(super) fn note(
     last: &Mutex<LastLook>,
     refused: Vec<DeviceRefusal>,
@@ -214,7 +214,7 @@ mod tests {
         let ill = DeviceCondition::Unfit {
             reason: UnfitReason::Aer,
         };
-        // Who looks once writes nothing down.
+        // A one-time observer writes no file.
         assert_eq!(look(&Mutex::default()).unwrap(), DeviceCondition::Fit);
         let file = options.device_life.baselines.clone().unwrap();
         assert!(!file.exists());

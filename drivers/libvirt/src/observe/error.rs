@@ -1,4 +1,4 @@
-//! What went wrong below, as the contract's [`ObserveError`].
+//! Maps libvirt and sysfs errors to [`ObserveError`].
 
 use berth_sysfs::SysfsError;
 use berth_virt::ObserveError;

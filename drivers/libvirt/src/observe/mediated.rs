@@ -1,4 +1,4 @@
-//! Mediated devices and the cards they are parts of, as they are now.
+//! Observes mediated devices and their parent cards.
 
 use berth_model::PciAddress;
 use berth_sysfs::Sysfs;
@@ -11,12 +11,12 @@ use super::error::{malformed, unreadable};
 use super::{is, refused};
 use crate::node_device::{Mdev, MdevParent, NodeDevice};
 
-/// How often mediated devices that come and go are looked at again.
+/// How often the observation is repeated while mediated devices change.
 const LOOKS: u32 = 4;
 
-/// The cards with mediated devices and the devices that exist: from the device tree, or from libvirt where there is none or it
-/// plays a host of its own. libvirtd counts at once how many more can be made and hears later of one that was made: in between it
-/// is in neither number, and Placement would be told that a unit is gone.
+/// The parent cards and existing mediated devices: from the device tree, or from libvirt without one or for its test
+/// driver. libvirtd updates the number of available instances at once but learns later of a created device; in between
+/// the device is in neither number, and a unit would be missing in Placement.
 pub(super) fn mediated_devices(
     connect: &Connect,
     kind: &str,
@@ -48,7 +48,7 @@ pub(super) fn mediated_devices(
     for device in devices {
         let text = match device.xml_desc(0) {
             Ok(text) => text,
-            // It went away since it was listed.
+            // It disappeared since it was listed.
             Err(error) if is(&error, ErrorNumber::NoNodeDevice) => continue,
             Err(error) => return Err(refused("virNodeDeviceGetXMLDesc")(error)),
         };
@@ -61,7 +61,7 @@ pub(super) fn mediated_devices(
     Ok((parents, mdevs))
 }
 
-/// Both as they were at one moment, unless they change at every look.
+/// A consistent snapshot of both, unless they change with every attempt.
 fn mediated_devices_of_tree(sysfs: &Sysfs) -> Result<(Vec<MdevParent>, Vec<Mdev>), ObserveError> {
     let mut before = sysfs.mdev_devices().map_err(unreadable)?;
     let mut looks = 0;

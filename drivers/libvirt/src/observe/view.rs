@@ -1,4 +1,4 @@
-//! From facts to the view. Pure.
+//! Builds the [`HostView`] from the facts. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::guest::Guest;
 use crate::options::LibvirtOptions;
 use crate::traits::traits;
 
-/// The view that the facts make, and which devices are not offered although a list means them.
+/// The view, and the listed devices that are not offered.
 pub(super) fn view(
     facts: Facts,
     options: &LibvirtOptions,
@@ -103,7 +103,7 @@ fn node_view(
     Ok((seen, offered.refused))
 }
 
-/// What the node is and can run, by Nova's words for what libvirt says.
+/// The node's capabilities in Nova's terms.
 fn capabilities(
     said: &Capabilities,
     features: &BTreeSet<String>,
@@ -135,7 +135,7 @@ fn capabilities(
     }
 }
 
-/// The online CPUs: what the device tree says, else all that the cells have, else as many as are active, from 0 on.
+/// The online CPUs: from the device tree, otherwise those of all cells, otherwise as many as are active.
 fn online(of_tree: Option<CpuSet>, cells: &[NumaCell], active: u32) -> CpuSet {
     let of_cells = || CpuSet::from_iter(cells.iter().flat_map(|cell| cell.cpus.iter()));
     of_tree.unwrap_or_else(|| match of_cells() {
@@ -144,8 +144,8 @@ fn online(of_tree: Option<CpuSet>, cells: &[NumaCell], active: u32) -> CpuSet {
     })
 }
 
-/// Refuses CPUs that are not there, as Nova does: an inventory smaller than configured would be found out by nobody. And
-/// CPUs that are both shared and dedicated: they would be sold twice.
+/// Refuses missing CPUs, like Nova, because a smaller inventory than configured would go unnoticed. Also refuses CPUs
+/// that are both shared and dedicated, which would be allocated twice.
 fn check_cpu_sets(cpus: &Cpus) -> Result<(), ObserveError> {
     let sets = [
         ("[compute] cpu_shared_set", &cpus.shared),

@@ -1,20 +1,20 @@
-//! /v2/accelerator_requests
+//! /v2/accelerator_requests: create, list, show, bind, unbind and delete ARQs.
 
 use std::collections::BTreeSet;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, CreateArqs, PatchBody, read_patch};
 use http::StatusCode;
 
 use super::{database, link, read, require};
 use crate::handlers::device_profiles;
-use crate::router::Accelerator;
+use crate::router::AcceleratorApi;
 use crate::store::arqs::{
-    self, ArqError, ArqRow, Create, Delete, Doomed, Filters, LONGEST_PROJECT, Scope, Vouched,
+    self, ArqError, ArqRow, CreateArqs, DeleteArqs, ArqSelection, ArqFilters, LONGEST_PROJECT, ArqScope, ServiceVouch,
 };
-use crate::store::bind::{BindRefused, Patch, Patched};
+use crate::store::bind::{BindRefusal, PatchArqs, PatchOutcome};
 use crate::{microversions, policies};
 
 pub(super) fn fault(error: ArqError) -> Fault {
@@ -30,26 +30,26 @@ pub(super) fn fault(error: ArqError) -> Fault {
     }
 }
 
-fn refused(refused: &BindRefused) -> Fault {
+fn refused(refused: &BindRefusal) -> Fault {
     let message = refused.to_string();
     match refused {
-        BindRefused::UnknownProvider(_) => Fault::not_found(message),
-        BindRefused::WrongHost { .. }
-        | BindRefused::WrongClass { .. }
-        | BindRefused::Programming { .. }
-        | BindRefused::TwoPrograms { .. } => Fault::bad_request(message),
-        BindRefused::Disabled(_)
-        | BindRefused::Vanished(_)
-        | BindRefused::Sick { .. }
-        | BindRefused::InUse(_)
-        | BindRefused::BeingProgrammed(_)
-        | BindRefused::Exhausted { .. } => Fault::conflict(message),
-        // It passes by itself: whoever asks again is told another thing.
-        BindRefused::Unclean { .. } => Fault::unavailable(message),
+        BindRefusal::UnknownProvider(_) => Fault::not_found(message),
+        BindRefusal::WrongHost { .. }
+        | BindRefusal::WrongClass { .. }
+        | BindRefusal::Programming { .. }
+        | BindRefusal::TwoPrograms { .. } => Fault::bad_request(message),
+        BindRefusal::Disabled(_)
+        | BindRefusal::Vanished(_)
+        | BindRefusal::Sick { .. }
+        | BindRefusal::InUse(_)
+        | BindRefusal::BeingProgrammed(_)
+        | BindRefusal::Exhausted { .. } => Fault::conflict(message),
+        // Temporary: the device is being cleaned.
+        BindRefusal::Unclean { .. } => Fault::unavailable(message),
     }
 }
 
-fn body(call: &Call, row: &ArqRow) -> ArqBody {
+fn body(call: &ApiRequest, row: &ArqRow) -> ArqBody {
     ArqBody {
         links: vec![link(call, "accelerator_requests", row.arq.uuid)],
         created_at: row.created_at.clone(),
@@ -58,21 +58,21 @@ fn body(call: &Call, row: &ArqRow) -> ArqBody {
     }
 }
 
-fn listing(call: &Call, rows: &[ArqRow]) -> ArqList {
+fn listing(call: &ApiRequest, rows: &[ArqRow]) -> ArqList {
     ArqList {
         arqs: rows.iter().map(|row| body(call, row)).collect(),
     }
 }
 
-/// Whose requests the caller sees.
-fn scope(call: &Call) -> Scope {
+/// The projects whose requests the caller may see.
+fn scope(call: &ApiRequest) -> ArqScope {
     if call.caller.has_role("admin") || call.caller.has_role("service") {
-        return Scope::All;
+        return ArqScope::All;
     }
-    Scope::Project(call.caller.project_id().unwrap_or_default().to_owned())
+    ArqScope::Project(call.caller.project_id().unwrap_or_default().to_owned())
 }
 
-/// A project's id that can be kept.
+/// Checks the length of a project id.
 fn project(id: &str) -> Result<&str, Fault> {
     match id.chars().count() {
         0..=LONGEST_PROJECT => Ok(id),
@@ -87,9 +87,9 @@ fn bad_instance(text: &str) -> Fault {
 }
 
 pub(crate) async fn create(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ARQ_CREATE)?;
     let body: CreateArqs = call.typed()?;
     let profile = body
@@ -97,16 +97,16 @@ pub(crate) async fn create(
         .filter(|name| !name.is_empty())
         .ok_or_else(|| Fault::bad_request("DeviceProfile name needed."))?;
     let project_id = call.caller.project_id().unwrap_or_default();
-    let create = Create {
+    let create = CreateArqs {
         profile,
         project_id: project(project_id)?.to_owned(),
     };
     let made = accelerator.tables.write(&create).await.map_err(fault)?;
-    Answer::with_body(StatusCode::CREATED, &listing(&call, &made))
+    ApiResponse::with_body(StatusCode::CREATED, &listing(&call, &made))
 }
 
-/// Which requests a list waits for.
-fn wants_resolved(call: &Call) -> Result<bool, Fault> {
+/// Whether the list should contain only requests whose binding has ended (`bind_state=resolved`).
+fn wants_resolved(call: &ApiRequest) -> Result<bool, Fault> {
     match call.query.last("bind_state") {
         None => Ok(false),
         Some("resolved") => Ok(true),
@@ -117,9 +117,9 @@ fn wants_resolved(call: &Call) -> Result<bool, Fault> {
 }
 
 pub(crate) async fn list(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ARQ_GET_ALL)?;
     let resolved = wants_resolved(&call)?;
     let instance = call
@@ -128,23 +128,23 @@ pub(crate) async fn list(
         .map(|text| text.parse::<ConsumerUuid>().map_err(|_| bad_instance(text)))
         .transpose()?;
     let mut tx = read(&accelerator.tables).await?;
-    let mut rows = arqs::find(&mut tx, &scope(&call), Filters { instance })
+    let mut rows = arqs::find(&mut tx, &scope(&call), ArqFilters { instance })
         .await
         .map_err(database)?;
     if resolved {
         let all = rows.len();
         rows.retain(|row| row.arq.state.phase().is_resolved());
         if instance.is_some() && rows.len() < all {
-            return Ok(Answer::empty(StatusCode::LOCKED));
+            return Ok(ApiResponse::empty(StatusCode::LOCKED));
         }
     }
-    Answer::ok(&listing(&call, &rows))
+    ApiResponse::ok(&listing(&call, &rows))
 }
 
 pub(crate) async fn show(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ARQ_GET_ONE)?;
     let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
     let mut tx = read(&accelerator.tables).await?;
@@ -152,15 +152,15 @@ pub(crate) async fn show(
         .await
         .map_err(database)?;
     match rows.first() {
-        Some(row) => Answer::ok(&body(&call, row)),
+        Some(row) => ApiResponse::ok(&body(&call, row)),
         None => Err(fault(ArqError::NotFound(vec![uuid]))),
     }
 }
 
 pub(crate) async fn patch(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ARQ_UPDATE)?;
     let steps: PatchBody = call.typed()?;
     let patches = read_patch(&steps)
@@ -185,10 +185,10 @@ pub(crate) async fn patch(
             ));
         }
     }
-    if accelerator.vouched(&call) == Vouched::No {
+    if accelerator.vouched(&call) == ServiceVouch::No {
         return Err(no_service_token());
     }
-    let patch = Patch {
+    let patch = PatchArqs {
         patches,
         scope: scope(&call),
         bind_timeout: accelerator.options.bind_timeout,
@@ -196,8 +196,8 @@ pub(crate) async fn patch(
     let outcome = accelerator.tables.write(&patch).await.map_err(fault)?;
     accelerator.ring();
     match outcome {
-        Patched::Done => Ok(Answer::empty(StatusCode::ACCEPTED)),
-        Patched::Refused(reason) => Err(refused(&reason)),
+        PatchOutcome::Done => Ok(ApiResponse::empty(StatusCode::ACCEPTED)),
+        PatchOutcome::Refused(reason) => Err(refused(&reason)),
     }
 }
 
@@ -209,15 +209,15 @@ fn no_service_token() -> Fault {
 }
 
 pub(crate) async fn delete(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ARQ_DELETE)?;
     let vouched = accelerator.vouched(&call);
     let doomed = match (call.query.last("arqs"), call.query.last("instance")) {
-        (Some(arqs), None) => Doomed::Uuids(uuids(arqs)?),
-        (None, Some(_)) if vouched == Vouched::No => return Err(no_service_token()),
-        (None, Some(text)) => Doomed::Instance(text.parse().map_err(|_| bad_instance(text))?),
+        (Some(arqs), None) => ArqSelection::Uuids(uuids(arqs)?),
+        (None, Some(_)) if vouched == ServiceVouch::No => return Err(no_service_token()),
+        (None, Some(text)) => ArqSelection::Instance(text.parse().map_err(|_| bad_instance(text))?),
         (Some(_), Some(_)) | (None, None) => {
             return Err(Fault::bad_request(
                 "Provide either an ARQ uuid list or an instance UUID",
@@ -227,29 +227,29 @@ pub(crate) async fn delete(
     delete_all(&accelerator, &call, doomed).await
 }
 
-/// Not documented, but what OpenStack's own client sends.
+/// Undocumented in Cyborg, but used by OpenStack's client.
 pub(crate) async fn delete_one(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ARQ_DELETE)?;
     let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
-    delete_all(&accelerator, &call, Doomed::Uuids(vec![uuid])).await
+    delete_all(&accelerator, &call, ArqSelection::Uuids(vec![uuid])).await
 }
 
 async fn delete_all(
-    accelerator: &Accelerator,
-    call: &Call,
-    doomed: Doomed,
-) -> Result<Answer, Fault> {
-    let delete = Delete {
+    accelerator: &AcceleratorApi,
+    call: &ApiRequest,
+    doomed: ArqSelection,
+) -> Result<ApiResponse, Fault> {
+    let delete = DeleteArqs {
         doomed,
         scope: scope(call),
         vouched: accelerator.vouched(call),
     };
     let missing = accelerator.tables.write(&delete).await.map_err(fault)?;
     if missing.is_empty() {
-        return Ok(Answer::no_content());
+        return Ok(ApiResponse::no_content());
     }
     Err(fault(ArqError::NotFound(missing)))
 }

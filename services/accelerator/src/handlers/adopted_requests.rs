@@ -1,18 +1,18 @@
-//! /internal/v1/accelerator_requests: requests that another accelerator service bound.
+//! /internal/v1/accelerator_requests: adopts requests that another accelerator service has bound.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::{AdoptedArqs, ArqBody, ArqList, NotAdopted};
 
 use super::accelerator_requests::fault;
 use crate::policies;
-use crate::router::Accelerator;
-use crate::store::adopted::Adopt;
+use crate::router::AcceleratorApi;
+use crate::store::adopted::AdoptArqs;
 
 pub(crate) async fn put(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
     let body: ArqList = call.typed()?;
     let (mut arqs, mut unread) = (Vec::new(), Vec::new());
@@ -26,8 +26,8 @@ pub(crate) async fn put(
             }),
         }
     }
-    let adopt = Adopt { arqs };
+    let adopt = AdoptArqs { arqs };
     let told = accelerator.tables.write(&adopt).await.map_err(fault)?;
     let not_taken = told.not_taken.into_iter().chain(unread).collect();
-    Answer::ok(&AdoptedArqs { not_taken, ..told })
+    ApiResponse::ok(&AdoptedArqs { not_taken, ..told })
 }

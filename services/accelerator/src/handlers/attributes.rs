@@ -1,25 +1,25 @@
-//! /v2/attributes
+//! /v2/attributes: attributes of deployables.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::{AttributeBody, AttributeList, CreateAttribute};
 use http::StatusCode;
 
 use super::{database, link, read, uuid};
 use crate::policies;
-use crate::router::Accelerator;
-use crate::store::attributes::{self, AttributeError, Create, Delete};
+use crate::router::AcceleratorApi;
+use crate::store::attributes::{self, DeployableAttributeError, InsertAttribute, DeleteAttribute};
 
-fn fault(error: AttributeError) -> Fault {
+fn fault(error: DeployableAttributeError) -> Fault {
     match error {
-        AttributeError::NotFound(_) => Fault::not_found(error.to_string()),
-        AttributeError::NoDeployable(_) => Fault::bad_request(error.to_string()),
-        AttributeError::Reported(_) => Fault::conflict(error.to_string()),
-        AttributeError::Read(error) => database(error),
+        DeployableAttributeError::NotFound(_) => Fault::not_found(error.to_string()),
+        DeployableAttributeError::NoDeployable(_) => Fault::bad_request(error.to_string()),
+        DeployableAttributeError::Reported(_) => Fault::conflict(error.to_string()),
+        DeployableAttributeError::Read(error) => database(error),
     }
 }
 
-fn body(call: &Call, attribute: AttributeBody) -> AttributeBody {
+fn body(call: &ApiRequest, attribute: AttributeBody) -> AttributeBody {
     AttributeBody {
         links: vec![link(call, "attributes", attribute.uuid)],
         ..attribute
@@ -27,9 +27,9 @@ fn body(call: &Call, attribute: AttributeBody) -> AttributeBody {
 }
 
 pub(crate) async fn list(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ATTRIBUTE_GET_ALL)?;
     let deployable = call
         .query
@@ -44,24 +44,24 @@ pub(crate) async fn list(
         .await
         .map_err(database)?;
     let attributes = found.into_iter().map(|each| body(&call, each)).collect();
-    Answer::ok(&AttributeList { attributes })
+    ApiResponse::ok(&AttributeList { attributes })
 }
 
 pub(crate) async fn show(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ATTRIBUTE_GET_ONE)?;
     let uuid = uuid(&call, "Attribute")?;
     let mut tx = read(&accelerator.tables).await?;
     let found = attributes::get(&mut tx, uuid).await.map_err(fault)?;
-    Answer::ok(&body(&call, found))
+    ApiResponse::ok(&body(&call, found))
 }
 
 pub(crate) async fn create(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ATTRIBUTE_CREATE)?;
     let wanted: CreateAttribute = call.typed()?;
     for (name, text) in [("key", &wanted.key), ("value", &wanted.value)] {
@@ -73,22 +73,22 @@ pub(crate) async fn create(
     }
     let made = accelerator
         .tables
-        .write(&Create(wanted))
+        .write(&InsertAttribute(wanted))
         .await
         .map_err(fault)?;
-    Answer::with_body(StatusCode::CREATED, &body(&call, made))
+    ApiResponse::with_body(StatusCode::CREATED, &body(&call, made))
 }
 
 pub(crate) async fn delete(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ATTRIBUTE_DELETE)?;
     let uuid = uuid(&call, "Attribute")?;
     accelerator
         .tables
-        .write(&Delete(uuid))
+        .write(&DeleteAttribute(uuid))
         .await
         .map_err(fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

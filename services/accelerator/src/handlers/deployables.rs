@@ -1,9 +1,9 @@
-//! /v2/deployables
+//! /v2/deployables: list, show and program deployables.
 
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_store::Moment;
 use berth_wire::accelerator::{DeployableBody, DeployableList, Link, ProgramStep, read_program};
 use http::StatusCode;
@@ -11,14 +11,14 @@ use uuid::Uuid;
 
 use super::{database, link, read, url, uuid};
 use crate::policies;
-use crate::router::Accelerator;
+use crate::router::AcceleratorApi;
 use crate::store::deployables;
-use crate::store::programmings::{BeginProgram, EndLate, ProgramError, Progress, progress};
+use crate::store::programmings::{BeginProgram, EndLateProgrammings, ProgramError, ProgrammingProgress, progress};
 
-/// How often it is looked whether a programming has ended, should nobody tell.
+/// The polling interval while waiting for the end of a programming.
 const LOOK: Duration = Duration::from_millis(500);
 
-fn body(call: &Call, deployable: DeployableBody) -> DeployableBody {
+fn body(call: &ApiRequest, deployable: DeployableBody) -> DeployableBody {
     let bookmark = Link {
         href: url(call, &format!("/deployables/{}", deployable.uuid)),
         rel: "bookmark".to_owned(),
@@ -30,29 +30,29 @@ fn body(call: &Call, deployable: DeployableBody) -> DeployableBody {
 }
 
 pub(crate) async fn list(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::DEPLOYABLE_GET_ALL)?;
     let mut tx = read(&accelerator.tables).await?;
     let found = deployables::list(&mut tx).await.map_err(database)?;
     let deployables = found.into_iter().map(|each| body(&call, each)).collect();
-    Answer::ok(&DeployableList { deployables })
+    ApiResponse::ok(&DeployableList { deployables })
 }
 
 pub(crate) async fn show(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::DEPLOYABLE_GET_ONE)?;
     let uuid = uuid(&call, "Deployable")?;
     document(&accelerator, &call, uuid).await
 }
 
-async fn document(accelerator: &Accelerator, call: &Call, uuid: Uuid) -> Result<Answer, Fault> {
+async fn document(accelerator: &AcceleratorApi, call: &ApiRequest, uuid: Uuid) -> Result<ApiResponse, Fault> {
     let mut tx = read(&accelerator.tables).await?;
     match deployables::get(&mut tx, uuid).await.map_err(database)? {
-        Some(found) => Answer::ok(&body(call, found)),
+        Some(found) => ApiResponse::ok(&body(call, found)),
         None => Err(Fault::not_found(format!(
             "Deployable not found with uuid={uuid}"
         ))),
@@ -69,22 +69,22 @@ fn refused(error: ProgramError) -> Fault {
     }
 }
 
-/// The same by the path that OpenStack's own client makes: the deployable stands at its end, too.
+/// The same operation under the path that OpenStack's client uses, which repeats the deployable.
 pub(crate) async fn program_twice_named(
-    accelerator: State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    accelerator: State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     if call.path("same")? != call.path("uuid")? {
         return Err(Fault::no_such_route());
     }
     program(accelerator, call).await
 }
 
-/// Answers when the device is programmed, as Cyborg does; a caller that does not wait loses nothing but the answer.
+/// Answers once the device is programmed, like Cyborg. If the caller disconnects, the programming continues.
 pub(crate) async fn program(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::DEPLOYABLE_PROGRAM)?;
     let deployable = uuid(&call, "Deployable")?;
     let steps: Vec<ProgramStep> = call.typed()?;
@@ -102,16 +102,16 @@ pub(crate) async fn program(
         let far = progress(&mut tx, programming).await.map_err(database)?;
         drop(tx);
         match far {
-            Progress::Done => return document(&accelerator, &call, deployable).await,
-            Progress::Failed(reason) => {
+            ProgrammingProgress::Done => return document(&accelerator, &call, deployable).await,
+            ProgrammingProgress::Failed(reason) => {
                 let message = format!("Deployable {deployable} was not programmed: {reason}");
                 return Err(Fault::new(StatusCode::INTERNAL_SERVER_ERROR, message));
             }
-            Progress::UnderWay => {}
+            ProgrammingProgress::UnderWay => {}
         }
         if Moment::now() > begin.deadline {
             let now = Moment::now();
-            let late = EndLate {
+            let late = EndLateProgrammings {
                 now,
                 forget: now.before(accelerator.options.bind_timeout),
             };

@@ -1,15 +1,15 @@
-//! /v2/device_profiles
+//! /v2/device_profiles: create, list, show and delete device profiles.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::{
     CreateDeviceProfile, DeviceProfileBody, DeviceProfileDocument, DeviceProfileList,
 };
 use http::StatusCode;
 
 use super::{database, link, read, require};
-use crate::router::Accelerator;
-use crate::store::device_profiles::{self, Create, Delete, Key, Profile, ProfileError};
+use crate::router::AcceleratorApi;
+use crate::store::device_profiles::{self, CreateProfile, DeleteProfile, ProfileKey, ProfileRow, ProfileError};
 use crate::{microversions, policies};
 
 /// The longest sentence about a profile, in characters.
@@ -25,7 +25,7 @@ pub(crate) fn fault(error: ProfileError) -> Fault {
     }
 }
 
-fn body(call: &Call, profile: Profile) -> DeviceProfileBody {
+fn body(call: &ApiRequest, profile: ProfileRow) -> DeviceProfileBody {
     let links = vec![link(call, "device_profiles", profile.body.uuid)];
     DeviceProfileBody {
         links,
@@ -46,9 +46,9 @@ fn listed(text: &str) -> Vec<String> {
 }
 
 pub(crate) async fn list(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::PROFILE_GET_ALL)?;
     let names = call.query.last("name").map(listed);
     let mut tx = read(&accelerator.tables).await?;
@@ -59,13 +59,13 @@ pub(crate) async fn list(
         .into_iter()
         .map(|profile| body(&call, profile))
         .collect();
-    Answer::ok(&DeviceProfileList { device_profiles })
+    ApiResponse::ok(&DeviceProfileList { device_profiles })
 }
 
 pub(crate) async fn create(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::PROFILE_CREATE)?;
     let mut wanted: Vec<CreateDeviceProfile> = call.typed()?;
     let (Some(wanted), true) = (wanted.pop(), wanted.is_empty()) else {
@@ -86,53 +86,53 @@ pub(crate) async fn create(
     let (name, groups) = wanted
         .into_profile()
         .map_err(|error| Fault::bad_request(error.to_string()))?;
-    let create = Create {
+    let create = CreateProfile {
         uuid,
         name,
         description,
         groups,
     };
     let made = accelerator.tables.write(&create).await.map_err(fault)?;
-    Answer::with_body(StatusCode::CREATED, &body(&call, made))
+    ApiResponse::with_body(StatusCode::CREATED, &body(&call, made))
 }
 
 pub(crate) async fn show(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::PROFILE_GET_ONE)?;
-    let key = Key::of(call.path("uuid")?);
-    if matches!(key, Key::Name(_)) {
+    let key = ProfileKey::of(call.path("uuid")?);
+    if matches!(key, ProfileKey::Name(_)) {
         require(&call, microversions::PROFILE_BY_NAME)?;
     }
     let mut tx = read(&accelerator.tables).await?;
     let found = device_profiles::get(&mut tx, &key).await.map_err(fault)?;
-    Answer::ok(&DeviceProfileDocument {
+    ApiResponse::ok(&DeviceProfileDocument {
         device_profile: body(&call, found),
     })
 }
 
 pub(crate) async fn delete_one(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::PROFILE_DELETE)?;
-    let keys = vec![Key::of(call.path("uuid")?)];
+    let keys = vec![ProfileKey::of(call.path("uuid")?)];
     accelerator
         .tables
-        .write(&Delete { keys })
+        .write(&DeleteProfile { keys })
         .await
         .map_err(fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }
 
 pub(crate) async fn delete_several(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::PROFILE_DELETE)?;
     let value = call.query.last("value").unwrap_or_default();
-    let keys: Vec<Key> = listed(value).iter().map(|text| Key::of(text)).collect();
+    let keys: Vec<ProfileKey> = listed(value).iter().map(|text| ProfileKey::of(text)).collect();
     if keys.is_empty() {
         return Err(Fault::bad_request(
             "Name the device profiles to delete: ?value=NAME,NAME",
@@ -140,8 +140,8 @@ pub(crate) async fn delete_several(
     }
     accelerator
         .tables
-        .write(&Delete { keys })
+        .write(&DeleteProfile { keys })
         .await
         .map_err(fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

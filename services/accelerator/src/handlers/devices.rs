@@ -1,22 +1,22 @@
-//! /v2/devices
+//! /v2/devices: list and show devices, and set them in and out of service.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::{DeviceBody, DeviceList};
 
 use super::{database, link, read, uuid};
-use crate::router::Accelerator;
-use crate::store::devices::{self, DeviceError, ENABLED, Filters, MAINTAINING, SetStatus};
+use crate::router::AcceleratorApi;
+use crate::store::devices::{self, DeviceStatusError, ENABLED, DeviceFilters, MAINTAINING, SetDeviceStatus};
 use crate::{microversions, policies};
 
-fn fault(error: DeviceError) -> Fault {
+fn fault(error: DeviceStatusError) -> Fault {
     match error {
-        DeviceError::NotFound(_) => Fault::not_found(error.to_string()),
-        DeviceError::Read(error) => database(error),
+        DeviceStatusError::NotFound(_) => Fault::not_found(error.to_string()),
+        DeviceStatusError::Read(error) => database(error),
     }
 }
 
-fn body(call: &Call, device: DeviceBody) -> DeviceBody {
+fn body(call: &ApiRequest, device: DeviceBody) -> DeviceBody {
     let status = device
         .status
         .filter(|_| call.version.has(microversions::DEVICE_STATUS));
@@ -27,15 +27,15 @@ fn body(call: &Call, device: DeviceBody) -> DeviceBody {
     }
 }
 
-/// `type`, `vendor` and `hostname` by themselves; these and `model`, `status` in `filters` too: objects of `field` and
-/// `value`, one in each `filters`, or a list of them in one. Cyborg documents that form, and answers 500 to it.
-fn filters(call: &Call) -> Result<Filters, Fault> {
+/// `type`, `vendor` and `hostname` as query keys; these, `model` and `status` also in `filters`, as `field` and `value`
+/// objects, singly or as a list. Cyborg documents that form but answers 500 to it.
+fn filters(call: &ApiRequest) -> Result<DeviceFilters, Fault> {
     let filter = |name| call.query.last(name).map(str::to_owned);
-    let mut filters = Filters {
+    let mut filters = DeviceFilters {
         device_type: filter("type"),
         vendor: filter("vendor"),
         hostname: filter("hostname"),
-        ..Filters::default()
+        ..DeviceFilters::default()
     };
     for text in call.query.all("filters") {
         let expected = "filters: a JSON object {\"field\": ..., \"value\": ...}, or a list of such, is expected";
@@ -73,9 +73,9 @@ struct FieldFilter {
 }
 
 pub(crate) async fn list(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::DEVICE_GET_ALL)?;
     let filters = filters(&call)?;
     let mut tx = read(&accelerator.tables).await?;
@@ -84,45 +84,45 @@ pub(crate) async fn list(
         .into_iter()
         .map(|device| body(&call, device))
         .collect();
-    Answer::ok(&DeviceList { devices })
+    ApiResponse::ok(&DeviceList { devices })
 }
 
 pub(crate) async fn show(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::DEVICE_GET_ONE)?;
     let uuid = uuid(&call, "Device")?;
     let mut tx = read(&accelerator.tables).await?;
     let found = devices::get(&mut tx, uuid).await.map_err(fault)?;
-    Answer::ok(&body(&call, found))
+    ApiResponse::ok(&body(&call, found))
 }
 
 pub(crate) async fn disable(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::DEVICE_DISABLE)?;
     set_status(&accelerator, &call, MAINTAINING).await
 }
 
 pub(crate) async fn enable(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::DEVICE_ENABLE)?;
     set_status(&accelerator, &call, ENABLED).await
 }
 
 async fn set_status(
-    accelerator: &Accelerator,
-    call: &Call,
+    accelerator: &AcceleratorApi,
+    call: &ApiRequest,
     status: &'static str,
-) -> Result<Answer, Fault> {
+) -> Result<ApiResponse, Fault> {
     let uuid = uuid(call, "Device")?;
-    let set = SetStatus { uuid, status };
+    let set = SetDeviceStatus { uuid, status };
     if let Some(host) = accelerator.tables.write(&set).await.map_err(fault)? {
         accelerator.options.hosts.ring(&host);
     }
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

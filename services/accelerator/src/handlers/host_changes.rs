@@ -1,28 +1,29 @@
-//! /internal/v1/hosts/{host}/changes: an agent waits here until an operator wants something else of its host's devices.
+//! /internal/v1/hosts/{host}/changes: a long poll for agents, answered when an operator changes the desired state of a
+//! host's devices.
 
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::HostChanges;
 
 use super::sql;
 use crate::policies;
-use crate::router::Accelerator;
+use crate::router::AcceleratorApi;
 
 /// The longest wait, in seconds.
 const LONGEST: u64 = 60;
 
 pub(crate) async fn show(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
     let wait = match call.query.last("wait").map(str::parse::<u64>) {
         None => 0,
         Some(Ok(seconds @ 0..=LONGEST)) => seconds,
         Some(_) => {
-            let expected = format!("wait: whole seconds are expected, 0 to {LONGEST}");
+            let expected = format!("wait: expected whole seconds, 0 to {LONGEST}");
             return Err(Fault::bad_request(expected));
         }
     };
@@ -32,5 +33,5 @@ pub(crate) async fn show(
     let host = call.path("host")?;
     let changes = hosts.changed(&accelerator.tables, host, after, wait).await;
     let changes = changes.map_err(sql)?;
-    Answer::ok(&HostChanges { changes })
+    ApiResponse::ok(&HostChanges { changes })
 }

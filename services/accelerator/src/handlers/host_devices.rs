@@ -1,29 +1,29 @@
-//! /internal/v1/hosts/{host}/devices: a host's agent reports its devices and learns what is wanted of them.
+//! /internal/v1/hosts/{host}/devices: an agent reports its host's devices and gets their desired state.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::HostDevices;
 
 use super::{database, read};
 use crate::policies;
-use crate::report::Report;
-use crate::router::Accelerator;
-use crate::store::host_devices::Write;
+use crate::report::DeviceReport;
+use crate::router::AcceleratorApi;
+use crate::store::host_devices::WriteReport;
 use crate::store::known_devices;
-use crate::store::strangers::Strangers;
+use crate::store::arqs_of_unknown_instances::ArqsOfUnknownInstances;
 
 pub(crate) async fn put(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
     let body: HostDevices = call.typed()?;
-    let report = Report::new(call.path("host")?, body)
+    let report = DeviceReport::new(call.path("host")?, body)
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))?;
-    let (tables, write) = (&accelerator.tables, Write { report });
+    let (tables, write) = (&accelerator.tables, WriteReport { report });
     let mut known = tables.write(&write).await.map_err(database)?;
     if let Some(guests) = &write.report.guests {
-        let strangers = Strangers {
+        let strangers = ArqsOfUnknownInstances {
             host: &write.report.host,
             guests,
             grace: accelerator.options.orphan_grace,
@@ -36,18 +36,18 @@ pub(crate) async fn put(
         }
         known.not_taken.extend(left.not_taken);
     }
-    Answer::ok(&known)
+    ApiResponse::ok(&known)
 }
 
 pub(crate) async fn show(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
     let host = call.path("host")?;
     let mut tx = read(&accelerator.tables).await?;
     let known = known_devices::of_host(&mut tx, host)
         .await
         .map_err(database)?;
-    Answer::ok(&known)
+    ApiResponse::ok(&known)
 }

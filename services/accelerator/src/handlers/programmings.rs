@@ -1,34 +1,34 @@
-//! /internal/v1/hosts/{host}/programmings: what a host's agent is to program, and what came of it.
+//! /internal/v1/hosts/{host}/programmings: lists due programmings for an agent and takes their results.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::ProgrammingEnd;
 
 use super::{accelerator_requests, database, read, uuid};
 use crate::policies;
-use crate::router::Accelerator;
-use crate::store::programmings::{self, End};
+use crate::router::AcceleratorApi;
+use crate::store::programmings::{self, EndProgramming};
 
 pub(crate) async fn list(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
     let mut tx = read(&accelerator.tables).await?;
     let due = programmings::due(&mut tx, call.path("host")?)
         .await
         .map_err(database)?;
-    Answer::ok(&due)
+    ApiResponse::ok(&due)
 }
 
-/// An end is taken even where nobody waits for it any more: the host is to forget it.
+/// Accepts a result even if no request waits for it, so that the agent can forget it.
 pub(crate) async fn end(
-    State(accelerator): State<Accelerator>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(accelerator): State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
     let body: ProgrammingEnd = call.typed()?;
-    let end = End {
+    let end = EndProgramming {
         host: call.path("host")?.to_owned(),
         uuid: uuid(&call, "Programming")?,
         failure: body.error,
@@ -42,5 +42,5 @@ pub(crate) async fn end(
         accelerator.ring();
     }
     accelerator.programmed.notify_waiters();
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

@@ -1,12 +1,12 @@
 //! The version documents.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::accelerator::{Link, RootDocument, VersionBody};
 
 use super::url;
 use crate::microversions::RANGE;
-use crate::router::Accelerator;
+use crate::router::AcceleratorApi;
 
 fn version(id: &str, href: String) -> VersionBody {
     VersionBody {
@@ -18,16 +18,16 @@ fn version(id: &str, href: String) -> VersionBody {
     }
 }
 
-pub(crate) async fn show(_: State<Accelerator>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(_: State<AcceleratorApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let version = version("v2", url(&call, "/v2"));
-    Answer::ok(&RootDocument {
+    ApiResponse::ok(&RootDocument {
         name: "OpenStack Cyborg API".to_owned(),
-        description: "Life cycle of hardware accelerators, as Cyborg's API has it.".to_owned(),
+        description: "Life cycle management of hardware accelerators (Cyborg's API).".to_owned(),
         versions: vec![version.clone()],
         default_version: version,
     })
 }
 
-pub(crate) async fn show_v2(_: State<Accelerator>, call: Call) -> Result<Answer, Fault> {
-    Answer::ok(&version("v2.0", url(&call, "/v2/")))
+pub(crate) async fn show_v2(_: State<AcceleratorApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&version("v2.0", url(&call, "/v2/")))
 }

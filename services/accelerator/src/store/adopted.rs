@@ -1,20 +1,20 @@
-//! Requests that another accelerator service bound, written as they are: the guests that have the devices keep them when that
-//! service (Cyborg) is replaced.
+//! Adopts requests that another accelerator service (Cyborg) has bound, so that guests keep their devices when that
+//! service is replaced.
 //!
-//! Each is taken or refused by itself, and the same again is the same. A handle that is to be cleaned goes to its request all the
-//! same: the guest has the device already.
+//! Each request is adopted or refused on its own, and adopting it again changes nothing. A handle that is waiting to be
+//! cleaned is assigned nevertheless, because the guest already has the device.
 
 use berth_model::{Arq, ArqState, AttachHandle, Binding};
 use berth_store::{Statement, Transaction, Work};
 use berth_wire::accelerator::{AdoptedArqs, NotAdopted};
 
-use super::arqs::{self, ArqError, LONGEST_PROJECT, Scope};
-use super::device_profiles::{self, Key, ProfileError};
+use super::arqs::{self, ArqError, LONGEST_PROJECT, ArqScope};
+use super::device_profiles::{self, ProfileKey, ProfileError};
 use super::{handles, now};
 
 /// Why a request is not adopted.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum AdoptionRefusal {
     #[error("it is {0}; only what is bound is somebody's, and others are made anew")]
     NotBound(&'static str),
     #[error("a request of this UUID is here, and is another one")]
@@ -35,12 +35,12 @@ enum Refused {
     Held(String),
 }
 
-/// Writes them; what came of each.
-pub(crate) struct Adopt {
+/// Adopts requests; returns the outcome of each.
+pub(crate) struct AdoptArqs {
     pub(crate) arqs: Vec<Arq>,
 }
 
-impl Work for Adopt {
+impl Work for AdoptArqs {
     type Output = AdoptedArqs;
     type Error = ArqError;
 
@@ -60,30 +60,30 @@ impl Work for Adopt {
     }
 }
 
-async fn adopt(tx: &mut Transaction, arq: &Arq) -> Result<Result<(), Refused>, ArqError> {
+async fn adopt(tx: &mut Transaction, arq: &Arq) -> Result<Result<(), AdoptionRefusal>, ArqError> {
     let ArqState::Bound(binding, handle) = &arq.state else {
-        return Ok(Err(Refused::NotBound(arq.state.phase().as_str())));
+        return Ok(Err(AdoptionRefusal::NotBound(arq.state.phase().as_str())));
     };
-    let here = arqs::of_uuids(tx, &Scope::All, &[arq.uuid]).await?;
+    let here = arqs::of_uuids(tx, &ArqScope::All, &[arq.uuid]).await?;
     if let Some(row) = here.first() {
         return Ok(match is_same(&row.arq, arq) {
             true => Ok(()),
-            false => Err(Refused::Another),
+            false => Err(AdoptionRefusal::Another),
         });
     }
     if arq.project_id.chars().count() > LONGEST_PROJECT {
-        return Ok(Err(Refused::LongProject));
+        return Ok(Err(AdoptionRefusal::LongProject));
     }
     let name = arq.device_profile.as_str().to_owned();
-    let profile = match device_profiles::get(tx, &Key::Name(name.clone())).await {
+    let profile = match device_profiles::get(tx, &ProfileKey::Name(name.clone())).await {
         Ok(profile) => profile,
-        Err(ProfileError::NotFound(_)) => return Ok(Err(Refused::NoProfile(name))),
+        Err(ProfileError::NotFound(_)) => return Ok(Err(AdoptionRefusal::NoProfile(name))),
         Err(error) => return Err(error.into()),
     };
     let group = usize::try_from(arq.group_id).unwrap_or(usize::MAX);
     if profile.groups()?.as_slice().get(group).is_none() {
         let (profile, group) = (name, arq.group_id);
-        return Ok(Err(Refused::NoGroup { profile, group }));
+        return Ok(Err(AdoptionRefusal::NoGroup { profile, group }));
     }
     let place = match free_handle(tx, binding, handle).await? {
         Ok(place) => place,
@@ -107,7 +107,7 @@ async fn adopt(tx: &mut Transaction, arq: &Arq) -> Result<Result<(), Refused>, A
     Ok(Ok(()))
 }
 
-/// Whether a request is here as it was told. Handles have UUIDs of their own in each service.
+/// Whether a stored request equals the adopted one. Handles have different UUIDs in each service.
 fn is_same(here: &Arq, told: &Arq) -> bool {
     let place = |arq: &Arq| {
         let handle = arq.state.attach_handle();
@@ -119,32 +119,32 @@ fn is_same(here: &Arq, told: &Arq) -> bool {
         && here.group_id == told.group_id
 }
 
-/// The handle here that is where the request's is, if nobody holds it.
+/// The free handle with the address of the adopted request's handle.
 async fn free_handle(
     tx: &mut Transaction,
     binding: &Binding,
     handle: &AttachHandle,
-) -> Result<Result<i64, Refused>, ArqError> {
+) -> Result<Result<i64, AdoptionRefusal>, ArqError> {
     let provider = binding.device_rp.to_string();
     let sql = "SELECT d.id FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.rp_uuid = ? AND v.hostname = ?";
     let search = Statement::new(sql).bind(&provider).bind(&binding.hostname);
     let Some(row) = tx.row(search).await? else {
         let host = binding.hostname.clone();
-        return Ok(Err(Refused::NoProvider { host, provider }));
+        return Ok(Err(AdoptionRefusal::NoProvider { host, provider }));
     };
     let sql = "SELECT id, attach_type, attach_info, arq_id FROM attach_handles WHERE deployable_id = ? AND vanished = 0";
     let wanted = handle.info.to_string();
     for row in tx.rows(Statement::new(sql).bind(row.int(0)?)).await? {
-        // Where it is, without the network that it is on.
+        // Compare the address only; the network may differ.
         if handles::read_info(&row.text(1)?, &row.text(2)?)?.to_string() != wanted {
             continue;
         }
         return Ok(match row.opt_int(3)? {
             None => Ok(row.int(0)?),
-            Some(_) => Err(Refused::Held(wanted)),
+            Some(_) => Err(AdoptionRefusal::Held(wanted)),
         });
     }
-    Ok(Err(Refused::NoHandle {
+    Ok(Err(AdoptionRefusal::NoHandle {
         provider,
         handle: wanted,
     }))

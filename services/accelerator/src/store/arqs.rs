@@ -1,4 +1,4 @@
-//! Accelerator requests: read, made, deleted. Binding is in `bind`.
+//! Accelerator requests: queries, creation and deletion. Binding is in `bind`.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,21 @@ use berth_model::{
 };
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 
-use super::device_profiles::{self, Key, ProfileError};
-use super::{ReadError, events, foreign, handles, moment, now, programmings, typed};
+use super::device_profiles::{self, ProfileKey, ProfileError};
+use super::{AcceleratorTableError, events, foreign, handles, moment, now, programmings, typed};
 
 const TABLE: &str = "accelerator_requests";
 /// The most characters of a project's id: as Keystone bounds them, and more.
 pub(crate) const LONGEST_PROJECT: usize = 255;
 
-/// Whose requests a caller sees.
+/// The requests that a caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ArqScope {
     All,
     Project(String),
 }
 
-/// One request as the tables have it.
+/// A row of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct ArqRow {
     pub(crate) id: i64,
@@ -59,7 +59,7 @@ pub(crate) enum ArqError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] AcceleratorTableError),
 }
 
 fn list(uuids: &[ArqUuid]) -> String {
@@ -91,7 +91,7 @@ const SELECT: &str = "SELECT a.id, a.uuid, a.state, p.name, a.device_profile_gro
      JOIN device_profiles p ON p.id = a.device_profile_id \
      LEFT JOIN attach_handles h ON h.arq_id = a.id";
 
-fn arq(row: &Row) -> Result<ArqRow, ReadError> {
+fn arq(row: &Row) -> Result<ArqRow, AcceleratorTableError> {
     let name = row.text(3)?;
     let group = row.int(4)?;
     Ok(ArqRow {
@@ -111,7 +111,7 @@ fn arq(row: &Row) -> Result<ArqRow, ReadError> {
     })
 }
 
-fn state(row: &Row) -> Result<ArqState, ReadError> {
+fn state(row: &Row) -> Result<ArqState, AcceleratorTableError> {
     let word = row.text(2)?;
     let phase = ArqPhase::of_word(&word).ok_or_else(|| foreign(&word, TABLE, "state"))?;
     let needed = |column: usize, name: &'static str| {
@@ -119,7 +119,7 @@ fn state(row: &Row) -> Result<ArqState, ReadError> {
             .ok_or_else(|| foreign("", TABLE, name))
     };
     let binding = || {
-        Ok::<_, ReadError>(Binding {
+        Ok::<_, AcceleratorTableError>(Binding {
             hostname: needed(6, "hostname")?,
             device_rp: typed(&needed(7, "device_rp_uuid")?, TABLE, "device_rp_uuid")?,
             instance: typed(&needed(8, "instance_uuid")?, TABLE, "instance_uuid")?,
@@ -143,22 +143,22 @@ fn state(row: &Row) -> Result<ArqState, ReadError> {
     })
 }
 
-/// Which requests a list names.
+/// The filters of a list.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Filters {
+pub(crate) struct ArqFilters {
     pub(crate) instance: Option<ConsumerUuid>,
 }
 
 /// The text of a list, and its values.
-fn list_sql(scope: &Scope, filters: Filters) -> (String, Vec<Value>) {
+fn list_sql(scope: &ArqScope, filters: ArqFilters) -> (String, Vec<Value>) {
     let mut sql = format!("{SELECT} WHERE 1 = 1");
     let mut values: Vec<Value> = Vec::new();
     if let Some(instance) = filters.instance {
         sql.push_str(" AND a.instance_uuid = ?");
         values.push(instance.to_string().into());
     }
-    if let Scope::Project(project) = scope {
-        // The plus keeps the planner from the project's index where the guest's is better.
+    if let ArqScope::Project(project) = scope {
+        // The unary plus keeps the query planner from using the project's index where the guest's is better.
         sql.push_str(match filters.instance {
             Some(_) => " AND (a.project_id || '') = ?",
             None => " AND a.project_id = ?",
@@ -169,30 +169,30 @@ fn list_sql(scope: &Scope, filters: Filters) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// The requests that a caller sees and the filters name, in the order in which they were made.
+/// The requests that the caller may see and the filters match, oldest first.
 pub(crate) async fn find(
     tx: &mut Transaction,
-    scope: &Scope,
-    filters: Filters,
-) -> Result<Vec<ArqRow>, ReadError> {
+    scope: &ArqScope,
+    filters: ArqFilters,
+) -> Result<Vec<ArqRow>, AcceleratorTableError> {
     let (sql, values) = list_sql(scope, filters);
     let rows = tx.rows(Statement::new(sql).bind_all(values)).await?;
     rows.iter().map(arq).collect()
 }
 
-/// The requests of these UUIDs that a caller sees; those that he does not see are missing from the answer.
+/// The requests with these UUIDs that the caller may see.
 pub(crate) async fn of_uuids(
     tx: &mut Transaction,
-    scope: &Scope,
+    scope: &ArqScope,
     uuids: &[ArqUuid],
-) -> Result<Vec<ArqRow>, ReadError> {
+) -> Result<Vec<ArqRow>, AcceleratorTableError> {
     let keys: Vec<String> = uuids.iter().map(ToString::to_string).collect();
     let head = Statement::new(format!("{SELECT} WHERE a.uuid IN"));
     let rows = tx.rows_in(&head, &keys, "ORDER BY a.id").await?;
     let rows: Vec<ArqRow> = rows.iter().map(arq).collect::<Result<_, _>>()?;
     let seen = |row: &ArqRow| match scope {
-        Scope::All => true,
-        Scope::Project(project) => row.arq.project_id == *project,
+        ArqScope::All => true,
+        ArqScope::Project(project) => row.arq.project_id == *project,
     };
     Ok(rows.into_iter().filter(seen).collect())
 }
@@ -204,18 +204,18 @@ pub(crate) fn missing(uuids: &[ArqUuid], rows: &[ArqRow]) -> Vec<ArqUuid> {
     uuids.iter().filter(absent).copied().collect()
 }
 
-/// Makes the requests of a profile: one for each unit of each group.
-pub(crate) struct Create {
+/// Creates the requests of a device profile: one per unit of each group.
+pub(crate) struct CreateArqs {
     pub(crate) profile: String,
     pub(crate) project_id: String,
 }
 
-impl Work for Create {
+impl Work for CreateArqs {
     type Output = Vec<ArqRow>;
     type Error = ArqError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<ArqRow>, ArqError> {
-        let profile = device_profiles::get(tx, &Key::Name(self.profile.clone())).await?;
+        let profile = device_profiles::get(tx, &ProfileKey::Name(self.profile.clone())).await?;
         let mut uuids = Vec::new();
         let mut rows: Vec<[Value; 6]> = Vec::new();
         for group in profile.groups()?.requests() {
@@ -233,18 +233,18 @@ impl Work for Create {
         let head = "INSERT INTO accelerator_requests \
                     (uuid, state, device_profile_id, device_profile_group_id, project_id, created_at) VALUES";
         tx.insert_rows(head, rows, "").await?;
-        Ok(of_uuids(tx, &Scope::All, &uuids).await?)
+        Ok(of_uuids(tx, &ArqScope::All, &uuids).await?)
     }
 }
 
 /// The steps of a request from its state to another, each allowed by the table.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Steps {
+pub(crate) struct ArqTransitions {
     from: ArqPhase,
     to: ArqPhase,
 }
 
-impl Steps {
+impl ArqTransitions {
     /// From a request's state through all of `phases`.
     pub(crate) fn through(row: &ArqRow, phases: &[ArqPhase]) -> Result<Self, ArqError> {
         let from = row.arq.state.phase();
@@ -260,11 +260,11 @@ impl Steps {
     }
 }
 
-/// Writes a request's new state and what belongs to it.
+/// Stores a request's new state with its related columns.
 pub(crate) async fn write_state(
     tx: &mut Transaction,
     row: &ArqRow,
-    steps: Steps,
+    steps: ArqTransitions,
     binding: Option<&Binding>,
     project_id: &str,
 ) -> Result<(), ArqError> {
@@ -285,40 +285,40 @@ pub(crate) async fn write_state(
     }
 }
 
-/// Whether a service vouches for the caller: only then may a request be taken from a guest.
+/// Whether a service token accompanies the caller's: only then may bound requests be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Vouched {
+pub(crate) enum ServiceVouch {
     Yes,
     No,
 }
 
-/// Which requests a delete names.
+/// The requests to delete.
 #[derive(Debug, Clone)]
-pub(crate) enum Doomed {
+pub(crate) enum ArqSelection {
     Uuids(Vec<ArqUuid>),
     Instance(ConsumerUuid),
 }
 
-/// Deletes requests and gives their handles back. Those that exist go, whatever else was named; the others are the answer.
-pub(crate) struct Delete {
-    pub(crate) doomed: Doomed,
-    pub(crate) scope: Scope,
-    pub(crate) vouched: Vouched,
+/// Deletes requests and releases their handles. Returns the UUIDs that do not exist; the others are deleted regardless.
+pub(crate) struct DeleteArqs {
+    pub(crate) doomed: ArqSelection,
+    pub(crate) scope: ArqScope,
+    pub(crate) vouched: ServiceVouch,
 }
 
-impl Work for Delete {
+impl Work for DeleteArqs {
     type Output = Vec<ArqUuid>;
     type Error = ArqError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<ArqUuid>, ArqError> {
         let (rows, missing) = match &self.doomed {
-            Doomed::Uuids(uuids) => {
+            ArqSelection::Uuids(uuids) => {
                 let rows = of_uuids(tx, &self.scope, uuids).await?;
                 let missing = missing(uuids, &rows);
                 (rows, missing)
             }
-            Doomed::Instance(instance) => {
-                let filters = Filters {
+            ArqSelection::Instance(instance) => {
+                let filters = ArqFilters {
                     instance: Some(*instance),
                 };
                 (find(tx, &self.scope, filters).await?, Vec::new())
@@ -329,13 +329,13 @@ impl Work for Delete {
                 ArqState::Bound(binding, _) | ArqState::BindStarted(binding) => Some(binding),
                 _ => None,
             };
-            if let (Some(binding), Vouched::No) = (held, self.vouched) {
+            if let (Some(binding), ServiceVouch::No) = (held, self.vouched) {
                 return Err(ArqError::BoundToInstance {
                     arq: row.arq.uuid,
                     instance: binding.instance,
                 });
             }
-            Steps::through(row, &[ArqPhase::Deleting])?;
+            ArqTransitions::through(row, &[ArqPhase::Deleting])?;
         }
         delete(tx, &rows).await?;
         Ok(missing)
@@ -346,7 +346,7 @@ impl Work for Delete {
 pub(crate) async fn delete(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
     programmings::leave(tx, rows).await?;
     handles::release(tx, rows).await?;
-    events::forget(tx, rows.iter().map(|row| row.arq.uuid)).await?;
+    events::delete(tx, rows.iter().map(|row| row.arq.uuid)).await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let head = Statement::new("DELETE FROM accelerator_requests WHERE id IN");
     tx.execute_in(&head, &ids).await?;

@@ -1,11 +1,11 @@
-//! Binding and unbinding: one transaction for all requests of a patch.
+//! Binds and unbinds all requests of a PATCH in one transaction.
 //!
-//! A bind takes a handle for each request or none at all. Where it cannot have them, that is a fact to be kept and told: the
-//! requests become `BindFailed`, in the same transaction as their events, and nothing of theirs is held. A patch that makes
-//! no sense (a request that is bound already, another guest's) changes nothing. Where a device is to be programmed first, all
-//! of them hold their handles in `BindStarted` until its host told the end of that (`programmings`).
+//! A bind assigns a handle to each request or to none. If that is impossible, the requests become `BindFailed` and
+//! their events are written in the same transaction. An invalid patch (a request that is already bound, or another
+//! guest's) changes nothing. If a device must be programmed first, all requests hold their handles in `BindStarted`
+//! until the host reports the result (`programmings`).
 
-mod asked;
+mod requirements;
 mod offer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,14 +16,14 @@ use berth_store::{Moment, Statement, Transaction, Work};
 use berth_wire::accelerator::{BindPatch, Program};
 use berth_wire::compute::EventStatus;
 
-use super::arqs::{self, ArqError, ArqRow, Scope, Steps, write_state};
+use super::arqs::{self, ArqError, ArqRow, ArqScope, ArqTransitions, write_state};
 use super::{events, handles, programmings};
-use asked::Groups;
-use offer::{Offer, offer};
+use requirements::ProfileRequirements;
+use offer::{ProviderOffer, offer};
 
 /// Why the requests of a patch got no handles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BindRefused {
+pub(crate) enum BindRefusal {
     #[error("Deployable not found with resource provider uuid={0}")]
     UnknownProvider(ProviderUuid),
     #[error("Resource provider {provider} is on host {is}, not on {named}")]
@@ -85,28 +85,27 @@ pub(crate) enum BindRefused {
     },
 }
 
-/// What came of a patch.
+/// The outcome of a patch.
 #[derive(Debug)]
-pub(crate) enum Patched {
-    /// All of it was done.
+pub(crate) enum PatchOutcome {
     Done,
     /// The requests are `BindFailed` and hold nothing.
-    Refused(BindRefused),
+    Refused(BindRefusal),
 }
 
 /// One patch: all of its requests are bound, or all unbound.
-pub(crate) struct Patch {
+pub(crate) struct PatchArqs {
     pub(crate) patches: BTreeMap<ArqUuid, BindPatch>,
-    pub(crate) scope: Scope,
-    /// How long the programming of devices may take.
+    pub(crate) scope: ArqScope,
+    /// How long programming may take.
     pub(crate) bind_timeout: Duration,
 }
 
-impl Work for Patch {
-    type Output = Patched;
+impl Work for PatchArqs {
+    type Output = PatchOutcome;
     type Error = ArqError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Patched, ArqError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<PatchOutcome, ArqError> {
         let uuids: Vec<ArqUuid> = self.patches.keys().copied().collect();
         let rows = arqs::of_uuids(tx, &self.scope, &uuids).await?;
         let missing = arqs::missing(&uuids, &rows);
@@ -120,7 +119,7 @@ impl Work for Patch {
                 Some(BindPatch::Bind {
                     binding,
                     project_id,
-                }) => wanted.push(Wanted {
+                }) => wanted.push(BindTarget {
                     binding: binding.clone(),
                     project_id: project_id
                         .clone()
@@ -132,14 +131,14 @@ impl Work for Patch {
         }
         unbind(tx, &unbound).await?;
         if wanted.is_empty() {
-            return Ok(Patched::Done);
+            return Ok(PatchOutcome::Done);
         }
         bind(tx, &wanted, self.bind_timeout).await
     }
 }
 
 /// A request that is to be bound.
-struct Wanted {
+struct BindTarget {
     row: ArqRow,
     binding: Binding,
     project_id: String,
@@ -149,13 +148,13 @@ struct Wanted {
 pub(crate) async fn unbind(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
     programmings::leave(tx, rows).await?;
     handles::release(tx, rows).await?;
-    events::forget(tx, rows.iter().map(|row| row.arq.uuid)).await?;
+    events::delete(tx, rows.iter().map(|row| row.arq.uuid)).await?;
     for row in rows {
-        // Who did not hear the answer asks again.
+        // A repeated request, because the caller missed the first answer.
         if row.arq.state.phase() == ArqPhase::Unbound {
             continue;
         }
-        let steps = Steps::through(row, &[ArqPhase::Unbound])?;
+        let steps = ArqTransitions::through(row, &[ArqPhase::Unbound])?;
         write_state(tx, row, steps, None, &row.arq.project_id).await?;
     }
     Ok(())
@@ -163,9 +162,9 @@ pub(crate) async fn unbind(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), 
 
 async fn bind(
     tx: &mut Transaction,
-    wanted: &[Wanted],
+    wanted: &[BindTarget],
     timeout: Duration,
-) -> Result<Patched, ArqError> {
+) -> Result<PatchOutcome, ArqError> {
     use ArqPhase::{BindFailed, BindStarted, Bound};
     check_instances(tx, wanted).await?;
     let started = steps_of(wanted, &[BindStarted])?;
@@ -178,12 +177,12 @@ async fn bind(
             }
             if chosen.iter().any(|chosen| chosen.program.is_some()) {
                 begin_programming(tx, wanted, chosen, timeout).await?;
-                (Patched::Done, started, None)
+                (PatchOutcome::Done, started, None)
             } else {
-                (Patched::Done, bound, Some(EventStatus::Completed))
+                (PatchOutcome::Done, bound, Some(EventStatus::Completed))
             }
         }
-        Err(refused) => (Patched::Refused(refused), failed, Some(EventStatus::Failed)),
+        Err(refused) => (PatchOutcome::Refused(refused), failed, Some(EventStatus::Failed)),
     };
     for (want, steps) in wanted.iter().zip(steps) {
         let binding = Some(&want.binding);
@@ -194,21 +193,21 @@ async fn bind(
         .map(|want| (want.binding.instance, want.row.arq.uuid))
         .collect();
     match status {
-        Some(status) => events::tell(tx, &told, status).await?,
-        // What is still to be told of an earlier try is not true any more.
-        None => events::forget(tx, told.iter().map(|(_, arq)| *arq)).await?,
+        Some(status) => events::insert(tx, &told, status).await?,
+        // Pending events of an earlier attempt are obsolete.
+        None => events::delete(tx, told.iter().map(|(_, arq)| *arq)).await?,
     }
     Ok(outcome)
 }
 
 async fn begin_programming(
     tx: &mut Transaction,
-    wanted: &[Wanted],
-    chosen: Vec<Chosen>,
+    wanted: &[BindTarget],
+    chosen: Vec<ChosenHandle>,
     timeout: Duration,
 ) -> Result<(), ArqError> {
     let steps = wanted.iter().zip(chosen);
-    let steps = steps.map(|(want, chosen)| programmings::Step {
+    let steps = steps.map(|(want, chosen)| programmings::ProgrammingStep {
         arq: want.row.id,
         deployable: chosen.deployable,
         program: chosen.program,
@@ -218,11 +217,11 @@ async fn begin_programming(
     Ok(())
 }
 
-/// The way of each request in its bind. One whose bind failed goes by `Unbound`, so that it can be bound again.
-fn steps_of(wanted: &[Wanted], way: &[ArqPhase]) -> Result<Vec<Steps>, ArqError> {
-    let through = |want: &Wanted| match want.row.arq.state.phase() {
-        ArqPhase::BindFailed => Steps::through(&want.row, &[&[ArqPhase::Unbound], way].concat()),
-        _ => Steps::through(&want.row, way),
+/// The state transitions of each request. A failed request passes through `Unbound`, so that it can be bound again.
+fn steps_of(wanted: &[BindTarget], way: &[ArqPhase]) -> Result<Vec<ArqTransitions>, ArqError> {
+    let through = |want: &BindTarget| match want.row.arq.state.phase() {
+        ArqPhase::BindFailed => ArqTransitions::through(&want.row, &[&[ArqPhase::Unbound], way].concat()),
+        _ => ArqTransitions::through(&want.row, way),
     };
     wanted.iter().map(through).collect()
 }
@@ -230,8 +229,8 @@ fn steps_of(wanted: &[Wanted], way: &[ArqPhase]) -> Result<Vec<Steps>, ArqError>
 /// The requests of one guest.
 const OF_INSTANCE: &str = "SELECT uuid, state FROM accelerator_requests WHERE instance_uuid = ?";
 
-/// A guest's requests are bound all at once: one that has others, or bound ones, gets no more.
-async fn check_instances(tx: &mut Transaction, wanted: &[Wanted]) -> Result<(), ArqError> {
+/// All requests of a guest are bound together: a guest with other or bound requests gets no more.
+async fn check_instances(tx: &mut Transaction, wanted: &[BindTarget]) -> Result<(), ArqError> {
     let patched: BTreeSet<String> = wanted
         .iter()
         .map(|want| want.row.arq.uuid.to_string())
@@ -252,39 +251,39 @@ async fn check_instances(tx: &mut Transaction, wanted: &[Wanted]) -> Result<(), 
     Ok(())
 }
 
-/// What a request gets.
-struct Chosen {
+/// The handle chosen for a request.
+struct ChosenHandle {
     handle: i64,
     deployable: i64,
     program: Option<Program>,
 }
 
-/// A free handle for each request, in their order; or why there is none.
+/// Chooses a free handle for each request, in order, or says why there is none.
 async fn choose(
     tx: &mut Transaction,
-    wanted: &[Wanted],
-) -> Result<Result<Vec<Chosen>, BindRefused>, ArqError> {
+    wanted: &[BindTarget],
+) -> Result<Result<Vec<ChosenHandle>, BindRefusal>, ArqError> {
     let mut counts: BTreeMap<ProviderUuid, usize> = BTreeMap::new();
     for want in wanted {
         *counts.entry(want.binding.device_rp).or_default() += 1;
     }
-    let mut offers: BTreeMap<ProviderUuid, Offer> = BTreeMap::new();
+    let mut offers: BTreeMap<ProviderUuid, ProviderOffer> = BTreeMap::new();
     for (provider, count) in counts {
         let Some(offer) = offer(tx, provider, count).await? else {
-            return Ok(Err(BindRefused::UnknownProvider(provider)));
+            return Ok(Err(BindRefusal::UnknownProvider(provider)));
         };
         offers.insert(provider, offer);
     }
-    let mut groups = Groups::default();
+    let mut groups = ProfileRequirements::default();
     let mut programs = Vec::new();
     for want in wanted {
         let Some(offer) = offers.get(&want.binding.device_rp) else {
-            return Ok(Err(BindRefused::UnknownProvider(want.binding.device_rp)));
+            return Ok(Err(BindRefusal::UnknownProvider(want.binding.device_rp)));
         };
         if let Err(refused) = offer.suits(&want.binding) {
             return Ok(Err(refused));
         }
-        let asked = groups.asked(tx, &want.row).await?;
+        let asked = groups.requirement(tx, &want.row).await?;
         match asked.suits(&want.binding, offer) {
             Ok(program) => programs.push(program),
             Err(refused) => return Ok(Err(refused)),
@@ -298,12 +297,12 @@ async fn choose(
         let provider = *provider;
         let unclean = handles::unclean(tx, offer.deployable, wanted - free).await?;
         return Ok(Err(match free + unclean < wanted {
-            true => BindRefused::Exhausted {
+            true => BindRefusal::Exhausted {
                 provider,
                 free,
                 wanted,
             },
-            false => BindRefused::Unclean {
+            false => BindRefusal::Unclean {
                 provider,
                 free,
                 wanted,
@@ -314,7 +313,7 @@ async fn choose(
     }
     let taken = wanted.iter().zip(programs).filter_map(|(want, program)| {
         let offer = offers.get_mut(&want.binding.device_rp)?;
-        Some(Chosen {
+        Some(ChosenHandle {
             handle: offer.free.pop()?,
             deployable: offer.deployable,
             program,

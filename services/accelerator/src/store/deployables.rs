@@ -1,4 +1,4 @@
-//! Deployables.
+//! Queries for deployables.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use berth_wire::accelerator::{DeployableBody, GroupBody};
 use berth_wire::encode;
 use uuid::Uuid;
 
-use super::{ReadError, moment, typed};
+use super::{AcceleratorTableError, moment, typed};
 
 const TABLE: &str = "deployables";
 
@@ -15,7 +15,7 @@ const SELECT: &str = "SELECT d.id, d.uuid, d.name, d.device_id, d.rp_uuid, d.dri
      d.updated_at, (SELECT COUNT(*) FROM attach_handles h WHERE h.deployable_id = d.id AND h.vanished = 0), \
      d.bitstream_id FROM deployables d";
 
-fn deployable(row: &Row) -> Result<(i64, DeployableBody), ReadError> {
+fn deployable(row: &Row) -> Result<(i64, DeployableBody), AcceleratorTableError> {
     let body = DeployableBody {
         uuid: typed(&row.text(1)?, TABLE, "uuid")?,
         parent_id: None,
@@ -34,18 +34,18 @@ fn deployable(row: &Row) -> Result<(i64, DeployableBody), ReadError> {
     Ok((row.int(0)?, body))
 }
 
-pub(crate) async fn list(tx: &mut Transaction) -> Result<Vec<DeployableBody>, ReadError> {
+pub(crate) async fn list(tx: &mut Transaction) -> Result<Vec<DeployableBody>, AcceleratorTableError> {
     let rows = tx
         .rows(Statement::new(format!("{SELECT} ORDER BY d.id")))
         .await?;
     with_attributes(tx, &rows).await
 }
 
-/// One deployable, if it is there.
+/// One deployable, if it exists.
 pub(crate) async fn get(
     tx: &mut Transaction,
     uuid: Uuid,
-) -> Result<Option<DeployableBody>, ReadError> {
+) -> Result<Option<DeployableBody>, AcceleratorTableError> {
     let statement = Statement::new(format!("{SELECT} WHERE d.uuid = ?")).bind(uuid.to_string());
     let rows = tx.rows(statement).await?;
     Ok(with_attributes(tx, &rows).await?.pop())
@@ -54,7 +54,7 @@ pub(crate) async fn get(
 async fn with_attributes(
     tx: &mut Transaction,
     rows: &[Row],
-) -> Result<Vec<DeployableBody>, ReadError> {
+) -> Result<Vec<DeployableBody>, AcceleratorTableError> {
     let found: Vec<(i64, DeployableBody)> =
         rows.iter().map(deployable).collect::<Result<_, _>>()?;
     let ids: Vec<i64> = found.iter().map(|(id, _)| *id).collect();

@@ -1,4 +1,4 @@
-//! Device profiles.
+//! Device profiles: queries, creation and deletion.
 
 use berth_http::request_id::random_uuid;
 use berth_model::{DeviceProfileGroups, DeviceProfileName};
@@ -7,20 +7,20 @@ use berth_wire::accelerator::{DeviceProfileBody, GroupBody};
 use berth_wire::encode;
 use uuid::Uuid;
 
-use super::{ReadError, foreign, moment, now, typed};
+use super::{AcceleratorTableError, foreign, moment, now, typed};
 
 const TABLE: &str = "device_profiles";
 
-/// One profile as the table has it.
+/// A row of the table.
 #[derive(Debug, Clone)]
-pub(crate) struct Profile {
+pub(crate) struct ProfileRow {
     pub(crate) id: i64,
     pub(crate) body: DeviceProfileBody,
 }
 
-impl Profile {
+impl ProfileRow {
     /// Its groups, checked again.
-    pub(crate) fn groups(&self) -> Result<DeviceProfileGroups, ReadError> {
+    pub(crate) fn groups(&self) -> Result<DeviceProfileGroups, AcceleratorTableError> {
         let groups = self.body.groups.iter().cloned().map(GroupBody::into_group);
         groups
             .collect::<Result<Vec<_>, _>>()
@@ -33,7 +33,7 @@ impl Profile {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProfileError {
     #[error("Device Profile not found with {0}")]
-    NotFound(Key),
+    NotFound(ProfileKey),
     #[error("A device_profile with name {0} already exists.")]
     NameTaken(String),
     #[error("A device_profile with uuid {0} already exists.")]
@@ -41,7 +41,7 @@ pub(crate) enum ProfileError {
     #[error("Device profile {name} is in use by {requests} accelerator requests.")]
     InUse { name: String, requests: i64 },
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] AcceleratorTableError),
 }
 
 impl From<SqlError> for ProfileError {
@@ -61,13 +61,13 @@ impl Retryable for ProfileError {
 
 /// How one profile is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum ProfileKey {
     Uuid(Uuid),
     Name(String),
 }
 
-impl Key {
-    /// A UUID where it is one, else a name.
+impl ProfileKey {
+    /// A UUID if the text is one; otherwise a name.
     pub(crate) fn of(text: &str) -> Self {
         match Uuid::try_parse(text) {
             Ok(uuid) if text.len() == 36 => Self::Uuid(uuid),
@@ -76,7 +76,7 @@ impl Key {
     }
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for ProfileKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Uuid(uuid) => write!(f, "uuid={uuid}"),
@@ -88,9 +88,9 @@ impl std::fmt::Display for Key {
 const SELECT: &str = "SELECT id, uuid, name, description, profile_groups, created_at, updated_at \
                       FROM device_profiles";
 
-fn profile(row: &Row) -> Result<Profile, ReadError> {
+fn profile(row: &Row) -> Result<ProfileRow, AcceleratorTableError> {
     let groups = row.text(4)?;
-    Ok(Profile {
+    Ok(ProfileRow {
         id: row.int(0)?,
         body: DeviceProfileBody {
             uuid: typed(&row.text(1)?, TABLE, "uuid")?,
@@ -105,11 +105,11 @@ fn profile(row: &Row) -> Result<Profile, ReadError> {
     })
 }
 
-/// The profiles of these names, or all, in the order in which they were made.
+/// The profiles with these names, or all, oldest first.
 pub(crate) async fn list(
     tx: &mut Transaction,
     names: Option<&[String]>,
-) -> Result<Vec<Profile>, ReadError> {
+) -> Result<Vec<ProfileRow>, AcceleratorTableError> {
     let rows = match names {
         None => {
             tx.rows(Statement::new(format!("{SELECT} ORDER BY id")))
@@ -123,12 +123,12 @@ pub(crate) async fn list(
     rows.iter().map(profile).collect()
 }
 
-pub(crate) async fn get(tx: &mut Transaction, key: &Key) -> Result<Profile, ProfileError> {
+pub(crate) async fn get(tx: &mut Transaction, key: &ProfileKey) -> Result<ProfileRow, ProfileError> {
     let statement = match key {
-        Key::Uuid(uuid) => {
+        ProfileKey::Uuid(uuid) => {
             Statement::new(format!("{SELECT} WHERE uuid = ?")).bind(uuid.to_string())
         }
-        Key::Name(name) => Statement::new(format!("{SELECT} WHERE name = ?")).bind(name),
+        ProfileKey::Name(name) => Statement::new(format!("{SELECT} WHERE name = ?")).bind(name),
     };
     match tx.row(statement).await? {
         Some(row) => Ok(profile(&row)?),
@@ -136,18 +136,18 @@ pub(crate) async fn get(tx: &mut Transaction, key: &Key) -> Result<Profile, Prof
     }
 }
 
-pub(crate) struct Create {
+pub(crate) struct CreateProfile {
     pub(crate) uuid: Option<Uuid>,
     pub(crate) name: DeviceProfileName,
     pub(crate) description: Option<String>,
     pub(crate) groups: DeviceProfileGroups,
 }
 
-impl Work for Create {
-    type Output = Profile;
+impl Work for CreateProfile {
+    type Output = ProfileRow;
     type Error = ProfileError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Profile, ProfileError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ProfileRow, ProfileError> {
         let name = self.name.as_str();
         let taken = "SELECT 1 FROM device_profiles WHERE name = ?";
         if tx.row(Statement::new(taken).bind(name)).await?.is_some() {
@@ -170,16 +170,16 @@ impl Work for Create {
             .bind(groups)
             .bind(now());
         tx.execute(insert).await?;
-        get(tx, &Key::Uuid(uuid)).await
+        get(tx, &ProfileKey::Uuid(uuid)).await
     }
 }
 
 /// Removes profiles, all of them or none.
-pub(crate) struct Delete {
-    pub(crate) keys: Vec<Key>,
+pub(crate) struct DeleteProfile {
+    pub(crate) keys: Vec<ProfileKey>,
 }
 
-impl Work for Delete {
+impl Work for DeleteProfile {
     type Output = ();
     type Error = ProfileError;
 

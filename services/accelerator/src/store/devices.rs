@@ -1,20 +1,20 @@
-//! Devices.
+//! Devices: queries, and setting them in and out of service.
 
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 use berth_wire::accelerator::DeviceBody;
 use uuid::Uuid;
 
-use super::{ReadError, host_changes, moment, now, typed};
+use super::{AcceleratorTableError, host_changes, moment, now, typed};
 
 const TABLE: &str = "devices";
 
 pub(crate) const ENABLED: &str = "enabled";
-/// Out of service, because an operator said so.
+/// The status of a device that an operator took out of service.
 pub(crate) const MAINTAINING: &str = "maintaining";
 
-/// Which devices a list names.
+/// The filters of a list.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filters {
+pub(crate) struct DeviceFilters {
     pub(crate) device_type: Option<String>,
     pub(crate) vendor: Option<String>,
     pub(crate) hostname: Option<String>,
@@ -22,8 +22,8 @@ pub(crate) struct Filters {
     pub(crate) status: Option<String>,
 }
 
-impl Filters {
-    /// The filter of this name; none for one that no device has.
+impl DeviceFilters {
+    /// The filter of this name; `None` if there is no such filter.
     pub(crate) fn of_name(&mut self, name: &str) -> Option<&mut Option<String>> {
         match name {
             "type" => Some(&mut self.device_type),
@@ -39,7 +39,7 @@ impl Filters {
 const SELECT: &str = "SELECT uuid, device_type, vendor, model, std_board_info, vendor_board_info, \
                       hostname, status, created_at, updated_at FROM devices";
 
-fn device(row: &Row) -> Result<DeviceBody, ReadError> {
+fn device(row: &Row) -> Result<DeviceBody, AcceleratorTableError> {
     Ok(DeviceBody {
         uuid: typed(&row.text(0)?, TABLE, "uuid")?,
         device_type: row.text(1)?,
@@ -58,8 +58,8 @@ fn device(row: &Row) -> Result<DeviceBody, ReadError> {
 /// The devices that the filters name.
 pub(crate) async fn list(
     tx: &mut Transaction,
-    filters: &Filters,
-) -> Result<Vec<DeviceBody>, ReadError> {
+    filters: &DeviceFilters,
+) -> Result<Vec<DeviceBody>, AcceleratorTableError> {
     let mut sql = format!("{SELECT} WHERE 1 = 1");
     let mut values: Vec<Value> = Vec::new();
     for (column, wanted) in [
@@ -79,30 +79,30 @@ pub(crate) async fn list(
     rows.iter().map(device).collect()
 }
 
-pub(crate) async fn get(tx: &mut Transaction, uuid: Uuid) -> Result<DeviceBody, DeviceError> {
+pub(crate) async fn get(tx: &mut Transaction, uuid: Uuid) -> Result<DeviceBody, DeviceStatusError> {
     let statement = Statement::new(format!("{SELECT} WHERE uuid = ?")).bind(uuid.to_string());
     match tx.row(statement).await? {
         Some(row) => Ok(device(&row)?),
-        None => Err(DeviceError::NotFound(uuid)),
+        None => Err(DeviceStatusError::NotFound(uuid)),
     }
 }
 
 /// Why a device could not be read or changed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DeviceError {
+pub(crate) enum DeviceStatusError {
     #[error("Device not found with uuid={0}")]
     NotFound(Uuid),
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] AcceleratorTableError),
 }
 
-impl From<SqlError> for DeviceError {
+impl From<SqlError> for DeviceStatusError {
     fn from(error: SqlError) -> Self {
         Self::Read(error.into())
     }
 }
 
-impl Retryable for DeviceError {
+impl Retryable for DeviceStatusError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Read(error) => error.disposition(),
@@ -111,18 +111,18 @@ impl Retryable for DeviceError {
     }
 }
 
-/// Says whether a device is in service; its host, where it was not so before. The host's agent reads it with the answer to its
+/// Sets a device in or out of service. Returns its host if the status changed; the agent sees it in the answer to its
 /// next report.
-pub(crate) struct SetStatus {
+pub(crate) struct SetDeviceStatus {
     pub(crate) uuid: Uuid,
     pub(crate) status: &'static str,
 }
 
-impl Work for SetStatus {
+impl Work for SetDeviceStatus {
     type Output = Option<String>;
-    type Error = DeviceError;
+    type Error = DeviceStatusError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Option<String>, DeviceError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<Option<String>, DeviceStatusError> {
         let found = get(tx, self.uuid).await?;
         if found.status.as_deref() == Some(self.status) {
             return Ok(None);

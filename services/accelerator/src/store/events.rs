@@ -1,4 +1,4 @@
-//! The outbox: events that are written with what they tell of, and sent afterwards.
+//! The outbox: events are stored with the change that they describe, and sent afterwards.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use berth_store::{Disposition, Moment, Retryable, SqlError, Statement, Transacti
 use berth_wire::compute::EventStatus;
 use uuid::Uuid;
 
-use super::{ReadError, foreign, now, typed};
+use super::{AcceleratorTableError, foreign, now, typed};
 
 const TABLE: &str = "events";
 /// How many events are read at once.
@@ -15,7 +15,7 @@ const BATCH: i64 = 512;
 
 /// One event that waits to be sent.
 #[derive(Debug, Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingEvent {
     pub(crate) id: i64,
     pub(crate) instance: Uuid,
     pub(crate) arq: Uuid,
@@ -26,13 +26,13 @@ pub(crate) struct Pending {
     pub(crate) since: Moment,
 }
 
-/// Writes events about requests of one guest. What was still to be told of the same requests is not true any more.
-pub(crate) async fn tell(
+/// Stores events about requests of one guest. They replace pending events of the same requests.
+pub(crate) async fn insert(
     tx: &mut Transaction,
     events: &[(ConsumerUuid, ArqUuid)],
     status: EventStatus,
 ) -> Result<(), SqlError> {
-    forget(tx, events.iter().map(|(_, arq)| *arq)).await?;
+    delete(tx, events.iter().map(|(_, arq)| *arq)).await?;
     let row = |(instance, arq): &(ConsumerUuid, ArqUuid)| {
         [
             Value::from(instance.to_string()),
@@ -50,8 +50,8 @@ pub(crate) async fn tell(
     Ok(())
 }
 
-/// Drops what was still to be told of these requests.
-pub(crate) async fn forget(
+/// Deletes the pending events of these requests.
+pub(crate) async fn delete(
     tx: &mut Transaction,
     arqs: impl Iterator<Item = ArqUuid>,
 ) -> Result<(), SqlError> {
@@ -67,11 +67,11 @@ const DUE: &str = "SELECT e.id, e.instance_uuid, e.arq_uuid, e.status, e.attempt
                               WHERE e.due_at <= ? ORDER BY e.due_at, e.id LIMIT ?";
 
 /// The events that are due, the longest first.
-pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError> {
+pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<PendingEvent>, AcceleratorTableError> {
     let rows = tx.rows(Statement::new(DUE).bind(now()).bind(BATCH)).await?;
     let pending = |row: &berth_store::Row| {
         let status = row.text(3)?;
-        Ok(Pending {
+        Ok(PendingEvent {
             id: row.int(0)?,
             instance: typed(&row.text(1)?, TABLE, "instance_uuid")?,
             arq: typed(&row.text(2)?, TABLE, "arq_uuid")?,
@@ -85,8 +85,8 @@ pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<Pending>, ReadError>
     rows.iter().map(pending).collect()
 }
 
-impl Pending {
-    /// Binds what tells it from another: SQLite gives the number of one that was forgotten to the next.
+impl PendingEvent {
+    /// Binds the columns that identify an event. SQLite may reuse the number of a deleted row.
     fn told_by(&self, statement: Statement) -> Statement {
         statement
             .bind(self.id)
@@ -95,20 +95,19 @@ impl Pending {
     }
 }
 
-/// Takes events for one process to send: nobody else finds them due for so long. Should it end before it says what came of
-/// them, they are due again then.
-pub(crate) struct Take<'a> {
-    pub(crate) events: &'a [Pending],
+/// Claims events for one process to send, by postponing their due time. If the process dies, they become due again.
+pub(crate) struct ClaimEvents<'a> {
+    pub(crate) events: &'a [PendingEvent],
     pub(crate) lasts: Duration,
 }
 
-impl Work for Take<'_> {
-    /// The numbers of those that nobody else had, and that are still to be told.
+impl Work for ClaimEvents<'_> {
+    /// The numbers of the claimed events.
     type Output = Vec<i64>;
-    type Error = SentError;
+    type Error = DeliveryRecordError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Vec<i64>, SentError> {
-        // From when the turn came, for which others may have been waited.
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<i64>, DeliveryRecordError> {
+        // The time after the lock was acquired.
         let now = Moment::now();
         let mut taken = Vec::new();
         for event in self.events {
@@ -122,51 +121,51 @@ impl Work for Take<'_> {
     }
 }
 
-/// What came of sending some events.
-pub(crate) struct Sent {
-    pub(crate) events: Vec<Pending>,
-    pub(crate) outcome: SentOutcome,
+/// The result of sending events.
+pub(crate) struct RecordDelivery {
+    pub(crate) events: Vec<PendingEvent>,
+    pub(crate) outcome: DeliveryOutcome,
 }
 
 /// Whether they are sent again.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum SentOutcome {
+pub(crate) enum DeliveryOutcome {
     Done,
     Again {
         attempts: u32,
         after: Duration,
     },
-    /// They were not sent; whoever comes may.
-    GivenBack,
+    /// Not sent; the claim is released.
+    Released,
 }
 
 /// Why the outcome could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome of events cannot be written")]
-pub(crate) struct SentError(#[from] SqlError);
+pub(crate) struct DeliveryRecordError(#[from] SqlError);
 
-impl Retryable for SentError {
+impl Retryable for DeliveryRecordError {
     fn disposition(&self) -> Disposition {
         super::retry(&self.0)
     }
 }
 
-impl Work for Sent {
+impl Work for RecordDelivery {
     type Output = ();
-    type Error = SentError;
+    type Error = DeliveryRecordError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SentError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), DeliveryRecordError> {
         for event in &self.events {
             let statement = match self.outcome {
-                SentOutcome::Done => Statement::new(
+                DeliveryOutcome::Done => Statement::new(
                     "DELETE FROM events WHERE id = ? AND arq_uuid = ? AND created_at = ?",
                 ),
-                SentOutcome::Again { attempts, after } => Statement::new(
+                DeliveryOutcome::Again { attempts, after } => Statement::new(
                     "UPDATE events SET attempts = ?, due_at = ? WHERE id = ? AND arq_uuid = ? AND created_at = ?",
                 )
                 .bind(i64::from(attempts))
                 .bind(Moment::now().after(after)),
-                SentOutcome::GivenBack => Statement::new(
+                DeliveryOutcome::Released => Statement::new(
                     "UPDATE events SET due_at = ? WHERE id = ? AND arq_uuid = ? AND created_at = ?",
                 )
                 .bind(now()),

@@ -1,4 +1,4 @@
-//! Attach handles: taken, given back, and gone when their device is.
+//! Attach handles: assigned, released, and deleted with their device.
 
 use berth_model::{AttachHandleInfo, AttachHandleType};
 use berth_store::{SqlError, Statement, Transaction};
@@ -6,12 +6,12 @@ use berth_wire::accelerator::AttachHandleInfoBody;
 use berth_wire::encode;
 
 use super::arqs::{ArqError, ArqRow};
-use super::{ReadError, devices, foreign, now};
+use super::{AcceleratorTableError, devices, foreign, now};
 
 const TABLE: &str = "attach_handles";
 
-/// A handle's place, as the columns have it.
-pub(crate) fn read_info(kind: &str, info: &str) -> Result<AttachHandleInfo, ReadError> {
+/// Parses a handle's address from its columns.
+pub(crate) fn read_info(kind: &str, info: &str) -> Result<AttachHandleInfo, AcceleratorTableError> {
     let known =
         AttachHandleType::of_word(kind).ok_or_else(|| foreign(kind, TABLE, "attach_type"))?;
     serde_json::from_str::<AttachHandleInfoBody>(info)
@@ -20,7 +20,7 @@ pub(crate) fn read_info(kind: &str, info: &str) -> Result<AttachHandleInfo, Read
         .ok_or_else(|| foreign(info, TABLE, "attach_info"))
 }
 
-/// A handle's place, as the column holds it.
+/// A handle's address as a column value.
 pub(crate) fn write_info(info: &AttachHandleInfo) -> String {
     let body = encode(&AttachHandleInfoBody::from(info));
     String::from_utf8_lossy(&body).into_owned()
@@ -70,13 +70,13 @@ pub(crate) async fn take(tx: &mut Transaction, handle: i64, arq: i64) -> Result<
     }
 }
 
-/// The deployables of what has vanished and requests hold.
+/// The deployables of vanished handles that requests hold.
 const VANISHED_OF: &str =
     "SELECT DISTINCT deployable_id FROM attach_handles WHERE vanished = 1 AND arq_id IN";
-/// Requests hold their handles no more. What their hosts clean waits for that.
+/// Releases the handles of requests. Handles that hosts clean are then waiting to be cleaned.
 const RELEASE: &str = "UPDATE attach_handles SET arq_id = NULL, releases = releases + scrubbed, updated_at = ? WHERE arq_id IN";
 
-/// Gives back what the requests hold; what of it has vanished meanwhile goes now.
+/// Releases the handles of these requests, and deletes those whose device has vanished.
 pub(crate) async fn release(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), SqlError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let head = Statement::new(VANISHED_OF);
@@ -90,9 +90,9 @@ pub(crate) async fn release(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(),
     sweep(tx, &deployables).await
 }
 
-/// Removes of these deployables what has vanished and is free: handles, then the deployables without handles, then the
-/// devices without deployables. What an operator said of a device outlasts its absence: one that is out of service, and a
-/// deployable with an operator's attributes, stay without their handles.
+/// Deletes vanished, unassigned handles of these deployables, then deployables without handles, then devices without
+/// deployables. Operator settings outlive a device: a device that is out of service, and a deployable with an
+/// operator's attributes, stay without handles.
 pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(), SqlError> {
     let mut emptied = Vec::new();
     for id in deployables {
@@ -109,7 +109,7 @@ pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(
                    OR EXISTS (SELECT 1 FROM attributes a WHERE a.deployable_id = d.id AND a.reported = 0))";
         let said = Statement::new(sql).bind(*id).bind(devices::ENABLED);
         let steps: &[&'static str] = match tx.row(said).await? {
-            // What it was programmed with went with it.
+            // The deployable stays, but what was programmed into it is gone.
             Some(_) => &[
                 "UPDATE deployables SET bitstream_id = NULL WHERE id = ? AND bitstream_id IS NOT NULL",
             ],
@@ -125,7 +125,7 @@ pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(
     sweep_devices(tx, &emptied).await
 }
 
-/// Removes what has vanished of these devices and has no deployables, and is not out of service.
+/// Deletes vanished devices without deployables, unless they are out of service.
 pub(super) async fn sweep_devices(tx: &mut Transaction, ids: &[i64]) -> Result<(), SqlError> {
     for id in ids {
         let sql = "DELETE FROM devices WHERE id = ? AND vanished = 1 AND status = ? \

@@ -1,10 +1,10 @@
-//! Where the changes that operators want of a host's devices stand: a mark for each host, another after each change. It is in the
-//! database, so that every process tells an agent the same.
+//! Change markers of hosts, for long polling. They are in the database, so that all processes give agents the same
+//! marker.
 
 use berth_http::request_id::random_uuid;
 use berth_store::{SqlError, Statement, Transaction};
 
-/// That of a host of which nothing was ever changed.
+/// The marker of a host without changes.
 const UNCHANGED: &str = "0";
 
 pub(crate) async fn mark(tx: &mut Transaction, host: &str) -> Result<String, SqlError> {

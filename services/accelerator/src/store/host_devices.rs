@@ -1,9 +1,10 @@
-//! A host's report, written: the whole list at once, in one transaction.
+//! Stores an agent's report of all devices of a host in one transaction.
 //!
-//! What is not in the list has vanished. It goes at once where nobody holds a part of it; else it stays, marked, nothing of
-//! it is given out any more, and it goes with its last holder. What an operator put out of service or gave attributes stays,
-//! marked, until that is taken back: a card that was pulled comes back as it was. Nothing about one device keeps the others from
-//! being written: what of it cannot be taken is named in the answer.
+//! Devices that are not in the report have vanished. They are deleted at once if no request holds a handle of them.
+//! Otherwise they are marked, no more handles are assigned, and they are deleted with the last release. A device with
+//! operator settings (out of service, attributes) stays marked until those are removed, so that a card that returns has
+//! its old settings. A problem with one device does not prevent storing the others: the answer names the rejected
+//! parts.
 
 mod rows;
 
@@ -13,35 +14,35 @@ use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
 use berth_wire::accelerator::{KnownDevices, NotTaken};
 use uuid::Uuid;
 
-use super::attributes::{self, Origin};
-use super::{ReadError, devices, handles, known_devices, now};
-use crate::report::{Deployable, Device, Handle, Report, Scrub};
-use rows::{DeployableRow, DeviceRow, HandleRow, Host, Kept};
+use super::attributes::{self, AttributeSource};
+use super::{AcceleratorTableError, devices, handles, known_devices, now};
+use crate::report::{ReportedDeployable, ReportedDevice, ReportedHandle, DeviceReport, HandleCleaning};
+use rows::{DeployableRow, DeviceRow, HandleRow, HostRows, StoredRow};
 
-/// Why a part of a device is not taken.
+/// Why a part of a device was rejected.
 #[derive(Debug, thiserror::Error)]
-enum Elsewhere {
+enum RejectionReason {
     #[error("resource provider {provider} is a device's of host {host}; a provider is on one host")]
     Provider { provider: Uuid, host: String },
     #[error("attach handle {0} is another provider's; a handle is of one device")]
     Handle(Uuid),
 }
 
-/// Writes a report; the answer is all that is known of the host afterwards.
-pub(crate) struct Write {
-    pub(crate) report: Report,
+/// Stores a report. Returns everything known about the host afterwards.
+pub(crate) struct WriteReport {
+    pub(crate) report: DeviceReport,
 }
 
-impl Work for Write {
+impl Work for WriteReport {
     type Output = KnownDevices;
-    type Error = ReadError;
+    type Error = AcceleratorTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<KnownDevices, ReadError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<KnownDevices, AcceleratorTableError> {
         let report = &self.report;
-        let mut host = Host::read(tx, &report.host).await?;
+        let mut host = HostRows::read(tx, &report.host).await?;
         let mut not_taken: Vec<NotTaken> = Vec::new();
         for device in &report.devices {
-            let mut elsewhere: Vec<Elsewhere> = Vec::new();
+            let mut elsewhere: Vec<RejectionReason> = Vec::new();
             let id = host.device(tx, device).await?;
             for deployable in &device.deployables {
                 match host.deployable(tx, id, deployable).await? {
@@ -64,9 +65,9 @@ impl Work for Write {
     }
 }
 
-impl Host {
+impl HostRows {
     /// Writes one device; its id.
-    async fn device(&mut self, tx: &mut Transaction, device: &Device) -> Result<i64, ReadError> {
+    async fn device(&mut self, tx: &mut Transaction, device: &ReportedDevice) -> Result<i64, AcceleratorTableError> {
         let reported: DeviceRow = (
             device.device_type.clone(),
             device.vendor.clone(),
@@ -92,7 +93,7 @@ impl Host {
             }
             return Ok(kept.id);
         }
-        // The same device gets the same UUID again, even if the database was lost.
+        // The same device always gets the same UUID, even after the database was lost.
         let name = format!("{}/{}", self.name, device.name);
         let uuid = Uuid::new_v5(&Uuid::NAMESPACE_DNS, name.as_bytes());
         let sql = "INSERT INTO devices (uuid, hostname, name, device_type, vendor, model, std_board_info, \
@@ -107,13 +108,13 @@ impl Host {
         Ok(tx.insert(insert, "id").await?)
     }
 
-    /// Writes one deployable and its attributes; its id, where it is no other host's.
+    /// Stores a deployable with its attributes; returns its id, unless it belongs to another host.
     async fn deployable(
         &mut self,
         tx: &mut Transaction,
         device: i64,
-        deployable: &Deployable,
-    ) -> Result<Result<i64, Elsewhere>, ReadError> {
+        deployable: &ReportedDeployable,
+    ) -> Result<Result<i64, RejectionReason>, AcceleratorTableError> {
         let reported: DeployableRow = (
             device,
             deployable.name.clone(),
@@ -166,26 +167,26 @@ impl Host {
         Ok(Ok(id))
     }
 
-    /// Writes one handle, where it is no other provider's.
+    /// Stores a handle, unless it belongs to another provider.
     async fn handle(
         &mut self,
         tx: &mut Transaction,
         deployable: i64,
-        handle: &Handle,
-    ) -> Result<Result<(), Elsewhere>, ReadError> {
+        handle: &ReportedHandle,
+    ) -> Result<Result<(), RejectionReason>, AcceleratorTableError> {
         let uuid = handle.uuid.to_string();
         let Some((kept, held)) = self.handles.get_mut(&uuid) else {
             let sql = "SELECT 1 FROM attach_handles WHERE uuid = ?";
             if tx.row(Statement::new(sql).bind(&uuid)).await?.is_some() {
-                return Ok(Err(Elsewhere::Handle(handle.uuid)));
+                return Ok(Err(RejectionReason::Handle(handle.uuid)));
             }
             let sql = "INSERT INTO attach_handles (uuid, deployable_id, attach_type, attach_info, unavailable, \
                        scrubbed, releases, vanished, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)";
-            // Nobody knows who had it before: it begins as one that was given back and is to be cleaned, by a number that was
-            // none of an earlier life of it.
+            // Its previous user is unknown, so it starts as released and waiting to be cleaned, with a release number
+            // that was never used before.
             let (scrubbed, releases) = match handle.scrub {
-                Scrub::Never => (0, 0),
-                Scrub::Always { .. } => (1, Moment::now().as_micros()),
+                HandleCleaning::Never => (0, 0),
+                HandleCleaning::Always { .. } => (1, Moment::now().as_micros()),
             };
             let insert = Statement::new(sql)
                 .bind(uuid)
@@ -202,9 +203,9 @@ impl Host {
         // Only the cleaning after the last release counts; a host that does not clean leaves nothing to wait for.
         let (releases, before) = (kept.is.releases, kept.is.cleaned);
         let (scrubbed, cleaned) = match handle.scrub {
-            Scrub::Never => (0, releases),
-            Scrub::Always { cleaned } if cleaned == Some(releases) => (1, releases),
-            Scrub::Always { .. } => (1, before),
+            HandleCleaning::Never => (0, releases),
+            HandleCleaning::Always { cleaned } if cleaned == Some(releases) => (1, releases),
+            HandleCleaning::Always { .. } => (1, before),
         };
         let reported = HandleRow {
             deployable,
@@ -214,10 +215,10 @@ impl Host {
             releases,
             cleaned,
         };
-        // Where it is, without the network that it is on: that may be learnt later.
+        // Compare the address only: the network may become known later.
         let moved = kept.is.info.to_string() != reported.info.to_string();
         if *held && (moved || kept.is.deployable != deployable) {
-            // A guest has it by its old address: that one is not there any more.
+            // A guest uses it under its old address, which no longer exists.
             return Ok(Ok(()));
         }
         if kept.see(reported) {
@@ -237,12 +238,12 @@ impl Host {
         Ok(Ok(()))
     }
 
-    /// Marks what was not reported, and removes of it what nobody holds.
-    async fn drop_the_rest(self, tx: &mut Transaction) -> Result<(), ReadError> {
+    /// Marks what was not reported, and deletes what no request holds.
+    async fn drop_the_rest(self, tx: &mut Transaction) -> Result<(), AcceleratorTableError> {
         let (handles, _): (Vec<_>, Vec<bool>) = self.handles.into_values().unzip();
-        let lost: Vec<&Kept<HandleRow>> = handles.iter().filter(|kept| !kept.seen).collect();
+        let lost: Vec<&StoredRow<HandleRow>> = handles.iter().filter(|kept| !kept.seen).collect();
         let mut touched: BTreeSet<i64> = lost.iter().map(|kept| kept.is.deployable).collect();
-        let fresh = |kept: &&&Kept<HandleRow>| !kept.vanished;
+        let fresh = |kept: &&&StoredRow<HandleRow>| !kept.vanished;
         let ids: Vec<i64> = lost.iter().filter(fresh).map(|kept| kept.id).collect();
         mark(tx, "attach_handles", &ids).await?;
         let deployables = unseen(self.deployables);
@@ -256,7 +257,7 @@ impl Host {
     }
 }
 
-fn unseen<T>(rows: BTreeMap<String, Kept<T>>) -> Vec<i64> {
+fn unseen<T>(rows: BTreeMap<String, StoredRow<T>>) -> Vec<i64> {
     let unseen = rows.into_values().filter(|kept| !kept.seen);
     unseen.map(|kept| kept.id).collect()
 }
@@ -269,21 +270,21 @@ async fn mark(tx: &mut Transaction, table: &'static str, ids: &[i64]) -> Result<
 }
 
 /// The host that a provider is on.
-async fn elsewhere(tx: &mut Transaction, provider: Uuid) -> Result<Option<Elsewhere>, ReadError> {
+async fn elsewhere(tx: &mut Transaction, provider: Uuid) -> Result<Option<RejectionReason>, AcceleratorTableError> {
     let sql = "SELECT v.hostname FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.rp_uuid = ?";
     let search = Statement::new(sql).bind(provider.to_string());
     let Some(row) = tx.row(search).await? else {
         return Ok(None);
     };
     let host = row.text(0)?;
-    Ok(Some(Elsewhere::Provider { provider, host }))
+    Ok(Some(RejectionReason::Provider { provider, host }))
 }
 
 async fn write_attributes(
     tx: &mut Transaction,
     deployable: i64,
     reported: &[(String, String)],
-) -> Result<(), ReadError> {
+) -> Result<(), AcceleratorTableError> {
     let sql =
         "SELECT name, value FROM attributes WHERE deployable_id = ? AND reported = 1 ORDER BY id";
     let rows = tx.rows(Statement::new(sql).bind(deployable)).await?;
@@ -297,7 +298,7 @@ async fn write_attributes(
     let sql = "DELETE FROM attributes WHERE deployable_id = ? AND reported = 1";
     tx.execute(Statement::new(sql).bind(deployable)).await?;
     for (key, value) in reported {
-        attributes::insert(tx, deployable, (key, value), Origin::Host).await?;
+        attributes::insert(tx, deployable, (key, value), AttributeSource::Host).await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! All that is known of a host: the answer to its report.
+//! Everything known about a host: the answer to its report.
 
 use berth_store::{Statement, Transaction};
 use berth_wire::accelerator::{
@@ -6,18 +6,18 @@ use berth_wire::accelerator::{
 };
 use uuid::Uuid;
 
-use super::{ReadError, handles, host_changes, typed};
+use super::{AcceleratorTableError, handles, host_changes, typed};
 
 fn optional(
     text: Option<String>,
     table: &'static str,
     column: &'static str,
-) -> Result<Option<Uuid>, ReadError> {
+) -> Result<Option<Uuid>, AcceleratorTableError> {
     text.map(|text| typed(&text, table, column)).transpose()
 }
 
-/// The host's devices in the order in which they were reported first, and where its changes stand.
-pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDevices, ReadError> {
+/// The host's devices, in the order of first report, and its change marker.
+pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDevices, AcceleratorTableError> {
     let sql = "SELECT v.uuid, v.name, v.status, v.vanished, d.uuid, d.rp_uuid, d.vanished, h.uuid, \
                h.attach_type, h.attach_info, h.vanished, a.uuid, a.instance_uuid, d.provider_missing, h.releases, h.cleaned FROM devices v \
                LEFT JOIN deployables d ON d.device_id = v.id \

@@ -1,8 +1,8 @@
-//! What hosts are to program, and what waits for it.
+//! Programming of devices by hosts.
 //!
-//! A bind with a device to be programmed holds its handles in `BindStarted` until its hosts told the end of every programming:
-//! then all of its requests are bound, or all failed. A row stands for each request of such a bind, also for one that needs
-//! nothing itself. Of what an operator asks for there is a row without a request.
+//! A bind that needs programming holds its handles in `BindStarted` until the hosts have reported the result of every
+//! programming; then all of its requests are bound or all have failed. Each request of such a bind has a row, even one
+//! that needs no programming. A programming for an operator has a row without a request.
 
 mod operators;
 
@@ -17,19 +17,19 @@ use berth_wire::accelerator::{
 use berth_wire::compute::EventStatus;
 use uuid::Uuid;
 
-use super::arqs::{self, ArqError, ArqRow, Scope, Steps, write_state};
-use super::{ReadError, events, foreign, handles, now, typed};
+use super::arqs::{self, ArqError, ArqRow, ArqScope, ArqTransitions, write_state};
+use super::{AcceleratorTableError, events, foreign, handles, now, typed};
 
-pub(crate) use operators::{BeginProgram, ProgramError, Progress, progress};
+pub(crate) use operators::{BeginProgram, ProgramError, ProgrammingProgress, progress};
 
 const TABLE: &str = "programmings";
-/// The longest reason that is kept, in characters.
+/// The maximum length of a stored reason, in characters.
 const LONGEST: usize = 400;
 const BITSTREAM: &str = "bitstream_id";
 const FUNCTION: &str = "function_id";
 
 /// What one request of a bind waits for.
-pub(crate) struct Step {
+pub(crate) struct ProgrammingStep {
     pub(crate) arq: i64,
     pub(crate) deployable: i64,
     pub(crate) program: Option<Program>,
@@ -43,7 +43,7 @@ fn columns(program: Option<&Program>) -> (Value, Value) {
     }
 }
 
-fn program(row: &Row, kind: usize, subject: usize) -> Result<Option<Program>, ReadError> {
+fn program(row: &Row, kind: usize, subject: usize) -> Result<Option<Program>, AcceleratorTableError> {
     let (Some(kind), Some(subject)) = (row.opt_text(kind)?, row.opt_text(subject)?) else {
         return Ok(None);
     };
@@ -57,7 +57,7 @@ fn program(row: &Row, kind: usize, subject: usize) -> Result<Option<Program>, Re
 /// Begins the programmings of a bind: they are due until `deadline`.
 pub(crate) async fn begin(
     tx: &mut Transaction,
-    steps: &[Step],
+    steps: &[ProgrammingStep],
     deadline: Moment,
 ) -> Result<(), SqlError> {
     let bind = random_uuid();
@@ -71,7 +71,7 @@ async fn insert(
     tx: &mut Transaction,
     bind: Uuid,
     uuid: Uuid,
-    step: &Step,
+    step: &ProgrammingStep,
     arq: Option<i64>,
     deadline: Moment,
 ) -> Result<(), SqlError> {
@@ -90,7 +90,7 @@ async fn insert(
         .bind(now());
     tx.execute(insert).await?;
     if step.program.is_some() {
-        // Until it has ended well nobody knows what is in the device.
+        // Until programming succeeds, the content of the device is unknown.
         programmed(tx, step.deployable, None).await?;
     }
     Ok(())
@@ -110,7 +110,7 @@ async fn programmed(
 /// The binds of requests that wait.
 const BINDS_OF: &str = "SELECT DISTINCT bind_uuid FROM programmings WHERE arq_id IN";
 
-/// Requests wait no more, because somebody takes them away; what is left of their binds may be at its end by that.
+/// Removes requests that are being deleted from their binds, which may end the binds.
 pub(crate) async fn leave(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), ArqError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let head = Statement::new(BINDS_OF);
@@ -130,7 +130,7 @@ fn texts(rows: &[Row]) -> Result<Vec<String>, SqlError> {
     rows.iter().map(|row| row.text(0)).collect()
 }
 
-/// Ends a bind where all of its programmings have ended, or one of them badly. Whether it did.
+/// Ends a bind if all of its programmings have ended or one has failed. Returns whether it did.
 async fn settle(tx: &mut Transaction, bind: &str) -> Result<bool, ArqError> {
     let sql = "SELECT a.uuid, p.ended, p.failure, p.deployable_id, p.kind, p.subject FROM programmings p \
                JOIN accelerator_requests a ON a.id = p.arq_id WHERE p.bind_uuid = ? ORDER BY p.id";
@@ -153,7 +153,7 @@ async fn settle(tx: &mut Transaction, bind: &str) -> Result<bool, ArqError> {
     }
     let delete = Statement::new("DELETE FROM programmings WHERE bind_uuid = ?");
     tx.execute(delete.bind(bind)).await?;
-    let rows = arqs::of_uuids(tx, &Scope::All, &uuids).await?;
+    let rows = arqs::of_uuids(tx, &ArqScope::All, &uuids).await?;
     let (end, status) = match &failure {
         None => (ArqPhase::Bound, EventStatus::Completed),
         Some(reason) => {
@@ -164,7 +164,7 @@ async fn settle(tx: &mut Transaction, bind: &str) -> Result<bool, ArqError> {
     };
     let mut told: Vec<(ConsumerUuid, ArqUuid)> = Vec::new();
     for row in &rows {
-        let steps = Steps::through(row, &[end])?;
+        let steps = ArqTransitions::through(row, &[end])?;
         let binding = row.arq.state.binding();
         write_state(tx, row, steps, binding, &row.arq.project_id).await?;
         told.extend(binding.map(|binding| (binding.instance, row.arq.uuid)));
@@ -174,7 +174,7 @@ async fn settle(tx: &mut Transaction, bind: &str) -> Result<bool, ArqError> {
             programmed(tx, deployable, image.as_deref()).await?;
         }
     }
-    events::tell(tx, &told, status).await?;
+    events::insert(tx, &told, status).await?;
     Ok(true)
 }
 
@@ -183,15 +183,15 @@ fn list(uuids: &[ArqUuid]) -> String {
     texts.join(", ")
 }
 
-/// What is due on a host, oldest first.
+/// The due programmings of a host, oldest first.
 const DUE: &str = "SELECT p.uuid, d.uuid, d.rp_uuid, p.kind, p.subject, a.uuid, h.uuid, h.attach_type, h.attach_info \
      FROM devices v JOIN deployables d ON d.device_id = v.id JOIN programmings p ON p.deployable_id = d.id \
      JOIN attach_handles h ON h.deployable_id = d.id LEFT JOIN accelerator_requests a ON a.id = p.arq_id \
      WHERE v.hostname = ? AND p.ended = 0 AND h.vanished = 0 AND (p.arq_id IS NULL OR h.arq_id = p.arq_id) \
      ORDER BY p.id, h.id";
 
-/// All that is due on a host.
-pub(crate) async fn due(tx: &mut Transaction, host: &str) -> Result<DueProgrammings, ReadError> {
+/// The due programmings of a host.
+pub(crate) async fn due(tx: &mut Transaction, host: &str) -> Result<DueProgrammings, AcceleratorTableError> {
     let mut due = DueProgrammings::default();
     for row in tx.rows(Statement::new(DUE).bind(host)).await? {
         let uuid: Uuid = typed(&row.text(0)?, TABLE, "uuid")?;
@@ -222,14 +222,14 @@ pub(crate) async fn due(tx: &mut Transaction, host: &str) -> Result<DueProgrammi
     Ok(due)
 }
 
-/// A host tells the end of one; what nobody waits for any more changes nothing. Whether a bind came to its end by it.
-pub(crate) struct End {
+/// Stores a host's result. A result that no bind waits for changes nothing. Returns whether a bind ended.
+pub(crate) struct EndProgramming {
     pub(crate) host: String,
     pub(crate) uuid: Uuid,
     pub(crate) failure: Option<String>,
 }
 
-impl Work for End {
+impl Work for EndProgramming {
     type Output = bool;
     type Error = ArqError;
 
@@ -275,22 +275,22 @@ const LATE: &str =
     "SELECT id, bind_uuid, arq_id, ended FROM programmings WHERE deadline <= ? ORDER BY deadline";
 
 /// Whether anything is late or forgotten: nothing is locked for that.
-pub(crate) async fn any_late(tx: &mut Transaction, late: &EndLate) -> Result<bool, SqlError> {
+pub(crate) async fn any_late(tx: &mut Transaction, late: &EndLateProgrammings) -> Result<bool, SqlError> {
     let sql =
         "SELECT 1 FROM programmings WHERE deadline <= ? AND (ended = 0 OR deadline <= ?) LIMIT 1";
     let search = Statement::new(sql).bind(late.now).bind(late.forget);
     Ok(tx.row(search).await?.is_some())
 }
 
-/// Ends what did not end in time. How many binds came to their end by it.
-pub(crate) struct EndLate {
-    /// What is due before this is late.
+/// Ends late programmings. Returns the number of binds that ended.
+pub(crate) struct EndLateProgrammings {
+    /// Programmings that were due before this are late.
     pub(crate) now: Moment,
-    /// An operator's that ended or should have ended before this is forgotten: whoever asked does not wait any more.
+    /// Results of operators' programmings older than this are deleted.
     pub(crate) forget: Moment,
 }
 
-impl Work for EndLate {
+impl Work for EndLateProgrammings {
     type Output = usize;
     type Error = ArqError;
 
@@ -300,7 +300,7 @@ impl Work for EndLate {
         for row in &late {
             if row.int(3)? == 0 {
                 let reason =
-                    "the host did not tell within the time (bind_timeout) that it was programmed";
+                    "the host did not report the result of programming in time (bind_timeout)";
                 ended(tx, row.int(0)?, Some(reason)).await?;
             }
             if row.opt_int(2)?.is_some() {

@@ -1,8 +1,8 @@
-//! Brings a database to the service's schema, or refuses one that is another's.
+//! Creates or upgrades the database schema, or refuses one of a newer release.
 //!
-//! A SQLite file of an earlier version is brought to this version in one transaction, whatever it lacks of it: the first number
-//! stood for several shapes. On a server no earlier version was ever made. There the same tables are made in its own types:
-//! moments are dates, numbers have eight bytes, and text that nobody bounds has no bound.
+//! A SQLite file of an earlier version is upgraded in one transaction; each missing part is added, because the first
+//! version number stood for several shapes. Servers never had an earlier version. There the same tables use native
+//! types: timestamps are dates, integers have eight bytes, and unlimited text has an unlimited type.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ pub const VERSION: i64 = 3;
 /// The versions that are brought to this one.
 const BEFORE: [i64; 2] = [1, 2];
 
-/// The columns that earlier versions may lack, by table, and what adds each.
+/// Columns that earlier versions may lack, by table, with the statement that adds each.
 const ADDED: [(&str, &str, &str); 7] = [
     (
         "accelerator_schema",
@@ -57,30 +57,30 @@ const ADDED: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// The tables that version 1 has, in the order in which they are made.
+/// The tables, in the order of creation.
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// The tables that earlier versions may lack, made where they are not there: a part of the schema.
+/// Tables that earlier versions may lack.
 const LATER: &str = concat!(
     include_str!("programmings.sql"),
     include_str!("host_changes.sql")
 );
 
-/// Indexes that a database of this version may lack: they change what is quick, not what is there.
+/// Indexes that a database of this version may lack; they affect speed only.
 const INDEXES: &str =
     "CREATE INDEX IF NOT EXISTS accelerator_requests_state ON accelerator_requests (state)";
 
-/// Columns of a bounded type whose text nobody bounds: SQLite does not either.
+/// Columns whose text has no limit although their type has one; SQLite ignores the limit.
 const UNBOUNDED: [&str; 5] = [
     "    driver_name VARCHAR(255)",
     "    bitstream_id VARCHAR(255)",
     "    subject VARCHAR(255)",
     "    value VARCHAR(255)",
-    // Of a request, and not that of a device, by which it is found.
+    // The request's column, not the device's.
     "    hostname VARCHAR(255),",
 ];
 
-/// All of the schema in the words of a database.
+/// The schema in the dialect of a database.
 fn schema(dialect: Dialect) -> &'static str {
     static SQLITE: LazyLock<String> = LazyLock::new(|| format!("{SCHEMA}{LATER}{INDEXES};\n"));
     static POSTGRES: LazyLock<String> = LazyLock::new(|| of_server(Dialect::Postgres));
@@ -104,14 +104,14 @@ fn of_server(dialect: Dialect) -> String {
 
 /// Why a database is not ready.
 #[derive(Debug, thiserror::Error)]
-pub enum SchemaError {
+pub enum AcceleratorSchemaError {
     /// The schema is at another version.
     #[error(
         "the database is at version {found} of the accelerator service's schema; this release knows 1 to {VERSION}: \
          start the release that wrote it, or name another database"
     )]
     OtherVersion {
-        /// What `accelerator_schema` says.
+        /// The version in `accelerator_schema`.
         found: i64,
     },
     /// The tables are there, and no release left them so.
@@ -120,16 +120,16 @@ pub enum SchemaError {
         /// What was found, on one line.
         reason: String,
     },
-    /// There is a table with the name of one of this service's, and it is another's.
+    /// A table with the name of one of this service's tables belongs to another program.
     #[error("the database has a table {table} of something else; name another one")]
     NotOurs {
         table: &'static str,
     },
-    #[error("the schema cannot be read or made")]
+    #[error("the schema cannot be read or created")]
     Sql(#[from] SqlError),
 }
 
-impl Retryable for SchemaError {
+impl Retryable for AcceleratorSchemaError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => super::retry(error),
@@ -138,19 +138,20 @@ impl Retryable for SchemaError {
     }
 }
 
-/// Makes the schema in a database that has none of its tables yet, checks it in another. Other services may have theirs beside it.
-pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
+/// Creates the schema if the database has none of its tables, otherwise checks it. Tables of other services may be in
+/// the same database.
+pub async fn prepare(store: &SqlStore) -> Result<(), AcceleratorSchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
-    store.write(&Prepare).await
+    store.write(&PrepareSchema).await
 }
 
-struct Prepare;
+struct PrepareSchema;
 
-impl Work for Prepare {
+impl Work for PrepareSchema {
     type Output = ();
-    type Error = SchemaError;
+    type Error = AcceleratorSchemaError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), AcceleratorSchemaError> {
         let mut tables = tx.table_names().await?;
         tables.retain(|table| names().any(|name| name == table));
         let is_ours = tables.contains("accelerator_schema");
@@ -165,32 +166,32 @@ impl Work for Prepare {
             _ if !is_ours => {
                 let table = names().find(|name| tables.contains(*name));
                 let table = table.unwrap_or_default();
-                Err(SchemaError::NotOurs { table })
+                Err(AcceleratorSchemaError::NotOurs { table })
             }
             (VERSION, Dialect::Sqlite) => Ok(tx.script(INDEXES).await?),
             (VERSION, _) => Ok(()),
             (found, Dialect::Sqlite) if BEFORE.contains(&found) => Ok(upgrade(tx).await?),
             (found, _) => Err(match tx.damage().await? {
-                // A number that comes out of a damaged page is no word of another release.
-                Some(reason) => SchemaError::Damaged { reason },
-                None if found > 0 => SchemaError::OtherVersion { found },
-                None => SchemaError::Damaged {
-                    reason: "accelerator_schema does not say at which version they are".to_owned(),
+                // A number from a damaged page does not mean a newer release.
+                Some(reason) => AcceleratorSchemaError::Damaged { reason },
+                None if found > 0 => AcceleratorSchemaError::OtherVersion { found },
+                None => AcceleratorSchemaError::Damaged {
+                    reason: "accelerator_schema does not contain the version".to_owned(),
                 },
             }),
         }
     }
 }
 
-/// What `accelerator_schema` says; 0 when it has no row.
+/// The version in `accelerator_schema`; 0 without a row.
 async fn version(tx: &mut Transaction) -> Result<i64, SqlError> {
     let sql = "SELECT version FROM accelerator_schema";
     let row = tx.row(Statement::new(sql)).await?;
     row.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made, and the version is written last. What
-/// has a row is none such.
+/// Whether an earlier creation was interrupted: MySQL commits each table separately, and the version is written last.
+/// Tables with rows are complete.
 async fn is_half_made(
     tx: &mut Transaction,
     tables: &BTreeSet<String>,
@@ -208,18 +209,18 @@ async fn is_half_made(
     Ok(true)
 }
 
-/// The tables of the schema, in the order in which they are made.
+/// The tables, in the order of creation.
 fn names() -> impl Iterator<Item = &'static str> {
     let lines = schema(Dialect::MySql).lines();
     lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
 }
 
-/// Makes the tables. Those that are there were made by half, and go first.
+/// Creates the tables. Tables left by an interrupted creation are dropped first.
 async fn make(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<(), SqlError> {
     let text = schema(tx.dialect());
     if tx.dialect() == Dialect::MySql {
         let made: Vec<_> = names().filter(|name| found.contains(*name)).collect();
-        // Who refers to another was made after it.
+        // Tables that refer to others were created after them.
         for name in made.into_iter().rev() {
             let drop = format!("DROP TABLE {name}");
             tx.execute(Statement::new(drop)).await?;
@@ -256,10 +257,10 @@ mod tests {
 
     use super::*;
 
-    /// A database of version 1 as it was first.
+    /// The first shape of version 1.
     const FIRST: &str = include_str!("schema_1.sql");
 
-    /// The columns of each table, with their types and whether they may be null.
+    /// The columns of each table, with type and nullability.
     async fn shape(store: &SqlStore) -> BTreeMap<String, Vec<String>> {
         let mut tx = store.read().await.unwrap();
         let sql = "SELECT m.name, c.name || ' ' || c.type || ' ' || c.\"notnull\" FROM sqlite_master m \
@@ -272,7 +273,7 @@ mod tests {
         shape
     }
 
-    /// Version 2 as it was.
+    /// The schema of version 2.
     fn second() -> &'static str {
         let first = "INTEGER NOT NULL PRIMARY KEY,\n    writes INTEGER NOT NULL DEFAULT 0";
         let schema = SCHEMA.replace(first, "INTEGER NOT NULL PRIMARY KEY");
@@ -324,7 +325,7 @@ mod tests {
     async fn tables_that_do_not_say_their_version_are_no_other_releases() {
         let store = of_version(0, SCHEMA).await;
         let refused = prepare(&store).await.unwrap_err();
-        assert!(matches!(refused, SchemaError::Damaged { .. }), "{refused}");
+        assert!(matches!(refused, AcceleratorSchemaError::Damaged { .. }), "{refused}");
     }
 
     struct Statements(&'static str);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{Options, watch_providers};
+use berth_accelerator::{AcceleratorApiOptions, watch_providers};
 use berth_store::Statement;
 use serde_json::json;
 
@@ -82,7 +82,7 @@ pub(crate) async fn m3_a_list_delete_removes_what_exists_wherever_the_missing_on
 
 #[tokio::test]
 pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_the_grace_time() {
-    let service = Service::with(Options {
+    let service = Service::with(AcceleratorApiOptions {
         orphan_grace: Duration::from_secs(3600),
         ..options()
     })

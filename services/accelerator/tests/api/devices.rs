@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_accelerator::Options;
+use berth_accelerator::AcceleratorApiOptions;
 use berth_store::Statement;
 use serde_json::{Value, json};
 
@@ -221,7 +221,7 @@ async fn a_handle_of_another_provider_is_named_and_left_there() {
 
 #[tokio::test]
 async fn a_request_that_cannot_be_deleted_holds_up_neither_the_report_nor_the_others() {
-    let service = Service::with(Options {
+    let service = Service::with(AcceleratorApiOptions {
         orphan_grace: Duration::ZERO,
         ..options()
     })

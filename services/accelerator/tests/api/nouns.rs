@@ -1,6 +1,6 @@
 //! Version documents, device profiles, attributes, and who may what of them.
 
-use berth_accelerator::{Options, prepare, router};
+use berth_accelerator::{AcceleratorApiOptions, prepare, router};
 use berth_store::{SqlStore, Statement};
 use serde_json::json;
 
@@ -285,7 +285,7 @@ async fn a_database_of_something_else_or_of_another_version_is_refused() {
 async fn without_an_identity_service_the_administrators_token_does_everything() {
     let store = SqlStore::in_memory().await.unwrap();
     prepare(&store).await.unwrap();
-    let router = router(store, Options::default());
+    let router = router(store, AcceleratorApiOptions::default());
     let request = http::Request::get("/v2/devices")
         .header("x-auth-token", "admin:p1")
         .body(axum::body::Body::empty())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{EventsBell, Options, end_late_programmings};
+use berth_accelerator::{EventsBell, AcceleratorApiOptions, end_late_programmings};
 use berth_wire::accelerator::{DueProgrammings, Program, ProgrammingEnd};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn fpgas() -> Service {
 }
 
 /// Two cards that can be programmed, and profiles that ask for that.
-async fn with(options: Options) -> Service {
+async fn with(options: AcceleratorApiOptions) -> Service {
     let service = Service::with(options).await;
     let cards = json!([programmable(0, RP, 4), programmable(1, RP_2, 4)]);
     service.report(HOST, cards).await;
@@ -226,7 +226,7 @@ async fn what_cannot_be_programmed_is_refused_with_an_event_and_nothing_is_held(
 
 #[tokio::test]
 async fn a_bind_that_its_host_does_not_end_in_time_has_failed() {
-    let service = with(Options {
+    let service = with(AcceleratorApiOptions {
         bind_timeout: Duration::ZERO,
         ..options()
     })

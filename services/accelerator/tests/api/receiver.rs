@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_accelerator::{EventReceivers, EventsBell, Options, deliver_events};
+use berth_accelerator::{EventReceivers, EventsBell, AcceleratorApiOptions, deliver_events};
 use berth_client::{AdapterOptions, Auth, ComputeClient, HttpService, Secret, TransportError};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -63,8 +63,8 @@ impl Receiver {
         service
     }
 
-    pub(crate) fn options(&self) -> Options {
-        Options {
+    pub(crate) fn options(&self) -> AcceleratorApiOptions {
+        AcceleratorApiOptions {
             bell: self.bell.clone(),
             ..options()
         }

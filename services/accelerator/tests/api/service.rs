@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_accelerator::{Options, ServiceTokens, prepare, router};
+use berth_accelerator::{AcceleratorApiOptions, ServiceTokens, prepare, router};
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, Secret};
 use berth_http::auth::Validation;
-use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenScope, TokenError, TokenRequest, ValidateToken};
 use berth_store::{SqlStore, Statement};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -45,7 +45,7 @@ impl ValidateToken for Table {
         };
         let caller = Caller {
             user_id: request.token.to_owned(),
-            scope: Scope::Project(project.to_owned()),
+            scope: TokenScope::Project(project.to_owned()),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         };
         Box::pin(async move { Ok(caller) })
@@ -98,11 +98,11 @@ pub(crate) struct Service {
     service_token: Option<&'static str>,
 }
 
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> AcceleratorApiOptions {
+    AcceleratorApiOptions {
         tokens: Arc::new(Table),
         service_tokens: ServiceTokens::Required,
-        ..Options::default()
+        ..AcceleratorApiOptions::default()
     }
 }
 
@@ -111,7 +111,7 @@ impl Service {
         Self::with(options()).await
     }
 
-    pub(crate) async fn with(options: Options) -> Self {
+    pub(crate) async fn with(options: AcceleratorApiOptions) -> Self {
         let (store, kept) = place::fresh().await;
         Self {
             _kept: kept,
@@ -119,7 +119,7 @@ impl Service {
         }
     }
 
-    pub(crate) async fn over(store: SqlStore, options: Options) -> Self {
+    pub(crate) async fn over(store: SqlStore, options: AcceleratorApiOptions) -> Self {
         prepare(&store).await.unwrap();
         Self {
             router: router(store.clone(), options),

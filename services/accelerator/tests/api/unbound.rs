@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{UnboundError, UnboundRequests, delete_unbound_requests};
+use berth_accelerator::{IdleArqsError, IdleArqCollector, delete_idle_arqs};
 use berth_store::{Location, Moment, SqlOptions, SqlStore, Statement, Synchronous};
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use super::service::{ABSENT, HOST, RP, Service, bind, card, guest, options, unbi
 const GRACE: Duration = Duration::from_secs(3600);
 
 /// One look of a process that has seen nothing before.
-async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, UnboundError> {
-    UnboundRequests::default().delete(store, grace).await
+async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, IdleArqsError> {
+    IdleArqCollector::default().delete(store, grace).await
 }
 
 /// Makes a request as old as nobody waits for.
@@ -102,7 +102,7 @@ async fn what_is_dated_ahead_goes_once_it_was_seen_for_the_grace_time() {
         let sql = format!("UPDATE accelerator_requests SET {date} = ? WHERE {date} IS NOT NULL");
         service.change(Statement::new(sql).bind(later(365))).await;
     }
-    let mut requests = UnboundRequests::default();
+    let mut requests = IdleArqCollector::default();
     let grace = Duration::from_millis(20);
     assert_eq!(requests.delete(&service.store, grace).await.unwrap(), 0);
     tokio::time::sleep(grace).await;
@@ -174,7 +174,7 @@ async fn a_grace_of_zero_keeps_them_for_ever() {
     let service = Service::with_profile(1).await;
     age(&service, &service.requests("dp").await).await;
     let store = service.store.clone();
-    delete_unbound_requests(store, Duration::ZERO, std::future::pending()).await;
+    delete_idle_arqs(store, Duration::ZERO, std::future::pending()).await;
     assert_eq!(
         service
             .count("SELECT COUNT(*) FROM accelerator_requests")

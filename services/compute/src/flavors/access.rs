@@ -1,38 +1,39 @@
-//! Which projects may use a flavor that is not public.
+//! Access lists of flavors: which projects may use a flavor that is not public.
 
 use std::collections::BTreeSet;
 
 use berth_store::{Statement, Transaction, Work};
 
-use super::{Flavor, FlavorError, rows};
+use super::{ComputeFlavor, ComputeFlavorError, rows};
 use crate::compute::Compute;
 
 impl Compute {
-    /// Lets a project use a flavor; the projects that may use it then.
+    /// Adds a project to the access list. Returns the changed list.
     pub async fn add_flavor_access(
         &self,
         flavorid: &str,
         project_id: &str,
-    ) -> Result<BTreeSet<String>, FlavorError> {
-        self.change(flavorid, project_id, Change::Add).await
+    ) -> Result<BTreeSet<String>, ComputeFlavorError> {
+        self.change(flavorid, project_id, AccessChange::Add).await
     }
 
-    /// Lets a project not use a flavor any more; the projects that may use it then.
+    /// Removes a project from the access list. Returns the changed list.
     pub async fn remove_flavor_access(
         &self,
         flavorid: &str,
         project_id: &str,
-    ) -> Result<BTreeSet<String>, FlavorError> {
-        self.change(flavorid, project_id, Change::Remove).await
+    ) -> Result<BTreeSet<String>, ComputeFlavorError> {
+        self.change(flavorid, project_id, AccessChange::Remove)
+            .await
     }
 
     async fn change(
         &self,
         flavorid: &str,
         project_id: &str,
-        change: Change,
-    ) -> Result<BTreeSet<String>, FlavorError> {
-        let work = Access {
+        change: AccessChange,
+    ) -> Result<BTreeSet<String>, ComputeFlavorError> {
+        let work = FlavorAccess {
             flavorid: flavorid.to_owned(),
             project_id: project_id.to_owned(),
             change,
@@ -42,54 +43,54 @@ impl Compute {
 }
 
 #[derive(Clone, Copy)]
-enum Change {
+enum AccessChange {
     Add,
     Remove,
 }
 
-struct Access {
+struct FlavorAccess {
     flavorid: String,
     project_id: String,
-    change: Change,
+    change: AccessChange,
 }
 
-impl Access {
-    /// Whether the flavor's list can be changed so.
-    fn check(&self, flavor: &Flavor) -> Result<(), FlavorError> {
+impl FlavorAccess {
+    /// Checks that the change is possible.
+    fn check(&self, flavor: &ComputeFlavor) -> Result<(), ComputeFlavorError> {
         let (flavorid, project_id) = (self.flavorid.clone(), self.project_id.clone());
         let listed = flavor.projects.contains(&project_id);
         match self.change {
-            Change::Add if flavor.made.is_public => Err(FlavorError::Public),
-            Change::Add if listed => Err(FlavorError::AccessExists {
+            AccessChange::Add if flavor.properties.is_public => Err(ComputeFlavorError::Public),
+            AccessChange::Add if listed => Err(ComputeFlavorError::AccessExists {
                 flavorid,
                 project_id,
             }),
-            Change::Remove if !listed => Err(FlavorError::AccessNotFound {
+            AccessChange::Remove if !listed => Err(ComputeFlavorError::AccessNotFound {
                 flavorid,
                 project_id,
             }),
-            Change::Add | Change::Remove => Ok(()),
+            AccessChange::Add | AccessChange::Remove => Ok(()),
         }
     }
 }
 
-impl Work for Access {
+impl Work for FlavorAccess {
     type Output = BTreeSet<String>;
-    type Error = FlavorError;
+    type Error = ComputeFlavorError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<BTreeSet<String>, FlavorError> {
-        let flavor = rows::touch(tx, &self.flavorid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<BTreeSet<String>, ComputeFlavorError> {
+        let flavor = rows::lock(tx, &self.flavorid).await?;
         self.check(&flavor)?;
         let sql = match self.change {
-            Change::Add => {
+            AccessChange::Add => {
                 "INSERT INTO compute_flavor_projects (flavor_id, project_id) VALUES (?, ?)"
             }
-            Change::Remove => {
+            AccessChange::Remove => {
                 "DELETE FROM compute_flavor_projects WHERE flavor_id = ? AND project_id = ?"
             }
         };
         let change = Statement::new(sql).bind(flavor.id).bind(&self.project_id);
         tx.execute(change).await?;
-        Ok(rows::one(tx, &self.flavorid).await?.projects)
+        Ok(rows::find(tx, &self.flavorid).await?.projects)
     }
 }

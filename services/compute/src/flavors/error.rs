@@ -1,42 +1,27 @@
-//! Why a flavor could not be made, read or changed.
+//! [`ComputeFlavorError`]: why a flavor could not be created, read or changed.
 
 use berth_store::{Disposition, Retryable, SqlError};
 
-use crate::store::TableError;
+use crate::store::ComputeTableError;
 
-/// Why a flavor could not be made, read or changed.
+/// Why a flavor could not be created, read or changed.
 #[derive(Debug, thiserror::Error)]
-pub enum FlavorError {
-    /// There is no such flavor, or not for this caller.
+pub enum ComputeFlavorError {
+    /// The flavor does not exist, or the caller may not see it.
     #[error("Flavor {flavorid} could not be found.")]
     NotFound {
-        /// Its id in the API.
+        /// The id in the API.
         flavorid: String,
     },
-    /// Another flavor has the name.
     #[error("Flavor with name {name} already exists.")]
-    NameExists {
-        name: String,
-    },
-    /// Another flavor has the id.
+    NameExists { name: String },
     #[error("Flavor with ID {flavorid} already exists.")]
-    IdExists {
-        flavorid: String,
-    },
-    /// It has no such extra spec.
+    IdExists { flavorid: String },
     #[error("Flavor {flavorid} has no extra specs with key {key}.")]
-    NoExtraSpec {
-        flavorid: String,
-        key: String,
-    },
-    /// It would have too many extra specs: a guest's flavor has at most 256 (`FlavorBody`).
+    NoExtraSpec { flavorid: String, key: String },
+    /// A guest's flavor has at most 256 extra specs (`FlavorBody`).
     #[error("Flavor {flavorid} would have more than {most} extra specs.")]
-    ManyExtraSpecs {
-        flavorid: String,
-        /// So many are allowed.
-        most: usize,
-    },
-    /// The project may use it already.
+    ManyExtraSpecs { flavorid: String, most: usize },
     #[error(
         "Flavor access already exists for flavor {flavorid} and project {project_id} combination."
     )]
@@ -44,27 +29,26 @@ pub enum FlavorError {
         flavorid: String,
         project_id: String,
     },
-    /// The project was not among those that may use it.
     #[error("Flavor access not found for flavor {flavorid} / project {project_id} combination.")]
     AccessNotFound {
         flavorid: String,
         project_id: String,
     },
-    /// All projects may use it: there is no list of those that may.
+    /// Public flavors have no access list.
     #[error("Can not add access to a public flavor.")]
     Public,
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] ComputeTableError),
 }
 
-impl From<SqlError> for FlavorError {
+impl From<SqlError> for ComputeFlavorError {
     fn from(error: SqlError) -> Self {
         Self::Table(error.into())
     }
 }
 
-impl FlavorError {
-    /// What a loop does about it.
+impl ComputeFlavorError {
+    /// Whether a retry can help.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -74,7 +58,7 @@ impl FlavorError {
     }
 }
 
-impl Retryable for FlavorError {
+impl Retryable for ComputeFlavorError {
     fn disposition(&self) -> Disposition {
         self.disposition()
     }

@@ -1,29 +1,33 @@
-//! What else a flavor asks of a host, key by key.
+//! Extra specs: key-value requirements of a flavor on the host.
 
 use std::collections::BTreeMap;
 
 use berth_store::{Statement, Transaction, Work};
 
-use super::{FlavorError, rows};
+use super::{ComputeFlavorError, rows};
 use crate::compute::Compute;
 
-/// A guest's flavor has at most so many.
+/// The maximum number of extra specs of a guest's flavor.
 const MOST: usize = 256;
 
 impl Compute {
-    /// Gives a flavor extra specs; those of the same keys are replaced, others stay.
+    /// Sets extra specs. Other keys are not changed.
     pub async fn set_extra_specs(
         &self,
         flavorid: &str,
         specs: BTreeMap<String, String>,
-    ) -> Result<(), FlavorError> {
+    ) -> Result<(), ComputeFlavorError> {
         let flavorid = flavorid.to_owned();
-        self.tables.write(&Set { flavorid, specs }).await
+        self.tables.write(&SetExtraSpecs { flavorid, specs }).await
     }
 
-    /// Takes an extra spec from a flavor.
-    pub async fn delete_extra_spec(&self, flavorid: &str, key: &str) -> Result<(), FlavorError> {
-        let work = Delete {
+    /// Deletes an extra spec.
+    pub async fn delete_extra_spec(
+        &self,
+        flavorid: &str,
+        key: &str,
+    ) -> Result<(), ComputeFlavorError> {
+        let work = DeleteExtraSpec {
             flavorid: flavorid.to_owned(),
             key: key.to_owned(),
         };
@@ -31,17 +35,17 @@ impl Compute {
     }
 }
 
-struct Set {
+struct SetExtraSpecs {
     flavorid: String,
     specs: BTreeMap<String, String>,
 }
 
-impl Work for Set {
+impl Work for SetExtraSpecs {
     type Output = ();
-    type Error = FlavorError;
+    type Error = ComputeFlavorError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), FlavorError> {
-        let mut flavor = rows::touch(tx, &self.flavorid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ComputeFlavorError> {
+        let mut flavor = rows::lock(tx, &self.flavorid).await?;
         for (key, setting) in &self.specs {
             remove(tx, flavor.id, key).await?;
             let sql = "INSERT INTO compute_flavor_extra_specs (flavor_id, spec, setting) VALUES (?, ?, ?)";
@@ -50,7 +54,7 @@ impl Work for Set {
         }
         flavor.extra_specs.extend(self.specs.clone());
         if flavor.extra_specs.len() > MOST {
-            return Err(FlavorError::ManyExtraSpecs {
+            return Err(ComputeFlavorError::ManyExtraSpecs {
                 flavorid: self.flavorid.clone(),
                 most: MOST,
             });
@@ -59,29 +63,29 @@ impl Work for Set {
     }
 }
 
-struct Delete {
+struct DeleteExtraSpec {
     flavorid: String,
     key: String,
 }
 
-impl Work for Delete {
+impl Work for DeleteExtraSpec {
     type Output = ();
-    type Error = FlavorError;
+    type Error = ComputeFlavorError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), FlavorError> {
-        let flavor = rows::touch(tx, &self.flavorid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ComputeFlavorError> {
+        let flavor = rows::lock(tx, &self.flavorid).await?;
         if remove(tx, flavor.id, &self.key).await? {
             return Ok(());
         }
-        Err(FlavorError::NoExtraSpec {
+        Err(ComputeFlavorError::NoExtraSpec {
             flavorid: self.flavorid.clone(),
             key: self.key.clone(),
         })
     }
 }
 
-/// Whether it was there.
-async fn remove(tx: &mut Transaction, flavor: i64, key: &str) -> Result<bool, FlavorError> {
+/// Deletes an extra spec. Returns whether it existed.
+async fn remove(tx: &mut Transaction, flavor: i64, key: &str) -> Result<bool, ComputeFlavorError> {
     let sql = "DELETE FROM compute_flavor_extra_specs WHERE flavor_id = ? AND spec = ?";
     let done = tx
         .execute(Statement::new(sql).bind(flavor).bind(key))

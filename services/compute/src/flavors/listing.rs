@@ -1,15 +1,15 @@
-//! Which flavors a list has, and in which order; pure. There are few: they are read whole.
+//! Filters and sorts lists of flavors; pure. All flavors are read, because there are few.
 
 use std::cmp::Ordering;
 
-use super::Flavor;
+use super::ComputeFlavor;
 
-/// What flavors are sorted by. Each is told by its column in Nova's table.
+/// The sort key, named after its column in Nova's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SortKey {
+pub(crate) enum FlavorSortKey {
     CreatedAt,
     Description,
-    /// No flavor is disabled: all are alike.
+    /// Equal for all flavors: none is disabled.
     Disabled,
     EphemeralGb,
     FlavorId,
@@ -21,14 +21,14 @@ pub(crate) enum SortKey {
     RxtxFactor,
     Swap,
     UpdatedAt,
-    /// No flavor has one: all are alike.
+    /// Equal for all flavors.
     VcpuWeight,
     Vcpus,
 }
 
-impl SortKey {
-    /// The key of this word.
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
+impl FlavorSortKey {
+    /// Parses the column name.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "created_at" => Self::CreatedAt,
             "description" => Self::Description,
@@ -49,8 +49,8 @@ impl SortKey {
         })
     }
 
-    fn compare(self, one: &Flavor, other: &Flavor) -> Ordering {
-        let (a, b) = (&one.made, &other.made);
+    fn compare(self, one: &ComputeFlavor, other: &ComputeFlavor) -> Ordering {
+        let (a, b) = (&one.properties, &other.properties);
         match self {
             Self::CreatedAt => one.created_at.cmp(&other.created_at),
             Self::Description => a.description.cmp(&b.description),
@@ -70,55 +70,59 @@ impl SortKey {
     }
 }
 
-/// Which way flavors are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum SortDirection {
     Ascending,
     Descending,
 }
 
-/// Which flavors are meant, by whose they are.
+/// Selects flavors by visibility.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Publicity {
     All,
-    /// Those that the project may use.
+    /// Flavors that the project may use.
     For(Option<String>),
-    /// Those that not all may use.
+    /// Flavors that are not public.
     Private,
 }
 
-/// A list as it is asked for.
+/// The filters and the order of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Select {
+pub(crate) struct FlavorQuery {
     pub(crate) publicity: Publicity,
-    /// At least so much memory, in MiB.
+    /// The minimum memory in MiB.
     pub(crate) min_ram: i64,
-    /// At least so large a root disk, in GiB.
+    /// The minimum root disk in GiB.
     pub(crate) min_disk: i64,
-    pub(crate) key: SortKey,
-    pub(crate) order: Order,
+    pub(crate) key: FlavorSortKey,
+    pub(crate) order: SortDirection,
 }
 
-impl Select {
-    /// The flavors of the list, in its order; those that are alike by their number.
-    pub(crate) fn of(&self, flavors: Vec<Flavor>) -> Vec<Flavor> {
-        let mut meant: Vec<Flavor> = flavors.into_iter().filter(|one| self.has(one)).collect();
-        meant.sort_by(|one, other| {
+impl FlavorQuery {
+    /// Returns the selected flavors in order. Equal flavors are ordered by row number.
+    pub(crate) fn apply(&self, flavors: Vec<ComputeFlavor>) -> Vec<ComputeFlavor> {
+        let mut selected: Vec<ComputeFlavor> = flavors
+            .into_iter()
+            .filter(|one| self.matches(one))
+            .collect();
+        selected.sort_by(|one, other| {
             let order = self.key.compare(one, other).then(one.id.cmp(&other.id));
             match self.order {
-                Order::Ascending => order,
-                Order::Descending => order.reverse(),
+                SortDirection::Ascending => order,
+                SortDirection::Descending => order.reverse(),
             }
         });
-        meant
+        selected
     }
 
-    fn has(&self, flavor: &Flavor) -> bool {
-        let theirs = match &self.publicity {
+    fn matches(&self, flavor: &ComputeFlavor) -> bool {
+        let is_visible = match &self.publicity {
             Publicity::All => true,
             Publicity::For(project) => flavor.is_for(project.as_deref()),
-            Publicity::Private => !flavor.made.is_public,
+            Publicity::Private => !flavor.properties.is_public,
         };
-        theirs && flavor.made.memory_mb >= self.min_ram && flavor.made.root_gb >= self.min_disk
+        is_visible
+            && flavor.properties.memory_mb >= self.min_ram
+            && flavor.properties.root_gb >= self.min_disk
     }
 }

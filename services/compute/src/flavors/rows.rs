@@ -1,43 +1,49 @@
-//! Flavors as their rows.
+//! Reads flavors from the database.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{Row, Statement, Transaction};
 
-use super::{Flavor, FlavorError, NewFlavor};
-use crate::store::{TableError, typed};
+use super::{ComputeFlavor, ComputeFlavorError, NewFlavor};
+use crate::store::{ComputeTableError, typed};
 
 const COLUMNS: &str = "f.id, f.flavorid, f.name, f.memory_mb, f.vcpus, f.root_gb, f.ephemeral_gb, f.swap, f.rxtx_factor, \
                        f.is_public, f.description, f.created_at, f.updated_at";
 
-/// The flavor of this id, as this transaction sees it.
-pub(super) async fn one(tx: &mut Transaction, flavorid: &str) -> Result<Flavor, FlavorError> {
-    let found = read(tx, Some(flavorid)).await?.pop();
+/// Reads a flavor by its id in the API.
+pub(super) async fn find(
+    tx: &mut Transaction,
+    flavorid: &str,
+) -> Result<ComputeFlavor, ComputeFlavorError> {
+    let found = list(tx, Some(flavorid)).await?.pop();
     found.ok_or_else(|| not_found(flavorid))
 }
 
-/// The same, changed first: whoever changes or removes it at the same time comes before this transaction or behind it.
-pub(super) async fn touch(tx: &mut Transaction, flavorid: &str) -> Result<Flavor, FlavorError> {
+/// Reads a flavor for a change. The update comes first, so that concurrent writers of this row are serialised.
+pub(super) async fn lock(
+    tx: &mut Transaction,
+    flavorid: &str,
+) -> Result<ComputeFlavor, ComputeFlavorError> {
     let now = tx.dialect().now();
     let sql = format!("UPDATE compute_flavors SET updated_at = {now} WHERE flavorid = ?");
     let touched = tx.execute(Statement::recurring(sql).bind(flavorid)).await?;
     if touched.rows_affected == 0 {
         return Err(not_found(flavorid));
     }
-    one(tx, flavorid).await
+    find(tx, flavorid).await
 }
 
-fn not_found(flavorid: &str) -> FlavorError {
-    FlavorError::NotFound {
+fn not_found(flavorid: &str) -> ComputeFlavorError {
+    ComputeFlavorError::NotFound {
         flavorid: flavorid.to_owned(),
     }
 }
 
-/// One flavor, or all in the order in which they were made.
-pub(super) async fn read(
+/// Reads one flavor, or all in the order of their creation.
+pub(super) async fn list(
     tx: &mut Transaction,
     flavorid: Option<&str>,
-) -> Result<Vec<Flavor>, TableError> {
+) -> Result<Vec<ComputeFlavor>, ComputeTableError> {
     let only = flavorid.map_or("", |_| "WHERE f.flavorid = ?");
     let of_flavors = format!("SELECT {COLUMNS} FROM compute_flavors f {only} ORDER BY f.id");
     let flavors = Statement::recurring(of_flavors).bind_all(flavorid);
@@ -64,21 +70,21 @@ pub(super) async fn read(
             .or_default()
             .insert(row.text(1)?);
     }
-    let whole = |row: &Row| -> Result<Flavor, TableError> {
+    let flavor = |row: &Row| -> Result<ComputeFlavor, ComputeTableError> {
         let id = row.int(0)?;
-        Ok(Flavor {
+        Ok(ComputeFlavor {
             id,
-            made: made(row)?,
+            properties: properties(row)?,
             extra_specs: specs.remove(&id).unwrap_or_default(),
             projects: projects.remove(&id).unwrap_or_default(),
             created_at: row.moment(11)?,
             updated_at: row.opt_moment(12)?,
         })
     };
-    flavors.iter().map(whole).collect()
+    flavors.iter().map(flavor).collect()
 }
 
-fn made(row: &Row) -> Result<NewFlavor, TableError> {
+fn properties(row: &Row) -> Result<NewFlavor, ComputeTableError> {
     Ok(NewFlavor {
         flavorid: row.text(1)?,
         name: row.text(2)?,

@@ -1,21 +1,21 @@
-//! /v2.1/os-aggregates: keys and values that operators give to groups of hosts, availability zones among them.
+//! /v2.1/os-aggregates: host aggregates, that is groups of hosts with metadata, including availability zones.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_hosts::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate};
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Map, Value, json};
 
 use super::hosts::{aggregate_fault, host_fault};
 use crate::aggregate_mirror::AggregateMirrorError;
-use crate::fields::{self, Fields, bounded, wrong};
+use crate::fields::{self, BodyFields, bounded, wrong};
 use crate::microversions::AGGREGATE_UUID;
 use crate::policies;
-use crate::router::Api;
+use crate::state::ComputeApi;
 use crate::views::server::precise;
 
-fn shown(call: &Call, aggregate: &HostAggregate) -> Value {
+fn shown(call: &ApiRequest, aggregate: &HostAggregate) -> Value {
     let mut shown = json!({
         "id": aggregate.id,
         "name": aggregate.name,
@@ -33,11 +33,11 @@ fn shown(call: &Call, aggregate: &HostAggregate) -> Value {
     shown
 }
 
-fn answer(call: &Call, aggregate: &HostAggregate) -> Result<Answer, Fault> {
-    Answer::ok(&json!({"aggregate": shown(call, aggregate)}))
+fn answer(call: &ApiRequest, aggregate: &HostAggregate) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&json!({"aggregate": shown(call, aggregate)}))
 }
 
-fn id(call: &Call) -> Result<i64, Fault> {
+fn id(call: &ApiRequest) -> Result<i64, Fault> {
     let text = call.path("aggregate")?;
     text.parse().map_err(|_| {
         let text = bounded(text);
@@ -45,29 +45,35 @@ fn id(call: &Call) -> Result<i64, Fault> {
     })
 }
 
-/// A zone's name, none inside where it is taken back.
-fn zone(fields: &mut Fields<'_>) -> Result<Option<Option<String>>, Fault> {
+/// The requested zone. `Some(None)` removes it.
+fn zone(fields: &mut BodyFields<'_>) -> Result<Option<Option<String>>, Fault> {
     let given = fields.text_or_null(AVAILABILITY_ZONE, 255)?;
     let is_given = fields.value(AVAILABILITY_ZONE).is_some();
     if given.is_some_and(|zone| zone.is_empty() || zone.contains(':')) {
-        let sentence = "availability_zone has 1 to 255 characters, and no : among them";
+        let sentence = "availability_zone must have 1 to 255 characters, without a colon";
         return Err(Fault::bad_request(sentence));
     }
     Ok(is_given.then(|| given.map(str::to_owned)))
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::AGGREGATE_INDEX)?;
     let all = api.compute.inner.hosts.aggregates().await;
     let all = all.map_err(aggregate_fault)?;
     let shown: Vec<Value> = all.iter().map(|one| shown(&call, one)).collect();
-    Answer::ok(&json!({ "aggregates": shown }))
+    ApiResponse::ok(&json!({ "aggregates": shown }))
 }
 
-pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn create(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::AGGREGATE_CREATE)?;
     let body: Value = call.typed()?;
-    let mut fields = Fields::of_body(&body, "aggregate")?;
+    let mut fields = BodyFields::of_body(&body, "aggregate")?;
     let name = fields.name("name")?;
     let name = fields.required("name", name)?;
     let zone = zone(&mut fields)?.flatten();
@@ -75,30 +81,36 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
     let metadata = zone.map(|zone| (AVAILABILITY_ZONE.to_owned(), zone));
     let hosts = &api.compute.inner.hosts;
     let made = hosts.create_aggregate(name, metadata.into_iter().collect());
-    let mut told = shown(&call, &made.await.map_err(aggregate_fault)?);
-    // Nova tells neither of one that it has just made.
-    if let Some(told) = told.as_object_mut() {
-        told.remove("hosts");
-        told.remove("metadata");
+    let mut document = shown(&call, &made.await.map_err(aggregate_fault)?);
+    // Nova omits both in this response.
+    if let Some(document) = document.as_object_mut() {
+        document.remove("hosts");
+        document.remove("metadata");
     }
-    Answer::ok(&json!({ "aggregate": told }))
+    ApiResponse::ok(&json!({ "aggregate": document }))
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::AGGREGATE_SHOW)?;
     let found = api.compute.inner.hosts.aggregate(id(&call)?).await;
     answer(&call, &found.map_err(aggregate_fault)?)
 }
 
-pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn update(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::AGGREGATE_UPDATE)?;
     let body: Value = call.typed()?;
-    let mut fields = Fields::of_body(&body, "aggregate")?;
+    let mut fields = BodyFields::of_body(&body, "aggregate")?;
     let name = fields.name("name")?.map(str::to_owned);
     let zone = zone(&mut fields)?;
     fields.end()?;
     if name.is_none() && zone.is_none() {
-        let sentence = "name or availability_zone is to be changed, and neither is there";
+        let sentence = "The body must contain name or availability_zone";
         return Err(Fault::bad_request(sentence));
     }
     let metadata = zone.map(|zone| (AVAILABILITY_ZONE.to_owned(), zone));
@@ -109,34 +121,44 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
     change(&api, &call, update).await
 }
 
-async fn change(api: &Api, call: &Call, update: AggregateUpdate) -> Result<Answer, Fault> {
+async fn change(
+    api: &ComputeApi,
+    call: &ApiRequest,
+    update: AggregateUpdate,
+) -> Result<ApiResponse, Fault> {
     let hosts = &api.compute.inner.hosts;
     let changed = hosts.update_aggregate(id(call)?, update).await;
     answer(call, &changed.map_err(aggregate_fault)?)
 }
 
-pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn delete(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::AGGREGATE_DELETE)?;
     let (hosts, id) = (&api.compute.inner.hosts, id(&call)?);
     let found = hosts.aggregate(id).await.map_err(aggregate_fault)?;
     if found.hosts.is_empty() {
-        // Of one that is gone nobody would know that Placement has it still.
-        api.compute.mirror_in_time().await.map_err(not_followed)?;
+        // Placement is updated first: after the deletion nothing would remember that it still has the aggregate.
+        api.compute.mirror_in_time().await.map_err(mirror_fault)?;
     }
     let deleted = hosts.delete_aggregate(id).await;
     deleted.map_err(aggregate_fault)?;
-    Ok(Answer::empty(http::StatusCode::OK))
+    Ok(ApiResponse::empty(http::StatusCode::OK))
 }
 
-pub(crate) async fn act(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn act(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let body: Map<String, Value> = call.typed()?;
     let mut keys = body.iter();
     let (Some((word, value)), None) = (keys.next(), keys.next()) else {
         return Err(Fault::bad_request(
-            "The body is an object with one key, which says what is to be done",
+            "The body must be an object with one key, the name of the action",
         ));
     };
-    let mut fields = Fields::of(word, value)?;
+    let mut fields = BodyFields::of(word, value)?;
     let hosts = &api.compute.inner.hosts;
     match word.as_str() {
         "add_host" | "remove_host" => {
@@ -157,7 +179,7 @@ pub(crate) async fn act(State(api): State<Api>, call: Call) -> Result<Answer, Fa
             let changed = changed.map_err(host_of_aggregate)?;
             if let Err(error) = api.compute.mirror_in_time().await {
                 let aggregate = changed.uuid;
-                tracing::warn!(%aggregate, error = &error as &dyn std::error::Error, "Placement has not followed a change of an aggregate; it is told later");
+                tracing::warn!(%aggregate, error = &error as &dyn std::error::Error, "updating an aggregate in Placement failed; retrying");
             }
             answer(&call, &changed)
         }
@@ -179,9 +201,9 @@ pub(crate) async fn act(State(api): State<Api>, call: Call) -> Result<Answer, Fa
     }
 }
 
-/// A host that is not there, or not in it, is not found; one that may not come or go is a conflict, as with Nova.
-fn host_of_aggregate(error: berth_hosts::AggregateError) -> Fault {
-    use berth_hosts::AggregateError::{
+/// As in Nova: an unknown host or a host that is not a member is 404; a change that is not allowed is 409.
+fn host_of_aggregate(error: berth_hosts::HostAggregateError) -> Fault {
+    use berth_hosts::HostAggregateError::{
         HasGuests, HostIsMember, HostIsNoMember, NoSuchHost, TwoZones,
     };
     match error {
@@ -193,16 +215,14 @@ fn host_of_aggregate(error: berth_hosts::AggregateError) -> Fault {
     }
 }
 
-/// Placement could not be brought into step before an aggregate goes.
-fn not_followed(error: AggregateMirrorError) -> Fault {
+/// The response if Placement could not be updated before the deletion.
+fn mirror_fault(error: AggregateMirrorError) -> Fault {
     match error {
         AggregateMirrorError::Aggregates(error) => aggregate_fault(error),
         AggregateMirrorError::Hosts(error) => host_fault(error),
-        AggregateMirrorError::Placement(_) | AggregateMirrorError::Late => {
-            Fault::unavailable(format!(
-                "An aggregate goes once Placement has it no more, and Placement cannot be told: {error}."
-            ))
-        }
+        AggregateMirrorError::Placement(_) | AggregateMirrorError::Late => Fault::unavailable(
+            format!("The aggregate is not deleted, because Placement cannot be updated: {error}."),
+        ),
     }
 }
 

@@ -1,19 +1,18 @@
-//! /v2.1/os-availability-zone: which zones there are, and to operators which hosts are in each.
+//! /v2.1/os-availability-zone: the availability zones and, for operators, their hosts.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ServiceStatus};
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
 use super::hosts::{aggregate_fault, host_fault};
 use crate::policies;
-use crate::router::Api;
+use crate::state::ComputeApi;
 use crate::views::server::precise;
 
-/// The hosts of each zone.
-async fn zones(api: &Api) -> Result<BTreeMap<String, Vec<ComputeHost>>, Fault> {
+async fn zones(api: &ComputeApi) -> Result<BTreeMap<String, Vec<ComputeHost>>, Fault> {
     let hosts = &api.compute.inner.hosts;
     let zones = hosts.availability_zones().await.map_err(aggregate_fault)?;
     let all = hosts.hosts().await.map_err(host_fault)?;
@@ -32,22 +31,28 @@ fn is_enabled(host: &ComputeHost) -> bool {
 }
 
 fn shown(zone: &str, hosts: &[ComputeHost], of_hosts: Value) -> Value {
-    // A zone is there where one of its hosts takes guests.
+    // A zone is available if one of its hosts is enabled.
     let available = hosts.iter().any(is_enabled);
     json!({"zoneName": zone, "zoneState": {"available": available}, "hosts": of_hosts})
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::ZONE_LIST)?;
     let zones = zones(&api).await?;
     let shown: Vec<Value> = zones
         .iter()
         .map(|(zone, hosts)| shown(zone, hosts, Value::Null))
         .collect();
-    Answer::ok(&json!({"availabilityZoneInfo": shown}))
+    ApiResponse::ok(&json!({"availabilityZoneInfo": shown}))
 }
 
-pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn detail(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::ZONE_DETAIL)?;
     let down = api.down();
     let one = |host: &ComputeHost| {
@@ -68,5 +73,5 @@ pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer,
             shown(zone, hosts, json!(of_hosts))
         })
         .collect();
-    Answer::ok(&json!({"availabilityZoneInfo": shown}))
+    ApiResponse::ok(&json!({"availabilityZoneInfo": shown}))
 }

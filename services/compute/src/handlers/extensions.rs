@@ -1,13 +1,13 @@
-//! /v2.1/extensions: what the API had beside its core before microversions, by its old names. Old clients look; nothing is added
-//! any more.
+//! /v2.1/extensions: the list of API extensions from before microversions. Old clients read it to find out what is
+//! supported; it no longer grows.
 
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
 use crate::fields::bounded;
 
-/// What of it is here: by alias and name.
-const HERE: [(&str, &str); 27] = [
+/// Alias and name of the supported extensions.
+const SUPPORTED: [(&str, &str); 27] = [
     ("OS-DCF", "DiskConfig"),
     ("OS-EXT-AZ", "ExtendedAvailabilityZone"),
     ("OS-EXT-SRV-ATTR", "ExtendedServerAttributes"),
@@ -42,17 +42,17 @@ fn shown((alias, name): &(&str, &str)) -> Value {
         "namespace": "http://docs.openstack.org/compute/ext/fake_xml", "updated": "2014-12-03T00:00:00Z"})
 }
 
-pub(crate) async fn list(_: Call) -> Result<Answer, Fault> {
-    let all: Vec<Value> = HERE.iter().map(shown).collect();
-    Answer::ok(&json!({ "extensions": all }))
+pub(crate) async fn list(_: ApiRequest) -> Result<ApiResponse, Fault> {
+    let all: Vec<Value> = SUPPORTED.iter().map(shown).collect();
+    ApiResponse::ok(&json!({ "extensions": all }))
 }
 
-pub(crate) async fn show(call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(call: ApiRequest) -> Result<ApiResponse, Fault> {
     let alias = call.path("alias")?;
-    let found = HERE.iter().find(|(known, _)| *known == alias);
+    let found = SUPPORTED.iter().find(|(known, _)| *known == alias);
     let found = found.ok_or_else(|| {
         let alias = bounded(alias);
-        Fault::not_found(format!("The extension {alias} is not here."))
+        Fault::not_found(format!("Extension {alias} could not be found."))
     })?;
-    Answer::ok(&json!({"extension": shown(found)}))
+    ApiResponse::ok(&json!({"extension": shown(found)}))
 }

@@ -1,19 +1,19 @@
-//! POST /v2.1/os-server-external-events: services tell what happened to servers.
+//! POST /v2.1/os-server-external-events: other services report events about servers.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault, Microversion};
+use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, EventStatus, ServerExternalEvent};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::servers::fault;
-use crate::external_events::Heard;
-use crate::fields::{Fields, wrong};
+use crate::external_events::EventOutcome;
+use crate::fields::{BodyFields, wrong};
 use crate::microversions::{POWER_UPDATE, RANGE, REQUEST_BOUND, VOLUME_EXTENDED};
 use crate::policies;
-use crate::router::Api;
+use crate::state::ComputeApi;
 
-/// The events that Nova knows, by the version from which it does.
+/// The events, each with the microversion that added it.
 const KINDS: [(&str, Microversion); 7] = [
     ("network-changed", RANGE.min),
     ("network-vif-plugged", RANGE.min),
@@ -24,37 +24,40 @@ const KINDS: [(&str, Microversion); 7] = [
     (ACCELERATOR_REQUEST_BOUND, REQUEST_BOUND),
 ];
 
-pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn create(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::EXTERNAL_EVENTS)?;
     let body: Value = call.typed()?;
-    let events = asked(&call, &body)?;
-    let heard = api.compute.tell(&events).await.map_err(fault)?;
-    if heard.iter().all(|one| *one == Heard::NoServer) {
+    let events = parse_events(&call, &body)?;
+    let outcomes = api.compute.forward_events(&events).await.map_err(fault)?;
+    if outcomes.iter().all(|one| *one == EventOutcome::NoServer) {
         return Err(Fault::not_found("No instances found for any event"));
     }
-    let whole = heard.iter().all(|one| *one == Heard::Taken);
+    let all_delivered = outcomes.iter().all(|one| *one == EventOutcome::Delivered);
     let shown: Vec<Value> = events
         .iter()
-        .zip(heard)
-        .map(|(event, heard)| shown(event, heard))
+        .zip(outcomes)
+        .map(|(event, outcome)| shown(event, outcome))
         .collect();
-    let status = match whole {
+    let status = match all_delivered {
         true => StatusCode::OK,
         false => StatusCode::MULTI_STATUS,
     };
-    Answer::with_body(status, &json!({ "events": shown }))
+    ApiResponse::with_body(status, &json!({ "events": shown }))
 }
 
-fn shown(event: &ServerExternalEvent, heard: Heard) -> Value {
-    let status = match heard {
-        Heard::Taken => event.status.unwrap_or(EventStatus::Completed),
+fn shown(event: &ServerExternalEvent, outcome: EventOutcome) -> Value {
+    let status = match outcome {
+        EventOutcome::Delivered => event.status.unwrap_or(EventStatus::Completed),
         _ => EventStatus::Failed,
     };
     let mut shown = json!({
         "name": event.name,
         "server_uuid": event.server_uuid,
         "status": status.as_str(),
-        "code": heard.code(),
+        "code": outcome.code(),
     });
     if let Some(tag) = &event.tag {
         shown["tag"] = json!(tag);
@@ -62,8 +65,8 @@ fn shown(event: &ServerExternalEvent, heard: Heard) -> Value {
     shown
 }
 
-fn asked(call: &Call, body: &Value) -> Result<Vec<ServerExternalEvent>, Fault> {
-    let mut fields = Fields::of("body", body)?;
+fn parse_events(call: &ApiRequest, body: &Value) -> Result<Vec<ServerExternalEvent>, Fault> {
+    let mut fields = BodyFields::of("body", body)?;
     let events = fields.value("events");
     let events = fields.required("events", events)?;
     fields.end()?;
@@ -75,15 +78,15 @@ fn asked(call: &Call, body: &Value) -> Result<Vec<ServerExternalEvent>, Fault> {
     list.iter().map(|event| one(call, event)).collect()
 }
 
-fn one(call: &Call, event: &Value) -> Result<ServerExternalEvent, Fault> {
-    let mut fields = Fields::of("events", event)?;
+fn one(call: &ApiRequest, event: &Value) -> Result<ServerExternalEvent, Fault> {
+    let mut fields = BodyFields::of("events", event)?;
     let given = fields.value("name");
     let given = fields.required("name", given)?;
     let kind = given.as_str().and_then(|name| {
         let known = |(kind, since): &&(&str, Microversion)| *kind == name && call.version >= *since;
         KINDS.iter().find(known)
     });
-    let (name, _) = kind.ok_or_else(|| wrong("name", given, "no such event is known"))?;
+    let (name, _) = kind.ok_or_else(|| wrong("name", given, "unknown event"))?;
     let server = fields.text("server_uuid", 36..=36)?;
     let server = fields.required("server_uuid", server)?;
     let server_uuid = server

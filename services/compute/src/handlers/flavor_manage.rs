@@ -1,26 +1,26 @@
-//! /v2.1/flavors: operators make, describe and remove flavors.
+//! /v2.1/flavors: creates, describes and deletes flavors, for operators.
 
 use axum::extract::State;
 use berth_http::request_id::random_uuid;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::flavors::{fault, specs};
-use crate::fields::{self, Fields, MOST, wrong};
+use crate::fields::{self, BodyFields, MOST, wrong};
 use crate::flavors::NewFlavor;
 use crate::microversions::FLAVOR_DESCRIPTION;
 use crate::policies;
-use crate::router::Api;
-use crate::views::flavor::whole;
+use crate::state::ComputeApi;
+use crate::views::flavor::document;
 
-/// Characters of a description, at most.
+/// The maximum length of a description in characters.
 const DESCRIPTION: usize = 65_535;
 
-/// What a flavor without a word about it has.
+/// The default.
 const RXTX_FACTOR: f64 = 1.0;
 
-/// The largest number of Nova's column.
+/// The maximum of Nova's column.
 const MOST_RXTX: f64 = 3.402_82e38;
 
 fn flavorid(value: Option<&Value>) -> Result<String, Fault> {
@@ -60,9 +60,9 @@ fn rxtx_factor(value: Option<&Value>) -> Result<f64, Fault> {
     lawful.ok_or_else(|| wrong("rxtx_factor", value, "it is not a number above 0"))
 }
 
-fn asked(call: &Call) -> Result<NewFlavor, Fault> {
+fn parse_flavor(call: &ApiRequest) -> Result<NewFlavor, Fault> {
     let body: Value = call.typed()?;
-    let mut fields = Fields::of_body(&body, "flavor")?;
+    let mut fields = BodyFields::of_body(&body, "flavor")?;
     let name = fields.name("name")?;
     let (ram, vcpus) = (
         fields.integer("ram", 1..=MOST)?,
@@ -95,20 +95,26 @@ fn asked(call: &Call) -> Result<NewFlavor, Fault> {
     Ok(flavor)
 }
 
-pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn create(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::FLAVOR_CREATE)?;
-    let flavor = api.compute.create_flavor(asked(&call)?).await;
+    let flavor = api.compute.create_flavor(parse_flavor(&call)?).await;
     let flavor = flavor.map_err(fault)?;
-    Answer::ok(&json!({"flavor": whole(&call, &flavor, specs(&api, &call))}))
+    ApiResponse::ok(&json!({"flavor": document(&call, &flavor, specs(&api, &call))}))
 }
 
-pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn update(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     if !call.version.has(FLAVOR_DESCRIPTION) {
         return Err(Fault::no_such_route());
     }
     api.allow(&call, policies::FLAVOR_UPDATE)?;
     let body: Value = call.typed()?;
-    let mut fields = Fields::of_body(&body, "flavor")?;
+    let mut fields = BodyFields::of_body(&body, "flavor")?;
     let description = fields.printable_or_null("description", DESCRIPTION)?;
     let given = fields.value("description");
     fields.required("description", given)?;
@@ -119,12 +125,15 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
         .describe_flavor(call.path("flavor")?, description)
         .await;
     let flavor = flavor.map_err(fault)?;
-    Answer::ok(&json!({"flavor": whole(&call, &flavor, specs(&api, &call))}))
+    ApiResponse::ok(&json!({"flavor": document(&call, &flavor, specs(&api, &call))}))
 }
 
-pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn delete(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::FLAVOR_DELETE)?;
     let deleted = api.compute.delete_flavor(call.path("flavor")?).await;
     deleted.map_err(fault)?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    Ok(ApiResponse::empty(StatusCode::ACCEPTED))
 }

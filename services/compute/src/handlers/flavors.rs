@@ -1,19 +1,21 @@
-//! /v2.1/flavors: which flavors there are.
+//! /v2.1/flavors: lists and shows flavors.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::fields::{boolean, bounded};
-use crate::flavors::{Flavor, FlavorError, Order, Publicity, Select, SortKey};
-use crate::paging::{Page, next};
+use crate::flavors::{
+    ComputeFlavor, ComputeFlavorError, FlavorQuery, FlavorSortKey, Publicity, SortDirection,
+};
+use crate::paging::{PageQuery, next};
 use crate::policies;
-use crate::router::Api;
+use crate::state::ComputeApi;
 use crate::store;
-use crate::views::flavor::{ExtraSpecs, brief, whole};
+use crate::views::flavor::{ExtraSpecsView, document, summary};
 
-/// What Nova lets a query of flavors have.
+/// The query keys that Nova accepts.
 const QUERY: [&str; 7] = [
     "limit",
     "marker",
@@ -24,40 +26,44 @@ const QUERY: [&str; 7] = [
     "sort_dir",
 ];
 
-pub(super) fn fault(error: FlavorError) -> Fault {
+pub(super) fn fault(error: ComputeFlavorError) -> Fault {
     match error {
-        FlavorError::NotFound { .. }
-        | FlavorError::NoExtraSpec { .. }
-        | FlavorError::AccessNotFound { .. } => Fault::not_found(error.to_string()),
-        FlavorError::NameExists { .. }
-        | FlavorError::IdExists { .. }
-        | FlavorError::AccessExists { .. }
-        | FlavorError::Public => Fault::conflict(error.to_string()),
-        FlavorError::ManyExtraSpecs { .. } => Fault::new(StatusCode::FORBIDDEN, error.to_string()),
-        FlavorError::Table(error) => store::fault(&error),
+        ComputeFlavorError::NotFound { .. }
+        | ComputeFlavorError::NoExtraSpec { .. }
+        | ComputeFlavorError::AccessNotFound { .. } => Fault::not_found(error.to_string()),
+        ComputeFlavorError::NameExists { .. }
+        | ComputeFlavorError::IdExists { .. }
+        | ComputeFlavorError::AccessExists { .. }
+        | ComputeFlavorError::Public => Fault::conflict(error.to_string()),
+        ComputeFlavorError::ManyExtraSpecs { .. } => {
+            Fault::new(StatusCode::FORBIDDEN, error.to_string())
+        }
+        ComputeFlavorError::Table(error) => store::fault(&error),
     }
 }
 
-/// Whether the caller may see extra specs inside flavors.
-pub(super) fn specs(api: &Api, call: &Call) -> ExtraSpecs {
+pub(super) fn specs(api: &ComputeApi, call: &ApiRequest) -> ExtraSpecsView {
     match api.allow(call, policies::EXTRA_SPECS_INDEX) {
-        Ok(()) => ExtraSpecs::Shown,
-        Err(_) => ExtraSpecs::Hidden,
+        Ok(()) => ExtraSpecsView::Shown,
+        Err(_) => ExtraSpecsView::Hidden,
     }
 }
 
-/// A flavor that the caller may know of.
-pub(super) async fn known(api: &Api, call: &Call) -> Result<Flavor, Fault> {
+/// Finds a flavor that the caller may see.
+pub(super) async fn visible_flavor(
+    api: &ComputeApi,
+    call: &ApiRequest,
+) -> Result<ComputeFlavor, Fault> {
     let flavorid = call.path("flavor")?;
     let flavor = api.compute.flavor(flavorid).await.map_err(fault)?;
     if api.is_admin(call) || flavor.is_for(call.caller.project_id()) {
         return Ok(flavor);
     }
     let flavorid = flavorid.to_owned();
-    Err(fault(FlavorError::NotFound { flavorid }))
+    Err(fault(ComputeFlavorError::NotFound { flavorid }))
 }
 
-fn publicity(api: &Api, call: &Call) -> Result<Publicity, Fault> {
+fn publicity(api: &ComputeApi, call: &ApiRequest) -> Result<Publicity, Fault> {
     let own = Publicity::For(call.caller.project_id().map(str::to_owned));
     if !api.is_admin(call) {
         return Ok(own);
@@ -76,7 +82,7 @@ fn publicity(api: &Api, call: &Call) -> Result<Publicity, Fault> {
     }
 }
 
-fn least(call: &Call, key: &str) -> Result<i64, Fault> {
+fn least(call: &ApiRequest, key: &str) -> Result<i64, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(i64::MIN);
     };
@@ -84,24 +90,24 @@ fn least(call: &Call, key: &str) -> Result<i64, Fault> {
     text.parse().map_err(wrong)
 }
 
-fn select(api: &Api, call: &Call) -> Result<Select, Fault> {
+fn parse_query(api: &ComputeApi, call: &ApiRequest) -> Result<FlavorQuery, Fault> {
     if call.version.has(crate::microversions::STRICT) {
         crate::paging::check_keys(call, &QUERY)?;
     }
     let key = call.query.last("sort_key").unwrap_or("flavorid");
-    let key = SortKey::of_word(key).ok_or_else(|| {
+    let key = FlavorSortKey::parse(key).ok_or_else(|| {
         let sentence = format!("Invalid sort_key [{}]", bounded(key));
         Fault::bad_request(sentence)
     })?;
     let order = match call.query.last("sort_dir") {
-        None | Some("asc") => Order::Ascending,
-        Some("desc") => Order::Descending,
+        None | Some("asc") => SortDirection::Ascending,
+        Some("desc") => SortDirection::Descending,
         Some(other) => {
             let sentence = format!("Invalid sort_dir [{}]: it is asc or desc", bounded(other));
             return Err(Fault::bad_request(sentence));
         }
     };
-    Ok(Select {
+    Ok(FlavorQuery {
         publicity: publicity(api, call)?,
         min_ram: least(call, "minRam")?,
         min_disk: least(call, "minDisk")?,
@@ -111,33 +117,42 @@ fn select(api: &Api, call: &Call) -> Result<Select, Fault> {
 }
 
 async fn answer(
-    api: &Api,
-    call: &Call,
+    api: &ComputeApi,
+    call: &ApiRequest,
     path: &str,
-    view: impl Fn(&Flavor) -> Value,
-) -> Result<Answer, Fault> {
-    let (select, page) = (select(api, call)?, Page::of(call)?);
+    view: impl Fn(&ComputeFlavor) -> Value,
+) -> Result<ApiResponse, Fault> {
+    let (query, page) = (parse_query(api, call)?, PageQuery::of(call)?);
     let all = api.compute.flavors().await.map_err(fault)?;
-    let (flavors, full) = page.cut(select.of(all), |one| &one.made.flavorid)?;
+    let (flavors, full) = page.cut(query.apply(all), |one| &one.properties.flavorid)?;
     let shown: Vec<Value> = flavors.iter().map(view).collect();
     let mut body = json!({"flavors": shown});
     if let Some(last) = flavors.last().filter(|_| full) {
-        body["flavors_links"] = next(call, path, &last.made.flavorid);
+        body["flavors_links"] = next(call, path, &last.properties.flavorid);
     }
-    Answer::ok(&body)
+    ApiResponse::ok(&body)
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    answer(&api, &call, "flavors", |one| brief(&call, one)).await
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    answer(&api, &call, "flavors", |one| summary(&call, one)).await
 }
 
-pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn detail(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let specs = specs(&api, &call);
-    let view = |one: &Flavor| whole(&call, one, specs);
+    let view = |one: &ComputeFlavor| document(&call, one, specs);
     answer(&api, &call, "flavors/detail", view).await
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let flavor = known(&api, &call).await?;
-    Answer::ok(&json!({"flavor": whole(&call, &flavor, specs(&api, &call))}))
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    let flavor = visible_flavor(&api, &call).await?;
+    ApiResponse::ok(&json!({"flavor": document(&call, &flavor, specs(&api, &call))}))
 }

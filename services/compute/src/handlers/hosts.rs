@@ -1,16 +1,16 @@
-//! What the keepers of hosts, aggregates and server groups refuse, as callers are told it.
+//! Responses to errors of the hosts service: hosts, aggregates and server groups.
 
-use berth_hosts::{AggregateError, ComputeHost, HostError, ServerGroupError, TableError};
+use berth_hosts::{ComputeHost, HostAggregateError, HostError, HostTableError, ServerGroupError};
 use berth_http::Fault;
 
-use crate::router::Api;
+use crate::state::ComputeApi;
 use crate::store;
 
-pub(super) fn aggregate_fault(error: AggregateError) -> Fault {
+pub(super) fn aggregate_fault(error: HostAggregateError) -> Fault {
     match error {
-        AggregateError::NotFound { .. } => Fault::not_found(error.to_string()),
-        AggregateError::Table(error) => table_fault(&error),
-        AggregateError::NameTaken { .. } => Fault::conflict(error.to_string()),
+        HostAggregateError::NotFound { .. } => Fault::not_found(error.to_string()),
+        HostAggregateError::Table(error) => table_fault(&error),
+        HostAggregateError::NameTaken { .. } => Fault::conflict(error.to_string()),
         other => Fault::bad_request(other.to_string()),
     }
 }
@@ -32,28 +32,31 @@ pub(super) fn group_fault(error: ServerGroupError) -> Fault {
     }
 }
 
-/// The database of hosts failed. The cause goes to the log, once, here.
-pub(super) fn table_fault(error: &TableError) -> Fault {
+/// The response to a database failure. The cause is logged here, once.
+pub(super) fn table_fault(error: &HostTableError) -> Fault {
     const DATABASE: &str = "database of hosts";
     match error {
-        TableError::Foreign { .. } => {
-            tracing::error!(error = error as &dyn std::error::Error, "{DATABASE}");
+        HostTableError::UnexpectedValue { .. } => {
+            tracing::error!(
+                error = error as &dyn std::error::Error,
+                "reading the {DATABASE} failed: unknown content"
+            );
             Fault::internal(store::FOREIGN)
         }
-        TableError::Sql(error) => store::sql_fault(error, DATABASE),
+        HostTableError::Sql(error) => store::sql_fault(error, DATABASE),
     }
 }
 
-impl Api {
-    /// How long a host may be silent, in seconds.
+impl ComputeApi {
+    /// After how many seconds without a report a host counts as down.
     pub(super) fn down(&self) -> f64 {
         let hosts = &self.compute.inner.hosts;
         hosts.options().service_down_time.as_secs_f64()
     }
 }
 
-/// Whether a host is heard of, and nobody says that it is dead; as the scheduler has it, a clock that is ahead is as good as one
-/// that is behind.
+/// Whether a host reports and is not forced down. As in the scheduler, a report from the future counts by its distance
+/// from now, because clocks may differ.
 pub(super) fn is_up(host: &ComputeHost, down: f64) -> bool {
     !host.forced_down && host.last_seen_age_s.is_some_and(|age| age.abs() <= down)
 }

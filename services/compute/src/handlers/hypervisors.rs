@@ -1,10 +1,10 @@
-//! /v2.1/os-hypervisors: the compute nodes of hosts, as operators see them.
+//! /v2.1/os-hypervisors: the compute nodes of hosts, for operators.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ComputeNode, HostStateError, ServiceStatus};
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::NodeName;
 use berth_wire::host_state::NodeStateBody;
 use http::StatusCode;
@@ -15,12 +15,12 @@ use super::server_query::wrong;
 use super::services::{number_of, uuid_of};
 use crate::fields::{boolean, bounded};
 use crate::microversions::{CPU_INFO_OBJECT, HYPERVISOR_PAGES, SERVICE_UUIDS, STRICT};
-use crate::paging::{Page, check_keys, next};
+use crate::paging::{PageQuery, check_keys, next};
 use crate::policies;
-use crate::router::Api;
 use crate::servers::ServerOnNode;
+use crate::state::ComputeApi;
 
-/// What a list may be asked with, and what one of them.
+/// The query keys of lists and of a single hypervisor.
 const LIST: [&str; 4] = [
     "limit",
     "marker",
@@ -29,25 +29,23 @@ const LIST: [&str; 4] = [
 ];
 const SHOW: [&str; 1] = ["with_servers"];
 
-/// The servers of each node.
 type OnNodes = BTreeMap<NodeName, Vec<ServerOnNode>>;
 
-/// A node and its host.
-struct Hypervisor {
+struct HypervisorView {
     id: String,
     host: ComputeHost,
     node: ComputeNode,
 }
 
-impl Api {
-    async fn hypervisors(&self, call: &Call) -> Result<Vec<Hypervisor>, Fault> {
+impl ComputeApi {
+    async fn hypervisors(&self, call: &ApiRequest) -> Result<Vec<HypervisorView>, Fault> {
         let hosts = self.compute.inner.hosts.hosts().await.map_err(host_fault)?;
         let nodes = hosts.into_iter().flat_map(|host| {
             let nodes = host.nodes.clone();
             nodes.into_iter().map(move |node| (host.clone(), node))
         });
         let all = nodes
-            .map(|(host, node)| Hypervisor {
+            .map(|(host, node)| HypervisorView {
                 id: match call.version.has(SERVICE_UUIDS) {
                     true => node.uuid.to_string(),
                     false => number_of(node.uuid).to_string(),
@@ -59,10 +57,10 @@ impl Api {
         Ok(all)
     }
 
-    /// Those with this in their names.
-    async fn matching(&self, call: &Call, part: &str) -> Result<Vec<Hypervisor>, Fault> {
+    /// The nodes whose names contain `part`; 404 if there are none.
+    async fn matching(&self, call: &ApiRequest, part: &str) -> Result<Vec<HypervisorView>, Fault> {
         let mut all = self.hypervisors(call).await?;
-        all.retain(|one| one.node.hypervisor_hostname.contains(part));
+        all.retain(|hypervisor| hypervisor.node.hypervisor_hostname.contains(part));
         match all.is_empty() {
             false => Ok(all),
             true => {
@@ -74,7 +72,7 @@ impl Api {
         }
     }
 
-    async fn servers_on(&self, call: &Call) -> Result<Option<OnNodes>, Fault> {
+    async fn servers_on(&self, call: &ApiRequest) -> Result<Option<OnNodes>, Fault> {
         let wanted = call.query.last("with_servers").and_then(boolean);
         if !wanted.unwrap_or(false) || !call.version.has(SERVICE_UUIDS) {
             return Ok(None);
@@ -82,34 +80,38 @@ impl Api {
         self.all_servers().await.map(Some)
     }
 
-    /// All servers, by their nodes.
     async fn all_servers(&self) -> Result<OnNodes, Fault> {
         let servers = self.compute.servers_on_nodes().await;
         servers.map_err(super::servers::fault)
     }
 }
 
-fn brief(call: &Call, one: &Hypervisor, down: f64, servers: Option<&OnNodes>) -> Value {
-    let state = match is_up(&one.host, down) {
+fn summary(
+    call: &ApiRequest,
+    hypervisor: &HypervisorView,
+    down: f64,
+    servers: Option<&OnNodes>,
+) -> Value {
+    let state = match is_up(&hypervisor.host, down) {
         true => "up",
         false => "down",
     };
-    let status = match one.host.status {
+    let status = match hypervisor.host.status {
         ServiceStatus::Enabled => "enabled",
         ServiceStatus::Disabled { .. } => "disabled",
     };
     let id = match call.version.has(SERVICE_UUIDS) {
-        true => json!(one.node.uuid),
-        false => json!(number_of(one.node.uuid)),
+        true => json!(hypervisor.node.uuid),
+        false => json!(number_of(hypervisor.node.uuid)),
     };
     let mut shown = json!({
         "id": id,
-        "hypervisor_hostname": one.node.hypervisor_hostname,
+        "hypervisor_hostname": hypervisor.node.hypervisor_hostname,
         "state": state,
         "status": status,
     });
     if let Some(servers) = servers {
-        let node = NodeName::new(&one.node.hypervisor_hostname).ok();
+        let node = NodeName::new(&hypervisor.node.hypervisor_hostname).ok();
         let own = node.and_then(|node| servers.get(&node));
         let own: Vec<Value> = own
             .into_iter()
@@ -123,33 +125,47 @@ fn brief(call: &Call, one: &Hypervisor, down: f64, servers: Option<&OnNodes>) ->
     shown
 }
 
-/// What its agent told last, and what that comes to.
-async fn whole(api: &Api, call: &Call, one: &Hypervisor, mut shown: Value) -> Result<Value, Fault> {
-    let told = match api.compute.inner.hosts.told(&one.host.host).await {
+/// Adds the last report of the node's agent.
+async fn document(
+    api: &ComputeApi,
+    call: &ApiRequest,
+    hypervisor: &HypervisorView,
+    mut shown: Value,
+) -> Result<Value, Fault> {
+    let report = match api
+        .compute
+        .inner
+        .hosts
+        .reported_state(&hypervisor.host.host)
+        .await
+    {
         Err(HostStateError::NotFound { .. }) => None,
         Err(HostStateError::Table(error)) => return Err(super::hosts::table_fault(&error)),
         Err(other) => return Err(Fault::internal(other.to_string())),
-        Ok(told) => told.nodes.into_iter().find(|it| it.uuid == one.node.uuid),
+        Ok(report) => report
+            .nodes
+            .into_iter()
+            .find(|it| it.uuid == hypervisor.node.uuid),
     };
-    let reason = match &one.host.status {
+    let reason = match &hypervisor.host.status {
         ServiceStatus::Disabled { reason } => reason.clone(),
         ServiceStatus::Enabled => None,
     };
-    let uuid = uuid_of(&one.host.host);
+    let uuid = uuid_of(&hypervisor.host.host);
     let id = match call.version.has(SERVICE_UUIDS) {
         true => json!(uuid),
         false => json!(number_of(uuid)),
     };
-    shown["service"] = json!({"id": id, "host": one.host.host, "disabled_reason": reason});
-    shown["running_vms"] = json!(one.node.instances);
+    shown["service"] = json!({"id": id, "host": hypervisor.host.host, "disabled_reason": reason});
+    shown["running_vms"] = json!(hypervisor.node.instances);
     shown["current_workload"] = json!(0);
-    if let Some(node) = told {
+    if let Some(node) = report {
         amounts(call, &node, &mut shown);
     }
     Ok(shown)
 }
 
-fn amounts(call: &Call, node: &NodeStateBody, shown: &mut Value) {
+fn amounts(call: &ApiRequest, node: &NodeStateBody, shown: &mut Value) {
     shown["hypervisor_type"] = json!(node.hypervisor_type);
     shown["hypervisor_version"] = json!(node.hypervisor_version.unwrap_or_default());
     shown["host_ip"] = json!(node.host_ip);
@@ -169,8 +185,8 @@ fn amounts(call: &Call, node: &NodeStateBody, shown: &mut Value) {
     };
 }
 
-/// Refuses what Nova refuses of a query since 2.53: other keys, a key twice, and other values than each may have.
-fn check_query(call: &Call, known: &[&'static str]) -> Result<(), Fault> {
+/// Validates the query as Nova does since 2.53: only known keys, each once, with valid values.
+fn check_query(call: &ApiRequest, known: &[&'static str]) -> Result<(), Fault> {
     if !call.version.has(SERVICE_UUIDS) {
         return Ok(());
     }
@@ -188,7 +204,7 @@ fn check_query(call: &Call, known: &[&'static str]) -> Result<(), Fault> {
                 return Err(wrong(key, text, "it is neither true nor false"));
             }
             "hypervisor_hostname_pattern" if !is_host_name(text) => {
-                return Err(wrong(key, text, "it is no part of a host's name"));
+                return Err(wrong(key, text, "it is not part of a host name"));
             }
             _ => {}
         }
@@ -196,17 +212,17 @@ fn check_query(call: &Call, known: &[&'static str]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a text has nothing but what Nova's names of hosts have.
+/// Whether the text has only characters that Nova allows in host names.
 fn is_host_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     (1..=255).contains(&text.len()) && text.bytes().all(plain)
 }
 
 async fn page(
-    api: &Api,
-    call: &Call,
+    api: &ComputeApi,
+    call: &ApiRequest,
     path: &str,
-) -> Result<(Vec<Hypervisor>, Option<Value>), Fault> {
+) -> Result<(Vec<HypervisorView>, Option<Value>), Fault> {
     let pattern = call.query.last("hypervisor_hostname_pattern");
     if let Some(part) = pattern.filter(|_| call.version.has(SERVICE_UUIDS)) {
         if ["limit", "marker"]
@@ -223,7 +239,7 @@ async fn page(
     if !call.version.has(HYPERVISOR_PAGES) {
         return Ok((all, None));
     }
-    let (page, full) = Page::of(call)?.cut(all, |one| &one.id)?;
+    let (page, full) = PageQuery::of(call)?.cut(all, |hypervisor| &hypervisor.id)?;
     let link = page
         .last()
         .filter(|_| full)
@@ -231,7 +247,10 @@ async fn page(
     Ok((page, link))
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     check_query(&call, &LIST)?;
     api.allow(&call, policies::HYPERVISOR_LIST)?;
     let (page, link) = page(&api, &call, "os-hypervisors").await?;
@@ -239,81 +258,100 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
     let down = api.down();
     let shown: Vec<Value> = page
         .iter()
-        .map(|one| brief(&call, one, down, servers.as_ref()))
+        .map(|hypervisor| summary(&call, hypervisor, down, servers.as_ref()))
         .collect();
     let mut body = json!({ "hypervisors": shown });
     if let Some(link) = link {
         body["hypervisors_links"] = link;
     }
-    Answer::ok(&body)
+    ApiResponse::ok(&body)
 }
 
-pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn detail(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     check_query(&call, &LIST)?;
     api.allow(&call, policies::HYPERVISOR_DETAIL)?;
     let (page, link) = page(&api, &call, "os-hypervisors/detail").await?;
     let servers = api.servers_on(&call).await?;
     let down = api.down();
     let mut shown = Vec::new();
-    for one in &page {
-        let brief = brief(&call, one, down, servers.as_ref());
-        shown.push(whole(&api, &call, one, brief).await?);
+    for hypervisor in &page {
+        let summary = summary(&call, hypervisor, down, servers.as_ref());
+        shown.push(document(&api, &call, hypervisor, summary).await?);
     }
     let mut body = json!({ "hypervisors": shown });
     if let Some(link) = link {
         body["hypervisors_links"] = link;
     }
-    Answer::ok(&body)
+    ApiResponse::ok(&body)
 }
 
-/// The one of a path.
-fn named<'a>(call: &Call, all: &'a [Hypervisor]) -> Result<&'a Hypervisor, Fault> {
+/// The hypervisor in the path.
+fn named<'a>(call: &ApiRequest, all: &'a [HypervisorView]) -> Result<&'a HypervisorView, Fault> {
     let id = call.path("hypervisor")?;
-    all.iter().find(|one| one.id == id).ok_or_else(|| {
-        let id = bounded(id);
-        Fault::not_found(format!("Hypervisor with ID '{id}' could not be found."))
-    })
+    all.iter()
+        .find(|hypervisor| hypervisor.id == id)
+        .ok_or_else(|| {
+            let id = bounded(id);
+            Fault::not_found(format!("Hypervisor with ID '{id}' could not be found."))
+        })
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     check_query(&call, &SHOW)?;
     api.allow(&call, policies::HYPERVISOR_SHOW)?;
     let all = api.hypervisors(&call).await?;
     let found = named(&call, &all)?;
     let servers = api.servers_on(&call).await?;
-    let brief = brief(&call, found, api.down(), servers.as_ref());
-    Answer::ok(&json!({"hypervisor": whole(&api, &call, found, brief).await?}))
+    let summary = summary(&call, found, api.down(), servers.as_ref());
+    ApiResponse::ok(&json!({"hypervisor": document(&api, &call, found, summary).await?}))
 }
 
-/// The hypervisors whose names have this in them: a list of its own up to 2.52, a query from then on.
-async fn matching(api: &Api, call: &Call) -> Result<Vec<Hypervisor>, Fault> {
+/// The search by name: a path of its own up to 2.52, a query key later.
+async fn matching(api: &ComputeApi, call: &ApiRequest) -> Result<Vec<HypervisorView>, Fault> {
     if call.version.has(SERVICE_UUIDS) {
         return Err(Fault::no_such_route());
     }
     api.matching(call, call.path("hypervisor")?).await
 }
 
-pub(crate) async fn search(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn search(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::HYPERVISOR_SEARCH)?;
     let found = matching(&api, &call).await?;
     let down = api.down();
-    let shown = found.iter().map(|one| brief(&call, one, down, None));
-    Answer::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
+    let shown = found
+        .iter()
+        .map(|hypervisor| summary(&call, hypervisor, down, None));
+    ApiResponse::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
 }
 
-pub(crate) async fn servers(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn servers(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::HYPERVISOR_SERVERS)?;
     let found = matching(&api, &call).await?;
     let servers = api.all_servers().await?;
     let down = api.down();
     let shown = found
         .iter()
-        .map(|one| brief(&call, one, down, Some(&servers)));
-    Answer::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
+        .map(|hypervisor| summary(&call, hypervisor, down, Some(&servers)));
+    ApiResponse::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
 }
 
-/// Agents do not tell how long their hosts have been up, which Nova answers so for its drivers that cannot.
-pub(crate) async fn uptime(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+/// Agents do not report uptimes. Nova answers so if the driver does not support them.
+pub(crate) async fn uptime(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::HYPERVISOR_UPTIME)?;
     named(&call, &api.hypervisors(&call).await?)?;
     Err(Fault::new(
@@ -322,7 +360,10 @@ pub(crate) async fn uptime(State(api): State<Api>, call: Call) -> Result<Answer,
     ))
 }
 
-pub(crate) async fn statistics(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn statistics(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::HYPERVISOR_STATISTICS)?;
     let keys = [
         "vcpus",
@@ -339,9 +380,9 @@ pub(crate) async fn statistics(State(api): State<Api>, call: Call) -> Result<Ans
     ];
     let all = api.hypervisors(&call).await?;
     let mut sums = vec![0_i64; keys.len()];
-    for one in &all {
-        let brief = brief(&call, one, api.down(), None);
-        let shown = whole(&api, &call, one, brief).await?;
+    for hypervisor in &all {
+        let summary = summary(&call, hypervisor, api.down(), None);
+        let shown = document(&api, &call, hypervisor, summary).await?;
         for (sum, key) in sums.iter_mut().zip(keys) {
             *sum = sum.saturating_add(shown[key].as_i64().unwrap_or_default());
         }
@@ -350,5 +391,5 @@ pub(crate) async fn statistics(State(api): State<Api>, call: Call) -> Result<Ans
     for (sum, key) in sums.into_iter().zip(keys) {
         body[key] = json!(sum);
     }
-    Answer::ok(&json!({"hypervisor_statistics": body}))
+    ApiResponse::ok(&json!({"hypervisor_statistics": body}))
 }

@@ -1,29 +1,33 @@
-//! /v2.1/servers/{server}/os-instance-actions: what was done with a server, from 2.21 on of one that is gone, too.
+//! /v2.1/servers/{server}/os-instance-actions: the history of a server; from 2.21 on also of a deleted server.
 
 use axum::extract::State;
 use berth_conductor::journal::FailedAttempt;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_store::Moment;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::server_query::{check_span, moment};
-use super::servers::{fault, named};
+use super::servers::{fault, server_uuid};
 use crate::fields::bounded;
-use crate::instance_actions::{ActionsPart, InstanceAction, Outcome};
+use crate::instance_actions::{ActionOutcome, ActionsPart, InstanceAction};
 use crate::microversions::{
     ACTION_EVENTS, ACTION_HOSTS, ACTION_PAGES, ACTIONS_OF_GONE, CHANGES_BEFORE,
 };
-use crate::paging::{MAX_LIMIT, Page, check_keys, next};
+use crate::paging::{MAX_LIMIT, PageQuery, check_keys, next};
 use crate::policies;
-use crate::router::Api;
 use crate::servers::ServerError;
+use crate::state::ComputeApi;
 use crate::views::server::{host_id, precise};
 
-impl Api {
-    /// The server of a path, where the caller may know what was done with it.
-    async fn server_of_actions(&self, call: &Call, rule: &'static str) -> Result<Uuid, Fault> {
-        let uuid = named(call)?;
+impl ComputeApi {
+    /// The server in the path, if the caller may see its history.
+    async fn server_of_actions(
+        &self,
+        call: &ApiRequest,
+        rule: &'static str,
+    ) -> Result<Uuid, Fault> {
+        let uuid = server_uuid(call)?;
         let Err(none) = self.server(call, rule).await else {
             return Ok(uuid);
         };
@@ -49,19 +53,19 @@ impl Api {
     }
 }
 
-/// Which of them a list has.
-struct ActionsAsked {
-    page: Page,
+/// The query of a list.
+struct HistoryQuery {
+    page: PageQuery,
     since: Option<Moment>,
     before: Option<Moment>,
 }
 
-impl ActionsAsked {
-    /// What a query asks for; the first page of all before there was anything to ask for.
-    fn of(call: &Call) -> Result<Self, Fault> {
+impl HistoryQuery {
+    /// Parses the query. Versions without paging get the first page.
+    fn of(call: &ApiRequest) -> Result<Self, Fault> {
         if !call.version.has(ACTION_PAGES) {
             return Ok(Self {
-                page: Page {
+                page: PageQuery {
                     limit: MAX_LIMIT,
                     marker: None,
                 },
@@ -74,13 +78,13 @@ impl ActionsAsked {
             false => &["limit", "marker", "changes-since"],
         };
         check_keys(call, keys)?;
-        let asked = Self {
-            page: Page::of(call)?,
+        let query = Self {
+            page: PageQuery::of(call)?,
             since: moment(call, "changes-since")?,
             before: moment(call, "changes-before")?,
         };
-        check_span(asked.since, asked.before)?;
-        Ok(asked)
+        check_span(query.since, query.before)?;
+        Ok(query)
     }
 
     fn part(&self) -> ActionsPart<'_> {
@@ -93,31 +97,36 @@ impl ActionsAsked {
     }
 }
 
-/// When it changed last.
 fn updated_at(action: &InstanceAction) -> Moment {
     action.finished_at.unwrap_or(action.started_at)
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let asked = ActionsAsked::of(&call)?;
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    let query = HistoryQuery::of(&call)?;
     let uuid = api.server_of_actions(&call, policies::ACTIONS_LIST).await?;
-    let actions = api.compute.instance_actions(uuid, &asked.part()).await;
+    let actions = api.compute.instance_actions(uuid, &query.part()).await;
     let actions = actions.map_err(fault)?.ok_or_else(|| {
-        let marker = asked.page.marker.as_deref().unwrap_or_default();
+        let marker = query.page.marker.as_deref().unwrap_or_default();
         Fault::bad_request(format!("marker [{}] not found", bounded(marker)))
     })?;
     let shown: Vec<Value> = actions.iter().map(|it| shown(&call, uuid, it)).collect();
     let mut body = json!({"instanceActions": shown});
-    // Where the page is full there may be another behind it.
-    let full = call.version.has(ACTION_PAGES) && actions.len() >= asked.page.limit;
+    // A full page may have a successor.
+    let full = call.version.has(ACTION_PAGES) && actions.len() >= query.page.limit;
     if let Some(last) = actions.last().filter(|_| full) {
         let path = format!("servers/{uuid}/os-instance-actions");
         body["links"] = next(&call, &path, &last.request_id);
     }
-    Answer::ok(&body)
+    ApiResponse::ok(&body)
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let uuid = api.server_of_actions(&call, policies::ACTIONS_SHOW).await?;
     let request = call.path("request")?;
     let found = api.compute.instance_action(uuid, request).await;
@@ -131,21 +140,21 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
     let mut body = shown(&call, uuid, found);
     let sees_all = api.allow(&call, policies::ACTIONS_EVENTS).is_ok();
     if sees_all || call.version.has(ACTION_EVENTS) {
-        let tries = match found.action.as_str() {
-            "create" => api.compute.failed_tries(uuid).await.map_err(fault)?,
+        let attempts = match found.action.as_str() {
+            "create" => api.compute.failed_attempts(uuid).await.map_err(fault)?,
             _ => Vec::new(),
         };
-        let tries = tries.iter().rev();
-        let tries = tries.map(|failed| tried(&call, found, failed, sees_all));
-        let events = std::iter::once(event(&call, found, sees_all)).chain(tries);
+        let attempts = attempts.iter().rev();
+        let attempts = attempts.map(|failed| attempt_event(&call, found, failed, sees_all));
+        let events = std::iter::once(event(&call, found, sees_all)).chain(attempts);
         body["events"] = events.collect();
     }
-    Answer::ok(&json!({"instanceAction": body}))
+    ApiResponse::ok(&json!({"instanceAction": body}))
 }
 
-fn shown(call: &Call, server: Uuid, action: &InstanceAction) -> Value {
+fn shown(call: &ApiRequest, server: Uuid, action: &InstanceAction) -> Value {
     let message = match &action.outcome {
-        Some(Outcome::Error(_)) => json!("Error"),
+        Some(ActionOutcome::Error(_)) => json!("Error"),
         _ => Value::Null,
     };
     let mut shown = json!({
@@ -163,16 +172,16 @@ fn shown(call: &Call, server: Uuid, action: &InstanceAction) -> Value {
     shown
 }
 
-fn event(call: &Call, action: &InstanceAction, sees_all: bool) -> Value {
+fn event(call: &ApiRequest, action: &InstanceAction, sees_all: bool) -> Value {
     let mut shown = json!({
         "event": action.event,
         "start_time": precise(action.started_at),
         "finish_time": action.finished_at.map(precise),
-        "result": action.outcome.as_ref().map(Outcome::as_str),
+        "result": action.outcome.as_ref().map(ActionOutcome::as_str),
     });
     if sees_all {
         let details = match &action.outcome {
-            Some(Outcome::Error(details)) => details.clone(),
+            Some(ActionOutcome::Error(details)) => details.clone(),
             _ => None,
         };
         shown["traceback"] = json!(details);
@@ -186,13 +195,18 @@ fn event(call: &Call, action: &InstanceAction, sees_all: bool) -> Value {
     shown
 }
 
-/// A host on which the server could not be built; when that ended is not kept.
-fn tried(call: &Call, action: &InstanceAction, failed: &FailedAttempt, sees_all: bool) -> Value {
-    let of_try = InstanceAction {
+/// The event of a failed attempt to build the server. Its end time is not recorded.
+fn attempt_event(
+    call: &ApiRequest,
+    action: &InstanceAction,
+    failed: &FailedAttempt,
+    sees_all: bool,
+) -> Value {
+    let of_attempt = InstanceAction {
         host: failed.host.clone().or_else(|| failed.node.clone()),
-        outcome: Some(Outcome::Error(Some(failed.reason.clone()))),
+        outcome: Some(ActionOutcome::Error(Some(failed.reason.clone()))),
         finished_at: None,
         ..action.clone()
     };
-    event(call, &of_try, sees_all)
+    event(call, &of_attempt, sees_all)
 }

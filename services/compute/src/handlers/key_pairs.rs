@@ -1,20 +1,20 @@
-//! /v2.1/os-keypairs: a user's public keys. From 2.10 on an operator may name another user.
+//! /v2.1/os-keypairs: the key pairs of a user. From 2.10 on an operator may name another user.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::fields::{Fields, wrong};
+use crate::fields::{BodyFields, wrong};
 use crate::key_pairs::{KeyPairError, NewKeyPair};
 use crate::microversions::{KEY_PAIR_PAGES, KEY_PAIR_TYPE, KEY_PAIR_USER, STRICT};
-use crate::paging::{Page, check_keys, next};
+use crate::paging::{PageQuery, check_keys, next};
 use crate::policies;
-use crate::router::Api;
+use crate::state::ComputeApi;
 use crate::store;
-use crate::views::key_pair::{brief, made, whole};
+use crate::views::key_pair::{created, document, summary};
 
-/// Bytes of a public key, at most: what Nova's column holds.
+/// The maximum length of a public key in bytes, that of Nova's column.
 const PUBLIC_KEY: usize = 65_535;
 
 pub(super) fn fault(error: KeyPairError) -> Fault {
@@ -28,10 +28,10 @@ pub(super) fn fault(error: KeyPairError) -> Fault {
     }
 }
 
-/// Whose key pairs are meant: the caller's, or where that may be said, another's.
+/// The user whose key pairs are requested: the caller or, if allowed, another.
 fn user<'a>(
-    api: &Api,
-    call: &'a Call,
+    api: &ComputeApi,
+    call: &'a ApiRequest,
     named: Option<&'a str>,
     rule: &'static str,
 ) -> Result<&'a str, Fault> {
@@ -46,14 +46,14 @@ fn user<'a>(
     Ok(user)
 }
 
-/// The user that a query names; none before there was such a word.
-fn asked(call: &Call) -> Option<&str> {
+/// The user in the query, if the version supports it.
+fn requested_user(call: &ApiRequest) -> Option<&str> {
     let named = call.query.last("user_id");
     named.filter(|_| call.version.has(KEY_PAIR_USER))
 }
 
-/// What is answered since 2.2, and what before.
-fn by_version(call: &Call, since: StatusCode, before: StatusCode) -> StatusCode {
+/// The status since 2.2, and before.
+fn by_version(call: &ApiRequest, since: StatusCode, before: StatusCode) -> StatusCode {
     if call.version.has(KEY_PAIR_TYPE) {
         since
     } else {
@@ -61,9 +61,12 @@ fn by_version(call: &Call, since: StatusCode, before: StatusCode) -> StatusCode 
     }
 }
 
-pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn create(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let body: Value = call.typed()?;
-    let mut fields = Fields::of_body(&body, "keypair")?;
+    let mut fields = BodyFields::of_body(&body, "keypair")?;
     let name = fields.text("name", 1..=255)?;
     let name = fields.required("name", name)?;
     let public_key = fields.text("public_key", 0..=PUBLIC_KEY)?;
@@ -82,45 +85,59 @@ pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer,
     let user = user(&api, &call, named, policies::KEY_PAIR_CREATE)?;
     let public_key = public_key.ok_or_else(|| {
         Fault::bad_request(
-            "public_key is missing: no private keys are made here (nor by Nova since 2.92); make a pair with ssh-keygen and \
-             bring its public key",
+            "public_key is missing: this service generates no private keys (nor does Nova since 2.92); create a pair with \
+             ssh-keygen and send its public key",
         )
     })?;
     let key = NewKeyPair::new(user, name, public_key).map_err(fault)?;
     let key = api.compute.create_key_pair(key).await.map_err(fault)?;
     let status = by_version(&call, StatusCode::CREATED, StatusCode::OK);
-    Answer::with_body(status, &json!({"keypair": made(&call, &key)}))
+    ApiResponse::with_body(status, &json!({"keypair": created(&call, &key)}))
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     if call.version.has(STRICT) {
         check_keys(&call, &["user_id", "limit", "marker"])?;
     }
-    let user = user(&api, &call, asked(&call), policies::KEY_PAIR_INDEX)?;
+    let user = user(&api, &call, requested_user(&call), policies::KEY_PAIR_INDEX)?;
     let mut keys = api.compute.key_pairs(user).await.map_err(fault)?;
     let mut full = false;
     if call.version.has(KEY_PAIR_PAGES) {
-        (keys, full) = Page::of(&call)?.cut(keys, |key| &key.name)?;
+        (keys, full) = PageQuery::of(&call)?.cut(keys, |key| &key.name)?;
     }
-    let one = |key| json!({"keypair": brief(&call, key)});
+    let one = |key| json!({"keypair": summary(&call, key)});
     let shown: Vec<Value> = keys.iter().map(one).collect();
     let mut body = json!({"keypairs": shown});
     if let Some(last) = keys.last().filter(|_| full) {
         body["keypairs_links"] = next(&call, "os-keypairs", &last.name);
     }
-    Answer::ok(&body)
+    ApiResponse::ok(&body)
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let user = user(&api, &call, asked(&call), policies::KEY_PAIR_SHOW)?;
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    let user = user(&api, &call, requested_user(&call), policies::KEY_PAIR_SHOW)?;
     let key = api.compute.key_pair(user, call.path("name")?).await;
-    Answer::ok(&json!({"keypair": whole(&call, &key.map_err(fault)?)}))
+    ApiResponse::ok(&json!({"keypair": document(&call, &key.map_err(fault)?)}))
 }
 
-pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    let user = user(&api, &call, asked(&call), policies::KEY_PAIR_DELETE)?;
+pub(crate) async fn delete(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    let user = user(
+        &api,
+        &call,
+        requested_user(&call),
+        policies::KEY_PAIR_DELETE,
+    )?;
     let deleted = api.compute.delete_key_pair(user, call.path("name")?).await;
     deleted.map_err(fault)?;
     let status = by_version(&call, StatusCode::NO_CONTENT, StatusCode::ACCEPTED);
-    Ok(Answer::empty(status))
+    Ok(ApiResponse::empty(status))
 }

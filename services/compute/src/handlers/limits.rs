@@ -1,18 +1,21 @@
-//! /v2.1/limits: what a project may have. Nothing is limited: what a quota hook says cannot be told in numbers.
+//! /v2.1/limits: the limits of a project. All are unlimited, because a quota hook does not report numbers.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::json;
 
 use crate::microversions::{NO_IMAGE_METADATA, NO_NETWORK_LIMITS, NO_PERSONALITY};
 use crate::policies;
-use crate::router::Api;
 use crate::servers::MOST_METADATA;
+use crate::state::ComputeApi;
 
-/// What stands for no limit.
+/// No limit.
 const NONE: i64 = -1;
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::LIMITS)?;
     let named = call.query.last("tenant_id");
     let other = named.filter(|project| call.caller.project_id() != Some(project));
@@ -53,5 +56,5 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
         absolute["maxPersonality"] = json!(0);
         absolute["maxPersonalitySize"] = json!(0);
     }
-    Answer::ok(&json!({"limits": {"rate": [], "absolute": absolute}}))
+    ApiResponse::ok(&json!({"limits": {"rate": [], "absolute": absolute}}))
 }

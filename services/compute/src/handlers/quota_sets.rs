@@ -1,21 +1,21 @@
-//! /v2.1/os-quota-sets/{project}: what a project may have. The API itself limits nothing but a server's metadata; what a quota hook
-//! says cannot be told in numbers.
+//! /v2.1/os-quota-sets/{project}: the quotas of a project. The API itself limits only metadata; a quota hook does not
+//! report numbers.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Map, Value, json};
 
 use super::servers::fault;
 use crate::microversions::{NO_NETWORK_LIMITS, NO_PERSONALITY};
 use crate::policies;
 use crate::quota::QuotaAmounts;
-use crate::router::Api;
 use crate::servers::{MOST_METADATA, ServerError};
+use crate::state::ComputeApi;
 
-/// What stands for no limit.
+/// No limit.
 const NONE: i64 = -1;
 
-/// What the sets of all versions have.
+/// Quotas of all versions.
 const ALWAYS: [&str; 6] = [
     "cores",
     "instances",
@@ -25,7 +25,7 @@ const ALWAYS: [&str; 6] = [
     "server_groups",
 ];
 
-/// What they had while Nova had networks.
+/// Quotas of versions with network limits.
 const OF_NETWORKS: [&str; 4] = [
     "fixed_ips",
     "floating_ips",
@@ -33,15 +33,15 @@ const OF_NETWORKS: [&str; 4] = [
     "security_groups",
 ];
 
-/// What they had while files were put into guests.
+/// Quotas of versions with file injection.
 const OF_FILES: [&str; 3] = [
     "injected_file_content_bytes",
     "injected_file_path_bytes",
     "injected_files",
 ];
 
-/// A set, each limit in this form.
-fn set(call: &Call, project: &str, form: impl Fn(&str, i64) -> Value) -> Value {
+/// Builds a quota set; `form` builds each entry.
+fn set(call: &ApiRequest, project: &str, form: impl Fn(&str, i64) -> Value) -> Value {
     let mut set = Map::new();
     let mut add = |keys: &[&str]| {
         for key in keys {
@@ -62,19 +62,28 @@ fn set(call: &Call, project: &str, form: impl Fn(&str, i64) -> Value) -> Value {
     json!({ "quota_set": set })
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let project = call.path("project")?;
     api.allow_in(&call, policies::QUOTA_SHOW, project)?;
-    Answer::ok(&set(&call, project, |_, limit| json!(limit)))
+    ApiResponse::ok(&set(&call, project, |_, limit| json!(limit)))
 }
 
-pub(crate) async fn defaults(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn defaults(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::QUOTA_DEFAULTS)?;
     let project = call.path("project")?;
-    Answer::ok(&set(&call, project, |_, limit| json!(limit)))
+    ApiResponse::ok(&set(&call, project, |_, limit| json!(limit)))
 }
 
-pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn detail(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let project = call.path("project")?;
     api.allow_in(&call, policies::QUOTA_DETAIL, project)?;
     let used = api.used(project).await.map_err(fault)?;
@@ -87,16 +96,14 @@ pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer,
         _ => 0,
     };
     let form = |key: &str, limit| json!({"in_use": in_use(key), "limit": limit, "reserved": 0});
-    Answer::ok(&set(&call, project, form))
+    ApiResponse::ok(&set(&call, project, form))
 }
 
-impl Api {
-    /// What a project has.
+impl ComputeApi {
     pub(super) async fn used(&self, project: &str) -> Result<QuotaAmounts, ServerError> {
         self.compute.used(project).await
     }
 
-    /// How many server groups a project has.
     pub(super) async fn used_groups(&self, project: &str) -> Result<u64, Fault> {
         let groups = self.compute.inner.hosts.groups(Some(project)).await;
         let count = groups.map_err(super::hosts::group_fault)?.len();

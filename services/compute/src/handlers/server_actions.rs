@@ -1,8 +1,9 @@
-//! POST /v2.1/servers/{server}/action: something is to be done with a server. 202 is told once that is written down.
+//! POST /v2.1/servers/{server}/action: server actions. The action is recorded, then 202 is answered and the action is
+//! carried out in the background (`server_actions` in the crate root).
 
 use axum::extract::State;
 use berth_client::GuestApiError;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::ConsumerUuid;
 use berth_wire::guest::GuestAction;
 use http::StatusCode;
@@ -10,19 +11,19 @@ use serde_json::{Map, Value, json};
 
 use super::server_rebuild;
 use super::servers::fault;
-use crate::courses::KnownServer;
-use crate::fields::{Fields, bounded, wrong};
+use crate::fields::{BodyFields, bounded, wrong};
 use crate::microversions::LOCKED_REASON;
 use crate::policies;
-use crate::router::Api;
-use crate::servers::{Besides, Lock, Locker};
-use crate::tasks::action_of;
+use crate::server_actions::action_of;
+use crate::server_status::ServerWithStatus;
+use crate::servers::{ActionChanges, Lock, Locker};
+use crate::state::ComputeApi;
 
-/// How long a guest may take to end by itself, in seconds (Nova's `shutdown_timeout`).
+/// How long a guest may take to shut down, in seconds (Nova's `shutdown_timeout`).
 pub(super) const GRACE: u16 = 60;
 
-/// What Nova does with servers, and nobody here.
-const NOT_HERE: [&str; 29] = [
+/// Actions of Nova that Berth does not support.
+const UNSUPPORTED: [&str; 29] = [
     "addFixedIp",
     "addFloatingIp",
     "addSecurityGroup",
@@ -54,43 +55,50 @@ const NOT_HERE: [&str; 29] = [
     "unshelve",
 ];
 
-pub(crate) async fn act(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn act(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let body: Map<String, Value> = call.typed()?;
     let mut keys = body.iter();
     let (Some((word, value)), None) = (keys.next(), keys.next()) else {
         return Err(Fault::bad_request(
-            "The body is an object with one key, which says what is to be done",
+            "The body must be an object with one key, the name of the action",
         ));
     };
     match word.as_str() {
-        "os-start" => simple(&api, &call, policies::SERVER_START, GuestAction::Start {}).await,
+        "os-start" => {
+            simple_action(&api, &call, policies::SERVER_START, GuestAction::Start {}).await
+        }
         "os-stop" => {
             let stop = GuestAction::Stop {
                 grace_seconds: GRACE,
             };
-            simple(&api, &call, policies::SERVER_STOP, stop).await
+            simple_action(&api, &call, policies::SERVER_STOP, stop).await
         }
-        "pause" => simple(&api, &call, policies::PAUSE, GuestAction::Pause {}).await,
-        "unpause" => simple(&api, &call, policies::UNPAUSE, GuestAction::Unpause {}).await,
-        "unrescue" => simple(&api, &call, policies::UNRESCUE, GuestAction::Unrescue {}).await,
+        "pause" => simple_action(&api, &call, policies::PAUSE, GuestAction::Pause {}).await,
+        "unpause" => simple_action(&api, &call, policies::UNPAUSE, GuestAction::Unpause {}).await,
+        "unrescue" => {
+            simple_action(&api, &call, policies::UNRESCUE, GuestAction::Unrescue {}).await
+        }
         "reboot" => {
             let reboot = reboot(value)?;
-            simple(&api, &call, policies::SERVER_REBOOT, reboot).await
+            simple_action(&api, &call, policies::SERVER_REBOOT, reboot).await
         }
         "rescue" => server_rebuild::rescue(&api, &call, value).await,
         "rebuild" => server_rebuild::rebuild(&api, &call, value).await,
         "lock" => lock(&api, &call, value).await,
         "unlock" => unlock(&api, &call).await,
         "os-getConsoleOutput" => console(&api, &call, value).await,
-        "os-resetState" => reset(&api, &call, value).await,
+        "os-resetState" => reset_state(&api, &call, value).await,
         "forceDelete" => {
             let server = api.server(&call, policies::FORCE_DELETE).await?;
-            api.end(&call, &server).await?;
-            Ok(Answer::empty(StatusCode::ACCEPTED))
+            api.delete_server(&call, &server).await?;
+            Ok(ApiResponse::empty(StatusCode::ACCEPTED))
         }
-        word if NOT_HERE.contains(&word) => Err(Fault::new(
+        word if UNSUPPORTED.contains(&word) => Err(Fault::new(
             StatusCode::NOT_IMPLEMENTED,
-            format!("'{word}' is not offered here."),
+            format!("'{word}' is not supported."),
         )),
         word => Err(Fault::bad_request(format!(
             "There is no such action: {}",
@@ -99,19 +107,20 @@ pub(crate) async fn act(State(api): State<Api>, call: Call) -> Result<Answer, Fa
     }
 }
 
-async fn simple(
-    api: &Api,
-    call: &Call,
+async fn simple_action(
+    api: &ComputeApi,
+    call: &ApiRequest,
     rule: &'static str,
-    ask: GuestAction,
-) -> Result<Answer, Fault> {
-    let known = api.known_server(call, rule).await?;
-    api.begin(call, &known, &ask, Besides::default()).await?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    action: GuestAction,
+) -> Result<ApiResponse, Fault> {
+    let known = api.server_with_status(call, rule).await?;
+    api.start_action(call, &known, &action, ActionChanges::default())
+        .await?;
+    Ok(ApiResponse::empty(StatusCode::ACCEPTED))
 }
 
 fn reboot(value: &Value) -> Result<GuestAction, Fault> {
-    let mut fields = Fields::of("reboot", value)?;
+    let mut fields = BodyFields::of("reboot", value)?;
     let given = fields.value("type");
     let given = fields.required("type", given)?;
     fields.end()?;
@@ -123,42 +132,45 @@ fn reboot(value: &Value) -> Result<GuestAction, Fault> {
     }
 }
 
-impl Api {
-    /// Has something done with a server, where it is in a state for it and is not locked.
-    pub(super) async fn begin(
+impl ComputeApi {
+    /// Starts an action, if the server's state and lock allow it.
+    pub(super) async fn start_action(
         &self,
-        call: &Call,
-        known: &KnownServer,
-        ask: &GuestAction,
-        besides: Besides,
+        call: &ApiRequest,
+        known: &ServerWithStatus,
+        action: &GuestAction,
+        changes: ActionChanges,
     ) -> Result<(), Fault> {
         let server = &known.server;
-        self.open_to(call, server)?;
-        if let Some(action) = action_of(ask) {
+        self.check_unlocked(call, server)?;
+        if let Some(action) = action_of(action) {
             action
                 .check(&server.uuid.to_string(), &known.state)
                 .map_err(|refused| Fault::conflict(refused.to_string()))?;
         }
         if known.is_unreadable {
             return Err(Fault::unavailable(
-                "What the conductor knows of this server cannot be read; its operator finds the reason in the log.",
+                "The conductor's record of this server is unreadable; the log of the compute service has the reason.",
             ));
         }
-        if known.is_nowhere() {
+        if known.has_no_guest() {
             let uuid = server.uuid;
             return Err(Fault::conflict(format!("Instance {uuid} is not ready")));
         }
         let by = (call.caller.user_id.as_str(), call.request_id.as_str());
-        let begun = self.compute.begin(server.uuid, ask, besides, by).await;
+        let begun = self
+            .compute
+            .start_action(server.uuid, action, changes, by)
+            .await;
         begun.map_err(fault)
     }
 }
 
-async fn lock(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
+async fn lock(api: &ComputeApi, call: &ApiRequest, value: &Value) -> Result<ApiResponse, Fault> {
     let server = api.server(call, policies::LOCK).await?;
     let mut reason = None;
     if call.version.has(LOCKED_REASON) && !value.is_null() {
-        let mut fields = Fields::of("lock", value)?;
+        let mut fields = BodyFields::of("lock", value)?;
         reason = fields.text("locked_reason", 1..=255)?.map(str::to_owned);
         fields.end()?;
     }
@@ -169,10 +181,10 @@ async fn lock(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
     };
     let locked = api.compute.lock(server.uuid, Lock { by, reason }).await;
     locked.map_err(fault)?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    Ok(ApiResponse::empty(StatusCode::ACCEPTED))
 }
 
-async fn unlock(api: &Api, call: &Call) -> Result<Answer, Fault> {
+async fn unlock(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Fault> {
     let server = api.server(call, policies::UNLOCK).await?;
     let by_admin = server
         .lock
@@ -187,12 +199,14 @@ async fn unlock(api: &Api, call: &Call) -> Result<Answer, Fault> {
     };
     let opened = api.compute.unlock(server.uuid, opens).await;
     opened.map_err(fault)?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    Ok(ApiResponse::empty(StatusCode::ACCEPTED))
 }
 
-async fn console(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
-    let known = api.known_server(call, policies::CONSOLE_OUTPUT).await?;
-    let mut fields = Fields::of("os-getConsoleOutput", value)?;
+async fn console(api: &ComputeApi, call: &ApiRequest, value: &Value) -> Result<ApiResponse, Fault> {
+    let known = api
+        .server_with_status(call, policies::CONSOLE_OUTPUT)
+        .await?;
+    let mut fields = BodyFields::of("os-getConsoleOutput", value)?;
     let lines = match fields.value("length") {
         None | Some(Value::Null) => None,
         Some(value) => lines(value)?,
@@ -200,25 +214,25 @@ async fn console(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault>
     fields.end()?;
     let uuid = known.server.uuid;
     let not_ready = || Fault::conflict(format!("Instance {uuid} is not ready"));
-    let place = known.place.as_ref().ok_or_else(not_ready)?;
+    let placement = known.placement.as_ref().ok_or_else(not_ready)?;
     let conductor = &api.compute.inner.conductor;
-    let agent = conductor.agent(&place.node).ok_or_else(not_ready)?;
+    let agent = conductor.agent(&placement.node).ok_or_else(not_ready)?;
     let output = agent.console(ConsumerUuid::from(uuid), lines).await;
     let output = output.map_err(|error| {
-        // One that goes is gone there before it is forgotten.
+        // A server that is being deleted may no longer exist on its host.
         let is_gone = matches!(error, GuestApiError::NotFound(_));
         if !is_gone || !known.server.deleting {
-            tracing::warn!(error = &error as &dyn std::error::Error, server = %uuid, "console");
+            tracing::warn!(error = &error as &dyn std::error::Error, server = %uuid, "reading a console log failed");
         }
         match is_gone {
             true => not_ready(),
-            false => Fault::unavailable("The console's log cannot be read now; try again."),
+            false => Fault::unavailable("The console log cannot be read now; try again."),
         }
     })?;
-    Answer::ok(&json!({"output": String::from_utf8_lossy(&output)}))
+    ApiResponse::ok(&json!({"output": String::from_utf8_lossy(&output)}))
 }
 
-/// How many lines; none for all.
+/// The number of lines; `None` for all.
 fn lines(value: &Value) -> Result<Option<u32>, Fault> {
     let number = match value {
         Value::Number(number) => number.as_i64(),
@@ -236,17 +250,21 @@ fn lines(value: &Value) -> Result<Option<u32>, Fault> {
     }
 }
 
-async fn reset(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
+async fn reset_state(
+    api: &ComputeApi,
+    call: &ApiRequest,
+    value: &Value,
+) -> Result<ApiResponse, Fault> {
     let server = api.server(call, policies::RESET_STATE).await?;
-    let mut fields = Fields::of("os-resetState", value)?;
+    let mut fields = BodyFields::of("os-resetState", value)?;
     let state = fields.value("state");
     let state = fields.required("state", state)?;
     fields.end()?;
     if state != "active" {
-        let reason = "a server is what its host says: only active is taken, which gives up what is under way";
+        let reason = "only active is accepted, which cancels pending actions; the host reports the state itself";
         return Err(wrong("state", state, reason));
     }
-    let given_up = api.compute.give_up(server.uuid).await;
-    given_up.map_err(fault)?;
-    Ok(Answer::empty(StatusCode::ACCEPTED))
+    let cancelled = api.compute.cancel_actions(server.uuid).await;
+    cancelled.map_err(fault)?;
+    Ok(ApiResponse::empty(StatusCode::ACCEPTED))
 }

@@ -1,59 +1,62 @@
-//! POST /v2.1/servers: servers are asked for. What is asked for is looked up and checked; then it is written down, then the
-//! conductor is asked; 202 is told once it is written down.
+//! POST /v2.1/servers: creates servers. The request is parsed (`body`) and resolved and checked (`guest`), the servers
+//! are stored, 202 is answered, and the conductor is asked to build them.
 
 mod body;
 mod guest;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 pub(super) use body::{access_ip, disk_config, metadata_of, tags_of};
 
-use self::body::{Asked, asked};
+use self::body::{ServerCreateRequest, parse};
 use super::servers::fault;
 use crate::paging::links;
 use crate::policies;
 use crate::quota::{QUOTA_SCHEMA, QuotaQuestion, QuotaRefused};
-use crate::router::Api;
 use crate::servers::NewServers;
+use crate::state::ComputeApi;
 
-pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn create(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::SERVER_CREATE)?;
     let body: Value = call.typed()?;
-    let asked = asked(&call, &body)?;
-    api.check_count(&asked)?;
-    let new = api.new_servers(&call, asked).await?;
+    let request = parse(&call, &body)?;
+    api.check_count(&request)?;
+    let new = api.new_servers(&call, request).await?;
     let reservation = new.1;
     api.ask_quota(&call, &new.0).await?;
     let servers = api.compute.create_servers(new.0).await.map_err(fault)?;
     for server in &servers {
-        // What cannot be done now the keeper does.
-        api.compute.go_on(server.uuid).await.ok();
+        // If this fails, the reconciler does it later.
+        api.compute.continue_work(server.uuid).await.ok();
     }
     let Some(first) = servers.first() else {
-        return Err(Fault::internal("no server was written down"));
+        return Err(Fault::internal("no server was stored"));
     };
     if reservation {
         let body = json!({"reservation_id": first.reservation_id});
-        return Answer::with_body(StatusCode::ACCEPTED, &body);
+        return ApiResponse::with_body(StatusCode::ACCEPTED, &body);
     }
     let id = first.uuid.to_string();
     let body = json!({"server": {
         "id": id,
         "links": links(&call, "servers", &id),
         "OS-DCF:diskConfig": first.disk_config,
-        // The group that every cloud has, as Nova tells it of whoever names none.
+        // Nova reports this group for servers without security groups.
         "security_groups": [{"name": "default"}],
     }});
-    let answer = Answer::with_body(StatusCode::ACCEPTED, &body)?;
+    let answer = ApiResponse::with_body(StatusCode::ACCEPTED, &body)?;
     Ok(answer.located(&call, &format!("/v2.1/servers/{id}")))
 }
 
-impl Api {
-    /// Refuses what the operator's program says no to.
-    async fn ask_quota(&self, call: &Call, new: &NewServers) -> Result<(), Fault> {
+impl ComputeApi {
+    /// Asks the quota hook, if there is one.
+    async fn ask_quota(&self, call: &ApiRequest, new: &NewServers) -> Result<(), Fault> {
         let Some(hook) = &self.compute.inner.quota else {
             return Ok(());
         };
@@ -79,14 +82,14 @@ impl Api {
         })
     }
 
-    fn check_count(&self, asked: &Asked) -> Result<(), Fault> {
+    fn check_count(&self, request: &ServerCreateRequest) -> Result<(), Fault> {
         let most = self.compute.inner.options.most_at_once;
-        if asked.count <= most {
+        if request.count <= most {
             return Ok(());
         }
         Err(Fault::forbidden(format!(
             "Quota exceeded for instances: Requested {}, but at most {most} at once",
-            asked.count
+            request.count
         )))
     }
 }

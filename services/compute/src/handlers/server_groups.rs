@@ -1,23 +1,27 @@
-//! /v2.1/os-server-groups: which servers are to be together or apart. `services/hosts` keeps them; servers that were asked for in one
-//! are its members from then on.
+//! /v2.1/os-server-groups: affinity and anti-affinity groups. `services/hosts` stores them. Servers created with a
+//! group as a hint are its members.
 
 use axum::extract::State;
-use berth_hosts::{GroupPolicy, KeptServerGroup, NewServerGroup};
-use berth_http::{Answer, Call, Fault};
+use berth_hosts::{NewServerGroup, ServerGroupPolicy, StoredServerGroup};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::hosts::group_fault;
 use super::servers::fault;
-use crate::fields::{Fields, MOST, boolean, bounded, wrong};
+use crate::fields::{BodyFields, MOST, boolean, bounded, wrong};
 use crate::microversions::{GROUP_OWNERS, GROUP_POLICY, SOFT_POLICIES, STRICT};
 use crate::paging::{MAX_LIMIT, check_keys};
 use crate::policies;
-use crate::router::Api;
+use crate::state::ComputeApi;
 
-impl Api {
-    /// The group of a path, where the caller may do this with it; another project's is none.
-    async fn group(&self, call: &Call, rule: &'static str) -> Result<KeptServerGroup, Fault> {
+impl ComputeApi {
+    /// The group in the path, if the caller may do this with it. Groups of other projects are 404.
+    async fn group(
+        &self,
+        call: &ApiRequest,
+        rule: &'static str,
+    ) -> Result<StoredServerGroup, Fault> {
         let text = call.path("group")?;
         let none = || {
             let text = bounded(text);
@@ -36,26 +40,32 @@ impl Api {
         Ok(group)
     }
 
-    /// These groups as they are told.
-    async fn told(&self, call: &Call, groups: &[KeptServerGroup]) -> Result<Vec<Value>, Fault> {
+    async fn documents(
+        &self,
+        call: &ApiRequest,
+        groups: &[StoredServerGroup],
+    ) -> Result<Vec<Value>, Fault> {
         let uuids: Vec<Uuid> = groups.iter().map(|group| group.uuid).collect();
-        let asked = self.compute.servers_of_groups(&uuids).await;
-        let mut asked = asked.map_err(fault)?;
-        let members = |uuid: &Uuid| asked.remove(uuid).unwrap_or_default();
+        let by_hint = self.compute.servers_of_groups(&uuids).await;
+        let mut by_hint = by_hint.map_err(fault)?;
+        let members = |uuid: &Uuid| by_hint.remove(uuid).unwrap_or_default();
         let each = groups.iter().zip(uuids.iter().map(members));
         Ok(each
-            .map(|(group, members)| told(call, group, members))
+            .map(|(group, members)| document(call, group, members))
             .collect())
     }
 
-    /// A group by itself.
-    async fn told_alone(&self, call: &Call, group: KeptServerGroup) -> Result<Answer, Fault> {
-        let told = self.told(call, &[group]).await?;
-        Answer::ok(&json!({"server_group": told.first()}))
+    async fn respond_with(
+        &self,
+        call: &ApiRequest,
+        group: StoredServerGroup,
+    ) -> Result<ApiResponse, Fault> {
+        let documents = self.documents(call, &[group]).await?;
+        ApiResponse::ok(&json!({"server_group": documents.first()}))
     }
 }
 
-fn told(call: &Call, group: &KeptServerGroup, mut members: Vec<Uuid>) -> Value {
+fn document(call: &ApiRequest, group: &StoredServerGroup, mut members: Vec<Uuid>) -> Value {
     members.extend(group.members.keys().copied());
     members.sort_unstable();
     members.dedup();
@@ -77,36 +87,36 @@ fn told(call: &Call, group: &KeptServerGroup, mut members: Vec<Uuid>) -> Value {
     shown
 }
 
-fn policy(call: &Call, key: &str, value: &Value) -> Result<GroupPolicy, Fault> {
+fn policy(call: &ApiRequest, key: &str, value: &Value) -> Result<ServerGroupPolicy, Fault> {
     let policy = value.as_str().and_then(|word| word.parse().ok());
-    let is_soft = |policy: &GroupPolicy| {
+    let is_soft = |policy: &ServerGroupPolicy| {
         matches!(
             policy,
-            GroupPolicy::SoftAffinity | GroupPolicy::SoftAntiAffinity
+            ServerGroupPolicy::SoftAffinity | ServerGroupPolicy::SoftAntiAffinity
         )
     };
     policy
         .filter(|policy| !is_soft(policy) || call.version.has(SOFT_POLICIES))
         .ok_or_else(|| {
-            let reason = "it is affinity or anti-affinity, or from 2.15 on soft-affinity or soft-anti-affinity";
+            let reason = "it must be affinity or anti-affinity, or from 2.15 on soft-affinity or soft-anti-affinity";
             wrong(key, value, reason)
         })
 }
 
-fn rules(value: &Value, policy: GroupPolicy) -> Result<Option<u32>, Fault> {
-    let mut fields = Fields::of("rules", value)?;
+fn rules(value: &Value, policy: ServerGroupPolicy) -> Result<Option<u32>, Fault> {
+    let mut fields = BodyFields::of("rules", value)?;
     let most = fields.integer("max_server_per_host", 1..=MOST)?;
     fields.end()?;
-    if most.is_some() && policy != GroupPolicy::AntiAffinity {
-        let reason = "max_server_per_host is a rule of the policy anti-affinity alone";
+    if most.is_some() && policy != ServerGroupPolicy::AntiAffinity {
+        let reason = "max_server_per_host requires the policy anti-affinity";
         return Err(wrong("rules", value, reason));
     }
     Ok(most.and_then(|most| u32::try_from(most).ok()))
 }
 
-fn asked(call: &Call, project_id: &str) -> Result<NewServerGroup, Fault> {
+fn parse_group(call: &ApiRequest, project_id: &str) -> Result<NewServerGroup, Fault> {
     let body: Value = call.typed()?;
-    let mut fields = Fields::of_body(&body, "server_group")?;
+    let mut fields = BodyFields::of_body(&body, "server_group")?;
     let name = fields.name("name")?;
     let name = fields.required("name", name)?.to_owned();
     let (policy, max_server_per_host) = if call.version.has(GROUP_POLICY) {
@@ -122,7 +132,7 @@ fn asked(call: &Call, project_id: &str) -> Result<NewServerGroup, Fault> {
         let words = fields.required("policies", words)?;
         match words.as_array().map(Vec::as_slice) {
             Some([word]) => (policy(call, "policies", word)?, None),
-            _ => return Err(wrong("policies", words, "it is a list of one policy")),
+            _ => return Err(wrong("policies", words, "it must be a list of one policy")),
         }
     };
     fields.end()?;
@@ -135,17 +145,23 @@ fn asked(call: &Call, project_id: &str) -> Result<NewServerGroup, Fault> {
     })
 }
 
-pub(crate) async fn create(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn create(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::GROUP_CREATE)?;
     let project_id = call.caller.project_id().ok_or_else(|| {
-        Fault::forbidden("A server group is a project's: log in to a project to make one.")
+        Fault::forbidden("Creating a server group requires a token with a project.")
     })?;
-    let group = asked(&call, project_id)?;
+    let group = parse_group(&call, project_id)?;
     let made = api.compute.inner.hosts.create_group(group).await;
-    api.told_alone(&call, made.map_err(group_fault)?).await
+    api.respond_with(&call, made.map_err(group_fault)?).await
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     if call.version.has(STRICT) {
         check_keys(&call, &["all_projects", "limit", "offset"])?;
     }
@@ -154,12 +170,12 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
         None => false,
         Some(text) => text.is_empty() || boolean(text).unwrap_or(true),
     };
-    // Whoever is no operator sees his project's, whatever he asks for, as with Nova.
+    // As in Nova, other callers see only the groups of their project and are not refused.
     let all = all && api.allow(&call, policies::GROUP_INDEX_ALL).is_ok();
     let project = match call.caller.project_id() {
         _ if all => None,
         Some(project) => Some(project),
-        None => return Answer::ok(&json!({"server_groups": []})),
+        None => return ApiResponse::ok(&json!({"server_groups": []})),
     };
     let (offset, limit) = (
         number(&call, "offset", 0)?,
@@ -168,28 +184,37 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
     let groups = api.compute.inner.hosts.groups(project).await;
     let groups = groups.map_err(group_fault)?;
     let page = groups.into_iter().skip(offset).take(limit.min(MAX_LIMIT));
-    let page: Vec<KeptServerGroup> = page.collect();
-    let shown = api.told(&call, &page).await?;
-    Answer::ok(&json!({ "server_groups": shown }))
+    let page: Vec<StoredServerGroup> = page.collect();
+    let shown = api.documents(&call, &page).await?;
+    ApiResponse::ok(&json!({ "server_groups": shown }))
 }
 
-fn number(call: &Call, key: &str, default: usize) -> Result<usize, Fault> {
+fn number(call: &ApiRequest, key: &str, default: usize) -> Result<usize, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(default);
     };
     let text = bounded(text);
-    text.parse()
-        .map_err(|_| Fault::bad_request(format!("{key} is a whole number from 0 on, not {text}")))
+    text.parse().map_err(|_| {
+        Fault::bad_request(format!(
+            "{key} must be a whole number of at least 0, not {text}"
+        ))
+    })
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let group = api.group(&call, policies::GROUP_SHOW).await?;
-    api.told_alone(&call, group).await
+    api.respond_with(&call, group).await
 }
 
-pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn delete(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let group = api.group(&call, policies::GROUP_DELETE).await?;
     let deleted = api.compute.inner.hosts.delete_group(group.uuid).await;
     deleted.map_err(group_fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

@@ -1,20 +1,21 @@
-//! What the query of a list of servers asks for. What others may not filter by is passed over, as Nova does.
+//! Parses the query of a server list: filters and sort order. As in Nova, filters that the caller may not use are
+//! ignored.
 
 use std::collections::BTreeSet;
 
-use berth_http::{Call, Fault};
+use berth_http::{ApiRequest, Fault};
 use berth_store::Moment;
 use regex::{Regex, RegexBuilder};
 
 use crate::fields::{boolean, bounded};
-use crate::flavors::Order;
+use crate::flavors::SortDirection;
 use crate::microversions::{CHANGES_BEFORE, KNOWN_STATUSES, LOCKED_REASON, STRICT, TAGS};
-use crate::moments::moment_of;
 use crate::paging::check_keys;
-use crate::router::Api;
-use crate::servers::{Attribute, Filters, ServerSortKey, Sorting, TagFilters};
+use crate::servers::{ServerAttribute, ServerFilters, ServerSortKey, ServerSortOrder, TagFilters};
+use crate::state::ComputeApi;
+use crate::timestamps::moment_of;
 
-/// What Nova lets such a query have.
+/// The query keys that Nova accepts.
 const QUERY: [&str; 51] = [
     "limit",
     "marker",
@@ -69,7 +70,7 @@ const QUERY: [&str; 51] = [
     "soft_deleted",
 ];
 
-/// What Nova has columns for and does not sort by: below 2.75 it passes them over, and `locked` where there is no such key yet.
+/// Columns of Nova that are not sort keys: before 2.75 they are ignored. So is `locked` before it became a sort key.
 const PASSED_OVER: [&str; 22] = [
     "architecture",
     "cell_name",
@@ -95,7 +96,7 @@ const PASSED_OVER: [&str; 22] = [
     "vm_mode",
 ];
 
-/// The statuses of Nova, most of which servers can have here.
+/// Nova's statuses. Servers of Berth do not have all of them.
 const STATUSES: [&str; 19] = [
     "ACTIVE",
     "BUILD",
@@ -118,11 +119,10 @@ const STATUSES: [&str; 19] = [
     "VERIFY_RESIZE",
 ];
 
-/// The largest program that a regular expression may become, in bytes.
+/// The maximum size of a compiled regular expression in bytes.
 const PROGRAM: usize = 1 << 20;
 
-/// Whether servers of all projects are asked for.
-pub(super) fn is_all_tenants(call: &Call) -> Result<bool, Fault> {
+pub(super) fn is_all_tenants(call: &ApiRequest) -> Result<bool, Fault> {
     match call.query.last("all_tenants") {
         None => Ok(false),
         Some("") => Ok(true),
@@ -132,19 +132,22 @@ pub(super) fn is_all_tenants(call: &Call) -> Result<bool, Fault> {
     }
 }
 
-/// The list that is asked for.
-pub(super) fn asked(api: &Api, call: &Call) -> Result<(Filters, Sorting), Fault> {
+/// Parses filters and sort order.
+pub(super) fn parse_list_query(
+    api: &ComputeApi,
+    call: &ApiRequest,
+) -> Result<(ServerFilters, ServerSortOrder), Fault> {
     if call.version.has(STRICT) {
         check_keys(call, &QUERY)?;
     }
     let is_admin = api.is_admin(call);
     let text = |key: &str| call.query.last(key).map(str::to_owned);
     let statuses: BTreeSet<String> = call.query.all("status").map(str::to_uppercase).collect();
-    // No server has an address that is known here.
+    // This service knows no addresses, so a filter by address matches nothing.
     let has_address = ["ip", "ip6"]
         .iter()
         .any(|key| call.query.last(key).is_some_and(|ip| !ip.is_empty()));
-    let mut filters = Filters {
+    let mut filters = ServerFilters {
         name: pattern(call, "name")?,
         nothing: has_address || !can_be(call, &statuses, is_admin)?,
         statuses,
@@ -152,7 +155,7 @@ pub(super) fn asked(api: &Api, call: &Call) -> Result<(Filters, Sorting), Fault>
         image: text("image").map(|image| last_part(&image)),
         reservation_id: text("reservation_id"),
         changes_since: moment(call, "changes-since")?,
-        ..Filters::default()
+        ..ServerFilters::default()
     };
     if call.version.has(CHANGES_BEFORE) {
         filters.changes_before = moment(call, "changes-before")?;
@@ -175,8 +178,8 @@ pub(super) fn asked(api: &Api, call: &Call) -> Result<(Filters, Sorting), Fault>
     Ok((filters, sorting(call, is_admin)?))
 }
 
-/// Whether a server can be in one of these statuses.
-fn can_be(call: &Call, statuses: &BTreeSet<String>, is_admin: bool) -> Result<bool, Fault> {
+/// Whether a server can have one of these statuses.
+fn can_be(call: &ApiRequest, statuses: &BTreeSet<String>, is_admin: bool) -> Result<bool, Fault> {
     if statuses.is_empty() {
         return Ok(true);
     }
@@ -184,7 +187,7 @@ fn can_be(call: &Call, statuses: &BTreeSet<String>, is_admin: bool) -> Result<bo
     match (known.next(), known.next()) {
         (None, _) if call.version.has(KNOWN_STATUSES) => {
             let text: Vec<&str> = statuses.iter().map(String::as_str).collect();
-            let reason = "no server has such a status";
+            let reason = "unknown status";
             Err(wrong("status", &text.join(", "), reason))
         }
         (None, _) => Ok(false),
@@ -198,7 +201,7 @@ fn can_be(call: &Call, statuses: &BTreeSet<String>, is_admin: bool) -> Result<bo
     }
 }
 
-/// Refuses a span that ends before it begins.
+/// Refuses an interval that ends before it starts.
 pub(super) fn check_span(since: Option<Moment>, before: Option<Moment>) -> Result<(), Fault> {
     match (since, before) {
         (Some(since), Some(before)) if before < since => Err(Fault::bad_request(
@@ -208,15 +211,15 @@ pub(super) fn check_span(since: Option<Moment>, before: Option<Moment>) -> Resul
     }
 }
 
-fn for_operators(call: &Call, filters: &mut Filters) -> Result<(), Fault> {
+fn for_operators(call: &ApiRequest, filters: &mut ServerFilters) -> Result<(), Fault> {
     let text = |key: &str| call.query.last(key).map(str::to_owned);
-    // None that is gone is kept, and none is ever half gone, so that soft_deleted adds none.
+    // Deleted servers are not kept, and there is no soft deletion.
     filters.nothing |= flag(call, "deleted")?.unwrap_or(false);
     flag(call, "soft_deleted")?;
     filters.attributes = attributes(call)?;
     filters.host = text("host");
     filters.node = text("node").or(text("hypervisor_hostname"));
-    // Of the caller's own project there is no other to choose.
+    // Without all_tenants only the caller's project is listed anyway.
     if is_all_tenants(call)? {
         filters.project_id = text("project_id").or(text("tenant_id"));
     }
@@ -237,85 +240,87 @@ fn for_operators(call: &Call, filters: &mut Filters) -> Result<(), Fault> {
     };
     if let Some(text) = call.query.last("uuid") {
         let uuid = text.parse();
-        filters.uuid = Some(uuid.map_err(|_| wrong("uuid", text, "it is no UUID"))?);
+        filters.uuid = Some(uuid.map_err(|_| wrong("uuid", text, "it is not a UUID"))?);
     }
     if let Some(text) = call.query.last("power_state") {
         let number = text.parse();
         filters.power_state =
-            Some(number.map_err(|_| wrong("power_state", text, "it is no number of a state"))?);
+            Some(number.map_err(|_| {
+                wrong("power_state", text, "it is not the number of a power state")
+            })?);
     }
     Ok(())
 }
 
-/// The keys of attributes of one kind, each with the attribute it asks for.
-type Keys<T, const N: usize> = [(&'static str, fn(T) -> Attribute); N];
+/// Query keys, each with the filter it creates.
+type SortKeys<T, const N: usize> = [(&'static str, fn(T) -> ServerAttribute); N];
 
-/// What is asked of a server besides, by the value that it has.
-fn attributes(call: &Call) -> Result<Vec<Attribute>, Fault> {
-    let mut asked = Vec::new();
-    let patterns: Keys<Regex, 7> = [
-        ("hostname", Attribute::Hostname),
-        ("access_ip_v4", Attribute::AccessIpV4),
-        ("access_ip_v6", Attribute::AccessIpV6),
-        ("root_device_name", Attribute::RootDevice),
-        ("locked_by", Attribute::LockedBy),
-        ("kernel_id", |_| Attribute::Nothing),
-        ("ramdisk_id", |_| Attribute::Nothing),
+/// Parses the filters by further attributes.
+fn attributes(call: &ApiRequest) -> Result<Vec<ServerAttribute>, Fault> {
+    let mut attributes = Vec::new();
+    let patterns: SortKeys<Regex, 7> = [
+        ("hostname", ServerAttribute::Hostname),
+        ("access_ip_v4", ServerAttribute::AccessIpV4),
+        ("access_ip_v6", ServerAttribute::AccessIpV6),
+        ("root_device_name", ServerAttribute::RootDevice),
+        ("locked_by", ServerAttribute::LockedBy),
+        ("kernel_id", |_| ServerAttribute::Nothing),
+        ("ramdisk_id", |_| ServerAttribute::Nothing),
     ];
     for (key, of) in patterns {
-        asked.extend(pattern(call, key)?.map(of));
+        attributes.extend(pattern(call, key)?.map(of));
     }
-    let moments: Keys<Moment, 3> = [
-        ("created_at", Attribute::CreatedAt),
-        ("launched_at", Attribute::LaunchedAt),
-        ("terminated_at", |_| Attribute::Nothing),
+    let moments: SortKeys<Moment, 3> = [
+        ("created_at", ServerAttribute::CreatedAt),
+        ("launched_at", ServerAttribute::LaunchedAt),
+        ("terminated_at", |_| ServerAttribute::Nothing),
     ];
     for (key, of) in moments {
-        asked.extend(moment(call, key)?.map(of));
+        attributes.extend(moment(call, key)?.map(of));
     }
-    let numbers: Keys<i64, 2> = [
-        ("launch_index", Attribute::LaunchIndex),
-        ("progress", Attribute::Progress),
+    let numbers: SortKeys<i64, 2> = [
+        ("launch_index", ServerAttribute::LaunchIndex),
+        ("progress", ServerAttribute::Progress),
     ];
     for (key, of) in numbers {
         if let Some(text) = call.query.last(key) {
             let number = text.parse();
-            asked.push(of(
-                number.map_err(|_| wrong(key, text, "it is no whole number"))?
+            attributes.push(of(
+                number.map_err(|_| wrong(key, text, "it is not a whole number"))?
             ));
         }
     }
-    let flags: Keys<bool, 2> = [
-        ("config_drive", Attribute::ConfigDrive),
-        ("auto_disk_config", Attribute::AutoDiskConfig),
+    let flags: SortKeys<bool, 2> = [
+        ("config_drive", ServerAttribute::ConfigDrive),
+        ("auto_disk_config", ServerAttribute::AutoDiskConfig),
     ];
     for (key, of) in flags {
-        // Nova has an empty text where there is no config drive.
+        // In Nova the attribute is empty without a config drive.
         let given = match call.query.last(key) {
             Some("") => Some(false),
             _ => flag(call, key)?,
         };
-        asked.extend(given.map(of));
+        attributes.extend(given.map(of));
     }
-    Ok(asked)
+    Ok(attributes)
 }
 
-fn sorting(call: &Call, is_admin: bool) -> Result<Sorting, Fault> {
+fn sorting(call: &ApiRequest, is_admin: bool) -> Result<ServerSortOrder, Fault> {
     let mut orders = call.query.all("sort_dir");
     let mut keys = Vec::new();
     for word in call.query.all("sort_key") {
         let order = match orders.next() {
-            None | Some("desc") => Order::Descending,
-            Some("asc") => Order::Ascending,
+            None | Some("desc") => SortDirection::Descending,
+            Some("asc") => SortDirection::Ascending,
             Some(other) => return Err(wrong("sort_dir", other, "it is asc or desc")),
         };
         let is_late = word == "locked" && call.version.has(LOCKED_REASON);
         if !call.version.has(STRICT) && !is_late && PASSED_OVER.contains(&word) {
             continue;
         }
-        let key = ServerSortKey::of_word(word)
-            .ok_or_else(|| wrong("sort_key", word, "servers are not sorted by that"))?;
-        if key.is_for_operators() && !is_admin {
+        let key = ServerSortKey::parse(word)
+            .ok_or_else(|| wrong("sort_key", word, "servers cannot be sorted by this key"))?;
+        if key.is_operator_only() && !is_admin {
             let word = bounded(word);
             return Err(Fault::forbidden(format!(
                 "Only administrators can sort servers by {word}"
@@ -325,21 +330,21 @@ fn sorting(call: &Call, is_admin: bool) -> Result<Sorting, Fault> {
     }
     if keys.is_empty() {
         let order = match orders.next() {
-            None | Some("desc") => Order::Descending,
-            Some("asc") => Order::Ascending,
+            None | Some("desc") => SortDirection::Descending,
+            Some("asc") => SortDirection::Ascending,
             Some(other) => return Err(wrong("sort_dir", other, "it is asc or desc")),
         };
         keys.push((ServerSortKey::CreatedAt, order));
     }
-    Ok(Sorting(keys))
+    Ok(ServerSortOrder(keys))
 }
 
-fn pattern(call: &Call, key: &str) -> Result<Option<Regex>, Fault> {
+fn pattern(call: &ApiRequest, key: &str) -> Result<Option<Regex>, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(None);
     };
     let built = RegexBuilder::new(text).size_limit(PROGRAM).build();
-    // Classes such as \d are known here by their ASCII characters alone.
+    // The regex crate is built without Unicode tables: classes such as \d only work for ASCII.
     let built = built.or_else(|_| {
         RegexBuilder::new(text)
             .unicode(false)
@@ -348,29 +353,28 @@ fn pattern(call: &Call, key: &str) -> Result<Option<Regex>, Fault> {
     });
     built
         .map(Some)
-        .map_err(|_| wrong(key, text, "it is no regular expression that is read here"))
+        .map_err(|_| wrong(key, text, "it is not a supported regular expression"))
 }
 
-/// The moment that is asked for by this key.
-pub(super) fn moment(call: &Call, key: &str) -> Result<Option<Moment>, Fault> {
+pub(super) fn moment(call: &ApiRequest, key: &str) -> Result<Option<Moment>, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(None);
     };
     moment_of(text).map(Some).ok_or_else(|| {
-        let reason = "it is no moment as 2026-11-23T07:56:44Z or 2026-11-23T09:56:44+02:00 is";
+        let reason = "it is not a time such as 2026-11-23T07:56:44Z or 2026-11-23T09:56:44+02:00";
         wrong(key, text, reason)
     })
 }
 
-fn flag(call: &Call, key: &str) -> Result<Option<bool>, Fault> {
+fn flag(call: &ApiRequest, key: &str) -> Result<Option<bool>, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(None);
     };
-    let said = boolean(text).ok_or_else(|| wrong(key, text, "it is neither true nor false"));
-    said.map(Some)
+    let flag = boolean(text).ok_or_else(|| wrong(key, text, "it is neither true nor false"));
+    flag.map(Some)
 }
 
-fn words(call: &Call, key: &str) -> BTreeSet<String> {
+fn words(call: &ApiRequest, key: &str) -> BTreeSet<String> {
     let lists = call.query.all(key).flat_map(|list| list.split(','));
     lists
         .filter(|word| !word.is_empty())
@@ -378,13 +382,13 @@ fn words(call: &Call, key: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// An id, where a URL was given, its last part.
+/// The id. Clients may give a URL that ends with it.
 pub(super) fn last_part(text: &str) -> String {
     let text = text.trim_end_matches('/');
     text.rsplit('/').next().unwrap_or(text).to_owned()
 }
 
-/// A 400 that names what was asked, how, and what is wrong with it.
+/// A 400 that names the query key, its value and the reason.
 pub(super) fn wrong(key: &str, text: &str, reason: &str) -> Fault {
     Fault::bad_request(format!(
         "Invalid input for query parameters {key}. Value: {}. {reason}",

@@ -1,6 +1,6 @@
-//! Actions that need an image: rescue and rebuild.
+//! Rescue and rebuild: the server actions that need an image.
 
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::guest::GuestAction;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -10,20 +10,24 @@ use super::server_actions::GRACE;
 use super::server_create::{access_ip, disk_config, metadata_of};
 use super::server_query::last_part;
 use super::servers::DESCRIPTION;
-use crate::fields::{Fields, wrong};
+use crate::fields::{BodyFields, wrong};
 use crate::microversions::{CERTIFICATES, NO_PERSONALITY, REBUILD_KEY, SERVER_DESCRIPTION};
 use crate::policies;
-use crate::router::Api;
-use crate::servers::{Besides, ServerUpdate};
+use crate::servers::{ActionChanges, ServerUpdate};
+use crate::state::ComputeApi;
 use crate::views::server::Within;
 
 const CERTIFICATES_KEY: &str = "trusted_image_certificates";
 
-pub(super) async fn rescue(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
-    let known = api.known_server(call, policies::RESCUE).await?;
+pub(super) async fn rescue(
+    api: &ComputeApi,
+    call: &ApiRequest,
+    value: &Value,
+) -> Result<ApiResponse, Fault> {
+    let known = api.server_with_status(call, policies::RESCUE).await?;
     let mut image = known.server.image;
     if !value.is_null() {
-        let mut fields = Fields::of("rescue", value)?;
+        let mut fields = BodyFields::of("rescue", value)?;
         no_password(&mut fields)?;
         if let Some(text) = fields.text("rescue_image_ref", 1..=2_048)? {
             image = Some(uuid_of(text)?);
@@ -32,20 +36,27 @@ pub(super) async fn rescue(api: &Api, call: &Call, value: &Value) -> Result<Answ
     }
     let image = image.ok_or_else(|| Fault::bad_request("rescue_image_ref is missing"))?;
     let found = api.image_of(image, &known.server.project_id).await?;
-    let ask = GuestAction::Rescue {
+    let action = GuestAction::Rescue {
         image: Some(found.body.of_machine()),
         kernel: None,
         grace_seconds: GRACE,
     };
-    api.begin(call, &known, &ask, Besides::default()).await?;
-    // Nova tells a password that it made; none is made here.
-    Answer::ok(&json!({}))
+    api.start_action(call, &known, &action, ActionChanges::default())
+        .await?;
+    // Nova returns the password that it generated. Berth generates none.
+    ApiResponse::ok(&json!({}))
 }
 
-pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Answer, Fault> {
-    let known = api.known_server(call, policies::SERVER_REBUILD).await?;
+pub(super) async fn rebuild(
+    api: &ComputeApi,
+    call: &ApiRequest,
+    value: &Value,
+) -> Result<ApiResponse, Fault> {
+    let known = api
+        .server_with_status(call, policies::SERVER_REBUILD)
+        .await?;
     let uuid = known.server.uuid;
-    let mut fields = Fields::of("rebuild", value)?;
+    let mut fields = BodyFields::of("rebuild", value)?;
     let image = fields.text("imageRef", 1..=2_048)?;
     let image = uuid_of(fields.required("imageRef", image)?)?;
     let preserve_ephemeral = fields.boolean("preserve_ephemeral")?.unwrap_or(false);
@@ -64,30 +75,34 @@ pub(super) async fn rebuild(api: &Api, call: &Call, value: &Value) -> Result<Ans
     let metadata = fields.value("metadata");
     let metadata = metadata.map(|it| metadata_of("metadata", it)).transpose()?;
     no_password(&mut fields)?;
-    not_here(call, &mut fields, known.server.key_name.as_deref())?;
+    refuse_unsupported(call, &mut fields, known.server.key_name.as_deref())?;
     fields.end()?;
     let found = api.image_of(image, &known.server.project_id).await?;
-    api.check_room(call, &known.server.flavor.body, &found)?;
-    let ask = GuestAction::Rebuild {
+    api.check_image_fits(call, &known.server.flavor.body, &found)?;
+    let action = GuestAction::Rebuild {
         image: found.body.of_machine(),
         preserve_ephemeral,
     };
-    let besides = Besides {
+    let changes = ActionChanges {
         image: Some(image),
         update,
         metadata,
     };
-    api.begin(call, &known, &ask, besides).await?;
+    api.start_action(call, &known, &action, changes).await?;
     let shown = api.shown(call, uuid, Within::Rebuild).await?;
-    let answer = Answer::with_body(StatusCode::ACCEPTED, &shown)?;
+    let answer = ApiResponse::with_body(StatusCode::ACCEPTED, &shown)?;
     Ok(answer.located(call, &format!("/v2.1/servers/{uuid}")))
 }
 
-/// What Nova takes with a new root disk and there is nothing for here: a word that asks for nothing passes, as each version has it.
-fn not_here(call: &Call, fields: &mut Fields<'_>, key_name: Option<&str>) -> Result<(), Fault> {
+/// Refuses fields of Nova's rebuild that Berth does not support, unless their value has no effect.
+fn refuse_unsupported(
+    call: &ApiRequest,
+    fields: &mut BodyFields<'_>,
+    key_name: Option<&str>,
+) -> Result<(), Fault> {
     let since = |version| call.version.has(version);
-    let drive = "a guest keeps the config drive that it was made with";
-    let signatures = "no signatures of images are looked at here";
+    let drive = "a rebuild keeps the config drive unchanged";
+    let signatures = "image signatures are not supported";
     for (key, reason, is_known) in [
         ("key_name", drive, since(REBUILD_KEY)),
         ("user_data", drive, since(NO_PERSONALITY)),
@@ -99,7 +114,7 @@ fn not_here(call: &Call, fields: &mut Fields<'_>, key_name: Option<&str>) -> Res
         }
         match fields.value(key) {
             None => {}
-            // With a key, null takes it away.
+            // If the server has a key, null would remove it.
             Some(Value::Null) if key != "key_name" || key_name.is_none() => {}
             Some(Value::Array(all)) if all.is_empty() && is_list(key) => {}
             Some(value) => return Err(wrong(key, value, reason)),
@@ -112,11 +127,11 @@ fn is_list(key: &str) -> bool {
     matches!(key, "personality" | CERTIFICATES_KEY)
 }
 
-fn no_password(fields: &mut Fields<'_>) -> Result<(), Fault> {
+fn no_password(fields: &mut BodyFields<'_>) -> Result<(), Fault> {
     match fields.value("adminPass") {
         None => Ok(()),
         Some(value) => {
-            let reason = "no password is set in guests here";
+            let reason = "setting passwords in guests is not supported";
             Err(wrong("adminPass", value, reason))
         }
     }

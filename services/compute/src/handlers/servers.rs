@@ -1,24 +1,24 @@
-//! /v2.1/servers: which there are, what each is, its name, and its end.
+//! /v2.1/servers: lists, shows, updates and deletes servers.
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ServerGroupError, ServiceStatus};
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::server_query::{asked, is_all_tenants};
-use crate::courses::{KnownServer, Look};
-use crate::fields::{Fields, bounded};
+use super::server_query::{is_all_tenants, parse_list_query};
+use crate::fields::{BodyFields, bounded};
 use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR, SERVER_GROUPS_SHOWN};
-use crate::paging::{Page, next};
+use crate::paging::{PageQuery, next};
 use crate::policies;
-use crate::router::Api;
 use crate::server_state::{ActionRefused, VmState};
-use crate::servers::{Filters, Part, Server, ServerError, ServerUpdate, Zones};
+use crate::server_status::{AgentPolling, ServerWithStatus};
+use crate::servers::{ServerError, ServerFilters, ServerPage, ServerRecord, ServerUpdate, Zones};
+use crate::state::ComputeApi;
 use crate::store;
-use crate::views::server::{Sight, Within, brief, whole};
+use crate::views::server::{ServerVisibility, Within, document, summary};
 
-/// Characters of a description, at most.
+/// The maximum length of a description in characters.
 pub(super) const DESCRIPTION: usize = 255;
 
 pub(super) fn fault(error: ServerError) -> Fault {
@@ -32,15 +32,18 @@ pub(super) fn fault(error: ServerError) -> Fault {
         ServerError::ManyMetadata => Fault::forbidden(error.to_string()),
         ServerError::Locked { .. } | ServerError::Busy { .. } => Fault::conflict(error.to_string()),
         ServerError::Conductor(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "conductor");
-            Fault::unavailable("The conductor cannot be asked now; try again.")
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "querying the conductor failed"
+            );
+            Fault::unavailable("The conductor is unavailable; try again.")
         }
         ServerError::Table(error) => store::fault(&error),
     }
 }
 
-/// The UUID of a path; what is none names no server.
-pub(super) fn named(call: &Call) -> Result<Uuid, Fault> {
+/// The UUID in the path. Anything else is 404.
+pub(super) fn server_uuid(call: &ApiRequest) -> Result<Uuid, Fault> {
     let text = call.path("server")?;
     Uuid::try_parse(text)
         .ok()
@@ -51,33 +54,41 @@ pub(super) fn named(call: &Call) -> Result<Uuid, Fault> {
         })
 }
 
-impl Api {
-    /// The server of a path, where the caller may do this with it; another project's is none.
-    pub(super) async fn server(&self, call: &Call, rule: &'static str) -> Result<Server, Fault> {
-        let uuid = named(call)?;
+impl ComputeApi {
+    /// The server in the path, if the caller may do this with it. Servers of other projects are 404.
+    pub(super) async fn server(
+        &self,
+        call: &ApiRequest,
+        rule: &'static str,
+    ) -> Result<ServerRecord, Fault> {
+        let uuid = server_uuid(call)?;
         let server = self.compute.server(uuid).await.map_err(fault)?;
-        self.may(call, &server, rule)?;
+        self.check_access(call, &server, rule)?;
         Ok(server)
     }
 
-    /// The same with all that is known of it.
-    pub(super) async fn known_server(
+    /// Like `server`, with its computed status.
+    pub(super) async fn server_with_status(
         &self,
-        call: &Call,
+        call: &ApiRequest,
         rule: &'static str,
-    ) -> Result<KnownServer, Fault> {
+    ) -> Result<ServerWithStatus, Fault> {
         let server = self.server(call, rule).await?;
-        self.compute.known_server(server.uuid).await.map_err(fault)
+        self.compute
+            .server_with_status(server.uuid)
+            .await
+            .map_err(fault)
     }
 
-    /// The server of a path, where what its users say of it may be changed: none that is built, or that failed.
-    pub(super) async fn settled(
+    /// The server in the path, if its metadata and tags may be changed: not while it is built, and not after its build
+    /// failed.
+    pub(super) async fn editable_server(
         &self,
-        call: &Call,
+        call: &ApiRequest,
         rule: &'static str,
         does: &'static str,
-    ) -> Result<Server, Fault> {
-        let KnownServer { server, state, .. } = self.known_server(call, rule).await?;
+    ) -> Result<ServerRecord, Fault> {
+        let ServerWithStatus { server, state, .. } = self.server_with_status(call, rule).await?;
         let vm_state = state.vm_state;
         if matches!(
             vm_state,
@@ -93,7 +104,12 @@ impl Api {
         Err(Fault::conflict(refused.to_string()))
     }
 
-    fn may(&self, call: &Call, server: &Server, rule: &'static str) -> Result<(), Fault> {
+    fn check_access(
+        &self,
+        call: &ApiRequest,
+        server: &ServerRecord,
+        rule: &'static str,
+    ) -> Result<(), Fault> {
         let own = call.caller.project_id() == Some(server.project_id.as_str());
         if !own && !self.is_admin(call) {
             let uuid = server.uuid;
@@ -102,7 +118,6 @@ impl Api {
         self.allow_in(call, rule, &server.project_id)
     }
 
-    /// The availability zone of each host.
     async fn zones(&self) -> Result<Zones, Fault> {
         let zones = self.compute.inner.hosts.availability_zones().await;
         let zones = zones.map_err(super::hosts::aggregate_fault)?.into_iter();
@@ -111,8 +126,8 @@ impl Api {
             .collect())
     }
 
-    /// What the caller sees of servers.
-    pub(super) async fn sight(&self, call: &Call) -> Result<Sight, Fault> {
+    /// What the caller may see of servers.
+    pub(super) async fn visibility(&self, call: &ApiRequest) -> Result<ServerVisibility, Fault> {
         let may = |rule| self.allow(call, rule).is_ok();
         let hosts = &self.compute.inner.hosts;
         let host_status = call.version.has(HOST_STATUS) && may(policies::SERVER_HOST_STATUS);
@@ -121,7 +136,7 @@ impl Api {
             false => Vec::new(),
         };
         let down = self.down();
-        Ok(Sight {
+        Ok(ServerVisibility {
             attributes: may(policies::SERVER_ATTRIBUTES),
             host_status,
             extra_specs: call.version.has(SERVER_FLAVOR) && may(policies::EXTRA_SPECS_INDEX),
@@ -134,27 +149,27 @@ impl Api {
         })
     }
 
-    /// A server by itself, as it is told.
+    /// The response document of one server.
     pub(super) async fn shown(
         &self,
-        call: &Call,
+        call: &ApiRequest,
         uuid: Uuid,
         within: Within,
     ) -> Result<Value, Fault> {
-        let mut known = self.compute.known_server(uuid).await.map_err(fault)?;
+        let mut known = self.compute.server_with_status(uuid).await.map_err(fault)?;
         if call.version.has(SERVER_GROUPS_SHOWN)
             && let Some(group) = known.server.server_group
         {
             match self.compute.inner.hosts.group(group).await {
-                // A server outlives its group.
+                // Groups may be deleted before their servers.
                 Err(ServerGroupError::NotFound { .. }) => known.server.server_group = None,
                 found => {
                     found.map_err(super::hosts::group_fault)?;
                 }
             }
         }
-        let sight = self.sight(call).await?;
-        Ok(json!({"server": whole(call, &known, &sight, within)}))
+        let visibility = self.visibility(call).await?;
+        Ok(json!({"server": document(call, &known, &visibility, within)}))
     }
 }
 
@@ -172,27 +187,27 @@ fn host_status_of(host: &ComputeHost, down: f64) -> &'static str {
     }
 }
 
-/// So many rows are read at once, at most.
+/// The maximum number of rows per query.
 const PART: usize = 500;
 
-/// And at least so many: filters may leave few of them.
+/// The minimum number of rows per query, because filters may drop most of them.
 const LEAST_PART: usize = 50;
 
-/// The rules of one list.
+/// The policy rules of a list.
 struct ListRules {
     index: &'static str,
     all: &'static str,
 }
 
-async fn listed(
-    api: &Api,
-    call: &Call,
+async fn list_servers(
+    api: &ComputeApi,
+    call: &ApiRequest,
     rules: &ListRules,
-    look: Look,
-) -> Result<(Vec<KnownServer>, bool), Fault> {
+    polling: AgentPolling,
+) -> Result<(Vec<ServerWithStatus>, bool), Fault> {
     api.allow(call, rules.index)?;
-    let (filters, sorting) = asked(api, call)?;
-    let page = Page::of(call)?;
+    let (filters, sorting) = parse_list_query(api, call)?;
+    let page = PageQuery::of(call)?;
     let all = is_all_tenants(call)?;
     if all {
         api.allow(call, rules.all)?;
@@ -209,129 +224,151 @@ async fn listed(
         true => api.zones().await?,
         false => Zones::new(),
     };
-    if sorting.is_of_rows() && !filters.need_agents() {
-        return of_rows(api, project, (&filters, &zones), &page, look).await;
+    if sorting.is_row_order() && !filters.need_agents() {
+        return page_in_row_order(api, project, (&filters, &zones), &page, polling).await;
     }
     let servers = api.compute.servers(project).await.map_err(fault)?;
     let first = match filters.need_agents() || sorting.needs_agents() {
-        true => Look::Agents,
-        false => Look::Conductor,
+        true => AgentPolling::QueryAgents,
+        false => AgentPolling::UseLastReport,
     };
-    let mut known = api.compute.known(servers, first).await.map_err(fault)?;
+    let mut known = api
+        .compute
+        .with_status(servers, first)
+        .await
+        .map_err(fault)?;
     sorting.sort(&mut known, &zones);
     if let Some(marker) = &page.marker {
-        // It may be none of these any more: what it was asked for with may have changed since.
-        let uuid = Uuid::try_parse(marker).map_err(|_| no_marker(marker))?;
+        // The marker need not match the filters: the server may have changed since the last page.
+        let uuid = Uuid::try_parse(marker).map_err(|_| marker_not_found(marker))?;
         let at = known.iter().position(|known| known.server.uuid == uuid);
-        known.drain(..=at.ok_or_else(|| no_marker(marker))?);
+        known.drain(..=at.ok_or_else(|| marker_not_found(marker))?);
     }
-    known.retain(|known| filters.pass(known, &zones));
+    known.retain(|known| filters.matches(known, &zones));
     known.truncate(page.limit);
     let full = page.limit > 0 && known.len() == page.limit;
-    if look == Look::Conductor || first == Look::Agents {
+    if polling == AgentPolling::UseLastReport || first == AgentPolling::QueryAgents {
         return Ok((known, full));
     }
     let servers = known.into_iter().map(|known| known.server).collect();
-    let known = api.compute.known(servers, look).await.map_err(fault)?;
+    let known = api
+        .compute
+        .with_status(servers, polling)
+        .await
+        .map_err(fault)?;
     Ok((known, full))
 }
 
-/// A page in the order of the rows, of which no more are read than it needs.
-async fn of_rows(
-    api: &Api,
+/// A page in row order: reads only as many rows as needed.
+async fn page_in_row_order(
+    api: &ComputeApi,
     project: Option<&str>,
-    (filters, zones): (&Filters, &Zones),
-    page: &Page,
-    look: Look,
-) -> Result<(Vec<KnownServer>, bool), Fault> {
+    (filters, zones): (&ServerFilters, &Zones),
+    page: &PageQuery,
+    polling: AgentPolling,
+) -> Result<(Vec<ServerWithStatus>, bool), Fault> {
     let compute = &api.compute;
     let mut behind = None;
     if let Some(marker) = &page.marker {
-        let uuid = Uuid::try_parse(marker).map_err(|_| no_marker(marker))?;
+        let uuid = Uuid::try_parse(marker).map_err(|_| marker_not_found(marker))?;
         let server = match compute.server(uuid).await {
-            Err(ServerError::NotFound { .. }) => return Err(no_marker(marker)),
+            Err(ServerError::NotFound { .. }) => return Err(marker_not_found(marker)),
             server => server.map_err(fault)?,
         };
         if project.is_some_and(|project| server.project_id != project) {
-            return Err(no_marker(marker));
+            return Err(marker_not_found(marker));
         }
         behind = Some((server.created_at, server.id));
     }
-    let mut found: Vec<KnownServer> = Vec::new();
+    let mut found: Vec<ServerWithStatus> = Vec::new();
     while found.len() < page.limit {
-        let part = Part {
+        let part = ServerPage {
             project,
             reservation: filters.reservation_id.as_deref(),
             behind,
             limit: page.limit.clamp(LEAST_PART, PART),
         };
-        let servers = compute.part_of_servers(part).await.map_err(fault)?;
-        let whole = servers.len() == part.limit;
+        let servers = compute.server_page(part).await.map_err(fault)?;
+        let is_full_part = servers.len() == part.limit;
         behind = servers.last().map(|last| (last.created_at, last.id));
-        let known = compute.known(servers, Look::Conductor).await;
+        let known = compute
+            .with_status(servers, AgentPolling::UseLastReport)
+            .await;
         let known = known.map_err(fault)?.into_iter();
-        found.extend(known.filter(|known| filters.pass(known, zones)));
-        if !whole {
+        found.extend(known.filter(|known| filters.matches(known, zones)));
+        if !is_full_part {
             break;
         }
     }
     found.truncate(page.limit);
     let full = page.limit > 0 && found.len() == page.limit;
-    if look == Look::Conductor {
+    if polling == AgentPolling::UseLastReport {
         return Ok((found, full));
     }
     let servers = found.into_iter().map(|known| known.server).collect();
-    let known = compute.known(servers, look).await.map_err(fault)?;
+    let known = compute.with_status(servers, polling).await.map_err(fault)?;
     Ok((known, full))
 }
 
-fn no_marker(marker: &str) -> Fault {
+fn marker_not_found(marker: &str) -> Fault {
     Fault::bad_request(format!("marker [{}] not found", bounded(marker)))
 }
 
 fn page(
-    call: &Call,
+    call: &ApiRequest,
     path: &str,
-    (known, full): &(Vec<KnownServer>, bool),
-    view: impl Fn(&KnownServer) -> Value,
-) -> Result<Answer, Fault> {
+    (known, full): &(Vec<ServerWithStatus>, bool),
+    view: impl Fn(&ServerWithStatus) -> Value,
+) -> Result<ApiResponse, Fault> {
     let shown: Vec<Value> = known.iter().map(view).collect();
     let mut body = json!({"servers": shown});
     if let Some(last) = known.last().filter(|_| *full) {
         body["servers_links"] = next(call, path, &last.server.uuid.to_string());
     }
-    Answer::ok(&body)
+    ApiResponse::ok(&body)
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let rules = ListRules {
         index: policies::SERVER_INDEX,
         all: policies::SERVER_INDEX_ALL,
     };
-    let found = listed(&api, &call, &rules, Look::Conductor).await?;
-    page(&call, "servers", &found, |known| brief(&call, known))
+    let found = list_servers(&api, &call, &rules, AgentPolling::UseLastReport).await?;
+    page(&call, "servers", &found, |known| summary(&call, known))
 }
 
-pub(crate) async fn detail(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn detail(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let rules = ListRules {
         index: policies::SERVER_DETAIL,
         all: policies::SERVER_DETAIL_ALL,
     };
-    let found = listed(&api, &call, &rules, Look::Agents).await?;
-    let sight = api.sight(&call).await?;
-    let view = |known: &KnownServer| whole(&call, known, &sight, Within::List);
+    let found = list_servers(&api, &call, &rules, AgentPolling::QueryAgents).await?;
+    let visibility = api.visibility(&call).await?;
+    let view = |known: &ServerWithStatus| document(&call, known, &visibility, Within::List);
     page(&call, "servers/detail", &found, view)
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let server = api.server(&call, policies::SERVER_SHOW).await?;
-    Answer::ok(&api.shown(&call, server.uuid, Within::Show).await?)
+    ApiResponse::ok(&api.shown(&call, server.uuid, Within::Show).await?)
 }
 
-pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn update(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let server = api.server(&call, policies::SERVER_UPDATE).await?;
     let body: Value = call.typed()?;
-    let mut fields = Fields::of_body(&body, "server")?;
+    let mut fields = BodyFields::of_body(&body, "server")?;
     let mut update = ServerUpdate {
         name: fields.name("name")?.map(str::to_owned),
         disk_config: super::server_create::disk_config(&mut fields)?,
@@ -347,29 +384,39 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
     fields.end()?;
     let updated = api.compute.update_server(server.uuid, update).await;
     updated.map_err(fault)?;
-    Answer::ok(&api.shown(&call, server.uuid, Within::Update).await?)
+    ApiResponse::ok(&api.shown(&call, server.uuid, Within::Update).await?)
 }
 
-pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn delete(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let server = api.server(&call, policies::SERVER_DELETE).await?;
-    api.end(&call, &server).await?;
-    Ok(Answer::no_content())
+    api.delete_server(&call, &server).await?;
+    Ok(ApiResponse::no_content())
 }
 
-impl Api {
-    /// Has a server go.
-    pub(super) async fn end(&self, call: &Call, server: &Server) -> Result<(), Fault> {
-        self.open_to(call, server)?;
+impl ComputeApi {
+    pub(super) async fn delete_server(
+        &self,
+        call: &ApiRequest,
+        server: &ServerRecord,
+    ) -> Result<(), Fault> {
+        self.check_unlocked(call, server)?;
         let (user, request) = (&call.caller.user_id, call.request_id.as_str());
         let begun = self.compute.begin_delete(server.uuid, user, request).await;
         begun.map_err(fault)?;
-        // What cannot be done now the keeper does.
-        self.compute.go_on(server.uuid).await.ok();
+        // If this fails, the reconciler does it later.
+        self.compute.continue_work(server.uuid).await.ok();
         Ok(())
     }
 
-    /// Refuses what nobody but an operator may do with a locked server.
-    pub(super) fn open_to(&self, call: &Call, server: &Server) -> Result<(), Fault> {
+    /// Refuses a locked server, unless the caller is an operator.
+    pub(super) fn check_unlocked(
+        &self,
+        call: &ApiRequest,
+        server: &ServerRecord,
+    ) -> Result<(), Fault> {
         if server.lock.is_none() || self.is_admin(call) {
             return Ok(());
         }

@@ -1,24 +1,24 @@
-//! /v2.1/os-services: the agents of hosts, as services that operators disable, or know to be dead. Up to 2.52 they are changed by
-//! their host's name, from 2.53 on by their UUID.
+//! /v2.1/os-services: the agents of hosts. Operators disable them or force them down: up to 2.52 by host name, from
+//! 2.53 on by UUID.
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ServiceStatus, ServiceUpdate};
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::hosts::{host_fault, is_up};
-use crate::fields::{Fields, bounded, wrong};
+use crate::fields::{BodyFields, bounded, wrong};
 use crate::microversions::{FORCED_DOWN, SERVICE_UUIDS, STRICT};
 use crate::paging::check_keys;
 use crate::policies;
-use crate::router::Api;
+use crate::state::ComputeApi;
 use crate::views::server::precise;
 
-/// What an agent is called as a service.
+/// The service name that clients expect.
 const BINARY: &str = "nova-compute";
 
-/// The UUID of a host's service: always the same for the same name.
+/// The UUID of a host's service, derived from the host's name.
 pub(super) fn uuid_of(host: &str) -> Uuid {
     Uuid::new_v5(
         &Uuid::NAMESPACE_URL,
@@ -26,12 +26,12 @@ pub(super) fn uuid_of(host: &str) -> Uuid {
     )
 }
 
-/// The number of a noun that Nova numbers, for versions before UUIDs: of its UUID, as it has no other.
+/// The number for versions without UUIDs, derived from the UUID.
 pub(super) fn number_of(uuid: Uuid) -> u64 {
     uuid.as_u64_pair().1 & 0x7FFF_FFFF
 }
 
-fn shown(call: &Call, host: &ComputeHost, zone: Option<&String>, down: f64) -> Value {
+fn shown(call: &ApiRequest, host: &ComputeHost, zone: Option<&String>, down: f64) -> Value {
     let uuid = uuid_of(&host.host);
     let (status, reason) = match &host.status {
         ServiceStatus::Enabled => ("enabled", None),
@@ -60,38 +60,41 @@ fn shown(call: &Call, host: &ComputeHost, zone: Option<&String>, down: f64) -> V
     shown
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     if call.version.has(STRICT) {
         check_keys(&call, &["binary", "host"])?;
     }
     api.allow(&call, policies::SERVICE_LIST)?;
     let binary = call.query.last("binary").is_none_or(|it| it == BINARY);
     let named = call.query.last("host");
-    let sight = api.sight(&call).await?;
+    let visibility = api.visibility(&call).await?;
     let hosts = api.compute.inner.hosts.hosts().await.map_err(host_fault)?;
-    let meant = hosts
+    let matching = hosts
         .iter()
         .filter(|host| binary && named.is_none_or(|name| host.host == name));
     let down = api.down();
-    let services: Vec<Value> = meant
-        .map(|host| shown(&call, host, sight.zones.get(&host.host), down))
+    let services: Vec<Value> = matching
+        .map(|host| shown(&call, host, visibility.zones.get(&host.host), down))
         .collect();
-    Answer::ok(&json!({ "services": services }))
+    ApiResponse::ok(&json!({ "services": services }))
 }
 
-impl Api {
-    /// The host of a service's id.
-    async fn service_host(&self, call: &Call) -> Result<ComputeHost, Fault> {
+impl ComputeApi {
+    /// The host of the service in the path.
+    async fn service_host(&self, call: &ApiRequest) -> Result<ComputeHost, Fault> {
         let id = call.path("service")?;
         let hosts = self.compute.inner.hosts.hosts().await.map_err(host_fault)?;
-        let is_meant = |host: &ComputeHost| {
+        let is_match = |host: &ComputeHost| {
             let uuid = uuid_of(&host.host);
             match call.version.has(SERVICE_UUIDS) {
                 true => id.parse() == Ok(uuid),
                 false => id.parse() == Ok(number_of(uuid)),
             }
         };
-        hosts.into_iter().find(is_meant).ok_or_else(|| {
+        hosts.into_iter().find(is_match).ok_or_else(|| {
             let id = bounded(id);
             Fault::not_found(format!("Service {id} not found."))
         })
@@ -107,8 +110,12 @@ impl Api {
     }
 }
 
-/// PUT /os-services/{what}: up to 2.52 `enable`, `disable`, `disable-log-reason` and `force-down`, then a service's UUID.
-pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+/// PUT /os-services/{what}: up to 2.52 `enable`, `disable`, `disable-log-reason` and `force-down`; later the service's
+/// UUID.
+pub(crate) async fn update(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::SERVICE_UPDATE)?;
     match call.version.has(SERVICE_UUIDS) {
         true => by_uuid(&api, &call).await,
@@ -116,17 +123,17 @@ pub(crate) async fn update(State(api): State<Api>, call: Call) -> Result<Answer,
     }
 }
 
-async fn by_uuid(api: &Api, call: &Call) -> Result<Answer, Fault> {
+async fn by_uuid(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Fault> {
     let host = api.service_host(call).await?;
     let body: Value = call.typed()?;
-    let mut fields = Fields::of("body", &body)?;
+    let mut fields = BodyFields::of("body", &body)?;
     let status = fields.value("status");
     let reason = fields.text("disabled_reason", 1..=255)?;
     let forced_down = fields.boolean("forced_down")?;
     fields.end()?;
     let status = match (status, status.and_then(Value::as_str)) {
         (None, _) if reason.is_some() => {
-            let sentence = "disabled_reason comes with status \"disabled\" alone";
+            let sentence = "disabled_reason requires status \"disabled\"";
             return Err(Fault::bad_request(sentence));
         }
         (None, _) => None,
@@ -151,15 +158,15 @@ async fn by_uuid(api: &Api, call: &Call) -> Result<Answer, Fault> {
         cell: None,
     };
     let host = api.update_service(&host.host, update).await?;
-    let sight = api.sight(call).await?;
-    let zone = sight.zones.get(&host.host);
-    Answer::ok(&json!({"service": shown(call, &host, zone, api.down())}))
+    let visibility = api.visibility(call).await?;
+    let zone = visibility.zones.get(&host.host);
+    ApiResponse::ok(&json!({"service": shown(call, &host, zone, api.down())}))
 }
 
-async fn by_name(api: &Api, call: &Call) -> Result<Answer, Fault> {
+async fn by_name(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Fault> {
     let what = call.path("service")?.to_owned();
     let body: Value = call.typed()?;
-    let mut fields = Fields::of("body", &body)?;
+    let mut fields = BodyFields::of("body", &body)?;
     let host = fields.text("host", 1..=255)?;
     let host = fields.required("host", host)?.to_owned();
     let binary = fields.text("binary", 1..=255)?;
@@ -167,12 +174,12 @@ async fn by_name(api: &Api, call: &Call) -> Result<Answer, Fault> {
         let sentence = format!("Host '{host}' is not mapped to any cell");
         return Err(Fault::not_found(sentence));
     }
-    let mut told: Map<String, Value> = Map::new();
+    let mut document: Map<String, Value> = Map::new();
     let mut update = ServiceUpdate::default();
     match what.as_str() {
         "enable" => {
             update.status = Some(ServiceStatus::Enabled);
-            told.insert("status".to_owned(), json!("enabled"));
+            document.insert("status".to_owned(), json!("enabled"));
         }
         "disable" | "disable-log-reason" => {
             let reason = match what.as_str() {
@@ -182,28 +189,31 @@ async fn by_name(api: &Api, call: &Call) -> Result<Answer, Fault> {
                     Some(fields.required("disabled_reason", reason)?.to_owned())
                 }
             };
-            told.insert("status".to_owned(), json!("disabled"));
+            document.insert("status".to_owned(), json!("disabled"));
             if let Some(reason) = &reason {
-                told.insert("disabled_reason".to_owned(), json!(reason));
+                document.insert("disabled_reason".to_owned(), json!(reason));
             }
             update.status = Some(ServiceStatus::Disabled { reason });
         }
         "force-down" if call.version.has(FORCED_DOWN) => {
             let forced = fields.boolean("forced_down")?;
             let forced = fields.required("forced_down", forced)?;
-            told.insert("forced_down".to_owned(), json!(forced));
+            document.insert("forced_down".to_owned(), json!(forced));
             update.forced_down = Some(forced);
         }
         _ => return Err(Fault::no_such_route()),
     }
     fields.end()?;
     api.update_service(&host, update).await?;
-    told.insert("host".to_owned(), json!(host));
-    told.insert("binary".to_owned(), json!(BINARY));
-    Answer::ok(&json!({"service": told}))
+    document.insert("host".to_owned(), json!(host));
+    document.insert("binary".to_owned(), json!(BINARY));
+    ApiResponse::ok(&json!({"service": document}))
 }
 
-pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn delete(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, policies::SERVICE_DELETE)?;
     let host = api.service_host(&call).await?;
     if host.nodes.iter().any(|node| node.instances > 0) {
@@ -212,5 +222,5 @@ pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer,
     }
     let removed = api.compute.inner.hosts.remove(&host.host).await;
     removed.map_err(host_fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

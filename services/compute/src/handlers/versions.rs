@@ -1,11 +1,11 @@
-//! / and /v2.1: which versions there are.
+//! / and /v2.1: the API versions.
 
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
 use crate::microversions::RANGE;
 
-fn version(call: &Call) -> Value {
+fn version(call: &ApiRequest) -> Value {
     json!({
         "id": "v2.1",
         "status": "CURRENT",
@@ -16,11 +16,11 @@ fn version(call: &Call) -> Value {
     })
 }
 
-pub(crate) async fn list(call: Call) -> Result<Answer, Fault> {
-    Answer::ok(&json!({"versions": [version(&call)]}))
+pub(crate) async fn list(call: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&json!({"versions": [version(&call)]}))
 }
 
-pub(crate) async fn show(call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(call: ApiRequest) -> Result<ApiResponse, Fault> {
     let mut version = version(&call);
     version["links"] = json!([
         {"rel": "self", "href": call.absolute("/v2.1/")},
@@ -29,5 +29,5 @@ pub(crate) async fn show(call: Call) -> Result<Answer, Fault> {
     version["media-types"] = json!([
         {"base": "application/json", "type": "application/vnd.openstack.compute+json;version=2.1"},
     ]);
-    Answer::ok(&json!({"version": version}))
+    ApiResponse::ok(&json!({"version": version}))
 }

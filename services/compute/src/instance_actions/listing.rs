@@ -1,35 +1,36 @@
-//! What was done with servers, as it is read: a part of it, one of it, and whose it is.
+//! Reads the history of a server: one page, one entry, and the project of a deleted server.
 
 use berth_store::{Moment, Row, SqlError, Statement, Transaction, Value};
 use uuid::Uuid;
 
-use super::{InstanceAction, Outcome};
+use super::{ActionOutcome, InstanceAction};
 use crate::compute::Compute;
 use crate::servers::ServerError;
 
-/// What is told of them; not what agents are asked, which may be long.
+/// Without `body`, which may be long.
 const COLUMNS: &str = "id, project_id, user_id, request_id, action, event, host, outcome, details, started_at, finished_at";
 
-/// A part of what was done with a server, the last first.
+/// One page of a server's history, newest first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ActionsPart<'a> {
-    /// It begins behind all that is of this request.
+    /// The page starts after all entries of this request.
     pub(crate) marker: Option<&'a str>,
-    /// Only what changed last then or later.
+    /// Only entries changed at this time or later.
     pub(crate) since: Option<Moment>,
-    /// Only what changed last then or before.
+    /// Only entries changed at this time or earlier.
     pub(crate) before: Option<Moment>,
-    /// So many at most, and what is of the request of the last besides: no request is in two parts.
+    /// The maximum number of entries. The entries of the last request are completed even beyond the limit, so that a
+    /// request is never split across pages.
     pub(crate) limit: usize,
 }
 
-/// Which rows are meant.
-struct Condition {
+/// A `WHERE` condition with its values.
+struct ActionCondition {
     conditions: Vec<&'static str>,
     values: Vec<Value>,
 }
 
-impl Condition {
+impl ActionCondition {
     fn of_server(server: Uuid) -> Self {
         Self {
             conditions: vec!["server_uuid = ?"],
@@ -76,7 +77,7 @@ impl Condition {
 }
 
 impl Compute {
-    /// A part of what was done with a server; none where nothing is of its marker.
+    /// Reads a page; `None` if the marker does not exist.
     pub(crate) async fn instance_actions(
         &self,
         server: Uuid,
@@ -90,7 +91,7 @@ impl Compute {
                 return Ok(None);
             }
         }
-        let those = |behind| Condition::of_server(server).of(part, behind);
+        let those = |behind| ActionCondition::of_server(server).of(part, behind);
         let mut actions = those(behind).read(&mut tx, Some(part.limit)).await?;
         if let Some(last) = actions.last().filter(|_| actions.len() == part.limit) {
             let rest = those(Some(last.id)).and("request_id = ?", &last.request_id);
@@ -99,29 +100,31 @@ impl Compute {
         Ok(Some(actions))
     }
 
-    /// What a request did with a server; the last of it, where that was several things.
+    /// The last entry of a request.
     pub(crate) async fn instance_action(
         &self,
         server: Uuid,
         request_id: &str,
     ) -> Result<Option<InstanceAction>, ServerError> {
         let mut tx = self.tables.read().await?;
-        let those = Condition::of_server(server).and("request_id = ?", request_id);
+        let those = ActionCondition::of_server(server).and("request_id = ?", request_id);
         Ok(those.read(&mut tx, Some(1)).await?.pop())
     }
 
-    /// The project that a server is of, or was, by what was done with it last.
+    /// The project of the newest entry.
     pub(crate) async fn project_of_actions(
         &self,
         server: Uuid,
     ) -> Result<Option<String>, ServerError> {
         let mut tx = self.tables.read().await?;
-        let last = Condition::of_server(server).read(&mut tx, Some(1)).await?;
+        let last = ActionCondition::of_server(server)
+            .read(&mut tx, Some(1))
+            .await?;
         Ok(last.into_iter().next().map(|last| last.project_id))
     }
 }
 
-/// The number of the oldest that is of a request.
+/// The number of the oldest entry of a request.
 async fn oldest(
     tx: &mut Transaction,
     server: Uuid,
@@ -147,8 +150,8 @@ fn of_row(row: &Row) -> Result<InstanceAction, SqlError> {
         event: row.text(5)?,
         host: row.opt_text(6)?,
         outcome: outcome.map(|word| match word.as_str() {
-            "Success" => Outcome::Success,
-            _ => Outcome::Error(details),
+            "Success" => ActionOutcome::Success,
+            _ => ActionOutcome::Error(details),
         }),
         started_at: row.moment(9)?,
         finished_at: row.opt_moment(10)?,
@@ -172,7 +175,7 @@ mod tests {
             limit: 50,
         };
         for behind in [None, Some(7)] {
-            let those = Condition::of_server(Uuid::nil()).of(&part, behind);
+            let those = ActionCondition::of_server(Uuid::nil()).of(&part, behind);
             let statement = those.statement(Some(part.limit)).query_plan();
             let rows = store.rows(statement).await.unwrap();
             let plan: Vec<String> = rows.iter().map(|row| row.text(3).unwrap()).collect();

@@ -1,36 +1,23 @@
-//! Why a key pair could not be kept, read or removed.
+//! [`KeyPairError`]: why a key pair could not be stored, read or deleted.
 
 use berth_store::{Disposition, Retryable, SqlError};
 
-use crate::store::TableError;
+use crate::store::ComputeTableError;
 
-/// Why a key pair could not be kept, read or removed.
+/// Why a key pair could not be stored, read or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyPairError {
-    /// The user has none of this name.
     #[error("Keypair {name} not found for user {user_id}")]
-    NotFound {
-        user_id: String,
-        name: String,
-    },
-    /// The user has another of this name.
+    NotFound { user_id: String, name: String },
     #[error("Key pair '{name}' already exists.")]
-    Exists {
-        name: String,
-    },
-    /// The name has characters that it may not have.
-    #[error(
-        "Keypair data is invalid: the name has other characters than letters, digits, blanks, _ and -"
-    )]
+    Exists { name: String },
+    #[error("Keypair data is invalid: the name may contain only letters, digits, blanks, _ and -")]
     Name,
-    /// The text is no public key for SSH.
+    /// The text is not an SSH public key.
     #[error("Keypair data is invalid: {reason}")]
-    PublicKey {
-        /// What is wrong with it.
-        reason: &'static str,
-    },
+    PublicKey { reason: &'static str },
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] ComputeTableError),
 }
 
 impl From<SqlError> for KeyPairError {
@@ -40,7 +27,7 @@ impl From<SqlError> for KeyPairError {
 }
 
 impl KeyPairError {
-    /// What a loop does about it.
+    /// Whether a retry can help.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {

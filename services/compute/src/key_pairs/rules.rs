@@ -1,4 +1,4 @@
-//! What may be a key pair; pure.
+//! Validates names and public keys of key pairs; pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,10 +6,10 @@ use md5::{Digest, Md5};
 
 use super::KeyPairError;
 
-/// The bytes of a key on the curve Ed25519.
+/// The length of an Ed25519 key in bytes.
 const ED25519: usize = 32;
 
-/// A public key that is to be kept, checked.
+/// A validated key pair to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKeyPair {
     user_id: String,
@@ -19,7 +19,7 @@ pub struct NewKeyPair {
 }
 
 impl NewKeyPair {
-    /// Checks a user's key.
+    /// Validates the name and the key.
     pub fn new(user_id: &str, name: &str, public_key: &str) -> Result<Self, KeyPairError> {
         let plain = |one: char| one.is_ascii_alphanumeric() || "_- ".contains(one);
         if name.is_empty() || name.len() > 255 || name.trim() != name || !name.chars().all(plain) {
@@ -29,7 +29,7 @@ impl NewKeyPair {
             user_id: user_id.to_owned(),
             name: name.to_owned(),
             fingerprint: fingerprint(public_key)?,
-            // A file's last line ends; nothing that is put between others may.
+            // The text may be a file with a final line break. A line break inside the key is an error.
             public_key: public_key.trim_end_matches(['\r', '\n']).to_owned(),
         })
     }
@@ -44,28 +44,29 @@ impl NewKeyPair {
         &self.name
     }
 
-    /// The line of `authorized_keys`.
+    /// A line of `authorized_keys`.
     #[must_use]
     pub fn public_key(&self) -> &str {
         &self.public_key
     }
 
-    /// The MD5 of the key in pairs of digits.
+    /// The MD5 of the key as pairs of hexadecimal digits.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 }
 
-/// The first field of these bytes, which has its length before it, and what is behind it.
+/// Splits off the first field, which is prefixed with its length.
 fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
 }
 
-/// Whether these bytes, which are behind its type, are a key: as many fields as one has, none of them empty, and nothing else.
+/// Whether `bytes`, the part after the type, is a complete key: the right number of fields, none empty, no trailing
+/// data.
 fn is_whole(kind: &str, mut bytes: &[u8]) -> bool {
-    // A certificate has numbers among its fields, which say nothing of their lengths.
+    // Certificates also have numeric fields without a length prefix, which are not checked.
     if kind.ends_with("-cert-v01@openssh.com") {
         return true;
     }
@@ -90,27 +91,29 @@ fn is_whole(kind: &str, mut bytes: &[u8]) -> bool {
     }
 }
 
-/// The MD5 of a key of one line: `TYPE BASE64 COMMENT`, the type once more inside.
+/// The MD5 of a key in the format `TYPE BASE64 COMMENT`. The decoded key begins with its type.
 fn fingerprint(line: &str) -> Result<String, KeyPairError> {
     let wrong = |reason| KeyPairError::PublicKey { reason };
     let line = line.trim();
     if line.contains(['\n', '\r', '\0']) {
-        return Err(wrong("a public key is one line"));
+        return Err(wrong("a public key must be a single line"));
     }
     let mut words = line.split_ascii_whitespace();
     let (Some(kind), Some(key)) = (words.next(), words.next()) else {
         return Err(wrong(
-            "a public key begins with its type and the key in base64",
+            "a public key must begin with its type and the base64-encoded key",
         ));
     };
     let bytes = STANDARD.decode(key);
-    let bytes = bytes.map_err(|_| wrong("the second word of a public key is in base64"))?;
+    let bytes = bytes.map_err(|_| wrong("the second word of a public key must be valid base64"))?;
     let inside = field(&bytes);
     if inside.map(|(kind, _)| kind) != Some(kind.as_bytes()) {
-        return Err(wrong("the key is not of the type that stands before it"));
+        return Err(wrong(
+            "the encoded key type differs from the type in front of it",
+        ));
     }
     if inside.is_some_and(|(_, rest)| !is_whole(kind, rest)) {
-        return Err(wrong("the key is cut off, or more than a key of its type"));
+        return Err(wrong("the key is truncated or has trailing data"));
     }
     let digits: Vec<String> = Md5::digest(&bytes)
         .iter()

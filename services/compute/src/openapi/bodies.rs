@@ -1,8 +1,8 @@
-//! What requests carry, as the newest microversion takes it.
+//! The schemas of request bodies, for the newest microversion.
 
 use serde_json::{Map, Value, json};
 
-/// The shape of a request's body; none where the method of the path takes none.
+/// The schema of a request body; `None` if the method takes none.
 pub(super) fn of(method: &str, path: &str) -> Option<Value> {
     let noun = path.strip_prefix("/v2.1/")?;
     let body = match (method, noun) {
@@ -43,7 +43,7 @@ fn object<const N: usize>(required: &[&str], properties: [(&str, Value); N]) -> 
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// A body that has nothing but this.
+/// An object with this key only.
 fn in_key(key: &str, shape: Value) -> Value {
     object(&[key], [(key, shape)])
 }
@@ -64,7 +64,7 @@ fn text_or_null(min: usize, max: usize) -> Value {
     json!({"type": ["string", "null"], "minLength": min, "maxLength": max})
 }
 
-/// Names that somebody chose, each with a text.
+/// An object with arbitrary keys and text values.
 fn texts() -> Value {
     json!({
         "type": "object", "propertyNames": {"pattern": "^[a-zA-Z0-9_:. -]{1,255}$"}, "additionalProperties": text(0, 255),
@@ -123,7 +123,7 @@ fn key_pair() -> Value {
     )
 }
 
-/// What a server is called and described by, also later.
+/// Fields of a server that can also be changed later.
 fn server_words() -> [(&'static str, Value); 5] {
     [
         ("name", text(1, 255)),

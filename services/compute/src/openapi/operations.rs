@@ -1,13 +1,13 @@
-//! What each method of each path does: what it is called, what it takes, what it answers.
+//! The operations: for each method and path its name, summary, statuses and query keys.
 
 mod hosts;
 mod names;
 mod servers;
 
-use berth_http::openapi::Operation;
+use berth_http::openapi::OpenApiOperation;
 use serde_json::{Value, json};
 
-/// The shape of something in a query string.
+/// The schema of a query key.
 pub(super) fn of_query(name: &str) -> Value {
     match name {
         "limit" | "offset" | "minRam" | "minDisk" => {
@@ -27,7 +27,7 @@ pub(super) fn of_query(name: &str) -> Value {
     }
 }
 
-pub(super) fn all() -> impl Iterator<Item = &'static Operation> {
+pub(super) fn all() -> impl Iterator<Item = &'static OpenApiOperation> {
     let all = names::OPERATIONS.iter().chain(servers::OPERATIONS);
     all.chain(hosts::OPERATIONS)
 }

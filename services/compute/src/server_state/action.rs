@@ -1,48 +1,38 @@
-//! Which action a server can be asked for as it is.
+//! [`Action`]: server actions, and the states in which Nova allows each.
 
 use super::{ServerState, TaskState, VmState};
 
-/// What a server can be asked for.
+/// An action on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// `os-start`.
     Start,
-    /// `os-stop`.
     Stop,
-    /// `reboot` of type `SOFT`.
     RebootSoft,
-    /// `reboot` of type `HARD`.
     RebootHard,
-    /// `pause`.
     Pause,
-    /// `unpause`.
     Unpause,
-    /// `rescue`.
     Rescue,
-    /// `unrescue`.
     Unrescue,
-    /// `rebuild`.
     Rebuild,
 }
 
-/// A server that cannot be asked for an action as it is.
+/// The action is not allowed in the server's current state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ActionRefused {
-    /// It is not what the action is for.
     #[error("Cannot '{action}' instance {instance} while it is in vm_state {vm_state}")]
     VmState {
-        /// The action, in Nova's word.
+        /// Nova's name of the action.
         action: &'static str,
         instance: String,
         vm_state: VmState,
     },
-    /// Something else is being done with it.
+    /// Another action is pending.
     #[error("Cannot '{action}' instance {instance} while it is in task_state {task_state}")]
     TaskState {
-        /// The action, in Nova's word.
+        /// Nova's name of the action.
         action: &'static str,
         instance: String,
-        /// What is being done.
+        /// The pending action.
         task_state: TaskState,
     },
 }
@@ -60,7 +50,7 @@ impl Action {
         Self::Rebuild,
     ];
 
-    /// Nova's word for it, in its sentences and in the list of a server's actions.
+    /// Nova's name, as in error messages and in the history of a server.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -75,7 +65,7 @@ impl Action {
         }
     }
 
-    /// Nova's word for what its host does about it.
+    /// Nova's name of the event on the host.
     #[must_use]
     pub const fn event(self) -> &'static str {
         match self {
@@ -90,7 +80,7 @@ impl Action {
         }
     }
 
-    /// What is told to be done while it is under way.
+    /// The `task_state` while the action is pending.
     #[must_use]
     pub const fn task(self) -> TaskState {
         match self {
@@ -106,7 +96,7 @@ impl Action {
         }
     }
 
-    /// The states that Nova takes it in.
+    /// The states in which Nova allows the action.
     const fn vm_states(self) -> &'static [VmState] {
         use VmState::{Active, Error, Paused, Rescued, Stopped};
         match self {
@@ -120,12 +110,12 @@ impl Action {
         }
     }
 
-    /// Whether it can be begun while that is being done: only one that hangs in a soft reboot is helped by a hard one.
+    /// Whether the action may follow a pending one: a hard reboot may interrupt a reboot that hangs.
     pub(crate) fn comes_after(self, task: TaskState) -> bool {
         self == Self::RebootHard && matches!(task, TaskState::Rebooting | TaskState::RebootingHard)
     }
 
-    /// Refuses it to a server that is not in a state for it.
+    /// Checks that the action is allowed in the server's state.
     pub fn check(self, instance: &str, state: &ServerState) -> Result<(), ActionRefused> {
         let action = self.as_str();
         let instance = instance.to_owned();

@@ -1,15 +1,15 @@
-//! States by tables.
+//! Table tests of [`ServerState`] and [`Action`].
 
 use super::*;
 
-fn seen(status: &str, power: &str) -> Option<Seen> {
-    Some(Seen {
+fn observation(status: &str, power: &str) -> Option<GuestObservation> {
+    Some(GuestObservation {
         status: status.parse().unwrap(),
         power: power.parse().ok(),
     })
 }
 
-fn told(facts: &ServerFacts) -> (&'static str, &'static str, Option<&'static str>, u8) {
+fn shown(facts: &ServerFacts) -> (&'static str, &'static str, Option<&'static str>, u8) {
     let state = ServerState::of(facts);
     (
         state.status(),
@@ -19,11 +19,15 @@ fn told(facts: &ServerFacts) -> (&'static str, &'static str, Option<&'static str
     )
 }
 
-fn facts(boot: Boot, seen: Option<Seen>, task: Option<TaskState>) -> ServerFacts {
+fn facts(
+    boot: BootPhase,
+    current: Option<GuestObservation>,
+    task: Option<TaskState>,
+) -> ServerFacts {
     ServerFacts {
         boot,
-        seen,
-        last: None,
+        current,
+        last_report: None,
         task,
     }
 }
@@ -32,27 +36,30 @@ fn facts(boot: Boot, seen: Option<Seen>, task: Option<TaskState>) -> ServerFacts
 fn until_it_runs_a_server_is_what_the_conductor_says() {
     for (boot, expected) in [
         (
-            Boot::Scheduling,
+            BootPhase::Scheduling,
             ("BUILD", "building", Some("scheduling"), 0),
         ),
-        (Boot::Spawning, ("BUILD", "building", Some("spawning"), 0)),
-        (Boot::Failed, ("ERROR", "error", None, 0)),
         (
-            Boot::Deleting { failed: false },
+            BootPhase::Spawning,
+            ("BUILD", "building", Some("spawning"), 0),
+        ),
+        (BootPhase::Failed, ("ERROR", "error", None, 0)),
+        (
+            BootPhase::Deleting { failed: false },
             ("BUILD", "building", Some("deleting"), 0),
         ),
         (
-            Boot::Deleting { failed: true },
+            BootPhase::Deleting { failed: true },
             ("ERROR", "error", Some("deleting"), 0),
         ),
     ] {
-        assert_eq!(told(&facts(boot, None, None)), expected, "{boot:?}");
-        // Neither a task nor what an agent says of an attempt that is over changes that.
+        assert_eq!(shown(&facts(boot, None, None)), expected, "{boot:?}");
+        // Neither a task nor the agent's report of an earlier attempt changes that.
         let task = Some(TaskState::PoweringOff);
-        assert_eq!(told(&facts(boot, None, task)), expected, "{boot:?}");
+        assert_eq!(shown(&facts(boot, None, task)), expected, "{boot:?}");
     }
-    let late = facts(Boot::Failed, seen("active", "running"), None);
-    assert_eq!(told(&late), ("ERROR", "error", None, 0));
+    let late = facts(BootPhase::Failed, observation("active", "running"), None);
+    assert_eq!(shown(&late), ("ERROR", "error", None, 0));
 }
 
 #[test]
@@ -89,8 +96,8 @@ fn then_it_is_what_its_agent_says() {
             ("ACTIVE", "active", Some("deleting"), 1),
         ),
     ] {
-        let facts = facts(Boot::Active, seen(status, power), None);
-        assert_eq!(told(&facts), expected, "{status}, {power}");
+        let facts = facts(BootPhase::Active, observation(status, power), None);
+        assert_eq!(shown(&facts), expected, "{status}, {power}");
     }
 }
 
@@ -115,7 +122,11 @@ fn what_was_asked_for_is_told_while_it_is_under_way() {
         ("failed", TaskState::Rebuilding, ("REBUILD", "rebuilding")),
         ("stopped", TaskState::Rescuing, ("SHUTOFF", "rescuing")),
     ] {
-        let state = ServerState::of(&facts(Boot::Active, seen(status, ""), Some(task)));
+        let state = ServerState::of(&facts(
+            BootPhase::Active,
+            observation(status, ""),
+            Some(task),
+        ));
         let task = state.task_state.map_or("", TaskState::as_str);
         assert_eq!((state.status(), task), expected, "{status}");
     }
@@ -131,7 +142,7 @@ fn a_new_state_is_told_when_the_next_action_can_be_asked_for() {
         ("rescued", TaskState::Rescuing, "ACTIVE"),
         ("active", TaskState::Unrescuing, "RESCUE"),
     ] {
-        let state = ServerState::of(&facts(Boot::Active, seen(done, ""), Some(task)));
+        let state = ServerState::of(&facts(BootPhase::Active, observation(done, ""), Some(task)));
         assert_eq!((state.status(), state.task_state), (told, Some(task)));
     }
 }
@@ -139,28 +150,28 @@ fn a_new_state_is_told_when_the_next_action_can_be_asked_for() {
 #[test]
 fn of_an_agent_that_does_not_answer_the_last_word_counts() {
     let away = ServerFacts {
-        last: seen("stopped", "shut off"),
-        ..facts(Boot::Active, None, None)
+        last_report: observation("stopped", "shut off"),
+        ..facts(BootPhase::Active, None, None)
     };
-    assert_eq!(told(&away), ("SHUTOFF", "stopped", None, 4));
+    assert_eq!(shown(&away), ("SHUTOFF", "stopped", None, 4));
     let back = ServerFacts {
-        seen: seen("active", "running"),
+        current: observation("active", "running"),
         ..away
     };
-    assert_eq!(told(&back), ("ACTIVE", "active", None, 1));
-    let never = facts(Boot::Active, None, None);
-    assert_eq!(told(&never), ("ACTIVE", "active", None, 0));
+    assert_eq!(shown(&back), ("ACTIVE", "active", None, 1));
+    let never = facts(BootPhase::Active, None, None);
+    assert_eq!(shown(&never), ("ACTIVE", "active", None, 0));
     let going = ServerFacts {
-        boot: Boot::Deleting { failed: false },
+        boot: BootPhase::Deleting { failed: false },
         ..away
     };
-    assert_eq!(told(&going), ("SHUTOFF", "stopped", Some("deleting"), 4));
+    assert_eq!(shown(&going), ("SHUTOFF", "stopped", Some("deleting"), 4));
 }
 
 #[test]
 fn a_word_of_a_newer_agent_is_none() {
     assert_eq!("hibernated".parse::<GuestStatus>(), Err(UnknownWord));
-    assert_eq!("on fire".parse::<PowerState>(), Err(UnknownWord));
+    assert_eq!("on fire".parse::<NovaPowerState>(), Err(UnknownWord));
 }
 
 #[test]
@@ -181,7 +192,7 @@ fn an_action_is_taken_in_the_states_that_nova_takes_it_in() {
         ("failed", &[Stop, RebootHard, Rescue, Rebuild]),
         ("building", &[]),
     ] {
-        let state = ServerState::of(&facts(Boot::Active, seen(status, ""), None));
+        let state = ServerState::of(&facts(BootPhase::Active, observation(status, ""), None));
         let allowed: Vec<Action> = any
             .into_iter()
             .filter(|action| action.check("i", &state).is_ok())
@@ -194,7 +205,7 @@ fn an_action_is_taken_in_the_states_that_nova_takes_it_in() {
 fn while_something_is_done_nothing_else_is_begun_but_what_helps() {
     for action in Action::ALL {
         for status in ["active", "stopped", "paused", "rescued", "failed"] {
-            let free = ServerState::of(&facts(Boot::Active, seen(status, ""), None));
+            let free = ServerState::of(&facts(BootPhase::Active, observation(status, ""), None));
             let busy = ServerState {
                 task_state: Some(TaskState::Rebooting),
                 ..free
@@ -211,14 +222,14 @@ fn while_something_is_done_nothing_else_is_begun_but_what_helps() {
 
 #[test]
 fn a_refusal_is_in_novas_words() {
-    let state = ServerState::of(&facts(Boot::Active, seen("stopped", ""), None));
+    let state = ServerState::of(&facts(BootPhase::Active, observation("stopped", ""), None));
     let refused = Action::Stop.check("i-1", &state).unwrap_err().to_string();
     assert_eq!(
         refused,
         "Cannot 'stop' instance i-1 while it is in vm_state stopped"
     );
     let task = Some(TaskState::PoweringOn);
-    let state = ServerState::of(&facts(Boot::Active, seen("stopped", ""), task));
+    let state = ServerState::of(&facts(BootPhase::Active, observation("stopped", ""), task));
     let refused = Action::Start.check("i-1", &state).unwrap_err().to_string();
     assert_eq!(
         refused,

@@ -1,92 +1,86 @@
-//! Actions and the rows of their servers: what begins, ends, or is given up is written in one transaction with what it makes of them.
+//! Starts and ends server actions. The history entry and the changes to the server's row are written in one
+//! transaction.
 
 use std::collections::BTreeMap;
 
 use berth_store::{Transaction, Value, Work};
 use uuid::Uuid;
 
-use super::update::{AgentWord, set};
+use super::update::{StoredAgentReport, set};
 use super::{MOST_METADATA, ServerError, ServerUpdate, metadata, rows};
 use crate::compute::Compute;
-use crate::instance_actions::{self, NewAction, Outcome};
+use crate::instance_actions::{self, ActionOutcome, NewAction};
 use crate::server_state::Action;
 
-/// What an action makes of a server's row, beside what is under way. The default is nothing.
+/// Changes to the server's row when an action starts, in addition to the task state.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Besides {
-    /// The image that its root disk is made of anew. It is shown at once, and stays where that fails, as with Nova.
+pub(crate) struct ActionChanges {
+    /// The new image. It is shown at once and stays if the rebuild fails, as in Nova.
     pub(crate) image: Option<Uuid>,
-    /// What its users say of it from now on.
     pub(crate) update: ServerUpdate,
-    /// All of its metadata from now on; none: that stays.
+    /// Replaces all metadata; `None`: unchanged.
     pub(crate) metadata: Option<BTreeMap<String, String>>,
 }
 
-/// An action that begins.
-pub(crate) struct Begin<'a> {
+/// An action to be started.
+pub(crate) struct ServerActionStart<'a> {
     pub(crate) action: Action,
-    /// As it is asked of the agent, as JSON.
+    /// The agent's request body, JSON.
     pub(crate) body: String,
-    /// What becomes of its row.
-    pub(crate) besides: Besides,
-    /// Who asks, and by which request.
+    pub(crate) changes: ActionChanges,
     pub(crate) user_id: &'a str,
     pub(crate) request_id: &'a str,
 }
 
-/// An action that has ended.
+/// The end of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) outcome: Outcome,
-    /// What the agent said of the guest then, which is the last word until it is asked again; none where it said nothing.
-    pub(crate) word: Option<AgentWord>,
+pub(crate) struct ActionEnd {
+    pub(crate) outcome: ActionOutcome,
+    /// The guest's state reported by the agent after the action, if any. It becomes the last known state.
+    pub(crate) report: Option<StoredAgentReport>,
 }
 
 impl Compute {
-    /// Something is done with it from now on, which was checked.
-    pub(crate) async fn begin_action(
+    /// Records an action that was checked.
+    pub(crate) async fn record_action_start(
         &self,
         uuid: Uuid,
-        begin: Begin<'_>,
+        start: ServerActionStart<'_>,
     ) -> Result<(), ServerError> {
-        self.tables.write(&BeginAction { uuid, begin }).await
+        self.tables.write(&RecordActionStart { uuid, start }).await
     }
 
-    /// It has been done, or not.
-    pub(crate) async fn end_action(
+    /// Records the end of an action.
+    pub(crate) async fn record_action_end(
         &self,
         uuid: Uuid,
         action: i64,
-        ended: Ended,
+        end: ActionEnd,
     ) -> Result<(), ServerError> {
-        let work = EndAction {
-            uuid,
-            action,
-            ended,
-        };
+        let work = RecordActionEnd { uuid, action, end };
         self.tables.write(&work).await
     }
 
-    /// What is under way is given up: nobody asks for it any more.
-    pub(crate) async fn give_up(&self, uuid: Uuid) -> Result<(), ServerError> {
-        self.tables.write(&GiveUp(uuid)).await?;
-        self.inner.pacing.ended(uuid);
+    /// Cancels all pending actions of a server. They are not sent to the agent again.
+    pub(crate) async fn cancel_actions(&self, uuid: Uuid) -> Result<(), ServerError> {
+        self.tables.write(&CancelActions(uuid)).await?;
+        self.inner.retries.clear(uuid);
         Ok(())
     }
 }
 
-struct BeginAction<'a> {
+struct RecordActionStart<'a> {
     uuid: Uuid,
-    begin: Begin<'a>,
+    start: ServerActionStart<'a>,
 }
 
-impl Work for BeginAction<'_> {
+impl Work for RecordActionStart<'_> {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
-        let action = self.begin.action;
+        let server = rows::lock(tx, self.uuid).await?;
+        let action = self.start.action;
         if let Some(task_state) = server.task.filter(|task| !action.comes_after(*task)) {
             return Err(ServerError::Busy {
                 action: action.as_str(),
@@ -94,17 +88,17 @@ impl Work for BeginAction<'_> {
                 task_state,
             });
         }
-        // Where one waits already that does what this one would, this one ends with it, and no agent is asked for it.
-        let goes_with_another = action == Action::RebootHard
-            && instance_actions::waits(tx, self.uuid, &self.begin.body).await?;
+        // An equal hard reboot is already queued: this one ends together with it and is not sent to the agent.
+        let ends_with_another = action == Action::RebootHard
+            && instance_actions::is_queued(tx, self.uuid, &self.start.body).await?;
         let mut columns = vec![("task", Value::from(action.task().as_str()))];
-        let besides = &self.begin.besides;
-        columns.extend(besides.update.columns());
-        if let Some(image) = besides.image {
+        let changes = &self.start.changes;
+        columns.extend(changes.update.columns());
+        if let Some(image) = changes.image {
             columns.push(("image", Value::from(image.to_string())));
         }
         set(tx, self.uuid, columns).await?;
-        if let Some(all) = &besides.metadata {
+        if let Some(all) = &changes.metadata {
             if all.len() > MOST_METADATA {
                 return Err(ServerError::ManyMetadata);
             }
@@ -113,64 +107,64 @@ impl Work for BeginAction<'_> {
         let action = NewAction {
             server: self.uuid,
             project_id: &server.project_id,
-            user_id: self.begin.user_id,
-            request_id: self.begin.request_id,
+            user_id: self.start.user_id,
+            request_id: self.start.request_id,
             action: action.as_str(),
             event: action.event(),
-            body: Some(self.begin.body.as_str()).filter(|_| !goes_with_another),
+            body: Some(self.start.body.as_str()).filter(|_| !ends_with_another),
         };
         instance_actions::insert(tx, &action).await?;
         Ok(())
     }
 }
 
-struct EndAction {
+struct RecordActionEnd {
     uuid: Uuid,
     action: i64,
-    ended: Ended,
+    end: ActionEnd,
 }
 
-impl Work for EndAction {
+impl Work for RecordActionEnd {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        // First the server: whoever begins an action at the same time comes before this transaction or behind it.
-        let is_there = match rows::touch(tx, self.uuid).await {
+        // The server's row first, so that concurrent starts of actions are serialised.
+        let exists = match rows::lock(tx, self.uuid).await {
             Err(ServerError::NotFound { .. }) => false,
             other => other.map(|_| true)?,
         };
-        let outcome = &self.ended.outcome;
+        let outcome = &self.end.outcome;
         instance_actions::finish(tx, self.uuid, self.action, outcome).await?;
-        if !is_there {
+        if !exists {
             return Ok(());
         }
-        let word = self.ended.word.as_ref();
-        let mut columns = word.map_or_else(Vec::new, AgentWord::columns);
-        // An earlier release had not written it into the server's row when the rebuild began.
-        if *outcome == Outcome::Success
+        let report = self.end.report.as_ref();
+        let mut columns = report.map_or_else(Vec::new, StoredAgentReport::columns);
+        // Releases before schema 2 did not write the image into the server's row when the rebuild started.
+        if *outcome == ActionOutcome::Success
             && let Some(image) = instance_actions::image_of(tx, self.action).await?
         {
             columns.push(("image", Value::from(image)));
         }
-        // A hard reboot may have come after it.
-        if !instance_actions::is_any_open(tx, self.uuid).await? {
+        // A hard reboot may follow.
+        if !instance_actions::has_open_action(tx, self.uuid).await? {
             columns.push(("task", Value::Null));
         }
         Ok(set(tx, self.uuid, columns).await?)
     }
 }
 
-struct GiveUp(Uuid);
+struct CancelActions(Uuid);
 
-impl Work for GiveUp {
+impl Work for CancelActions {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        rows::touch(tx, self.0).await?;
+        rows::lock(tx, self.0).await?;
         set(tx, self.0, vec![("task", Value::Null)]).await?;
-        let reason = "an operator gave it up".to_owned();
-        Ok(instance_actions::give_up(tx, self.0, &Outcome::Error(Some(reason))).await?)
+        let reason = "cancelled by an operator (os-resetState)".to_owned();
+        Ok(instance_actions::cancel_all(tx, self.0, &ActionOutcome::Error(Some(reason))).await?)
     }
 }

@@ -1,53 +1,52 @@
-//! What a server has besides its name, image and flavor, as operators ask lists for it; pure.
+//! Further attributes of servers that operators can filter lists by; pure.
 
 use std::collections::BTreeMap;
 
 use berth_store::Moment;
 use regex::Regex;
 
-use crate::courses::KnownServer;
 use crate::server_state::VmState;
+use crate::server_status::ServerWithStatus;
 
-/// The availability zone of each host.
 pub(crate) type Zones = BTreeMap<String, String>;
 
-/// The device that guests boot from, on every hypervisor.
+/// The root device, the same on every hypervisor.
 pub(crate) const ROOT_DEVICE: &str = "/dev/vda";
 
-/// Microseconds of a second.
+/// Microseconds per second.
 const SECOND: i64 = 1_000_000;
 
-/// One thing that is asked of a server. A server that has none of it has not this one.
+/// A filter on one attribute. Servers without the attribute do not match.
 #[derive(Debug, Clone)]
-pub(crate) enum Attribute {
-    /// Found in what it calls itself.
+pub(crate) enum ServerAttribute {
+    /// Matches the host name inside the guest.
     Hostname(Regex),
-    /// Found in what its users say of its addresses.
+    /// Matches the stored access address.
     AccessIpV4(Regex),
     AccessIpV6(Regex),
-    /// Found in the name of its root device.
+    /// Matches the name of the root device.
     RootDevice(Regex),
-    /// Found in the word for who locked it.
+    /// Matches `owner` or `admin`.
     LockedBy(Regex),
-    /// When it was asked for: at this moment, or in this second.
+    /// The exact time, or any time within that second.
     CreatedAt(Moment),
-    /// When it was up for the first time.
+    /// The time at which the boot ended.
     LaunchedAt(Moment),
-    /// Its place among those of its request.
+    /// The index within the request.
     LaunchIndex(i64),
-    /// How far it is, in percent: no server says more than 0.
+    /// In percent. It is always 0.
     Progress(i64),
-    /// Whether it has a config drive: each has.
+    /// Every server has a config drive.
     ConfigDrive(bool),
-    /// Whether its disk is `AUTO`.
+    /// Whether `disk_config` is `AUTO`.
     AutoDiskConfig(bool),
-    /// When it ended, its kernel, its ramdisk: no server has any.
+    /// Attributes that no server has: termination time, kernel, ramdisk.
     Nothing,
 }
 
-impl Attribute {
-    /// Whether it is this server's.
-    pub(crate) fn is_of(&self, known: &KnownServer) -> bool {
+impl ServerAttribute {
+    /// Whether the server matches.
+    pub(crate) fn matches(&self, known: &ServerWithStatus) -> bool {
         let server = &known.server;
         let found = |it: &Regex, text: Option<&str>| text.is_some_and(|text| it.is_match(text));
         match self {
@@ -67,22 +66,22 @@ impl Attribute {
     }
 }
 
-/// Whether something was at a moment; servers tell whole seconds of most.
+/// Compares two times. If `at` has no fraction, the whole second matches, because most responses show whole seconds.
 fn is_at(it: Moment, at: Moment) -> bool {
     let whole = at.as_micros().rem_euclid(SECOND) == 0;
     it == at || (whole && it.as_micros().div_euclid(SECOND) == at.as_micros().div_euclid(SECOND))
 }
 
-/// When a server was up for the first time; none where it never was.
-pub(crate) fn launched_at(known: &KnownServer) -> Option<Moment> {
+/// When the boot of the server ended; `None` if it never ran.
+pub(crate) fn launched_at(known: &ServerWithStatus) -> Option<Moment> {
     let is_up = !matches!(known.state.vm_state, VmState::Building);
     let at = known.server.settled_at;
-    at.filter(|_| is_up && known.place.is_some())
+    at.filter(|_| is_up && known.placement.is_some())
 }
 
-/// The availability zone that a server is in: its host's, and that it was asked for in where it has none.
-pub(crate) fn zone<'a>(known: &'a KnownServer, zones: &'a Zones) -> Option<&'a str> {
-    let host = known.place.as_ref().map(|place| &place.host);
+/// The availability zone of the server's host, or the requested zone if it has no host.
+pub(crate) fn zone<'a>(known: &'a ServerWithStatus, zones: &'a Zones) -> Option<&'a str> {
+    let host = known.placement.as_ref().map(|placement| &placement.host);
     let of_host = host.and_then(|host| zones.get(host));
     of_host.or(known.server.zone.as_ref()).map(String::as_str)
 }

@@ -1,4 +1,4 @@
-//! Servers are written down before anybody is asked for their guests.
+//! Stores new servers. Handing them to the conductor is a separate step that can be repeated after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -7,30 +7,28 @@ use berth_store::{Dialect, Statement, Transaction, Work};
 use berth_wire::conductor::CreateGuest;
 use uuid::Uuid;
 
-use super::rows::{self, Rows};
-use super::{Server, ServerError, ServerFlavor};
+use super::rows::{self, ServerSelection};
+use super::{ServerError, ServerFlavor, ServerRecord};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction};
 
-/// So many of the new servers are read back at once.
+/// The number of new servers read per query.
 const AT_ONCE: usize = 500;
 
-/// The longest name, in characters.
+/// The maximum length of a name in characters.
 const NAME: usize = 255;
 
-/// Servers that are asked for at once, alike but for their names.
+/// Servers of one request. They differ only in their names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewServers {
-    /// Whose they are to be.
     pub project_id: String,
     pub user_id: String,
-    /// Their name; of several each has its number behind it.
+    /// The name. If there are several servers, each gets `-NUMBER` appended.
     pub name: String,
-    /// So many, at least 1.
+    /// At least 1.
     pub count: u32,
-    /// What is said of them.
     pub description: Option<String>,
-    /// The key pair that they let in, by its name.
+    /// The name of the key pair.
     pub key_name: Option<String>,
     pub image: Option<Uuid>,
     pub flavor: ServerFlavor,
@@ -38,14 +36,13 @@ pub struct NewServers {
     pub server_group: Option<Uuid>,
     /// `AUTO` or `MANUAL`.
     pub disk_config: String,
-    /// What is said of their addresses.
     pub access_ip_v4: Option<String>,
     pub access_ip_v6: Option<String>,
     pub metadata: BTreeMap<String, String>,
     pub tags: BTreeSet<String>,
-    /// What the conductor is asked for, but for UUID, name and hostname.
+    /// The request to the conductor. UUID, name and hostname are filled in for each server.
     pub guest: CreateGuest,
-    /// The request's id, for the list of a server's actions.
+    /// Shown in the history of the servers.
     pub request_id: String,
 }
 
@@ -82,7 +79,7 @@ impl NewServers {
     }
 }
 
-/// What a server of this name calls itself.
+/// Derives the host name inside the guest from the server's name.
 fn hostname(name: &str, uuid: Uuid) -> String {
     let parts = name.chars().filter_map(|one| match one {
         ' ' | '_' | '.' => Some('-'),
@@ -98,18 +95,21 @@ fn hostname(name: &str, uuid: Uuid) -> String {
 }
 
 impl Compute {
-    /// Writes servers down; nobody is asked for their guests yet: that is the hand-over.
-    pub async fn create_servers(&self, asked: NewServers) -> Result<Vec<Server>, ServerError> {
+    /// Stores the servers, not yet handed over to the conductor.
+    pub async fn create_servers(
+        &self,
+        asked: NewServers,
+    ) -> Result<Vec<ServerRecord>, ServerError> {
         let uuid = berth_http::request_id::random_uuid().simple().to_string();
         let each = asked.each();
         if let Some(long) = each.iter().find(|one| one.name.chars().count() > NAME) {
             let name = long.name.clone();
             return Err(ServerError::LongName { name });
         }
-        let create = Create {
+        let create = InsertServers {
             reservation_id: format!("r-{}", uuid.get(..8).unwrap_or_default()),
             owner: self.owner(),
-            behind: self.inner.numbered.load(Ordering::Relaxed),
+            behind: self.inner.highest_number.load(Ordering::Relaxed),
             asked,
             each,
         };
@@ -117,20 +117,20 @@ impl Compute {
     }
 }
 
-struct Create {
+struct InsertServers {
     reservation_id: String,
     owner: Uuid,
-    /// They are numbered from behind this number on.
+    /// New row numbers must be greater than this.
     behind: i64,
     asked: NewServers,
     each: Vec<One>,
 }
 
-impl Work for Create {
-    type Output = Vec<Server>;
+impl Work for InsertServers {
+    type Output = Vec<ServerRecord>;
     type Error = ServerError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Vec<Server>, ServerError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<Vec<ServerRecord>, ServerError> {
         for (at, one) in (0i64..).zip(&self.each) {
             self.insert(tx, at, one).await?;
             let action = NewAction {
@@ -147,15 +147,16 @@ impl Work for Create {
         let uuids: Vec<Uuid> = self.each.iter().map(|one| one.uuid).collect();
         let mut servers = Vec::with_capacity(uuids.len());
         for some in uuids.chunks(AT_ONCE) {
-            servers.extend(rows::read(tx, Rows::These(some)).await?);
+            servers.extend(rows::list(tx, ServerSelection::These(some)).await?);
         }
         servers.sort_by_key(|server| server.launch_index);
         Ok(servers)
     }
 }
 
-impl Create {
-    /// The number of the next server, where the database would not give it by itself: it was lost, and counts anew.
+impl InsertServers {
+    /// The row number to use, if the database would choose a number that an existing guest's name contains. That
+    /// happens after the database was lost.
     async fn number(&self, tx: &mut Transaction) -> Result<Option<i64>, ServerError> {
         let highest = "SELECT COALESCE(MAX(id), 0) FROM compute_servers";
         let highest = tx.row(Statement::new(highest)).await?;
@@ -164,7 +165,7 @@ impl Create {
             return Ok(None);
         }
         if tx.dialect() == Dialect::Postgres {
-            // Its sequence takes no notice of numbers that it did not give.
+            // A sequence ignores numbers that were inserted explicitly, so it is advanced.
             let sequence = "pg_get_serial_sequence('compute_servers', 'id')";
             let skip = format!("SELECT setval({sequence}, GREATEST(?, nextval({sequence})))");
             tx.row(Statement::new(skip).bind(self.behind)).await?;
@@ -205,7 +206,7 @@ impl Create {
             .bind(&one.request)
             .bind(self.owner.to_string());
         tx.execute(insert).await?;
-        let id = rows::number(tx, one.uuid).await?;
+        let id = rows::row_id(tx, one.uuid).await?;
         super::metadata::put(tx, id, &asked.metadata).await?;
         super::tags::put(tx, id, &asked.tags).await
     }

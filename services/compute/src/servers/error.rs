@@ -1,4 +1,4 @@
-//! Why a server could not be made, read or changed.
+//! [`ServerError`]: why a server could not be created, read or changed.
 
 use berth_conductor::ConductorError;
 use berth_store::{Disposition, Retryable, SqlError};
@@ -6,65 +6,50 @@ use uuid::Uuid;
 
 use super::{MOST_METADATA, MOST_TAGS};
 use crate::server_state::TaskState;
-use crate::store::TableError;
+use crate::store::ComputeTableError;
 
-/// Why a server could not be made, read or changed.
+/// Why a server could not be created, read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// There is no such server, or not for this caller.
+    /// The server does not exist, or the caller may not see it.
     #[error("Instance {uuid} could not be found.")]
-    NotFound {
-        uuid: Uuid,
-    },
-    /// What the conductor is to be asked for cannot be asked for.
+    NotFound { uuid: Uuid },
+    /// The request to the conductor is invalid.
     #[error("{0}")]
     Request(String),
-    /// Of several servers one would have a name that is too long.
     #[error(
-        "Invalid input for field/attribute name. Each of several servers has its number behind the name, and '{name}' has more \
+        "Invalid input for field/attribute name. Each of several servers gets its number appended to the name, and '{name}' has more \
          than 255 characters"
     )]
-    LongName {
-        name: String,
-    },
-    /// It has no such key.
+    LongName { name: String },
     #[error("Metadata item was not found")]
     NoMetadata,
-    /// It would have too many keys.
     #[error("Quota exceeded for metadata_items: a server has at most {MOST_METADATA}")]
     ManyMetadata,
-    /// It has no such tag.
     #[error("Instance {uuid} has no tag '{tag}'")]
-    NoTag {
-        uuid: Uuid,
-        tag: String,
-    },
-    /// It would have too many tags.
+    NoTag { uuid: Uuid, tag: String },
     #[error(
         "The number of tags exceeded the per-server limit {MOST_TAGS}. The number of tags in 'tags' is {count}"
     )]
     ManyTags {
-        /// So many it would have.
+        /// The number that was requested.
         count: usize,
     },
     #[error("Instance {uuid} is locked")]
-    Locked {
-        uuid: Uuid,
-    },
-    /// Something else is being done with it.
+    Locked { uuid: Uuid },
+    /// Another action is pending.
     #[error("Cannot '{action}' instance {uuid} while it is in task_state {task_state}")]
     Busy {
-        /// What was asked for.
         action: &'static str,
         uuid: Uuid,
-        /// What is being done.
+        /// The pending action.
         task_state: TaskState,
     },
-    /// The conductor cannot say how far it is.
+    /// The conductor's journal or scheduler failed.
     #[error(transparent)]
     Conductor(#[from] ConductorError),
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] ComputeTableError),
 }
 
 impl From<SqlError> for ServerError {
@@ -74,7 +59,7 @@ impl From<SqlError> for ServerError {
 }
 
 impl ServerError {
-    /// What a loop does about it.
+    /// Whether a retry can help.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {

@@ -1,4 +1,4 @@
-//! Which servers a list has, and in which order; pure. What they are is known by then.
+//! Filters and sorts lists of servers whose status is known; pure.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -7,22 +7,22 @@ use berth_store::Moment;
 use regex::Regex;
 use uuid::Uuid;
 
-use super::Server;
-use super::attributes::{Attribute, Zones, launched_at, zone};
-use crate::courses::KnownServer;
+use super::ServerRecord;
+use super::attributes::{ServerAttribute, Zones, launched_at, zone};
+use crate::server_status::ServerWithStatus;
 
-/// Filters by tags: of each kind one that is empty asks nothing.
+/// Tag filters. An empty set matches every server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TagFilters {
     pub(crate) all: BTreeSet<String>,
     pub(crate) any: BTreeSet<String>,
-    /// Not all of these.
+    /// The server must not have all of these.
     pub(crate) not_all: BTreeSet<String>,
     pub(crate) not_any: BTreeSet<String>,
 }
 
 impl TagFilters {
-    fn pass(&self, tags: &BTreeSet<String>) -> bool {
+    fn matches(&self, tags: &BTreeSet<String>) -> bool {
         self.all.is_subset(tags)
             && (self.any.is_empty() || !self.any.is_disjoint(tags))
             && (self.not_all.is_empty() || !self.not_all.is_subset(tags))
@@ -30,24 +30,23 @@ impl TagFilters {
     }
 }
 
-/// What is asked of the servers of a list. None asks nothing.
+/// The filters of a server list. `None` and empty sets match every server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filters {
-    /// Found in the name.
+pub(crate) struct ServerFilters {
+    /// A pattern for the name.
     pub(crate) name: Option<Regex>,
-    /// Any of these, in capital letters.
+    /// In upper case; the server must have one of them.
     pub(crate) statuses: BTreeSet<String>,
     pub(crate) flavor: Option<String>,
-    /// As in a server's view: empty for none.
+    /// As shown in responses; empty for no image.
     pub(crate) image: Option<String>,
     pub(crate) reservation_id: Option<String>,
     pub(crate) changes_since: Option<Moment>,
     pub(crate) changes_before: Option<Moment>,
     pub(crate) locked: Option<bool>,
     pub(crate) tags: TagFilters,
-    /// What else is asked of each.
-    pub(crate) attributes: Vec<Attribute>,
-    /// What no server here is: gone, in a state that is not offered, at an address that is known.
+    pub(crate) attributes: Vec<ServerAttribute>,
+    /// No server matches, for example because deleted servers were requested.
     pub(crate) nothing: bool,
     pub(crate) uuid: Option<Uuid>,
     pub(crate) host: Option<String>,
@@ -57,14 +56,14 @@ pub(crate) struct Filters {
     pub(crate) vm_state: Option<String>,
     pub(crate) task_state: Option<String>,
     pub(crate) power_state: Option<u8>,
-    /// That of its host.
+    /// The zone of the server's host.
     pub(crate) zone: Option<String>,
     pub(crate) key_name: Option<String>,
     pub(crate) description: Option<Regex>,
 }
 
-impl Filters {
-    /// Whether what agents say makes a difference.
+impl ServerFilters {
+    /// Whether the result depends on reports of agents.
     pub(crate) fn need_agents(&self) -> bool {
         !self.statuses.is_empty()
             || self.vm_state.is_some()
@@ -72,16 +71,19 @@ impl Filters {
             || self.power_state.is_some()
     }
 
-    /// Whether a server is in the list.
-    pub(crate) fn pass(&self, known: &KnownServer, zones: &Zones) -> bool {
+    /// Whether the server matches.
+    pub(crate) fn matches(&self, known: &ServerWithStatus, zones: &Zones) -> bool {
         !self.nothing
             && self.row(known)
             && self.state(known)
-            && self.attributes.iter().all(|it| it.is_of(known))
+            && self
+                .attributes
+                .iter()
+                .all(|attribute| attribute.matches(known))
             && is(self.zone.as_deref(), |it| Some(it) == zone(known, zones))
     }
 
-    fn row(&self, known: &KnownServer) -> bool {
+    fn row(&self, known: &ServerWithStatus) -> bool {
         let server = &known.server;
         let changed = server.updated_at.unwrap_or(server.created_at);
         let image = server.image.map(|image| image.to_string());
@@ -96,7 +98,7 @@ impl Filters {
             && is(self.changes_since, |since| changed >= since)
             && is(self.changes_before, |before| changed <= before)
             && is(self.locked, |locked| locked == server.lock.is_some())
-            && self.tags.pass(&server.tags)
+            && self.tags.matches(&server.tags)
             && is(self.uuid, |uuid| uuid == server.uuid)
             && is(self.project_id.as_ref(), |it| *it == server.project_id)
             && is(self.user_id.as_ref(), |it| *it == server.user_id)
@@ -108,9 +110,9 @@ impl Filters {
             })
     }
 
-    fn state(&self, known: &KnownServer) -> bool {
+    fn state(&self, known: &ServerWithStatus) -> bool {
         let state = &known.state;
-        let place = known.place.as_ref();
+        let placement = known.placement.as_ref();
         (self.statuses.is_empty() || self.statuses.contains(state.status()))
             && is(self.vm_state.as_ref(), |it| it == state.vm_state.as_str())
             && is(self.task_state.as_ref(), |it| {
@@ -118,10 +120,10 @@ impl Filters {
             })
             && is(self.power_state, |it| it == state.power_state.number())
             && is(self.host.as_ref(), |it| {
-                place.is_some_and(|place| place.host == *it)
+                placement.is_some_and(|placement| placement.host == *it)
             })
             && is(self.node.as_ref(), |it| {
-                place.is_some_and(|place| place.node.as_str() == it)
+                placement.is_some_and(|placement| placement.node.as_str() == it)
             })
     }
 }
@@ -130,12 +132,12 @@ fn is<T>(asked: Option<T>, passes: impl FnOnce(T) -> bool) -> bool {
     asked.is_none_or(passes)
 }
 
-/// What servers are sorted by. Each is told by its column in Nova's table.
+/// The sort key, named after its column in Nova's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerSortKey {
     AccessIpV4,
     AccessIpV6,
-    /// What all servers have alike.
+    /// Equal for all servers.
     Alike,
     AutoDiskConfig,
     AvailabilityZone,
@@ -162,8 +164,8 @@ pub(crate) enum ServerSortKey {
 }
 
 impl ServerSortKey {
-    /// The key of this word.
-    pub(crate) fn of_word(word: &str) -> Option<Self> {
+    /// Parses the column name.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "access_ip_v4" => Self::AccessIpV4,
             "access_ip_v6" => Self::AccessIpV6,
@@ -195,19 +197,19 @@ impl ServerSortKey {
         })
     }
 
-    /// Whether only operators may see what it goes by.
-    pub(crate) const fn is_for_operators(self) -> bool {
+    /// Whether only operators may sort by this key, because it reveals hosts.
+    pub(crate) const fn is_operator_only(self) -> bool {
         matches!(self, Self::Host | Self::Node)
     }
 
-    fn compare(self, one: &KnownServer, other: &KnownServer, zones: &Zones) -> Ordering {
+    fn compare(self, one: &ServerWithStatus, other: &ServerWithStatus, zones: &Zones) -> Ordering {
         let (a, b) = (&one.server, &other.server);
         match self {
             Self::AccessIpV4 => a.access_ip_v4.cmp(&b.access_ip_v4),
             Self::AccessIpV6 => a.access_ip_v6.cmp(&b.access_ip_v6),
             Self::Alike => Ordering::Equal,
             Self::AutoDiskConfig => {
-                let auto = |server: &Server| server.disk_config == "AUTO";
+                let auto = |server: &ServerRecord| server.disk_config == "AUTO";
                 auto(a).cmp(&auto(b))
             }
             Self::AvailabilityZone => zone(one, zones).cmp(&zone(other, zones)),
@@ -222,71 +224,76 @@ impl ServerSortKey {
             Self::LaunchedAt => launched_at(one).cmp(&launched_at(other)),
             Self::Locked => a.lock.is_some().cmp(&b.lock.is_some()),
             Self::LockedBy => {
-                let by = |server: &Server| server.lock.as_ref().map(|lock| lock.by.as_str());
+                let by = |server: &ServerRecord| server.lock.as_ref().map(|lock| lock.by.as_str());
                 by(a).cmp(&by(b))
             }
             Self::Name => a.name.cmp(&b.name),
             Self::Node => node(one).cmp(&node(other)),
             Self::PowerState => {
-                let number = |known: &KnownServer| known.state.power_state.number();
+                let number = |known: &ServerWithStatus| known.state.power_state.number();
                 number(one).cmp(&number(other))
             }
             Self::Project => a.project_id.cmp(&b.project_id),
             Self::TaskState => {
-                let word = |known: &KnownServer| known.state.task_state.map(|it| it.as_str());
+                let word = |known: &ServerWithStatus| known.state.task_state.map(|it| it.as_str());
                 word(one).cmp(&word(other))
             }
             Self::UpdatedAt => a.updated_at.cmp(&b.updated_at),
             Self::User => a.user_id.cmp(&b.user_id),
             Self::Uuid => a.uuid.cmp(&b.uuid),
             Self::VmState => {
-                let word = |known: &KnownServer| known.state.vm_state.as_str();
+                let word = |known: &ServerWithStatus| known.state.vm_state.as_str();
                 word(one).cmp(word(other))
             }
         }
     }
 }
 
-fn host(known: &KnownServer) -> Option<&str> {
-    known.place.as_ref().map(|place| place.host.as_str())
+fn host(known: &ServerWithStatus) -> Option<&str> {
+    known
+        .placement
+        .as_ref()
+        .map(|placement| placement.host.as_str())
 }
 
-fn node(known: &KnownServer) -> Option<&str> {
-    known.place.as_ref().map(|place| place.node.as_str())
+fn node(known: &ServerWithStatus) -> Option<&str> {
+    known
+        .placement
+        .as_ref()
+        .map(|placement| placement.node.as_str())
 }
 
-/// How a list is sorted: by the first key, those that are alike by the next, and at last by their numbers.
+/// Sort keys in order of priority. Equal servers are ordered by row number, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sorting(pub(crate) Vec<(ServerSortKey, crate::flavors::Order)>);
+pub(crate) struct ServerSortOrder(pub(crate) Vec<(ServerSortKey, crate::flavors::SortDirection)>);
 
-impl Sorting {
-    /// Whether it is that of the rows: those that were asked for last come first.
-    pub(crate) fn is_of_rows(&self) -> bool {
-        use crate::flavors::Order::Descending;
+impl ServerSortOrder {
+    /// Whether this is the order in which rows are read: newest first.
+    pub(crate) fn is_row_order(&self) -> bool {
+        use crate::flavors::SortDirection::Descending;
         matches!(self.0[..], [(ServerSortKey::CreatedAt, Descending)])
     }
 
-    /// Whether what agents say makes a difference.
+    /// Whether the order depends on reports of agents.
     pub(crate) fn needs_agents(&self) -> bool {
         use ServerSortKey::{PowerState, TaskState, VmState};
         let mut keys = self.0.iter().map(|(key, _)| key);
         keys.any(|key| matches!(key, PowerState | TaskState | VmState))
     }
 
-    /// Whether the zones of hosts make a difference.
+    /// Whether the order depends on the zones of hosts.
     pub(crate) fn needs_zones(&self) -> bool {
         let mut keys = self.0.iter().map(|(key, _)| key);
         keys.any(|key| matches!(key, ServerSortKey::AvailabilityZone))
     }
 
-    /// The servers in this order.
-    pub(crate) fn sort(&self, servers: &mut [KnownServer], zones: &Zones) {
+    pub(crate) fn sort(&self, servers: &mut [ServerWithStatus], zones: &Zones) {
         servers.sort_by(|one, other| {
             let keys = self.0.iter().map(|(key, order)| {
                 let compared = key.compare(one, other, zones);
                 match order {
-                    crate::flavors::Order::Ascending => compared,
-                    crate::flavors::Order::Descending => compared.reverse(),
+                    crate::flavors::SortDirection::Ascending => compared,
+                    crate::flavors::SortDirection::Descending => compared.reverse(),
                 }
             });
             let ids = other.server.id.cmp(&one.server.id);

@@ -1,4 +1,4 @@
-//! What its users say of a server, by key. A server's config drive has what was said when it was asked for.
+//! Metadata of servers: key-value pairs set by users. The config drive keeps those given at creation.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use uuid::Uuid;
 use super::{MOST_METADATA, ServerError, rows};
 use crate::compute::Compute;
 
-/// The longest key, and the longest value, in bytes: what a config drive takes.
+/// The maximum length of a key or value in bytes; the limit of config drives.
 const LONGEST: usize = 255;
 
-/// What is wrong with a key and its value; none where nothing is.
+/// Validates a key and its value. Returns what is wrong, if anything.
 pub(crate) fn check(key: &str, value: &str) -> Option<&'static str> {
     let plain = |one: char| one.is_ascii_alphanumeric() || "-_:. ".contains(one);
     if !(1..=LONGEST).contains(&key.len()) || !key.chars().all(plain) {
@@ -23,7 +23,7 @@ pub(crate) fn check(key: &str, value: &str) -> Option<&'static str> {
     None
 }
 
-/// How new metadata stands to what is there.
+/// Whether keys that are not given stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Others {
     Stay,
@@ -31,7 +31,7 @@ pub(crate) enum Others {
 }
 
 impl Compute {
-    /// Gives a server metadata; all of it, as it is then.
+    /// Sets metadata. Returns all metadata of the server.
     pub(crate) async fn set_metadata(
         &self,
         uuid: Uuid,
@@ -46,10 +46,9 @@ impl Compute {
         self.tables.write(&work).await
     }
 
-    /// Takes a key from a server.
     pub async fn delete_metadata(&self, uuid: Uuid, key: &str) -> Result<(), ServerError> {
         let key = key.to_owned();
-        self.tables.write(&Delete { uuid, key }).await
+        self.tables.write(&DeleteMetadata { uuid, key }).await
     }
 }
 
@@ -64,7 +63,7 @@ impl Work for SetMetadata {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<BTreeMap<String, String>, ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
+        let server = rows::lock(tx, self.uuid).await?;
         let mut all = match self.others {
             Others::Stay => server.metadata,
             Others::Go => BTreeMap::new(),
@@ -78,17 +77,17 @@ impl Work for SetMetadata {
     }
 }
 
-struct Delete {
+struct DeleteMetadata {
     uuid: Uuid,
     key: String,
 }
 
-impl Work for Delete {
+impl Work for DeleteMetadata {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
+        let server = rows::lock(tx, self.uuid).await?;
         let sql = "DELETE FROM compute_server_metadata WHERE server_id = ? AND item = ?";
         let delete = Statement::new(sql).bind(server.id).bind(&self.key);
         match tx.execute(delete).await?.rows_affected {
@@ -98,7 +97,6 @@ impl Work for Delete {
     }
 }
 
-/// This is all of it from now on.
 pub(super) async fn replace(
     tx: &mut Transaction,
     server: i64,

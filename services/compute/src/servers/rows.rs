@@ -1,13 +1,13 @@
-//! Servers as their rows.
+//! Reads servers from the database.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{Moment, Row, SqlError, Statement, Transaction, Value};
 use uuid::Uuid;
 
-use super::{Handed, Lock, Server, ServerError, ServerFlavor};
-use crate::server_state::Seen;
-use crate::store::{TableError, foreign, typed};
+use super::{ConductorHandoff, Lock, ServerError, ServerFlavor, ServerRecord};
+use crate::server_state::GuestObservation;
+use crate::store::{ComputeTableError, foreign, typed};
 
 const TABLE: &str = "compute_servers";
 
@@ -16,46 +16,46 @@ const COLUMNS: &str = "s.id, s.uuid, s.project_id, s.user_id, s.name, s.hostname
                        s.request, s.handed, s.refusal, s.deleting, s.task, s.seen_status, s.seen_power, s.locked_by, \
                        s.locked_reason, s.created_at, s.updated_at, s.settled_at, s.owner";
 
-/// The rows that somebody has still something to do with. Each has an index, and is asked so that it is used: no task is less than
-/// an empty one.
+/// SQL condition: servers with unfinished work. Each part has an index; `task >= ''` instead of `IS NOT NULL` makes the
+/// databases use it.
 const OPEN: &str = "s.handed = 0 OR s.deleting = 1 OR s.settled_at IS NULL OR s.task >= ''";
 
-/// Which servers are meant.
+/// Selects servers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Rows<'a> {
+pub(crate) enum ServerSelection<'a> {
     All,
-    /// Those of a project.
     Project(&'a str),
     One(&'a str),
     These(&'a [Uuid]),
-    /// Those of which nobody wrote down whose journal knows their guests: an earlier release made them.
+    /// Servers of an earlier release without a recorded owner.
     Ownerless,
-    /// Those that are not handed over, not settled, or on their way out.
+    /// Servers with unfinished work: not handed over, not settled, being deleted, or with a pending action.
     Open,
-    /// A part of them in the order in which they were asked for, the last first.
-    Part(Part<'a>),
+    /// One page, newest first.
+    Part(ServerPage<'a>),
 }
 
-/// So many of the servers of a project, or of all, that come behind one of them.
+/// One page of the servers of a project, or of all servers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct ServerPage<'a> {
     pub(crate) project: Option<&'a str>,
-    /// Of one request, where only its servers are meant.
+    /// Restricts the page to the servers of one request.
     pub(crate) reservation: Option<&'a str>,
-    /// That one: when it was asked for, and its number.
+    /// The marker: creation time and row number of the server before the page.
     pub(crate) behind: Option<(Moment, i64)>,
-    /// So many at most.
+    /// The maximum number of servers.
     pub(crate) limit: usize,
 }
 
-impl<'a> Rows<'a> {
-    /// The condition, and what is bound to it.
+impl<'a> ServerSelection<'a> {
+    /// The `WHERE` clause and its values.
     fn condition(self) -> (String, Vec<Value>) {
-        let only = |column: &str, value: &str| (format!("WHERE {column} = ?"), vec![value.into()]);
+        let condition =
+            |column: &str, value: &str| (format!("WHERE {column} = ?"), vec![value.into()]);
         match self {
             Self::All => (String::new(), Vec::new()),
-            Self::Project(project) => only("s.project_id", project),
-            Self::One(uuid) => only("s.uuid", uuid),
+            Self::Project(project) => condition("s.project_id", project),
+            Self::One(uuid) => condition("s.uuid", uuid),
             Self::These(uuids) => {
                 let marks = vec!["?"; uuids.len()].join(", ");
                 let uuids = uuids.iter().map(|uuid| Value::from(uuid.to_string()));
@@ -75,7 +75,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Part<'_> {
+impl ServerPage<'_> {
     fn condition(self) -> (String, Vec<Value>) {
         let (mut conditions, mut values) = (vec!["1 = 1"], Vec::new());
         if let Some(project) = self.project {
@@ -87,7 +87,7 @@ impl Part<'_> {
             values.push(Value::from(reservation));
         }
         if let Some((created_at, id)) = self.behind {
-            // So said, databases begin in their index where the part begins.
+            // The redundant first comparison lets the databases start at the right place of the index.
             conditions.push("s.created_at <= ? AND (s.created_at < ? OR s.id < ?)");
             values.extend([created_at.into(), created_at.into(), Value::from(id)]);
         }
@@ -95,15 +95,13 @@ impl Part<'_> {
     }
 }
 
-/// The server of this UUID, as this transaction sees it.
-pub(super) async fn one(tx: &mut Transaction, uuid: Uuid) -> Result<Server, ServerError> {
+pub(super) async fn find(tx: &mut Transaction, uuid: Uuid) -> Result<ServerRecord, ServerError> {
     let text = uuid.to_string();
-    let found = read(tx, Rows::One(&text)).await?.pop();
+    let found = list(tx, ServerSelection::One(&text)).await?.pop();
     found.ok_or(ServerError::NotFound { uuid })
 }
 
-/// The number of the server of this UUID.
-pub(super) async fn number(tx: &mut Transaction, uuid: Uuid) -> Result<i64, ServerError> {
+pub(super) async fn row_id(tx: &mut Transaction, uuid: Uuid) -> Result<i64, ServerError> {
     let sql = format!("SELECT id FROM {TABLE} WHERE uuid = ?");
     let row = tx
         .row(Statement::recurring(sql).bind(uuid.to_string()))
@@ -111,28 +109,31 @@ pub(super) async fn number(tx: &mut Transaction, uuid: Uuid) -> Result<i64, Serv
     Ok(row.ok_or(ServerError::NotFound { uuid })?.int(0)?)
 }
 
-/// The server of this UUID, changed first: whoever changes or removes it at the same time comes before this transaction or behind it.
-pub(super) async fn touch(tx: &mut Transaction, uuid: Uuid) -> Result<Server, ServerError> {
+/// Reads a server for a change. The update comes first, so that concurrent writers of this row are serialised.
+pub(super) async fn lock(tx: &mut Transaction, uuid: Uuid) -> Result<ServerRecord, ServerError> {
     let now = tx.dialect().now();
     let sql = format!("UPDATE {TABLE} SET updated_at = {now} WHERE uuid = ?");
     let touched = Statement::recurring(sql).bind(uuid.to_string());
     if tx.execute(touched).await?.rows_affected == 0 {
         return Err(ServerError::NotFound { uuid });
     }
-    one(tx, uuid).await
+    find(tx, uuid).await
 }
 
-/// Those that are meant; those that were asked for last come first.
-pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Server>, TableError> {
-    let (only, values) = meant.condition();
-    let limit = meant.limit();
-    // Of parts there are too many texts to be remembered.
-    let statement = |text: String| match meant {
-        Rows::Part(_) | Rows::These(_) => Statement::new(text),
+/// Reads the selected servers, newest first.
+pub(crate) async fn list(
+    tx: &mut Transaction,
+    selection: ServerSelection<'_>,
+) -> Result<Vec<ServerRecord>, ComputeTableError> {
+    let (condition, values) = selection.condition();
+    let limit = selection.limit();
+    // Texts of pages vary too much to be cached as prepared statements.
+    let statement = |text: String| match selection {
+        ServerSelection::Part(_) | ServerSelection::These(_) => Statement::new(text),
         _ => Statement::recurring(text),
     };
     let of_servers = format!(
-        "SELECT {COLUMNS} FROM {TABLE} s {only} ORDER BY s.created_at DESC, s.id DESC{limit}"
+        "SELECT {COLUMNS} FROM {TABLE} s {condition} ORDER BY s.created_at DESC, s.id DESC{limit}"
     );
     let servers = tx
         .rows(statement(of_servers).bind_all(values.clone()))
@@ -140,9 +141,9 @@ pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Se
     if servers.is_empty() {
         return Ok(Vec::new());
     }
-    // Of a part of them only these: no condition says which they are.
-    let (only, values) = match meant {
-        Rows::Part(_) => {
+    // No condition selects the page again, so its rows are selected by number.
+    let (condition, values) = match selection {
+        ServerSelection::Part(_) => {
             let ids: Vec<Value> = servers
                 .iter()
                 .map(|row| Ok(Value::from(row.int(0)?)))
@@ -150,10 +151,10 @@ pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Se
             let marks = vec!["?"; ids.len()].join(", ");
             (format!("WHERE s.id IN ({marks})"), ids)
         }
-        _ => (only, values),
+        _ => (condition, values),
     };
     let of_metadata = format!(
-        "SELECT m.server_id, m.item, m.setting FROM compute_server_metadata m JOIN {TABLE} s ON s.id = m.server_id {only}"
+        "SELECT m.server_id, m.item, m.setting FROM compute_server_metadata m JOIN {TABLE} s ON s.id = m.server_id {condition}"
     );
     let mut metadata: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
     let of_metadata = statement(of_metadata).bind_all(values.clone());
@@ -162,16 +163,16 @@ pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Se
         of_server.insert(row.text(1)?, row.text(2)?);
     }
     let of_tags = format!(
-        "SELECT t.server_id, t.tag FROM compute_server_tags t JOIN {TABLE} s ON s.id = t.server_id {only}"
+        "SELECT t.server_id, t.tag FROM compute_server_tags t JOIN {TABLE} s ON s.id = t.server_id {condition}"
     );
     let mut tags: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
     let of_tags = statement(of_tags).bind_all(values);
     for row in tx.rows(of_tags).await? {
         tags.entry(row.int(0)?).or_default().insert(row.text(1)?);
     }
-    let whole = |row: &Row| -> Result<Server, TableError> {
+    let whole = |row: &Row| -> Result<ServerRecord, ComputeTableError> {
         let id = row.int(0)?;
-        Ok(Server {
+        Ok(ServerRecord {
             metadata: metadata.remove(&id).unwrap_or_default(),
             tags: tags.remove(&id).unwrap_or_default(),
             ..of_row(row)?
@@ -180,9 +181,9 @@ pub(crate) async fn read(tx: &mut Transaction, meant: Rows<'_>) -> Result<Vec<Se
     servers.iter().map(whole).collect()
 }
 
-fn of_row(row: &Row) -> Result<Server, TableError> {
+fn of_row(row: &Row) -> Result<ServerRecord, ComputeTableError> {
     let flavor = row.text(11)?;
-    Ok(Server {
+    Ok(ServerRecord {
         id: row.int(0)?,
         uuid: typed(&row.text(1)?, TABLE, "uuid")?,
         project_id: row.text(2)?,
@@ -201,10 +202,10 @@ fn of_row(row: &Row) -> Result<Server, TableError> {
         disk_config: row.text(14)?,
         access_ip_v4: row.opt_text(15)?,
         access_ip_v6: row.opt_text(16)?,
-        handed: handed(row)?,
+        handoff: handoff(row)?,
         deleting: row.int(20)? != 0,
         task: optional(row, 21, "task")?,
-        last: last(row)?,
+        last_report: last_report(row)?,
         lock: match row.opt_text(24)? {
             None => None,
             Some(by) => Some(Lock {
@@ -221,30 +222,30 @@ fn of_row(row: &Row) -> Result<Server, TableError> {
     })
 }
 
-fn handed(row: &Row) -> Result<Handed, TableError> {
+fn handoff(row: &Row) -> Result<ConductorHandoff, ComputeTableError> {
     if let Some(reason) = row.opt_text(19)? {
-        return Ok(Handed::Refused { reason });
+        return Ok(ConductorHandoff::Refused { reason });
     }
     match (row.int(18)?, row.opt_text(17)?) {
-        (0, Some(request)) => Ok(Handed::NotYet { request }),
+        (0, Some(request)) => Ok(ConductorHandoff::Pending { request }),
         (0, None) => Err(foreign("NULL", TABLE, "request")),
-        (_, _) => Ok(Handed::Over),
+        (_, _) => Ok(ConductorHandoff::Accepted),
     }
 }
 
-/// A word of an agent that another release knew is as good as none.
-fn last(row: &Row) -> Result<Option<Seen>, TableError> {
+/// States that this release does not know count as none.
+fn last_report(row: &Row) -> Result<Option<GuestObservation>, ComputeTableError> {
     let (status, power) = (row.opt_text(22)?, row.opt_text(23)?);
     let status = status.and_then(|word| word.parse().ok());
     let power = power.and_then(|word| word.parse().ok());
-    Ok(status.map(|status| Seen { status, power }))
+    Ok(status.map(|status| GuestObservation { status, power }))
 }
 
 fn optional<T: std::str::FromStr>(
     row: &Row,
     at: usize,
     column: &'static str,
-) -> Result<Option<T>, TableError> {
+) -> Result<Option<T>, ComputeTableError> {
     let text = row.opt_text(at)?;
     text.map(|text| typed(&text, TABLE, column)).transpose()
 }
@@ -266,15 +267,15 @@ mod tests {
             (Some("p"), None, "compute_servers_of_project"),
             (Some("p"), Some((moment, 7)), "compute_servers_of_project"),
         ] {
-            let part = Part {
+            let part = ServerPage {
                 project,
                 reservation: None,
                 behind,
                 limit: 50,
             };
-            let (only, values) = part.condition();
+            let (condition, values) = part.condition();
             let sql = format!(
-                "EXPLAIN QUERY PLAN SELECT {COLUMNS} FROM {TABLE} s {only} ORDER BY s.created_at DESC, s.id DESC LIMIT 50"
+                "EXPLAIN QUERY PLAN SELECT {COLUMNS} FROM {TABLE} s {condition} ORDER BY s.created_at DESC, s.id DESC LIMIT 50"
             );
             let rows = store.rows(Statement::new(sql).bind_all(values)).await;
             let plan: Vec<String> = rows.unwrap().iter().map(|it| it.text(3).unwrap()).collect();

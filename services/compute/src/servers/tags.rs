@@ -1,4 +1,4 @@
-//! The words that its users put on a server.
+//! Tags of servers: words set by users.
 
 use std::collections::BTreeSet;
 
@@ -8,86 +8,82 @@ use uuid::Uuid;
 use super::{ServerError, rows};
 use crate::compute::Compute;
 
-/// The most tags of a server.
+/// The maximum number of tags of a server.
 pub(crate) const MOST_TAGS: usize = 50;
 
-/// Characters of a tag, at most.
+/// The maximum length of a tag in characters.
 pub(crate) const LONGEST_TAG: usize = 60;
 
-/// What is wrong with a tag; none where nothing is.
+/// Validates a tag. Returns what is wrong, if anything.
 pub(crate) fn check(tag: &str) -> Option<&'static str> {
     let long = !(1..=LONGEST_TAG).contains(&tag.chars().count());
-    (long || tag.contains(['/', ',']))
-        .then_some("a tag has 1 to 60 characters, and neither / nor , among them")
+    (long || tag.contains(['/', ','])).then_some("a tag has 1 to 60 characters, without / and ,")
 }
 
-/// What becomes of a tag.
+/// The outcome of adding a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tagged {
-    /// It was put there.
+pub(crate) enum TagOutcome {
     New,
-    /// It was there before.
+    /// The server already had the tag.
     Same,
 }
 
-/// What is to become of a server's tags.
 #[derive(Debug, Clone)]
-enum Change {
+enum TagChange {
     Add(String),
     Remove(String),
     Replace(BTreeSet<String>),
 }
 
 impl Compute {
-    /// Puts a tag on a server.
-    pub(crate) async fn add_tag(&self, uuid: Uuid, tag: &str) -> Result<Tagged, ServerError> {
-        self.change_tags(uuid, Change::Add(tag.to_owned())).await
+    pub(crate) async fn add_tag(&self, uuid: Uuid, tag: &str) -> Result<TagOutcome, ServerError> {
+        self.change_tags(uuid, TagChange::Add(tag.to_owned())).await
     }
 
-    /// Takes a tag off a server.
     pub async fn remove_tag(&self, uuid: Uuid, tag: &str) -> Result<(), ServerError> {
-        let removed = self.change_tags(uuid, Change::Remove(tag.to_owned())).await;
+        let removed = self
+            .change_tags(uuid, TagChange::Remove(tag.to_owned()))
+            .await;
         removed.map(drop)
     }
 
-    /// Puts these tags on a server, and no others.
     pub async fn replace_tags(
         &self,
         uuid: Uuid,
         tags: BTreeSet<String>,
     ) -> Result<(), ServerError> {
-        let replaced = self.change_tags(uuid, Change::Replace(tags)).await;
+        let replaced = self.change_tags(uuid, TagChange::Replace(tags)).await;
         replaced.map(drop)
     }
 
-    async fn change_tags(&self, uuid: Uuid, change: Change) -> Result<Tagged, ServerError> {
-        self.tables.write(&Apply { uuid, change }).await
+    async fn change_tags(&self, uuid: Uuid, change: TagChange) -> Result<TagOutcome, ServerError> {
+        self.tables.write(&ApplyTagChange { uuid, change }).await
     }
 }
 
-struct Apply {
+struct ApplyTagChange {
     uuid: Uuid,
-    change: Change,
+    change: TagChange,
 }
 
-impl Work for Apply {
-    type Output = Tagged;
+impl Work for ApplyTagChange {
+    type Output = TagOutcome;
     type Error = ServerError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Tagged, ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<TagOutcome, ServerError> {
+        let server = rows::lock(tx, self.uuid).await?;
         let mut tags = server.tags.clone();
         match &self.change {
-            Change::Add(tag) if !tags.insert(tag.clone()) => return Ok(Tagged::Same),
-            Change::Add(_) => {}
-            Change::Remove(tag) if !tags.remove(tag) => {
+            TagChange::Add(tag) if !tags.insert(tag.clone()) => return Ok(TagOutcome::Same),
+            TagChange::Add(_) => {}
+            TagChange::Remove(tag) if !tags.remove(tag) => {
                 return Err(ServerError::NoTag {
                     uuid: self.uuid,
                     tag: tag.clone(),
                 });
             }
-            Change::Remove(_) => {}
-            Change::Replace(all) => tags.clone_from(all),
+            TagChange::Remove(_) => {}
+            TagChange::Replace(all) => tags.clone_from(all),
         }
         if tags.len() > MOST_TAGS {
             return Err(ServerError::ManyTags { count: tags.len() });
@@ -95,7 +91,7 @@ impl Work for Apply {
         let sql = "DELETE FROM compute_server_tags WHERE server_id = ?";
         tx.execute(Statement::new(sql).bind(server.id)).await?;
         put(tx, server.id, &tags).await?;
-        Ok(Tagged::New)
+        Ok(TagOutcome::New)
     }
 }
 

@@ -1,35 +1,35 @@
-//! What changes of a server's row, beside its metadata and tags.
+//! Changes to a server's row, except metadata and tags.
 
 use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
 use uuid::Uuid;
 
-use super::{Handed, Lock, Locker, Server, ServerError, rows};
+use super::{ConductorHandoff, Lock, Locker, ServerError, ServerRecord, rows};
 use crate::compute::Compute;
-use crate::instance_actions::{self, NewAction, Outcome};
-use crate::server_state::Seen;
+use crate::instance_actions::{self, ActionOutcome, NewAction};
+use crate::server_state::GuestObservation;
 
-/// What its users change of a server. None stays as it is.
+/// Changes requested by users. `None`: unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerUpdate {
     pub name: Option<String>,
-    /// What is said of it, or nothing.
+    /// `Some(None)` removes the description.
     pub description: Option<Option<String>>,
     /// `AUTO` or `MANUAL`.
     pub disk_config: Option<String>,
-    /// What is said of its addresses, or nothing.
+    /// `Some(None)` removes the address.
     pub access_ip_v4: Option<Option<String>>,
     pub access_ip_v6: Option<Option<String>>,
 }
 
-/// What an agent says of a guest, in its words, which this release knows.
+/// The agent's report in its stored form. This release can parse it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AgentWord {
+pub(crate) struct StoredAgentReport {
     pub(crate) status: String,
-    /// What the hypervisor has of it.
+    /// The hypervisor's power state.
     pub(crate) power: Option<String>,
 }
 
-impl AgentWord {
+impl StoredAgentReport {
     pub(super) fn columns(&self) -> Vec<(&'static str, Value)> {
         vec![
             ("seen_status", Value::from(self.status.clone())),
@@ -39,57 +39,60 @@ impl AgentWord {
 }
 
 impl Compute {
-    /// Changes what its users say of a server; the server as it is then.
+    /// Changes a server. Returns the changed server.
     pub async fn update_server(
         &self,
         uuid: Uuid,
         update: ServerUpdate,
-    ) -> Result<Server, ServerError> {
-        self.tables.write(&Update { uuid, update }).await
+    ) -> Result<ServerRecord, ServerError> {
+        self.tables.write(&UpdateServerRow { uuid, update }).await
     }
 
-    /// Locks a server; the server as it is then. Its owner's lock leaves one that is there as it is, whosever that is.
-    pub async fn lock(&self, uuid: Uuid, lock: Lock) -> Result<Server, ServerError> {
+    /// Locks a server. Returns the changed server. An owner's lock does not replace an existing lock.
+    pub async fn lock(&self, uuid: Uuid, lock: Lock) -> Result<ServerRecord, ServerError> {
         let change = LockChange::Lock(lock);
         self.tables.write(&SetLock { uuid, change }).await
     }
 
-    /// Opens a server; the server as it is then.
+    /// Releases the lock. Returns the changed server.
     ///
     /// # Errors
-    /// [`ServerError::NotFound`]; [`ServerError::Locked`] where an operator locked it and `opens` says that only its owner's lock
-    /// may go.
-    pub async fn unlock(&self, uuid: Uuid, opens: Locker) -> Result<Server, ServerError> {
+    /// [`ServerError::NotFound`]; [`ServerError::Locked`] if an operator locked the server and `opens` is
+    /// [`Locker::Owner`].
+    pub async fn unlock(&self, uuid: Uuid, opens: Locker) -> Result<ServerRecord, ServerError> {
         let change = LockChange::Unlock(opens);
         self.tables.write(&SetLock { uuid, change }).await
     }
 
-    /// The conductor has it: what it was asked for is nobody else's business any more.
-    pub(crate) async fn handed_over(&self, uuid: Uuid) -> Result<Server, ServerError> {
+    /// Records that the conductor accepted the server, and deletes the stored request.
+    pub(crate) async fn record_accepted(&self, uuid: Uuid) -> Result<ServerRecord, ServerError> {
         let owner = self.owner().to_string();
         let columns = vec![
             ("handed", Value::from(1)),
             ("request", Value::Null),
             ("owner", Value::from(owner)),
         ];
-        let server = self.tables.write(&Set { uuid, columns }).await?;
-        // It may have somebody's words in it that are to be on one config drive alone.
+        let server = self
+            .tables
+            .write(&SetServerColumns { uuid, columns })
+            .await?;
+        // The request may contain user data, which must not remain on disk.
         self.tables.empty_log().await;
         Ok(server)
     }
 
-    /// A row of an earlier release is that of this conductor's journal: that knows the guest.
-    pub(crate) async fn owned(&self, uuid: Uuid) -> Result<Server, ServerError> {
+    /// Records this conductor's journal as the owner of a server.
+    pub(crate) async fn take_ownership(&self, uuid: Uuid) -> Result<ServerRecord, ServerError> {
         let columns = vec![("owner", Value::from(self.owner().to_string()))];
-        self.tables.write(&Set { uuid, columns }).await
+        self.tables.write(&SetServerColumns { uuid, columns }).await
     }
 
-    /// The conductor does not take it.
-    pub(crate) async fn refused(&self, uuid: Uuid, reason: &str) -> Result<(), ServerError> {
-        let work = Settle {
+    /// Records that the conductor refused the server.
+    pub(crate) async fn record_refused(&self, uuid: Uuid, reason: &str) -> Result<(), ServerError> {
+        let work = RecordBootEnd {
             uuid,
             refusal: Some(reason.to_owned()),
-            outcome: Outcome::Error(Some(reason.to_owned())),
+            outcome: ActionOutcome::Error(Some(reason.to_owned())),
             host: None,
         };
         self.tables.write(&work).await?;
@@ -97,14 +100,14 @@ impl Compute {
         Ok(())
     }
 
-    /// Its boot has come to its end.
-    pub(crate) async fn settled(
+    /// Records the end of the boot.
+    pub(crate) async fn record_boot_end(
         &self,
         uuid: Uuid,
-        outcome: Outcome,
+        outcome: ActionOutcome,
         host: Option<String>,
     ) -> Result<(), ServerError> {
-        let work = Settle {
+        let work = RecordBootEnd {
             uuid,
             refusal: None,
             outcome,
@@ -113,7 +116,7 @@ impl Compute {
         self.tables.write(&work).await
     }
 
-    /// It is to go.
+    /// Marks the server for deletion.
     pub(crate) async fn begin_delete(
         &self,
         uuid: Uuid,
@@ -128,23 +131,34 @@ impl Compute {
         self.tables.write(&work).await
     }
 
-    /// What its agent said of it, asked by whoever knew this of it: where that is not what is known any more, another asked later.
-    pub(crate) async fn seen(&self, server: &Server, word: AgentWord) -> Result<(), ServerError> {
-        let (uuid, before) = (server.uuid, server.last);
-        self.tables.write(&Remember { uuid, before, word }).await
+    /// Stores an agent's report. It is dropped if the stored report changed since `server` was read, because then a
+    /// newer query has answered.
+    pub(crate) async fn store_agent_report(
+        &self,
+        server: &ServerRecord,
+        report: StoredAgentReport,
+    ) -> Result<(), ServerError> {
+        let (uuid, before) = (server.uuid, server.last_report);
+        self.tables
+            .write(&StoreAgentReport {
+                uuid,
+                before,
+                report,
+            })
+            .await
     }
 
-    /// This conductor's journal does not know the guest any more: the row goes too, where it is one of that journal's.
-    pub(crate) async fn forget_server(&self, uuid: Uuid) -> Result<(), ServerError> {
+    /// Deletes the row of a server whose guest no longer exists, if this conductor's journal owns it.
+    pub(crate) async fn delete_server_row(&self, uuid: Uuid) -> Result<(), ServerError> {
         let owner = self.owner();
-        self.tables.write(&Forget { uuid, owner }).await?;
-        self.inner.pacing.ended(uuid);
+        self.tables.write(&DeleteServerRow { uuid, owner }).await?;
+        self.inner.retries.clear(uuid);
         Ok(())
     }
 
-    /// What was done long ago with servers that are gone is forgotten.
-    pub(crate) async fn drop_old_actions(&self) -> Result<(), ServerError> {
-        self.tables.write(&DropOld).await
+    /// Deletes the old history of servers that no longer exist.
+    pub(crate) async fn delete_old_actions(&self) -> Result<(), ServerError> {
+        self.tables.write(&DeleteOldActions).await
     }
 }
 
@@ -152,20 +166,20 @@ fn text<T: Into<String>>(text: Option<T>) -> Value {
     Value::from(text.map(Into::into))
 }
 
-/// Columns of one row.
-struct Set {
+/// Sets columns of one row.
+struct SetServerColumns {
     uuid: Uuid,
     columns: Vec<(&'static str, Value)>,
 }
 
-impl Work for Set {
-    type Output = Server;
+impl Work for SetServerColumns {
+    type Output = ServerRecord;
     type Error = ServerError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Server, ServerError> {
-        rows::touch(tx, self.uuid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<ServerRecord, ServerError> {
+        rows::lock(tx, self.uuid).await?;
         set(tx, self.uuid, self.columns.clone()).await?;
-        rows::one(tx, self.uuid).await
+        rows::find(tx, self.uuid).await
     }
 }
 
@@ -189,16 +203,16 @@ struct SetLock {
 
 enum LockChange {
     Lock(Lock),
-    /// Of whom a lock may go at most.
+    /// The most privileged lock that the caller may release.
     Unlock(Locker),
 }
 
 impl Work for SetLock {
-    type Output = Server;
+    type Output = ServerRecord;
     type Error = ServerError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Server, ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<ServerRecord, ServerError> {
+        let server = rows::lock(tx, self.uuid).await?;
         let was = server.lock.as_ref().map(|lock| lock.by);
         let lock = match &self.change {
             LockChange::Lock(lock) if was.is_some() && lock.by == Locker::Owner => {
@@ -217,23 +231,23 @@ impl Work for SetLock {
             ("locked_reason", text(reason)),
         ];
         set(tx, self.uuid, columns).await?;
-        rows::one(tx, self.uuid).await
+        rows::find(tx, self.uuid).await
     }
 }
 
-struct Update {
+struct UpdateServerRow {
     uuid: Uuid,
     update: ServerUpdate,
 }
 
-impl Work for Update {
-    type Output = Server;
+impl Work for UpdateServerRow {
+    type Output = ServerRecord;
     type Error = ServerError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Server, ServerError> {
-        rows::touch(tx, self.uuid).await?;
+    async fn run(&self, tx: &mut Transaction) -> Result<ServerRecord, ServerError> {
+        rows::lock(tx, self.uuid).await?;
         set(tx, self.uuid, self.update.columns()).await?;
-        rows::one(tx, self.uuid).await
+        rows::find(tx, self.uuid).await
     }
 }
 
@@ -254,19 +268,19 @@ impl ServerUpdate {
     }
 }
 
-struct Settle {
+struct RecordBootEnd {
     uuid: Uuid,
     refusal: Option<String>,
-    outcome: Outcome,
+    outcome: ActionOutcome,
     host: Option<String>,
 }
 
-impl Work for Settle {
+impl Work for RecordBootEnd {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
+        let server = rows::lock(tx, self.uuid).await?;
         if server.settled_at.is_some() {
             return Ok(());
         }
@@ -282,13 +296,13 @@ impl Work for Settle {
             ];
             set(tx, self.uuid, columns).await?;
         }
-        // Until its agent says more, that is the last word about it.
-        if self.outcome == Outcome::Success && server.last.is_none() {
-            let word = AgentWord {
+        // The state until the agent reports one.
+        if self.outcome == ActionOutcome::Success && server.last_report.is_none() {
+            let report = StoredAgentReport {
                 status: "active".to_owned(),
                 power: None,
             };
-            set(tx, self.uuid, word.columns()).await?;
+            set(tx, self.uuid, report.columns()).await?;
         }
         instance_actions::finish_all(tx, self.uuid, "create", &self.outcome, self.host.as_deref())
             .await?;
@@ -307,7 +321,7 @@ impl Work for BeginDelete<'_> {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        let server = rows::touch(tx, self.uuid).await?;
+        let server = rows::lock(tx, self.uuid).await?;
         if server.deleting {
             return Ok(());
         }
@@ -326,44 +340,44 @@ impl Work for BeginDelete<'_> {
     }
 }
 
-struct Remember {
+struct StoreAgentReport {
     uuid: Uuid,
-    before: Option<Seen>,
-    word: AgentWord,
+    before: Option<GuestObservation>,
+    report: StoredAgentReport,
 }
 
-impl Work for Remember {
+impl Work for StoreAgentReport {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        // Nobody else writes it from here on. It is no change that a user made.
+        // Locks the row without changing `updated_at`, because no user changed the server.
         let hold = "UPDATE compute_servers SET seen_status = seen_status WHERE uuid = ?";
         let hold = Statement::recurring(hold.to_owned()).bind(self.uuid.to_string());
         if tx.execute(hold).await?.rows_affected == 0
-            || rows::one(tx, self.uuid).await?.last != self.before
+            || rows::find(tx, self.uuid).await?.last_report != self.before
         {
             return Ok(());
         }
-        Ok(set(tx, self.uuid, self.word.columns()).await?)
+        Ok(set(tx, self.uuid, self.report.columns()).await?)
     }
 }
 
-struct Forget {
+struct DeleteServerRow {
     uuid: Uuid,
     owner: Uuid,
 }
 
-impl Work for Forget {
+impl Work for DeleteServerRow {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        let server = match rows::touch(tx, self.uuid).await {
+        let server = match rows::lock(tx, self.uuid).await {
             Err(ServerError::NotFound { .. }) => return Ok(()),
             other => other?,
         };
-        let is_refused = matches!(server.handed, Handed::Refused { .. });
+        let is_refused = matches!(server.handoff, ConductorHandoff::Refused { .. });
         if server.owner != Some(self.owner) && !is_refused {
             return Ok(());
         }
@@ -374,21 +388,22 @@ impl Work for Forget {
         ] {
             tx.execute(Statement::new(sql).bind(server.id)).await?;
         }
-        instance_actions::finish_all(tx, self.uuid, "delete", &Outcome::Success, None).await?;
-        let gone = Outcome::Error(Some("the server was deleted meanwhile".to_owned()));
-        // It was asked to go before it was there, and nobody looks at its boot any more.
+        instance_actions::finish_all(tx, self.uuid, "delete", &ActionOutcome::Success, None)
+            .await?;
+        let gone = ActionOutcome::Error(Some("the server was deleted meanwhile".to_owned()));
+        // The server may be deleted before its boot ended, which is then no longer observed.
         instance_actions::finish_all(tx, self.uuid, "create", &gone, None).await?;
-        Ok(instance_actions::give_up(tx, self.uuid, &gone).await?)
+        Ok(instance_actions::cancel_all(tx, self.uuid, &gone).await?)
     }
 }
 
-struct DropOld;
+struct DeleteOldActions;
 
-impl Work for DropOld {
+impl Work for DeleteOldActions {
     type Output = ();
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        Ok(instance_actions::drop_old(tx, Moment::now()).await?)
+        Ok(instance_actions::delete_old(tx, Moment::now()).await?)
     }
 }

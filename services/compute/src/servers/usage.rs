@@ -1,4 +1,4 @@
-//! How many servers there are, of whom, and where, without reading each whole.
+//! Counts servers per project and lists them per group and node, without reading whole rows.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,19 @@ use uuid::Uuid;
 use super::{ServerError, ServerFlavor, instance_name};
 use crate::compute::Compute;
 use crate::quota::QuotaAmounts;
-use crate::store::{TableError, foreign, typed};
+use crate::store::{ComputeTableError, foreign, typed};
 
 const TABLE: &str = "compute_servers";
 
-/// A server on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerOnNode {
     pub(crate) uuid: Uuid,
-    /// Its name on the hypervisor.
+    /// The name of the guest on the hypervisor.
     pub(crate) instance_name: String,
 }
 
 impl Compute {
-    /// What a project has.
+    /// The resources used by a project.
     pub(crate) async fn used(&self, project: &str) -> Result<QuotaAmounts, ServerError> {
         let sql =
             format!("SELECT flavor, COUNT(*) FROM {TABLE} WHERE project_id = ? GROUP BY flavor");
@@ -44,7 +43,7 @@ impl Compute {
         Ok(used)
     }
 
-    /// The servers that were asked for in each of these server groups.
+    /// The members of server groups: the servers created with a group as a hint.
     pub async fn servers_of_groups(
         &self,
         groups: &[Uuid],
@@ -63,7 +62,7 @@ impl Compute {
         Ok(members)
     }
 
-    /// The servers of each node, the last asked for first.
+    /// The servers of each node, newest first.
     pub(crate) async fn servers_on_nodes(
         &self,
     ) -> Result<BTreeMap<NodeName, Vec<ServerOnNode>>, ServerError> {
@@ -72,7 +71,7 @@ impl Compute {
             let mut tx = self.tables.read().await?;
             tx.rows(Statement::recurring(sql)).await?
         };
-        let all: Result<Vec<(i64, Uuid)>, TableError> = rows
+        let all: Result<Vec<(i64, Uuid)>, ComputeTableError> = rows
             .iter()
             .map(|row| Ok((row.int(0)?, typed(&row.text(1)?, TABLE, "uuid")?)))
             .collect();
@@ -80,10 +79,10 @@ impl Compute {
         let asked: Vec<ConsumerUuid> = all.iter().map(|(_, it)| ConsumerUuid::from(*it)).collect();
         let records = self.inner.conductor.guests_of(&asked).await?;
         for guest in &records.unreadable {
-            self.tell_of_unreadable(guest);
+            self.log_unreadable_record(guest);
         }
         let placed = records.readable.iter().filter_map(|record| {
-            let chosen = BootRecord::placed(record)?;
+            let chosen = BootRecord::placement(record)?;
             Some((*record.request.uuid().as_uuid(), chosen.node.clone()))
         });
         let nodes: BTreeMap<Uuid, NodeName> = placed.collect();

@@ -1,11 +1,11 @@
-//! The service's tables: made in a database that has none of them yet, brought to this version where an earlier release wrote them,
-//! or refused where a later one did.
+//! The schema of the compute API: creates it in an empty database, upgrades that of the previous release, and refuses
+//! that of a later one.
 
 use berth_store::{Schema, SchemaError, SqlStore};
 
 use super::upgrade;
 
-/// The schema's version. 2: a server's row says whose journal knows its guest.
+/// The schema version. Version 2 added the owner of servers.
 pub const VERSION: i64 = 2;
 
 pub(super) const SCHEMA: Schema = Schema {
@@ -15,7 +15,7 @@ pub(super) const SCHEMA: Schema = Schema {
     text: include_str!("schema.sql"),
 };
 
-/// Makes the tables where there are none, and checks them where they are.
+/// Creates, upgrades or checks the tables.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
     upgrade::upgrade(store).await?;
     SCHEMA.prepare(store).await

@@ -1,6 +1,7 @@
-//! The tables of the version before, brought to this one: what they lack is added, whatever it is, and nothing of them is lost.
+//! Upgrades the tables from the previous schema version: adds missing columns and indexes and keeps all rows.
 //!
-//! MySQL keeps each change as it is made, so it is looked for first; the version is written last.
+//! MySQL commits each schema change on its own. Each change is therefore checked before it is made, and the version is
+//! written last, so that an interrupted upgrade can be repeated.
 
 use berth_store::{
     Dialect, SCHEMA_WAIT, SchemaError, SqlError, SqlStore, Statement, Transaction, Work,
@@ -8,16 +9,16 @@ use berth_store::{
 
 use super::schema::SCHEMA;
 
-/// The version that is brought to this one.
+/// The previous schema version.
 const BEFORE: i64 = 1;
 
-/// What its tables may lack: table, column, type.
+/// Columns that the previous version lacks: table, column, type.
 const ADDED: [(&str, &str, &str); 2] = [
     ("compute_servers", "owner", "VARCHAR(36)"),
     ("compute_server_actions", "image", "VARCHAR(36)"),
 ];
 
-/// Brings tables of the version before to this one; others are left as they are.
+/// Upgrades tables of the previous version. Others are left unchanged.
 pub(super) async fn upgrade(store: &SqlStore) -> Result<(), SchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     Ok(store.write(&Upgrade).await?)
@@ -53,7 +54,7 @@ impl Work for Upgrade {
     }
 }
 
-/// The statements that make the indexes.
+/// The statements that create the indexes.
 fn indexes() -> impl Iterator<Item = &'static str> {
     let lines = SCHEMA.text.lines();
     let indexes = lines.filter(|line| line.starts_with(INDEX));

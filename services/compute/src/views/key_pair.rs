@@ -1,13 +1,13 @@
-//! A key pair as it is told.
+//! The JSON documents of key pairs.
 
-use berth_http::Call;
+use berth_http::ApiRequest;
 use serde_json::{Value, json};
 
 use crate::key_pairs::KeyPair;
 use crate::microversions::KEY_PAIR_TYPE;
 
-/// As a list has it.
-pub(crate) fn brief(call: &Call, key: &KeyPair) -> Value {
+/// The entry in a list.
+pub(crate) fn summary(call: &ApiRequest, key: &KeyPair) -> Value {
     let mut shown = json!({
         "name": key.name,
         "public_key": key.public_key,
@@ -19,17 +19,17 @@ pub(crate) fn brief(call: &Call, key: &KeyPair) -> Value {
     shown
 }
 
-/// As its maker is told.
-pub(crate) fn made(call: &Call, key: &KeyPair) -> Value {
-    let mut shown = brief(call, key);
+/// The response to the creation.
+pub(crate) fn created(call: &ApiRequest, key: &KeyPair) -> Value {
+    let mut shown = summary(call, key);
     shown["user_id"] = json!(key.user_id);
     shown
 }
 
-pub(crate) fn whole(call: &Call, key: &KeyPair) -> Value {
-    let mut shown = made(call, key);
+pub(crate) fn document(call: &ApiRequest, key: &KeyPair) -> Value {
+    let mut shown = created(call, key);
     shown["id"] = json!(key.id);
-    // Of this noun alone Nova writes moments so.
+    // Nova uses this time format only for key pairs.
     shown["created_at"] = json!(key.created_at.to_string().replace(' ', "T"));
     shown["updated_at"] = Value::Null;
     shown["deleted_at"] = Value::Null;

@@ -1,52 +1,51 @@
-//! A server as it is told.
+//! The JSON documents of servers.
 
 use std::collections::BTreeMap;
 
-use berth_http::Call;
+use berth_http::ApiRequest;
 use berth_store::Moment;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha224};
 
-use crate::courses::{KnownServer, ServerFault};
 use crate::microversions::{
     CERTIFICATES, HOST_STATUS, LOCKED, LOCKED_REASON, REBUILD_KEY, SERVER_ATTRIBUTES,
     SERVER_DESCRIPTION, SERVER_FLAVOR, SERVER_GROUPS_SHOWN, STRICT, TAGS,
 };
 use crate::paging::links;
 use crate::server_state::VmState;
+use crate::server_status::{ServerFault, ServerWithStatus};
 use crate::servers::{ROOT_DEVICE, Zones, launched_at, zone};
 
-/// What a caller may see of servers, and what is known of their hosts.
+/// What the caller may see of servers, and the state of their hosts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sight {
-    /// Hosts, nodes and what else only operators see.
+pub(crate) struct ServerVisibility {
+    /// Hosts, nodes and other attributes that only operators see.
     pub(crate) attributes: bool,
-    /// How a server's host is.
+    /// Whether the state of the host is shown.
     pub(crate) host_status: bool,
-    /// Extra specs inside flavors.
+    /// Extra specs in flavors.
     pub(crate) extra_specs: bool,
-    /// What is behind a fault.
+    /// Details of faults.
     pub(crate) details: bool,
-    /// The availability zone of each host.
     pub(crate) zones: Zones,
-    /// How each host is, in Nova's word.
+    /// The state of each host, in Nova's terms.
     pub(crate) hosts: BTreeMap<String, &'static str>,
 }
 
-/// Where a server is told.
+/// The kind of response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Within {
     List,
     Show,
-    /// In the answer to a change of it.
+    /// The response to an update.
     Update,
-    /// In the answer to a rebuild.
+    /// The response to a rebuild.
     Rebuild,
 }
 
 impl Within {
-    /// Whether it has all that a server by itself has: a change is answered with less before 2.75.
-    fn is_whole(self, call: &Call) -> bool {
+    /// Whether the document is complete. Before 2.75 responses to changes have fewer fields.
+    fn is_whole(self, call: &ApiRequest) -> bool {
         match self {
             Self::List | Self::Show => true,
             Self::Update | Self::Rebuild => call.version.has(STRICT),
@@ -54,7 +53,7 @@ impl Within {
     }
 }
 
-/// What the answer to a change has from 2.75 on.
+/// Fields that responses to changes have from 2.75 on.
 const WHOLE: [&str; 9] = [
     "OS-EXT-AZ:availability_zone",
     "config_drive",
@@ -67,27 +66,35 @@ const WHOLE: [&str; 9] = [
     "os-extended-volumes:volumes_attached",
 ];
 
-/// A moment as most of Nova's documents have it.
+/// The time format of most Nova documents: whole seconds with `Z`.
 pub(crate) fn moment(moment: Moment) -> String {
     let text = moment.to_string();
     format!("{}Z", text.get(..19).unwrap_or(&text).replace(' ', "T"))
 }
 
-/// A moment with its parts of a second, and without a zone.
+/// The time format with microseconds and without a zone.
 pub(crate) fn precise(moment: Moment) -> String {
     moment.to_string().replace(' ', "T")
 }
 
-/// As a list without details has it.
-pub(crate) fn brief(call: &Call, known: &KnownServer) -> Value {
+/// The entry in a list without details.
+pub(crate) fn summary(call: &ApiRequest, known: &ServerWithStatus) -> Value {
     let id = known.server.uuid.to_string();
     json!({"id": id, "name": known.server.name, "links": links(call, "servers", &id)})
 }
 
-pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Within) -> Value {
+pub(crate) fn document(
+    call: &ApiRequest,
+    known: &ServerWithStatus,
+    visibility: &ServerVisibility,
+    within: Within,
+) -> Value {
     let (server, state) = (&known.server, &known.state);
     let id = server.uuid.to_string();
-    let host = known.place.as_ref().map(|place| place.host.as_str());
+    let host = known
+        .placement
+        .as_ref()
+        .map(|placement| placement.host.as_str());
     let shown = json!({
         "id": id,
         "name": server.name,
@@ -97,7 +104,7 @@ pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Wit
         "metadata": server.metadata,
         "hostId": host_id(&server.project_id, host),
         "image": image(call, known),
-        "flavor": flavor(call, known, sight),
+        "flavor": flavor(call, known, visibility),
         "created": moment(server.created_at),
         "updated": moment(server.updated_at.unwrap_or(server.created_at)),
         "addresses": {},
@@ -105,7 +112,7 @@ pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Wit
         "accessIPv6": server.access_ip_v6.clone().unwrap_or_default(),
         "links": links(call, "servers", &id),
         "OS-DCF:diskConfig": server.disk_config,
-        "OS-EXT-AZ:availability_zone": zone(known, &sight.zones).unwrap_or_default(),
+        "OS-EXT-AZ:availability_zone": zone(known, &visibility.zones).unwrap_or_default(),
         "config_drive": "True",
         "key_name": server.key_name,
         "OS-SRV-USG:launched_at": launched_at(known).map(precise),
@@ -126,21 +133,21 @@ pub(crate) fn whole(call: &Call, known: &KnownServer, sight: &Sight, within: Wit
         .as_ref()
         .filter(|_| state.vm_state == VmState::Error)
     {
-        shown.insert("fault".to_owned(), fault_of(known, fault, sight));
+        shown.insert("fault".to_owned(), fault_of(known, fault, visibility));
     }
     if within.is_whole(call) {
-        attributes(call, known, sight, &mut shown);
+        attributes(call, known, visibility, &mut shown);
     } else {
         let stays = |key: &str| {
             key == "key_name" && within == Within::Rebuild && call.version.has(REBUILD_KEY)
         };
         shown.retain(|key, _| !WHOLE.contains(&key.as_str()) || stays(key));
     }
-    of_version(call, known, sight, within, &mut shown);
+    of_version(call, known, visibility, within, &mut shown);
     Value::Object(shown)
 }
 
-/// What a host is called to those who may not know its name: two servers of a project see whether they share one.
+/// An anonymous id of the host. It lets a project see whether two of its servers share a host.
 pub(crate) fn host_id(project_id: &str, host: Option<&str>) -> String {
     match host {
         None => String::new(),
@@ -148,7 +155,7 @@ pub(crate) fn host_id(project_id: &str, host: Option<&str>) -> String {
     }
 }
 
-fn image(call: &Call, known: &KnownServer) -> Value {
+fn image(call: &ApiRequest, known: &ServerWithStatus) -> Value {
     match known.server.image {
         None => json!(""),
         Some(image) => {
@@ -159,7 +166,7 @@ fn image(call: &Call, known: &KnownServer) -> Value {
     }
 }
 
-fn flavor(call: &Call, known: &KnownServer, sight: &Sight) -> Value {
+fn flavor(call: &ApiRequest, known: &ServerWithStatus, visibility: &ServerVisibility) -> Value {
     let flavor = &known.server.flavor;
     if !call.version.has(SERVER_FLAVOR) {
         let href = call.absolute(&format!("/flavors/{}", flavor.flavorid));
@@ -174,35 +181,40 @@ fn flavor(call: &Call, known: &KnownServer, sight: &Sight) -> Value {
         "swap": flavor.swap,
         "original_name": body.name,
     });
-    if sight.extra_specs {
+    if visibility.extra_specs {
         shown["extra_specs"] = json!(body.extra_specs);
     }
     shown
 }
 
-fn fault_of(known: &KnownServer, fault: &ServerFault, sight: &Sight) -> Value {
+fn fault_of(known: &ServerWithStatus, fault: &ServerFault, visibility: &ServerVisibility) -> Value {
     let server = &known.server;
     let at = server.settled_at.unwrap_or(server.created_at);
     let mut shown = json!({"code": 500, "created": moment(at), "message": fault.message});
-    if sight.details {
+    if visibility.details {
         shown["details"] = json!(fault.details);
     }
     shown
 }
 
-fn attributes(call: &Call, known: &KnownServer, sight: &Sight, shown: &mut Map<String, Value>) {
-    if !sight.attributes {
+fn attributes(
+    call: &ApiRequest,
+    known: &ServerWithStatus,
+    visibility: &ServerVisibility,
+    shown: &mut Map<String, Value>,
+) {
+    if !visibility.attributes {
         return;
     }
     let mut put = |key: &str, value: Value| {
         shown.insert(format!("OS-EXT-SRV-ATTR:{key}"), value);
     };
     let server = &known.server;
-    let place = known.place.as_ref();
-    put("host", json!(place.map(|place| &place.host)));
+    let placement = known.placement.as_ref();
+    put("host", json!(placement.map(|placement| &placement.host)));
     put(
         "hypervisor_hostname",
-        json!(place.map(|place| place.node.as_str())),
+        json!(placement.map(|placement| placement.node.as_str())),
     );
     put("instance_name", json!(server.instance_name()));
     if call.version.has(SERVER_ATTRIBUTES) {
@@ -212,16 +224,16 @@ fn attributes(call: &Call, known: &KnownServer, sight: &Sight, shown: &mut Map<S
         put("kernel_id", json!(""));
         put("ramdisk_id", json!(""));
         put("root_device_name", json!(ROOT_DEVICE));
-        // It may hold secrets: nobody keeps it once the guest has it.
+        // User data may contain secrets and is not stored after the hand-over.
         put("user_data", Value::Null);
     }
 }
 
-/// What came with later versions.
+/// Adds the fields of later microversions.
 fn of_version(
-    call: &Call,
-    known: &KnownServer,
-    sight: &Sight,
+    call: &ApiRequest,
+    known: &ServerWithStatus,
+    visibility: &ServerVisibility,
     within: Within,
     shown: &mut Map<String, Value>,
 ) {
@@ -232,9 +244,9 @@ fn of_version(
         }
     };
     put(LOCKED, "locked", json!(server.lock.is_some()));
-    if sight.host_status && within.is_whole(call) {
-        let host = known.place.as_ref().map(|place| &place.host);
-        let status = host.and_then(|host| sight.hosts.get(host));
+    if visibility.host_status && within.is_whole(call) {
+        let host = known.placement.as_ref().map(|placement| &placement.host);
+        let status = host.and_then(|host| visibility.hosts.get(host));
         put(HOST_STATUS, "host_status", json!(status.unwrap_or(&"")));
     }
     put(SERVER_DESCRIPTION, "description", json!(server.description));

@@ -1,4 +1,4 @@
-//! Host aggregates as Placement has them.
+//! Tests of the aggregate mirror: host aggregates in Placement.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ async fn act(service: &Service, aggregate: &Value, action: &str) -> Reply {
         .await
 }
 
-/// An aggregate without hosts: its number and its UUID.
+/// Creates an aggregate without hosts. Returns its number and its UUID.
 async fn made(service: &Service) -> (Value, Uuid) {
     let body = json!({"aggregate": {"name": "left", "availability_zone": "az1"}});
     let made = service.ask("admin", "2.82", "POST", "/os-aggregates", Some(body));
@@ -52,10 +52,10 @@ async fn what_placement_missed_is_mended_later() {
     let service = Service::start().await;
     let placement = &service.cloud.placement;
     let (id, uuid) = made(&service).await;
-    placement.is_away(true);
+    placement.set_unreachable(true);
     assert_eq!(act(&service, &id, "add_host").await.status, 200);
     assert!(service.compute.mirror_aggregates().await.is_err());
-    placement.is_away(false);
+    placement.set_unreachable(false);
     assert_eq!(service.compute.mirror_aggregates().await.unwrap(), 1);
     assert_eq!(placement.aggregates(), BTreeSet::from([uuid]));
 }
@@ -67,14 +67,14 @@ async fn an_aggregate_goes_once_placement_has_it_no_more() {
     let (id, uuid) = made(&service).await;
     act(&service, &id, "add_host").await;
     assert_eq!(delete(&service, &id).await.status, 400);
-    placement.is_away(true);
+    placement.set_unreachable(true);
     assert_eq!(act(&service, &id, "remove_host").await.status, 200);
     let refused = delete(&service, &id).await;
     assert_eq!(refused.status, 503);
     let said = refused.message("serviceUnavailable");
-    assert!(said.contains("Placement cannot be told"), "{said}");
+    assert!(said.contains("Placement cannot be updated"), "{said}");
     assert_eq!(placement.aggregates(), BTreeSet::from([uuid]));
-    placement.is_away(false);
+    placement.set_unreachable(false);
     assert_eq!(delete(&service, &id).await.status, 200);
     assert_eq!(placement.aggregates(), BTreeSet::new());
 }

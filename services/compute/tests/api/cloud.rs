@@ -1,5 +1,5 @@
-//! What stands behind the API in these tests: a real conductor over a journal in memory, whose Placement is away, so that its
-//! journal is where a test says how far a guest is; and an agent that does what it is asked for.
+//! Test doubles of the services that the API depends on: a real conductor with an in-memory journal and an unreachable
+//! Placement, and a fake agent that carries out actions. Tests set the progress of a guest by writing to the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,10 @@ use berth_client::{
 };
 use berth_compute::{ComputeOptions, ComputeParts, FoundImage};
 use berth_conductor::journal::{
-    BootJournal, BootStep, Chosen, Course, SqlJournal, StepDetail, StepRecord, StepState,
+    BootGoal, BootJournal, BootStep, BootStepDetail, BootStepRecord, BootStepState, ChosenHost,
+    SqlBootJournal,
 };
-use berth_conductor::{Conductor, ConductorOptions, ConductorParts, EveryNode, FilterScheduler};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, FilterScheduler, SingleAgent};
 use berth_hosts::{Hosts, HostsOptions};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_scheduler::Options as SchedulerOptions;
@@ -28,108 +29,108 @@ use serde_json::{Value, json};
 use tower::service_fn;
 use uuid::Uuid;
 
-/// The one host, its node too.
+/// The name of the only host and of its node.
 pub(crate) const HOST: &str = "compute1";
 
-/// An image that there is.
+/// A known image.
 pub(crate) const IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00aa);
 
 pub(crate) const OTHER_IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00bb);
 
-/// How the agent has a guest: status, state.
+/// The state of each guest: status and power state.
 type Guests = BTreeMap<Uuid, (&'static str, Option<&'static str>)>;
 
 #[derive(Default)]
-struct World {
+struct AgentState {
     guests: Guests,
     away: bool,
-    /// With what it refuses actions.
+    /// Status and code with which it refuses actions.
     refuses: Option<(u16, &'static str)>,
-    /// It does what it is asked for, and its answers are lost.
+    /// Carries out actions, but its answers are lost.
     loses: bool,
-    /// It does not answer an action, and takes none.
+    /// Neither carries out nor answers actions.
     hangs: bool,
-    /// It says nothing of these guests.
+    /// Queries about these guests are not answered.
     silent_of: BTreeSet<Uuid>,
-    /// It is away after so many actions more.
+    /// The number of actions until it becomes unreachable.
     left: Option<u32>,
-    asked: Vec<GuestAction>,
+    actions: Vec<GuestAction>,
     ids: Vec<String>,
-    told: Vec<Value>,
+    events: Vec<Value>,
 }
 
-/// The agent of the host.
+/// The fake agent of the host.
 #[derive(Clone, Default)]
-pub(crate) struct Agent(Arc<Mutex<World>>);
+pub(crate) struct Agent(Arc<Mutex<AgentState>>);
 
 impl Agent {
-    fn with<T>(&self, f: impl FnOnce(&mut World) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut AgentState) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// It has the guest so.
-    pub(crate) fn has(&self, guest: Uuid, status: &'static str, state: &'static str) {
-        self.with(|world| world.guests.insert(guest, (status, Some(state))));
+    /// Sets the state of a guest.
+    pub(crate) fn set_guest(&self, guest: Uuid, status: &'static str, state: &'static str) {
+        self.with(|inner| inner.guests.insert(guest, (status, Some(state))));
     }
 
-    /// It has no such guest any more.
-    pub(crate) fn has_no(&self, guest: Uuid) {
-        self.with(|world| world.guests.remove(&guest));
+    /// Removes a guest.
+    pub(crate) fn remove_guest(&self, guest: Uuid) {
+        self.with(|inner| inner.guests.remove(&guest));
     }
 
-    /// It does not answer any more, or again.
-    pub(crate) fn is_away(&self, away: bool) {
-        self.with(|world| world.away = away);
+    /// Makes the agent unreachable or reachable.
+    pub(crate) fn set_unreachable(&self, away: bool) {
+        self.with(|inner| inner.away = away);
     }
 
-    /// It refuses every action so, or none.
-    pub(crate) fn refuses(&self, how: Option<(u16, &'static str)>) {
-        self.with(|world| world.refuses = how);
+    /// Makes the agent refuse all actions, or none.
+    pub(crate) fn refuse_actions(&self, how: Option<(u16, &'static str)>) {
+        self.with(|inner| inner.refuses = how);
     }
 
-    /// Its answers to actions are lost, or arrive.
-    pub(crate) fn loses(&self, loses: bool) {
-        self.with(|world| world.loses = loses);
+    /// Makes the agent's answers to actions get lost.
+    pub(crate) fn lose_answers(&self, loses: bool) {
+        self.with(|inner| inner.loses = loses);
     }
 
-    /// It says nothing to an action until it does not any more.
-    pub(crate) fn hangs(&self, hangs: bool) {
-        self.with(|world| world.hangs = hangs);
+    /// Makes actions wait until this is reset.
+    pub(crate) fn block_actions(&self, hangs: bool) {
+        self.with(|inner| inner.hangs = hangs);
     }
 
-    /// It never says anything of this guest.
-    pub(crate) fn is_silent_of(&self, guest: Uuid) {
-        self.with(|world| world.silent_of.insert(guest));
+    /// Leaves queries about this guest unanswered.
+    pub(crate) fn ignore_guest(&self, guest: Uuid) {
+        self.with(|inner| inner.silent_of.insert(guest));
     }
 
-    /// It goes away after so many actions.
-    pub(crate) fn goes_after(&self, actions: u32) {
-        self.with(|world| world.left = Some(actions));
+    /// Makes the agent unreachable after this number of actions.
+    pub(crate) fn fail_after(&self, actions: u32) {
+        self.with(|inner| inner.left = Some(actions));
     }
 
-    /// The ids of the actions that it was asked for.
-    pub(crate) fn ids(&self) -> Vec<String> {
-        self.with(|world| world.ids.clone())
+    /// The ids of the received actions.
+    pub(crate) fn received_ids(&self) -> Vec<String> {
+        self.with(|inner| inner.ids.clone())
     }
 
-    /// The actions that it was asked for.
-    pub(crate) fn asked(&self) -> Vec<GuestAction> {
-        self.with(|world| world.asked.clone())
+    /// The received actions.
+    pub(crate) fn received_actions(&self) -> Vec<GuestAction> {
+        self.with(|inner| inner.actions.clone())
     }
 
-    /// The events that it was told of.
-    pub(crate) fn told(&self) -> Vec<Value> {
-        self.with(|world| world.told.clone())
+    /// The received events.
+    pub(crate) fn received_events(&self) -> Vec<Value> {
+        self.with(|inner| inner.events.clone())
     }
 
-    /// As the agent answers: those whose guests it knows are taken.
-    fn hear(&self, body: &[u8]) -> (u16, Value) {
+    /// Answers events: those of known guests are accepted.
+    fn answer_events(&self, body: &[u8]) -> (u16, Value) {
         let mut body: Value = serde_json::from_slice(body).unwrap();
         for event in body["events"].as_array_mut().unwrap() {
             let guest: Uuid = event["server_uuid"].as_str().unwrap().parse().unwrap();
-            let code = self.with(|world| {
-                world.told.push(event.clone());
-                match world.guests.contains_key(&guest) {
+            let code = self.with(|inner| {
+                inner.events.push(event.clone());
+                match inner.guests.contains_key(&guest) {
                     true => 200,
                     false => 422,
                 }
@@ -140,21 +141,21 @@ impl Agent {
     }
 
     fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
-        if self.with(|world| world.away) {
+        if self.with(|inner| inner.away) {
             return Err(refused());
         }
         let path = request.uri().path().trim_start_matches("/v1/guests");
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let (status, body) = match parts[..] {
             [] => {
-                let guests = self.with(|world| world.guests.clone());
+                let guests = self.with(|inner| inner.guests.clone());
                 let guests: Vec<Value> = guests.into_iter().map(shown).collect();
                 (200, json!({"api": "berth/1", "guests": guests}))
             }
             ["v2.1", "os-server-external-events"] => {
                 let version = request.headers().get("openstack-api-version").unwrap();
                 assert_eq!(version, "compute 2.82");
-                self.hear(request.body())
+                self.answer_events(request.body())
             }
             [guest] => self.one(guest.parse().unwrap()),
             [guest, "console"] => match self.one(guest.parse().unwrap()) {
@@ -162,23 +163,23 @@ impl Agent {
                     let log = "one\ntwo\nthree\n".into();
                     return Ok(Response::new(log));
                 }
-                nobodys => nobodys,
+                missing => missing,
             },
             [guest, _] => {
                 let query = request.uri().query().unwrap();
                 let id = query.strip_prefix("id=").unwrap().to_owned();
-                let left = self.with(|world| {
-                    world.ids.push(id);
-                    world.left.as_mut().map(|left| {
+                let left = self.with(|inner| {
+                    inner.ids.push(id);
+                    inner.left.as_mut().map(|left| {
                         *left = left.saturating_sub(1);
                         *left
                     })
                 });
                 let acted = self.act(guest.parse().unwrap(), request.body());
                 if left == Some(0) {
-                    self.with(|world| (world.left, world.away) = (None, true));
+                    self.with(|inner| (inner.left, inner.away) = (None, true));
                 }
-                if self.with(|world| world.loses) {
+                if self.with(|inner| inner.loses) {
                     return Err(refused());
                 }
                 acted
@@ -191,7 +192,7 @@ impl Agent {
     }
 
     fn one(&self, guest: Uuid) -> (u16, Value) {
-        let known = self.with(|world| world.guests.get(&guest).copied());
+        let known = self.with(|inner| inner.guests.get(&guest).copied());
         known.map_or((404, refusal("not_found")), |known| {
             (200, shown((guest, known)))
         })
@@ -199,9 +200,9 @@ impl Agent {
 
     fn act(&self, guest: Uuid, body: &[u8]) -> (u16, Value) {
         let action: GuestAction = berth_wire::decode(body).unwrap();
-        self.with(|world| {
-            world.asked.push(action.clone());
-            if let Some((status, code)) = world.refuses {
+        self.with(|inner| {
+            inner.actions.push(action.clone());
+            if let Some((status, code)) = inner.refuses {
                 return (status, refusal(code));
             }
             let now = match action {
@@ -210,7 +211,7 @@ impl Agent {
                 GuestAction::Rescue { .. } => ("rescued", "running"),
                 _ => ("active", "running"),
             };
-            world.guests.insert(guest, (now.0, Some(now.1)));
+            inner.guests.insert(guest, (now.0, Some(now.1)));
             (200, shown((guest, (now.0, Some(now.1)))))
         })
     }
@@ -221,11 +222,11 @@ impl Agent {
             let agent = agent.clone();
             async move {
                 let path = request.uri().path();
-                while path.ends_with("/action") && agent.with(|world| world.hangs) {
+                while path.ends_with("/action") && agent.with(|inner| inner.hangs) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 let guest = path.rsplit('/').next().unwrap().parse();
-                if guest.is_ok_and(|guest| agent.with(|world| world.silent_of.contains(&guest))) {
+                if guest.is_ok_and(|guest| agent.with(|inner| inner.silent_of.contains(&guest))) {
                     std::future::pending::<()>().await;
                 }
                 agent.answer(&request)
@@ -249,42 +250,42 @@ fn refused() -> TransportError {
     }
 }
 
-/// A Placement that knows one provider and its aggregates, and is away for all else.
+/// A fake Placement with one provider and its aggregates. All other requests fail.
 #[derive(Clone, Default)]
-pub(crate) struct Placement(Arc<Mutex<PlacementWorld>>);
+pub(crate) struct Placement(Arc<Mutex<PlacementState>>);
 
 #[derive(Default)]
-struct PlacementWorld {
+struct PlacementState {
     aggregates: BTreeSet<Uuid>,
     generation: u64,
     away: bool,
-    /// So many writes come too late.
+    /// The number of writes that will conflict.
     conflicts: u32,
 }
 
 impl Placement {
-    fn with<T>(&self, f: impl FnOnce(&mut PlacementWorld) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut PlacementState) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The aggregates of the host's provider.
     pub(crate) fn aggregates(&self) -> BTreeSet<Uuid> {
-        self.with(|world| world.aggregates.clone())
+        self.with(|inner| inner.aggregates.clone())
     }
 
-    /// Somebody else puts it into an aggregate.
+    /// Adds the provider to an aggregate, as another client would.
     pub(crate) fn join(&self, aggregate: Uuid) {
-        self.with(|world| world.aggregates.insert(aggregate));
+        self.with(|inner| inner.aggregates.insert(aggregate));
     }
 
-    /// It does not answer any more, or again.
-    pub(crate) fn is_away(&self, away: bool) {
-        self.with(|world| world.away = away);
+    /// Makes Placement unreachable or reachable.
+    pub(crate) fn set_unreachable(&self, away: bool) {
+        self.with(|inner| inner.away = away);
     }
 
-    /// Others write before the next so many writes.
+    /// Makes the next writes conflict.
     pub(crate) fn conflicts(&self, conflicts: u32) {
-        self.with(|world| world.conflicts = conflicts);
+        self.with(|inner| inner.conflicts = conflicts);
     }
 
     fn answer(&self, request: &Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
@@ -294,32 +295,32 @@ impl Placement {
         let member_of = uri
             .query()
             .and_then(|query| query.strip_prefix("member_of="));
-        let answer = self.with(|world| {
-            if world.away {
+        let answer = self.with(|inner| {
+            if inner.away {
                 return None;
             }
-            let shown = |world: &PlacementWorld| json!({"aggregates": world.aggregates, "resource_provider_generation": world.generation});
+            let shown = |inner: &PlacementState| json!({"aggregates": inner.aggregates, "resource_provider_generation": inner.generation});
             match (request.method().as_str(), uri.path(), member_of) {
                 ("GET", "/resource_providers", Some(aggregate)) => {
-                    let one = json!({"uuid": provider, "name": HOST, "generation": world.generation,
+                    let one = json!({"uuid": provider, "name": HOST, "generation": inner.generation,
                         "parent_provider_uuid": null, "root_provider_uuid": provider});
-                    let is_in = world.aggregates.contains(&aggregate.parse().unwrap());
+                    let is_in = inner.aggregates.contains(&aggregate.parse().unwrap());
                     let found: Vec<Value> = is_in.then_some(one).into_iter().collect();
                     Some((200, json!({"resource_providers": found})))
                 }
-                ("GET", path, _) if path == of_provider => Some((200, shown(world))),
+                ("GET", path, _) if path == of_provider => Some((200, shown(inner))),
                 ("PUT", path, _) if path == of_provider => {
                     let body: Value = serde_json::from_slice(request.body()).unwrap();
-                    if world.conflicts > 0 {
-                        world.conflicts -= 1;
-                        world.generation += 1;
+                    if inner.conflicts > 0 {
+                        inner.conflicts -= 1;
+                        inner.generation += 1;
                     }
-                    if body["resource_provider_generation"] != world.generation {
+                    if body["resource_provider_generation"] != inner.generation {
                         return Some((409, json!({"errors": [{"status": 409, "code": "placement.concurrent_update", "detail": "late", "title": "Conflict"}]})));
                     }
-                    world.generation += 1;
-                    world.aggregates = serde_json::from_value(body["aggregates"].clone()).unwrap();
-                    Some((200, shown(world)))
+                    inner.generation += 1;
+                    inner.aggregates = serde_json::from_value(body["aggregates"].clone()).unwrap();
+                    Some((200, shown(inner)))
                 }
                 _ => None,
             }
@@ -349,7 +350,7 @@ pub(crate) struct Cloud {
     /// The tables of the hosts.
     pub(crate) store: SqlStore,
     pub(crate) hosts: Hosts,
-    pub(crate) journal: Arc<SqlJournal>,
+    pub(crate) journal: Arc<SqlBootJournal>,
     pub(crate) conductor: Conductor,
     pub(crate) agent: Agent,
     pub(crate) placement: Placement,
@@ -357,15 +358,15 @@ pub(crate) struct Cloud {
 
 impl Cloud {
     pub(crate) async fn new() -> Self {
-        Self::with(SqlJournal::in_memory().await.unwrap()).await
+        Self::with(SqlBootJournal::in_memory().await.unwrap()).await
     }
 
-    /// One whose conductor has this journal.
-    pub(crate) async fn with(journal: SqlJournal) -> Self {
+    /// With this journal of the conductor.
+    pub(crate) async fn with(journal: SqlBootJournal) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         berth_hosts::prepare(&store).await.unwrap();
         let hosts = Hosts::new(store.clone(), HostsOptions::default());
-        hosts.tell(HOST, state()).await.unwrap();
+        hosts.store_state(HOST, state()).await.unwrap();
         let journal = Arc::new(journal);
         let (agent, placement) = (Agent::default(), Placement::default());
         let auth = || Auth::none("http://nobody").unwrap();
@@ -375,7 +376,11 @@ impl Cloud {
             journal: Arc::clone(&journal) as Arc<dyn BootJournal>,
             placement: PlacementClient::new(placement.http(), auth(), &options),
             accelerators: AcceleratorClient::new(away(), auth(), &options),
-            agents: Arc::new(EveryNode(GuestClient::new(agent.http(), auth(), &options))),
+            agents: Arc::new(SingleAgent(GuestClient::new(
+                agent.http(),
+                auth(),
+                &options,
+            ))),
             scheduler: FilterScheduler::new(scheduler, hosts.clone()),
         };
         Self {
@@ -388,7 +393,7 @@ impl Cloud {
         }
     }
 
-    /// What the API stands on.
+    /// The parts of the API.
     pub(crate) fn parts(&self, store: SqlStore) -> (ComputeParts, ComputeOptions) {
         let image = FoundImage {
             body: ImageBody {
@@ -412,24 +417,31 @@ impl Cloud {
         };
         let options = ComputeOptions {
             most_at_once: 5,
-            pause: Duration::from_millis(5),
+            reconcile_interval: Duration::from_millis(5),
             ..ComputeOptions::default()
         };
         (parts, options)
     }
 
-    /// A guest's boot has come so far, on the host.
-    pub(crate) async fn is_at(&self, guest: Uuid, course: &Course) {
-        self.is_on(guest, HOST, StepState::Done, course).await;
+    /// Sets the goal of a guest's boot on the host.
+    pub(crate) async fn set_goal(&self, guest: Uuid, goal: &BootGoal) {
+        self.set_progress(guest, HOST, BootStepState::Done, goal)
+            .await;
     }
 
-    /// A guest's boot has come so far; how it stands with what it claimed of a node.
-    pub(crate) async fn is_on(&self, guest: Uuid, node: &str, claim: StepState, course: &Course) {
+    /// Sets the goal of a guest's boot and the state of its claim on a node.
+    pub(crate) async fn set_progress(
+        &self,
+        guest: Uuid,
+        node: &str,
+        claim: BootStepState,
+        goal: &BootGoal,
+    ) {
         let guest = ConsumerUuid::from(guest);
         let body =
             json!({"allocations": {(Uuid::from_u128(2).to_string()): {"resources": {"VCPU": 1}}}});
         let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
-        let chosen = Chosen {
+        let chosen = ChosenHost {
             host: Uuid::from_u128(2).into(),
             node: NodeName::new(node).unwrap(),
             host_name: Some(node.to_owned()),
@@ -437,20 +449,20 @@ impl Cloud {
             candidate: Candidate::of_body(&body).unwrap(),
             limits: LimitsBody::default(),
         };
-        let claimed = StepRecord {
+        let claimed = BootStepRecord {
             state: claim,
-            detail: StepDetail::Claim(Box::new(chosen)),
+            detail: BootStepDetail::Claim(Box::new(chosen)),
         };
         self.journal
-            .note(guest, 1, BootStep::Claim, &claimed)
+            .record_step(guest, 1, BootStep::Claim, &claimed)
             .await
             .unwrap();
-        self.journal.turn(guest, course).await.unwrap();
+        self.journal.set_goal(guest, goal).await.unwrap();
     }
 
-    /// The conductor is done with the guest, whatever was in its way.
-    pub(crate) async fn is_gone(&self, guest: Uuid) {
-        self.journal.forget(guest.into()).await.unwrap();
+    /// Removes the guest from the conductor's journal.
+    pub(crate) async fn forget_guest(&self, guest: Uuid) {
+        self.journal.delete_guest(guest.into()).await.unwrap();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What other services tell of servers.
+//! Tests of external events.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -26,7 +26,7 @@ async fn the_end_of_a_bind_reaches_the_agent_that_waits_for_it() {
     assert_eq!(told.status, 200, "{told:?}");
     let event = json!({"name": "accelerator-request-bound", "server_uuid": server, "tag": ARQ, "status": "completed", "code": 200});
     assert_eq!(told.body, json!({"events": [event]}));
-    let heard = service.cloud.agent.told();
+    let heard = service.cloud.agent.received_events();
     assert_eq!(heard.len(), 1);
     assert_eq!(
         (&heard[0]["server_uuid"], &heard[0]["status"]),
@@ -68,7 +68,7 @@ async fn what_nobody_waits_for_says_so_event_by_event() {
             .map(|code| (code, &failed))
             .collect::<Vec<_>>()
     );
-    assert_eq!(service.cloud.agent.told().len(), 1);
+    assert_eq!(service.cloud.agent.received_events().len(), 1);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn an_agent_that_is_away_has_heard_nothing() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
-    service.cloud.agent.is_away(true);
+    service.cloud.agent.set_unreachable(true);
     let told = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
     assert_eq!(
         (told.status.as_u16(), &told.body["events"][0]["code"]),

@@ -1,4 +1,4 @@
-//! Flavors that only some projects may use.
+//! Tests of access lists of flavors.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Extra specs: set, read, changed and removed key by key.
+//! Tests of extra specs: set, read, changed and deleted.
 
 use serde_json::{Value, json};
 

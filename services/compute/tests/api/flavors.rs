@@ -1,4 +1,4 @@
-//! Flavors: made, listed page by page, described, removed.
+//! Tests of flavors: created, listed page by page, described, deleted.
 
 use serde_json::{Value, json};
 
@@ -126,7 +126,7 @@ async fn what_is_wrong_in_a_flavor_is_named() {
         let message = refused.message("badRequest");
         assert!(message.contains(named), "{body}: {message}");
     }
-    // Before its version there is no such field.
+    // Older versions have no such field.
     let body =
         json!({"flavor": {"name": "a", "ram": 1, "vcpus": 1, "disk": 1, "description": "d"}});
     let early = service

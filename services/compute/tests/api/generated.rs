@@ -1,4 +1,5 @@
-//! `docs/api/compute.json` is what the code says. `BLESS=1 cargo test -p berth-compute --test api generated` writes it anew.
+//! Compares `docs/api/compute.json` with the code. `BLESS=1 cargo test -p berth-compute --test api generated` rewrites
+//! the file.
 
 use std::path::Path;
 

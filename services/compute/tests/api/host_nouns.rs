@@ -1,4 +1,4 @@
-//! Server groups, aggregates, availability zones, services, hypervisors and limits.
+//! Tests of server groups, aggregates, availability zones, services, hypervisors and limits.
 
 use serde_json::{Value, json};
 
@@ -192,7 +192,7 @@ async fn an_aggregate_makes_a_zone_of_its_hosts() {
     );
     let full = service.ask("admin", "2.1", "DELETE", &one, None).await;
     assert!(full.message("badRequest").contains("has hosts"));
-    // A change that would put a host into two zones is a bad one; a host that would come into two is a conflict.
+    // An update that puts a host into two zones is a bad request; adding a host to a second zone is a conflict.
     let other = json!({"aggregate": {"name": "other"}});
     let other = post(&service, "admin", "2.1", path, other).await;
     let other = format!("{path}/{}", other.body["aggregate"]["id"]);
@@ -296,7 +296,7 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
     let told = &early.body["services"][0];
     assert!(told["id"].is_u64() && told.get("forced_down").is_none());
     assert_eq!(told["state"], "down");
-    // Disabled, too.
+    // The service is also disabled; a forced-down host is DOWN all the same.
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
     let shown = service.shown("admin", "2.82", server).await;
@@ -398,7 +398,7 @@ async fn a_hypervisor_is_shown_with_what_its_agent_told() {
         )
         .await;
     assert_eq!(none.status, 404);
-    // Before, a pattern was a path of its own; and whoever names one reads all that match.
+    // Older versions have a path for patterns. A pattern cannot be combined with paging.
     let pattern = "/os-hypervisors?hypervisor_hostname_pattern=x";
     let early = service.get("admin", "2.52", pattern).await;
     assert_eq!(early.body["hypervisors"].as_array().unwrap().len(), 1);

@@ -1,18 +1,18 @@
-//! What was done with a server, as it is told afterwards.
+//! Tests of the history of servers.
 
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::server_actions::{act, service};
 use super::service::{Reply, Service};
 
-/// Alice has a server deleted, and it goes; the path of what was done with it.
+/// Deletes a server and its guest. Returns the path of its history.
 async fn gone(service: &Service, uuid: Uuid) -> String {
     let path = format!("/servers/{uuid}");
     service.ask("alice", "2.82", "DELETE", &path, None).await;
-    service.cloud.is_gone(uuid).await;
-    service.rest().await;
+    service.cloud.forget_guest(uuid).await;
+    service.settle().await;
     format!("{path}/os-instance-actions")
 }
 
@@ -20,14 +20,14 @@ async fn gone(service: &Service, uuid: Uuid) -> String {
 async fn what_the_agent_refuses_is_told_in_the_list_of_actions() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
-    service.cloud.agent.refuses(Some((409, "devices")));
+    service.cloud.agent.refuse_actions(Some((409, "devices")));
     assert_eq!(
         act(&service, "alice", uuid, json!({"pause": null}))
             .await
             .status,
         202
     );
-    service.rest().await;
+    service.settle().await;
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(
         (&shown["status"], &shown["OS-EXT-STS:task_state"]),
@@ -52,7 +52,7 @@ async fn what_the_agent_refuses_is_told_in_the_list_of_actions() {
 async fn what_was_done_with_a_server_that_is_gone_is_known() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
-    service.cloud.is_at(uuid, &Course::Active).await;
+    service.cloud.set_goal(uuid, &BootGoal::Active).await;
     let path = gone(&service, uuid).await;
     let told = service.get("alice", "2.21", &path).await;
     assert_eq!(told.body["instanceActions"][0]["action"], "delete");
@@ -80,9 +80,9 @@ async fn a_server_that_goes_before_it_is_there_has_ended_its_creation_as_well() 
 async fn what_was_done_with_a_server_that_is_gone_is_nobodys_who_may_not_see_it() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
-    service.cloud.is_at(uuid, &Course::Active).await;
+    service.cloud.set_goal(uuid, &BootGoal::Active).await;
     let path = gone(&service, uuid).await;
-    // Of this project is somebody who is no reader of it.
+    // A user of the project without the reader role.
     service
         .change("UPDATE compute_server_actions SET project_id = 'project-of-cyborg'")
         .await;
@@ -95,9 +95,9 @@ async fn what_was_done_with_a_server_that_is_gone_is_nobodys_who_may_not_see_it(
 async fn what_was_done_is_found_by_when_it_changed() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
-    service.rest().await;
+    service.settle().await;
     act(&service, "alice", uuid, json!({"os-stop": null})).await;
-    service.rest().await;
+    service.settle().await;
     let path = format!("/servers/{uuid}/os-instance-actions");
     let count = async |version: &str, query: &str| {
         let path = format!("{path}?{query}");
@@ -130,10 +130,10 @@ async fn pages_of_what_was_done_end_though_a_request_did_several_things() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
     for action in ["os-stop", "os-start"] {
-        service.rest().await;
+        service.settle().await;
         act(&service, "alice", uuid, json!({ action: null })).await;
     }
-    service.rest().await;
+    service.settle().await;
     service
         .change(
             "UPDATE compute_server_actions SET request_id = 'req-both' WHERE action <> 'create'",
@@ -181,7 +181,7 @@ async fn the_last_thousand_things_that_were_done_are_told_where_there_are_no_pag
         );
         assert_eq!(told.body.get("links").is_some(), version == "2.58");
     }
-    // Each is known by its request all the same.
+    // Each entry can be found by its request.
     let old = service.get("alice", "2.1", &format!("{path}/req-1")).await;
     assert_eq!(old.status, 200);
 }
@@ -190,7 +190,7 @@ async fn the_last_thousand_things_that_were_done_are_told_where_there_are_no_pag
 async fn an_event_says_what_its_host_is_called_from_2_62_on() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
-    service.rest().await;
+    service.settle().await;
     let path = format!("/servers/{uuid}/os-instance-actions");
     let told = service.get("alice", "2.82", &path).await;
     let request = told.body["instanceActions"][0]["request_id"].clone();

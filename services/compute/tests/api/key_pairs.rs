@@ -1,10 +1,10 @@
-//! Key pairs: brought, listed, shown, removed, each user's own.
+//! Tests of key pairs: stored, listed, shown, deleted, separate for each user.
 
 use serde_json::{Value, json};
 
 use super::service::{Reply, Service};
 
-/// Made with `ssh-keygen -t ed25519`; what `ssh-keygen -l -E md5` says of it is below.
+/// Created with `ssh-keygen -t ed25519`. The fingerprint below is that of `ssh-keygen -l -E md5`.
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkujHrt2qfK9M3UlXu7CR4A+TAVjzIf8+1bcHGl/frw alice@laptop";
 const FINGERPRINT: &str = "55:29:a4:1b:bb:a6:b2:82:c3:05:8e:20:9f:6c:59:bd";
@@ -120,7 +120,7 @@ async fn a_key_is_its_users_own_and_an_operator_may_name_the_user() {
     let path = "/os-keypairs/k?user_id=alice";
     assert_eq!(service.get("bob", "2.82", path).await.status, 403);
     assert_eq!(service.get("admin", "2.82", path).await.status, 200);
-    // Before its version there was no such word.
+    // Older versions do not know the parameter.
     assert_eq!(service.get("admin", "2.9", path).await.status, 404);
     let others = bring(
         &service,
@@ -170,11 +170,11 @@ async fn a_key_that_is_cut_off_or_has_more_behind_it_is_none() {
     let service = Service::start().await;
     for key in [
         "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC1 x",
-        // Cut off behind its exponent, behind its type, and within its length.
+        // Truncated after the exponent, after the type, and within a length.
         "ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB",
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5",
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAA=",
-        // Bytes behind it, and a field; one that is too short, and one that is empty.
+        // Trailing bytes, an extra field, a field that is too short, and an empty field.
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkujHrt2qfK9M3UlXu7CR4A+TAVjzIf8+1bcHGl/frwAA==",
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkujHrt2qfK9M3UlXu7CR4A+TAVjzIf8+1bcHGl/frwAAAAAWE=",
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAABGFiY2Q=",

@@ -1,4 +1,4 @@
-//! The compute API over the in-process router: versions first, then noun by noun.
+//! Tests of the compute API through the in-process router.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

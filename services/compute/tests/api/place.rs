@@ -1,11 +1,12 @@
-//! Where a test's service has its tables. Elsewhere in the workspace the same tests run over servers.
+//! The database of a test's service. The tests of this folder also run against database servers elsewhere in the
+//! workspace.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use berth_store::SqlStore;
 
-/// A fresh, empty database, and what keeps it.
+/// Returns an empty database and a guard that keeps it alive.
 pub(crate) async fn fresh() -> (SqlStore, Arc<dyn Any + Send + Sync>) {
     (SqlStore::in_memory().await.unwrap(), Arc::new(()))
 }

@@ -1,4 +1,4 @@
-//! What a project may have, and the program that is asked about it.
+//! Tests of quotas and the quota hook.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

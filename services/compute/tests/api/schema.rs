@@ -1,4 +1,4 @@
-//! A database is made, found, or refused.
+//! Tests of the schema: created, accepted, upgraded, refused.
 
 use berth_compute::{SCHEMA_VERSION, prepare};
 use berth_store::Dialect;
@@ -32,7 +32,7 @@ async fn a_database_of_a_former_schema_gets_what_it_lacks_and_keeps_what_it_has(
     for _ in 0..2 {
         prepare(&service.store).await.unwrap();
     }
-    // Both are there, or these fail.
+    // These statements fail unless the column and the index exist.
     service
         .change("UPDATE compute_servers SET owner = NULL")
         .await;

@@ -1,6 +1,6 @@
-//! What is done with servers, and what is told of it afterwards.
+//! Tests of server actions.
 
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use berth_wire::guest::GuestAction;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -39,7 +39,7 @@ async fn each_action_is_asked_of_the_agent_and_shows_what_comes_of_it() {
     ] {
         let done = act(&service, "alice", uuid, body.clone()).await;
         assert!(done.status.is_success(), "{body}: {done:?}");
-        service.rest().await;
+        service.settle().await;
         let shown = service.shown("alice", "2.82", uuid).await;
         assert_eq!(
             (&shown["status"], &shown["OS-EXT-STS:task_state"]),
@@ -47,12 +47,12 @@ async fn each_action_is_asked_of_the_agent_and_shows_what_comes_of_it() {
             "{body}"
         );
     }
-    let asked = service.cloud.agent.asked();
+    let asked = service.cloud.agent.received_actions();
     assert_eq!(asked.len(), 9, "{asked:?}");
     assert!(matches!(asked[0], GuestAction::Stop { grace_seconds: 60 }));
     assert!(matches!(asked[4], GuestAction::SoftReboot {}));
     assert!(matches!(asked[5], GuestAction::HardReboot {}));
-    // An agent refuses properties that it does not know.
+    // Agents refuse unknown properties.
     assert!(matches!(
         &asked[6],
         GuestAction::Rescue { image: Some(image), .. } if image.properties.is_empty()
@@ -101,8 +101,8 @@ async fn what_a_server_is_not_in_a_state_for_is_a_conflict() {
     let refused = act(&service, "alice", uuid, json!({"os-start": null})).await;
     let sentence = format!("Cannot 'start' instance {uuid} while it is in vm_state active");
     assert_eq!(refused.message("conflictingRequest"), sentence);
-    // The agent is away: what was asked for is under way until it is back.
-    service.cloud.agent.is_away(true);
+    // While the agent is unreachable, the action stays pending.
+    service.cloud.agent.set_unreachable(true);
     assert_eq!(
         act(&service, "alice", uuid, json!({"pause": null}))
             .await
@@ -112,8 +112,8 @@ async fn what_a_server_is_not_in_a_state_for_is_a_conflict() {
     let refused = act(&service, "alice", uuid, json!({"os-stop": null})).await;
     let sentence = format!("Cannot 'stop' instance {uuid} while it is in task_state pausing");
     assert_eq!(refused.message("conflictingRequest"), sentence);
-    service.cloud.agent.is_away(false);
-    service.rest().await;
+    service.cloud.agent.set_unreachable(false);
+    service.settle().await;
     assert_eq!(
         service.shown("alice", "2.82", uuid).await["status"],
         "PAUSED"
@@ -132,16 +132,16 @@ async fn nothing_is_done_with_a_server_that_never_came_to_be() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
     let reason = "no host".to_owned();
-    let failed = Course::Failed { reason, told: None };
+    let failed = BootGoal::Failed { reason, told: None };
     use berth_conductor::journal::BootJournal as _;
-    service.rest().await;
+    service.settle().await;
     service
         .cloud
         .journal
-        .turn(uuid.into(), &failed)
+        .set_goal(uuid.into(), &failed)
         .await
         .unwrap();
-    service.rest().await;
+    service.settle().await;
     assert_eq!(
         service.shown("alice", "2.82", uuid).await["status"],
         "ERROR"
@@ -195,7 +195,7 @@ async fn a_locked_server_is_left_alone_but_by_operators() {
             .status,
         202
     );
-    // Nor by locking it themselves first.
+    // Locking the server first does not help.
     let lock = json!({"lock": {"locked_reason": "mine"}});
     assert_eq!(act(&service, "alice", uuid, lock).await.status, 202);
     let shown = service.shown("alice", "2.82", uuid).await;
@@ -232,19 +232,19 @@ async fn the_console_is_read_and_what_is_not_offered_says_so() {
     .await;
     let sentence = format!("Instance {building} is not ready");
     assert_eq!(early.message("conflictingRequest"), sentence);
-    // One that goes is gone at its agent before it is forgotten.
-    service.cloud.agent.has_no(uuid);
+    // A server that is being deleted may no longer exist on its host.
+    service.cloud.agent.remove_guest(uuid);
     let late = json!({"os-getConsoleOutput": {}});
     let late = act(&service, "alice", uuid, late).await;
     let sentence = format!("Instance {uuid} is not ready");
     assert_eq!(late.message("conflictingRequest"), sentence);
-    service.cloud.agent.has(uuid, "active", "running");
+    service.cloud.agent.set_guest(uuid, "active", "running");
     for (token, body, kind, named) in [
         (
             "alice",
             json!({"resize": {"flavorRef": "f"}}),
             "notImplemented",
-            "'resize' is not offered here.",
+            "'resize' is not supported.",
         ),
         (
             "alice",
@@ -293,7 +293,7 @@ async fn the_console_is_read_and_what_is_not_offered_says_so() {
             "admin",
             json!({"os-resetState": {"state": "error"}}),
             "badRequest",
-            "only active is taken",
+            "only active is accepted",
         ),
     ] {
         let refused = act(&service, token, uuid, body.clone()).await;
@@ -307,15 +307,15 @@ async fn an_operator_gives_up_what_is_under_way() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
     service.shown("alice", "2.82", uuid).await;
-    service.cloud.agent.is_away(true);
+    service.cloud.agent.set_unreachable(true);
     act(&service, "alice", uuid, json!({"pause": null})).await;
-    // What is asked of the agent at this moment cannot be called back.
-    service.rest().await;
+    // A request that is being sent to the agent cannot be cancelled.
+    service.settle().await;
     let reset = json!({"os-resetState": {"state": "active"}});
     assert_eq!(act(&service, "admin", uuid, reset).await.status, 202);
-    service.cloud.agent.is_away(false);
-    service.rest().await;
-    assert_eq!(service.cloud.agent.asked(), []);
+    service.cloud.agent.set_unreachable(false);
+    service.settle().await;
+    assert_eq!(service.cloud.agent.received_actions(), []);
     assert_eq!(
         service.shown("alice", "2.82", uuid).await["status"],
         "ACTIVE"

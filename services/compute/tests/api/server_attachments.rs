@@ -1,4 +1,4 @@
-//! Addresses, ports and volumes of servers, of which none are known here; and hypervisors by name.
+//! Tests of addresses, ports and volumes, which are always empty, and of the search for hypervisors.
 
 use serde_json::json;
 use uuid::Uuid;

@@ -1,6 +1,6 @@
-//! What a request for servers may ask for, and what the conductor is asked for by it.
+//! Tests of server creation: which requests are accepted, and what the conductor receives.
 
-use berth_hosts::{GroupPolicy, NewServerGroup};
+use berth_hosts::{NewServerGroup, ServerGroupPolicy};
 use berth_wire::conductor::CreateGuest;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -14,7 +14,7 @@ async fn service() -> Service {
     service
 }
 
-/// What the conductor was asked for.
+/// The request that the conductor received.
 async fn handed(service: &Service, server: Uuid) -> CreateGuest {
     let record = service.cloud.conductor.show(server.into()).await.unwrap();
     record.request.body().clone()
@@ -30,7 +30,7 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
         project_id: "project-of-alice".to_owned(),
         user_id: "alice".to_owned(),
         name: "g".to_owned(),
-        policy: GroupPolicy::AntiAffinity,
+        policy: ServerGroupPolicy::AntiAffinity,
         max_server_per_host: None,
     });
     let group = group.await.unwrap().uuid;
@@ -49,7 +49,7 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
     assert_eq!(*groups, json!([{"name": "default"}]));
     let location = format!("http://cloud.example/compute/v2.1/servers/{id}");
     assert_eq!(made.header("location"), location);
-    // Its members are told to alice's project, so that an operator's server is not among them.
+    // The members are visible to alice's project, so an operator's server cannot join the group.
     let body = json!({"server": server, "os:scheduler_hints": {"group": group}});
     let refused = service
         .ask("admin", "2.82", "POST", "/servers", Some(body))
@@ -126,7 +126,7 @@ async fn an_operator_may_name_the_host_and_nobody_else() {
     let by_zone = json!({"availability_zone": format!("nova:{HOST}")});
     let by_field = json!({"hypervisor_hostname": HOST, "host": HOST});
     let forced = format!("nova::{HOST}");
-    // One that is requested has to pass the scheduler's filters.
+    // A requested host must pass the scheduler's filters, a forced one need not.
     for (more, node, zone) in [
         (by_zone, None, Some(forced.as_str())),
         (by_field, Some(HOST), None),
@@ -335,7 +335,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
             "2.82",
             json!({"tags": ["a,b"]}),
             "badRequest",
-            "neither / nor ,",
+            "without / and ,",
         ),
         (
             "2.51",

@@ -1,4 +1,4 @@
-//! What lists of servers are asked for, and the words of each version for it.
+//! Tests of the filters of server lists, by microversion.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn operators_filter_by_whatever_a_server_has() {
     let path = format!("/servers/{web}/action");
     let locked = service.ask("alice", "2.1", "POST", &path, Some(lock)).await;
     assert_eq!(locked.status, 202);
-    service.rest().await;
+    service.settle().await;
     let shown = service.shown("admin", "2.82", web).await;
     let created = shown["created"].as_str().unwrap();
     let launched = shown["OS-SRV-USG:launched_at"].as_str().unwrap();

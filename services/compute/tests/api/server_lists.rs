@@ -1,6 +1,6 @@
-//! Lists of servers: whose, which, in which order, page by page.
+//! Tests of server lists: projects, filters, order, pages.
 
-use berth_conductor::journal::Course;
+use berth_conductor::journal::BootGoal;
 use serde_json::json;
 
 use super::cloud::{HOST, IMAGE};
@@ -28,7 +28,7 @@ async fn servers_are_found_by_what_is_asked_of_them() {
     let two = service
         .running(json!({"name": "web-2", "tags": ["b"], "flavorRef": "g"}))
         .await;
-    service.cloud.agent.has(two, "stopped", "shut off");
+    service.cloud.agent.set_guest(two, "stopped", "shut off");
     service.server(json!({"name": "db", "tags": ["c"]})).await;
     service
         .ask_for("bob", "2.82", json!({"name": "theirs"}))
@@ -91,7 +91,7 @@ async fn servers_are_found_by_what_is_asked_of_them() {
             .await;
         assert_eq!(names(&found), expected, "{query}");
     }
-    // Whose project's is only asked of all.
+    // project_id is only a filter with all_tenants.
     let own = json!({"name": "own"});
     service.ask_for("admin", "2.82", own).await;
     let found = service
@@ -152,8 +152,8 @@ async fn a_list_of_many_asks_conductor_and_agent_once() {
         let uuid = service.running(json!({"name": format!("s{number}")})).await;
         if number == 0 {
             let reason = "none".to_owned();
-            let course = Course::Failed { reason, told: None };
-            service.cloud.is_at(uuid, &course).await;
+            let goal = BootGoal::Failed { reason, told: None };
+            service.cloud.set_goal(uuid, &goal).await;
         }
     }
     let all = service.get("alice", "2.82", "/servers/detail").await;

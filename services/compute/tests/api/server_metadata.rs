@@ -1,4 +1,4 @@
-//! Metadata and tags of servers.
+//! Tests of metadata and tags of servers.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A new root disk, and what an answer to a change shows.
+//! Tests of rebuilds, and of the fields in responses to changes.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
         (&server["accessIPv4"], &server["accessIPv6"]),
         (&json!("192.0.2.7"), &json!("2001:db8::7"))
     );
-    service.rest().await;
+    service.settle().await;
     for (more, named) in [
         (json!({"key_name": "k"}), "config drive"),
         (
@@ -39,7 +39,7 @@ async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
     let rescue = json!({"rescue": {"adminPass": "hunter2"}});
     let refused = act(&service, "alice", uuid, rescue).await;
     assert!(!refused.message("badRequest").contains("hunter2"));
-    // The image that is named now may need more than the one that the server was made of.
+    // The new image may need more resources than the old one.
     for (change, status, sentence) in [
         (
             "UPDATE compute_servers SET flavor = REPLACE(flavor, '\"ram_mb\":512', '\"ram_mb\":64')",
@@ -71,7 +71,7 @@ async fn the_image_of_a_rebuild_is_shown_from_the_answer_on_and_stays_where_that
     let service = service().await;
     let uuid = service.running(json!({})).await;
     let agent = &service.cloud.agent;
-    agent.hangs(true);
+    agent.block_actions(true);
     let rebuild =
         |image| json!({"rebuild": {"imageRef": image, "name": "t", "metadata": {"a": "b"}}});
     let done = act(&service, "alice", uuid, rebuild(OTHER_IMAGE)).await;
@@ -85,12 +85,12 @@ async fn the_image_of_a_rebuild_is_shown_from_the_answer_on_and_stays_where_that
         (&shown["status"], of(&shown)),
         (&json!("REBUILD"), json!(OTHER_IMAGE))
     );
-    // One that comes in between changes nothing.
+    // A refused rebuild changes nothing.
     let refused = act(&service, "alice", uuid, rebuild(IMAGE)).await;
     assert_eq!(refused.status, 409);
-    agent.refuses(Some((409, "state")));
-    agent.hangs(false);
-    service.rest().await;
+    agent.refuse_actions(Some((409, "state")));
+    agent.block_actions(false);
+    service.settle().await;
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(
         (&shown["status"], of(&shown)),
@@ -102,17 +102,17 @@ async fn the_image_of_a_rebuild_is_shown_from_the_answer_on_and_stays_where_that
 async fn a_rebuild_that_an_earlier_release_began_brings_its_image_when_it_ends() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
-    service.cloud.agent.hangs(true);
+    service.cloud.agent.block_actions(true);
     let rebuild = json!({"rebuild": {"imageRef": OTHER_IMAGE}});
     act(&service, "alice", uuid, rebuild).await;
-    // That release wrote it down beside what is asked of the agent.
+    // That release stored the image in the action.
     let sql = format!(
         "UPDATE compute_servers SET image = '{IMAGE}';
          UPDATE compute_server_actions SET image = '{OTHER_IMAGE}' WHERE action = 'rebuild';"
     );
     service.change(sql.leak()).await;
-    service.cloud.agent.hangs(false);
-    service.rest().await;
+    service.cloud.agent.block_actions(false);
+    service.settle().await;
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["image"]["id"], json!(OTHER_IMAGE));
 }
@@ -141,7 +141,7 @@ async fn a_change_is_answered_with_the_whole_server_from_2_75_on() {
         let rebuilt = service
             .ask("admin", version, "POST", &of_rebuild, Some(body))
             .await;
-        service.rest().await;
+        service.settle().await;
         for answer in [&updated.body["server"], &rebuilt.body["server"]] {
             for key in since {
                 let has = answer.get(key).is_some();

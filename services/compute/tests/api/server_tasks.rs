@@ -1,4 +1,4 @@
-//! What was asked for is done once, through lost answers, kills, refusals that pass and disks that are full.
+//! Tests of pending actions: each is executed once, despite lost answers, crashes, temporary refusals and full disks.
 
 use std::future::ready;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn running() -> (Service, Uuid) {
     (service, uuid)
 }
 
-/// Asks for an action; what the request was called.
+/// Requests an action. Returns the request id.
 async fn act(service: &Service, server: Uuid, body: Value) -> String {
     let path = format!("/servers/{server}/action");
     let done = service
@@ -32,14 +32,14 @@ async fn task(service: &Service, server: Uuid) -> Value {
     service.shown("alice", "2.82", server).await["OS-EXT-STS:task_state"].clone()
 }
 
-/// What was done with a server, the last first.
+/// The history of a server, newest first.
 async fn actions(service: &Service, server: Uuid, query: &str) -> Vec<Value> {
     let path = format!("/servers/{server}/os-instance-actions{query}");
     let told = service.get("admin", "2.82", &path).await;
     told.body["instanceActions"].as_array().unwrap().clone()
 }
 
-/// What was done by a request.
+/// The event of a request.
 async fn event(service: &Service, server: Uuid, request: &str) -> Value {
     let path = format!("/servers/{server}/os-instance-actions/{request}");
     let one = service.get("admin", "2.82", &path).await;
@@ -47,7 +47,7 @@ async fn event(service: &Service, server: Uuid, request: &str) -> Value {
     one.body["instanceAction"]["events"][0].clone()
 }
 
-/// How the last actions ended, the last first; nothing of one that has not.
+/// The results of the last actions, newest first; `null` for pending ones.
 async fn results(service: &Service, server: Uuid, last: usize) -> Vec<Value> {
     let mut results = Vec::new();
     for action in &actions(service, server, "").await[..last] {
@@ -63,41 +63,41 @@ async fn results(service: &Service, server: Uuid, last: usize) -> Vec<Value> {
 async fn an_action_whose_answer_is_lost_is_asked_for_again_by_its_id_after_a_kill_too() {
     let (service, uuid) = running().await;
     let agent = &service.cloud.agent;
-    agent.loses(true);
+    agent.lose_answers(true);
     act(&service, uuid, json!({"rebuild": {"imageRef": IMAGE}})).await;
-    service.rest().await;
+    service.settle().await;
     assert_eq!(task(&service, uuid).await, "rebuilding");
-    service.next_life().await;
-    agent.loses(false);
-    service.next_life().await;
+    service.restart().await;
+    agent.lose_answers(false);
+    service.restart().await;
     assert_eq!(task(&service, uuid).await, Value::Null);
     assert_eq!(results(&service, uuid, 1).await, ["Success"]);
-    let ids = agent.ids();
+    let ids = agent.received_ids();
     assert!(
         ids.len() > 2 && ids.iter().all(|id| *id == ids[0]),
         "{ids:?}"
     );
-    // With pauses that grow: the keeper looked hundreds of times.
+    // The delays grow, although the reconciler ran hundreds of times.
     assert!(ids.len() < 60, "{} times", ids.len());
     act(&service, uuid, json!({"rebuild": {"imageRef": IMAGE}})).await;
-    service.rest().await;
-    assert_ne!(agent.ids().last(), ids.last(), "another rebuild");
+    service.settle().await;
+    assert_ne!(agent.received_ids().last(), ids.last(), "another rebuild");
 }
 
 #[tokio::test]
 async fn what_was_read_of_a_server_before_an_action_ended_is_not_kept_over_what_was_read_then() {
     let (service, uuid) = running().await;
     let other = service.running(json!({})).await;
-    service.cloud.agent.is_silent_of(other);
+    service.cloud.agent.ignore_guest(other);
     let (listed, ()) = tokio::join!(service.get("alice", "2.82", "/servers/detail"), async {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         act(&service, uuid, json!({"pause": null})).await;
-        service.rest().await;
+        service.settle().await;
     });
     let of = |it: &&Value| it["id"] == uuid.to_string();
     let listed = listed.body["servers"].as_array().unwrap().iter().find(of);
     assert_eq!(listed.unwrap()["status"], "ACTIVE", "read before it");
-    service.cloud.agent.is_away(true);
+    service.cloud.agent.set_unreachable(true);
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["status"], "PAUSED");
 }
@@ -111,12 +111,12 @@ async fn what_the_agent_cannot_do_now_is_asked_for_again_until_it_can() {
         (409, "not_there"),
     ] {
         let (service, uuid) = running().await;
-        service.cloud.agent.refuses(Some(refusal));
+        service.cloud.agent.refuse_actions(Some(refusal));
         act(&service, uuid, json!({"pause": null})).await;
-        service.rest().await;
+        service.settle().await;
         assert_eq!(task(&service, uuid).await, "pausing", "{refusal:?}");
-        service.cloud.agent.refuses(None);
-        service.rest().await;
+        service.cloud.agent.refuse_actions(None);
+        service.settle().await;
         let shown = service.shown("alice", "2.82", uuid).await;
         assert_eq!(shown["status"], "PAUSED", "{refusal:?}");
         assert_eq!(results(&service, uuid, 1).await, ["Success"]);
@@ -127,7 +127,7 @@ async fn what_the_agent_cannot_do_now_is_asked_for_again_until_it_can() {
 async fn an_end_that_cannot_be_written_down_is_kept_and_the_agent_is_asked_once() {
     let (service, uuid) = running().await;
     if service.store.dialect() != Dialect::Sqlite {
-        // A server has other words for a trigger.
+        // Other databases have another syntax of triggers.
         return;
     }
     service
@@ -137,15 +137,15 @@ async fn an_end_that_cannot_be_written_down_is_kept_and_the_agent_is_asked_once(
         )
         .await;
     act(&service, uuid, json!({"os-stop": null})).await;
-    service.rest().await;
-    service.cloud.agent.is_away(true);
+    service.settle().await;
+    service.cloud.agent.set_unreachable(true);
     assert_eq!(task(&service, uuid).await, "powering-off");
     service.change("DROP TRIGGER full").await;
-    service.rest().await;
+    service.settle().await;
     assert_eq!(task(&service, uuid).await, Value::Null);
     assert_eq!(results(&service, uuid, 1).await, ["Success"]);
-    assert_eq!(service.cloud.agent.asked().len(), 1);
-    // And so is what the agent said of the guest.
+    assert_eq!(service.cloud.agent.received_actions().len(), 1);
+    // The agent's report of the guest is stored, too.
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["status"], "SHUTOFF");
 }
@@ -156,18 +156,18 @@ async fn what_an_action_made_of_a_server_is_known_though_nobody_looked_before_th
     for refusal in [None, Some((409, "state"))] {
         let (service, uuid) = running().await;
         let agent = &service.cloud.agent;
-        agent.hangs(true);
+        agent.block_actions(true);
         act(&service, uuid, json!({"os-stop": null})).await;
         if refusal.is_some() {
-            // Done by a question whose answer was lost.
-            agent.has(uuid, "stopped", "shut off");
+            // Executed by the request whose answer was lost.
+            agent.set_guest(uuid, "stopped", "shut off");
         }
-        agent.refuses(refusal);
-        agent.hangs(false);
-        service.rest().await;
+        agent.refuse_actions(refusal);
+        agent.block_actions(false);
+        service.settle().await;
         assert_eq!(results(&service, uuid, 1).await, ["Success"]);
-        agent.is_away(true);
-        service.next_life().await;
+        agent.set_unreachable(true);
+        service.restart().await;
         let shown = service.shown("alice", "2.82", uuid).await;
         assert_eq!(
             (
@@ -188,14 +188,14 @@ async fn what_an_action_made_of_a_server_is_known_though_nobody_looked_before_th
 async fn what_a_server_is_after_an_action_that_failed_is_known_too() {
     let (service, uuid) = running().await;
     let agent = &service.cloud.agent;
-    agent.hangs(true);
+    agent.block_actions(true);
     act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
-    agent.has(uuid, "failed", "crashed");
-    agent.refuses(Some((409, "state")));
-    agent.hangs(false);
-    service.rest().await;
+    agent.set_guest(uuid, "failed", "crashed");
+    agent.refuse_actions(Some((409, "state")));
+    agent.block_actions(false);
+    service.settle().await;
     assert_eq!(results(&service, uuid, 1).await, ["Error"]);
-    agent.is_away(true);
+    agent.set_unreachable(true);
     assert_eq!(
         service.shown("alice", "2.82", uuid).await["status"],
         "ERROR"
@@ -207,37 +207,37 @@ async fn a_hard_reboot_that_came_after_another_is_done_after_a_kill_too() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
     let agent = &service.cloud.agent;
-    agent.is_away(true);
+    agent.set_unreachable(true);
     for _ in 0..2 {
         act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
     }
-    agent.is_away(false);
-    agent.goes_after(1);
-    service.next_life().await;
+    agent.set_unreachable(false);
+    agent.fail_after(1);
+    service.restart().await;
     assert_eq!(task(&service, uuid).await, "rebooting_hard");
     assert_eq!(
         results(&service, uuid, 2).await,
         [Value::Null, json!("Success")]
     );
-    agent.is_away(false);
-    service.next_life().await;
+    agent.set_unreachable(false);
+    service.restart().await;
     assert_eq!(task(&service, uuid).await, Value::Null);
     assert_eq!(results(&service, uuid, 2).await, ["Success", "Success"]);
-    assert_eq!(agent.asked().len(), 2);
+    assert_eq!(agent.received_actions().len(), 2);
 }
 
 #[tokio::test]
 async fn a_stop_waits_for_no_agent_and_the_next_life_goes_on() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
-    service.cloud.agent.hangs(true);
+    service.cloud.agent.block_actions(true);
     act(&service, uuid, json!({"os-stop": null})).await;
-    service.rest().await;
-    let stop = service.compute.keep(ready(()));
+    service.settle().await;
+    let stop = service.compute.run_reconciler(ready(()));
     let stopped = tokio::time::timeout(Duration::from_secs(20), stop).await;
     stopped.expect("it stops");
-    service.cloud.agent.hangs(false);
-    service.next_life().await;
+    service.cloud.agent.block_actions(false);
+    service.restart().await;
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["status"], "SHUTOFF");
     assert_eq!(results(&service, uuid, 1).await, ["Success"]);
@@ -255,7 +255,7 @@ async fn a_server_is_shown_where_what_its_agent_says_cannot_be_kept() {
              BEGIN SELECT RAISE(ABORT, 'the disk is full'); END",
         )
         .await;
-    service.cloud.agent.has(uuid, "paused", "paused");
+    service.cloud.agent.set_guest(uuid, "paused", "paused");
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["status"], "PAUSED");
 }
@@ -265,7 +265,7 @@ async fn of_hard_reboots_one_waits_behind_what_is_under_way_and_no_more() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
     let agent = &service.cloud.agent;
-    agent.is_away(true);
+    agent.set_unreachable(true);
     act(&service, uuid, json!({"reboot": {"type": "SOFT"}})).await;
     let mut requests = Vec::new();
     for _ in 0..5 {
@@ -277,10 +277,15 @@ async fn of_hard_reboots_one_waits_behind_what_is_under_way_and_no_more() {
         assert_eq!(event["event"], "compute_reboot_instance");
         assert_eq!(event["finish_time"], Value::Null);
     }
-    agent.is_away(false);
-    service.rest().await;
+    agent.set_unreachable(false);
+    service.settle().await;
     assert_eq!(task(&service, uuid).await, Value::Null);
-    assert_eq!(agent.asked().len(), 2, "{:?}", agent.asked());
+    assert_eq!(
+        agent.received_actions().len(),
+        2,
+        "{:?}",
+        agent.received_actions()
+    );
     assert_eq!(results(&service, uuid, 7).await, ["Success"; 7]);
 }
 
@@ -289,30 +294,36 @@ async fn a_hard_reboot_ends_with_the_one_that_waited_when_it_was_asked_for() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
     let agent = &service.cloud.agent;
-    agent.is_away(true);
+    agent.set_unreachable(true);
     for kind in ["SOFT", "HARD", "HARD"] {
         act(&service, uuid, json!({"reboot": {"type": kind}})).await;
     }
-    // The soft one is done, and the agent takes the next but does not answer: two more may not go with that.
-    agent.is_away(false);
-    agent.goes_after(1);
-    service.rest().await;
+    // The agent executes the soft reboot and receives the next one without answering. Two more may not end together
+    // with that one.
+    agent.set_unreachable(false);
+    agent.fail_after(1);
+    service.settle().await;
     assert_eq!(results(&service, uuid, 1).await, [Value::Null]);
     for _ in 0..2 {
         act(&service, uuid, json!({"reboot": {"type": "HARD"}})).await;
     }
-    agent.is_away(false);
-    agent.goes_after(1);
-    service.rest().await;
+    agent.set_unreachable(false);
+    agent.fail_after(1);
+    service.settle().await;
     let success = || json!("Success");
     assert_eq!(
         results(&service, uuid, 5).await,
         [Value::Null, Value::Null, success(), success(), success()]
     );
-    agent.is_away(false);
-    service.rest().await;
+    agent.set_unreachable(false);
+    service.settle().await;
     assert_eq!(results(&service, uuid, 5).await, ["Success"; 5]);
-    assert_eq!(agent.asked().len(), 3, "{:?}", agent.asked());
+    assert_eq!(
+        agent.received_actions().len(),
+        3,
+        "{:?}",
+        agent.received_actions()
+    );
 }
 
 #[tokio::test]
@@ -320,21 +331,21 @@ async fn what_an_operator_gave_up_is_not_asked_for_behind_what_is_in_the_agent()
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
     let agent = &service.cloud.agent;
-    agent.is_away(true);
+    agent.set_unreachable(true);
     for kind in ["SOFT", "HARD", "HARD"] {
         act(&service, uuid, json!({"reboot": {"type": kind}})).await;
     }
-    service.rest().await;
-    agent.hangs(true);
-    agent.is_away(false);
-    service.rest().await;
+    service.settle().await;
+    agent.block_actions(true);
+    agent.set_unreachable(false);
+    service.settle().await;
     let path = format!("/servers/{uuid}/action");
     let reset = json!({"os-resetState": {"state": "active"}});
     let given_up = service.ask("admin", "2.82", "POST", &path, Some(reset));
     assert_eq!(given_up.await.status, 202);
-    agent.hangs(false);
-    service.rest().await;
-    assert_eq!(agent.asked(), [GuestAction::SoftReboot {}]);
+    agent.block_actions(false);
+    service.settle().await;
+    assert_eq!(agent.received_actions(), [GuestAction::SoftReboot {}]);
     assert_eq!(task(&service, uuid).await, Value::Null);
     assert_eq!(results(&service, uuid, 3).await, ["Error"; 3]);
 }
@@ -343,13 +354,13 @@ async fn what_an_operator_gave_up_is_not_asked_for_behind_what_is_in_the_agent()
 async fn what_was_under_way_with_a_server_ends_with_it() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
-    service.rest().await;
-    service.cloud.agent.is_away(true);
+    service.settle().await;
+    service.cloud.agent.set_unreachable(true);
     act(&service, uuid, json!({"os-stop": null})).await;
     let path = format!("/servers/{uuid}");
     service.ask("alice", "2.82", "DELETE", &path, None).await;
-    service.cloud.is_gone(uuid).await;
-    service.rest().await;
+    service.cloud.forget_guest(uuid).await;
+    service.settle().await;
     assert_eq!(
         results(&service, uuid, 3).await,
         ["Success", "Error", "Success"]
@@ -360,10 +371,10 @@ async fn what_was_under_way_with_a_server_ends_with_it() {
 async fn what_was_done_is_told_in_parts_and_by_when_it_changed() {
     let (service, uuid) = running().await;
     for action in ["pause", "unpause", "os-stop"] {
-        service.rest().await;
+        service.settle().await;
         act(&service, uuid, json!({ action: null })).await;
     }
-    service.rest().await;
+    service.settle().await;
     let all = actions(&service, uuid, "").await;
     let words = ["stop", "unpause", "pause", "create"];
     let request = |at: usize| all[at]["request_id"].as_str().unwrap();

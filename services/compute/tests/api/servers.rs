@@ -1,8 +1,10 @@
-//! A server from its request to its end, as its users and operators see it.
+//! Tests of servers from creation to deletion, as users and operators see them.
 
 use std::time::{Duration, Instant};
 
-use berth_conductor::journal::{BootJournal as _, Course, FailedAttempt, StepState, Then};
+use berth_conductor::journal::{
+    AfterUndo, BootGoal, BootJournal as _, BootStepState, FailedAttempt,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -37,20 +39,20 @@ async fn a_server_is_told_as_what_conductor_and_agent_make_of_it() {
         json!(0),
     );
     assert_eq!(state(&shown), expected);
-    service.cloud.is_at(uuid, &Course::Boot).await;
+    service.cloud.set_goal(uuid, &BootGoal::Boot).await;
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(state(&shown).2, json!("spawning"));
-    service.cloud.is_at(uuid, &Course::Active).await;
-    service.cloud.agent.has(uuid, "active", "running");
+    service.cloud.set_goal(uuid, &BootGoal::Active).await;
+    service.cloud.agent.set_guest(uuid, "active", "running");
     let shown = service.shown("alice", "2.82", uuid).await;
     let expected = (json!("ACTIVE"), json!("active"), Value::Null, json!(1));
     assert_eq!(state(&shown), expected);
-    service.cloud.agent.has(uuid, "stopped", "shut off");
+    service.cloud.agent.set_guest(uuid, "stopped", "shut off");
     let shown = service.shown("alice", "2.82", uuid).await;
     let stopped = (json!("SHUTOFF"), json!("stopped"), Value::Null, json!(4));
     assert_eq!(state(&shown), stopped);
-    // Of one that does not answer the last word counts.
-    service.cloud.agent.is_away(true);
+    // If the agent does not answer, its last report counts.
+    service.cloud.agent.set_unreachable(true);
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(state(&shown), stopped);
 }
@@ -73,17 +75,17 @@ async fn a_list_waits_for_silent_agents_once_and_hears_the_others() {
         .collect();
     for (number, uuid) in uuids.iter().enumerate() {
         let node = format!("node-{number:03}");
-        let (done, course) = (StepState::Done, Course::Active);
-        service.cloud.is_on(*uuid, &node, done, &course).await;
-        service.cloud.agent.has(*uuid, "paused", "paused");
-        // The last answers, and is asked behind more silent ones than are asked at the same time.
+        let (done, goal) = (BootStepState::Done, BootGoal::Active);
+        service.cloud.set_progress(*uuid, &node, done, &goal).await;
+        service.cloud.agent.set_guest(*uuid, "paused", "paused");
+        // Only the last agent answers. More silent ones are queried before it than are queried concurrently.
         if number < uuids.len() - 1 {
-            service.cloud.agent.is_silent_of(*uuid);
+            service.cloud.agent.ignore_guest(*uuid);
         }
     }
     let began = Instant::now();
     let shown = listed("/servers/detail").await;
-    // Three seconds for each 64 of them would be nine.
+    // With three seconds per 64 agents, it would take nine.
     let took = began.elapsed();
     assert!(took < Duration::from_secs(6), "{took:?}");
     let told: Vec<&Value> = shown.iter().map(|it| &it["status"]).collect();
@@ -95,7 +97,7 @@ async fn a_list_waits_for_silent_agents_once_and_hears_the_others() {
 #[tokio::test]
 async fn a_failed_server_that_is_deleted_stays_in_error_until_it_is_gone() {
     let service = service().await;
-    let failed = Course::Failed {
+    let failed = BootGoal::Failed {
         reason: "no".to_owned(),
         told: None,
     };
@@ -105,17 +107,20 @@ async fn a_failed_server_that_is_deleted_stays_in_error_until_it_is_gone() {
     );
     let building = service.server(json!({})).await;
     for uuid in [one, other] {
-        let claim = StepState::Undone;
-        service.cloud.is_on(uuid, HOST, claim, &failed).await;
+        let claim = BootStepState::Undone;
+        service.cloud.set_progress(uuid, HOST, claim, &failed).await;
     }
-    service.rest().await;
+    service.settle().await;
     service
         .change("UPDATE compute_servers SET deleting = 1")
         .await;
-    // Before the conductor knows that it goes, and after.
+    // Before and after the conductor records the deletion.
     let journal = &service.cloud.journal;
     for uuid in [other, building] {
-        journal.turn(uuid.into(), &Course::Delete).await.unwrap();
+        journal
+            .set_goal(uuid.into(), &BootGoal::Delete)
+            .await
+            .unwrap();
     }
     for (uuid, status, vm_state) in [
         (one, "ERROR", "error"),
@@ -139,7 +144,7 @@ async fn each_version_tells_of_a_server_what_it_knows() {
     let service = service().await;
     let more = json!({"description": "mine", "tags": ["b", "a"], "metadata": {"k": "v"}, "OS-DCF:diskConfig": "AUTO"});
     let uuid = service.running(more).await;
-    service.rest().await;
+    service.settle().await;
     let late = service.shown("alice", "2.82", uuid).await;
     for (key, expected) in [
         ("name", json!("s")),
@@ -212,22 +217,22 @@ async fn a_server_that_could_not_be_made_says_why_and_operators_are_told_more() 
         avoid: Vec::new(),
         passes: false,
     };
-    let undo = Course::Undo {
+    let undo = BootGoal::Undo {
         failed,
-        then: Then::Fail,
+        then: AfterUndo::Fail,
     };
-    service.cloud.is_at(uuid, &undo).await;
+    service.cloud.set_goal(uuid, &undo).await;
     assert_eq!(
         service.shown("alice", "2.82", uuid).await["status"],
         "BUILD"
     );
     let told = "No valid host was found: of 1 hosts, ComputeFilter rejected 1".to_owned();
     let reason = format!("{told} ({HOST}: it is disabled)");
-    let course = Course::Failed {
+    let goal = BootGoal::Failed {
         reason: reason.clone(),
         told: Some(told.clone()),
     };
-    service.cloud.is_at(uuid, &course).await;
+    service.cloud.set_goal(uuid, &goal).await;
     let shown = service.shown("alice", "2.82", uuid).await;
     let fault = &shown["fault"];
     assert_eq!(
@@ -316,7 +321,7 @@ async fn name_and_description_are_changed_and_nothing_else() {
         (
             "2.82",
             json!({"accessIPv6": "192.0.2.1"}),
-            "no such address",
+            "not a valid address",
         ),
         (
             "2.82",
@@ -379,7 +384,7 @@ async fn a_description_is_printable() {
         for (method, path, body) in with(text) {
             let done = service.ask("admin", "2.82", method, path, Some(body)).await;
             assert!(done.status.is_success(), "{text:?} {path}: {done:?}");
-            service.rest().await;
+            service.settle().await;
         }
         let shown = service.shown("alice", "2.82", uuid).await;
         assert_eq!(shown["description"], text);
@@ -402,10 +407,15 @@ async fn a_server_that_is_deleted_goes_once_its_guest_is_gone() {
         (&shown["OS-EXT-STS:task_state"], &shown["status"]),
         (&json!("deleting"), &json!("ACTIVE"))
     );
-    // The conductor's journey cannot end here, with Placement away; it ends by another's hand.
-    service.cloud.journal.forget(uuid.into()).await.unwrap();
+    // The conductor cannot finish the deletion without Placement, so the test does.
+    service
+        .cloud
+        .journal
+        .delete_guest(uuid.into())
+        .await
+        .unwrap();
     assert_eq!(service.get("alice", "2.82", &path).await.status, 404);
-    service.rest().await;
+    service.settle().await;
     let rows = service.compute.servers(None).await.unwrap();
     assert_eq!(rows, []);
     let path = format!("{path}/os-instance-actions");
@@ -427,16 +437,21 @@ async fn a_server_that_is_deleted_goes_once_its_guest_is_gone() {
 async fn what_was_written_down_and_not_handed_over_is_handed_over_after_a_kill() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
-    // As if killed between the two.
+    // As after a crash between the two.
     let body = serde_json::to_string(
         &json!({"uuid": uuid, "name": "x", "project_id": "project-of-alice", "user_id": "alice",
         "flavor": {"name": "n-f", "vcpus": 2, "ram_mb": 512, "disk_gb": 10, "ephemeral_gb": 1}, "power": "running"}),
     );
     let body = body.unwrap();
-    service.cloud.journal.forget(uuid.into()).await.unwrap();
+    service
+        .cloud
+        .journal
+        .delete_guest(uuid.into())
+        .await
+        .unwrap();
     let sql = format!("UPDATE compute_servers SET handed = 0, request = '{body}'");
     service.change(sql.leak()).await;
-    service.rest().await;
+    service.settle().await;
     let known = service.cloud.conductor.show(uuid.into()).await.unwrap();
     assert_eq!(known.request.body().name, "instance-00000001");
     assert_eq!(
@@ -449,11 +464,16 @@ async fn what_was_written_down_and_not_handed_over_is_handed_over_after_a_kill()
 async fn what_the_conductor_does_not_take_is_in_error_and_can_be_deleted() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
-    service.cloud.journal.forget(uuid.into()).await.unwrap();
+    service
+        .cloud
+        .journal
+        .delete_guest(uuid.into())
+        .await
+        .unwrap();
     service
         .change("UPDATE compute_servers SET handed = 0, request = '{\"name\": 7}'")
         .await;
-    service.rest().await;
+    service.settle().await;
     let shown = service.shown("alice", "2.82", uuid).await;
     assert_eq!(shown["status"], "ERROR");
     assert!(shown["fault"]["message"].as_str().unwrap().contains("name"));

@@ -1,14 +1,14 @@
-//! The compute API for one test, and its callers.
+//! The compute API of one test, and its users.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_compute::{Compute, ComputeParts, Options, QuotaHook, prepare, router};
-use berth_conductor::journal::{Course, SqlJournal};
+use berth_compute::{Compute, ComputeApiOptions, ComputeParts, QuotaHook, prepare, router};
+use berth_conductor::journal::{BootGoal, SqlBootJournal};
 use berth_http::auth::Validation;
-use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken, under};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken, under};
 use berth_store::{SqlError, SqlStore, Transaction, Work};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -19,10 +19,10 @@ use uuid::Uuid;
 use super::cloud::{Cloud, IMAGE};
 use super::place;
 
-/// What stands before every path in these tests.
+/// The prefix of all paths.
 const PREFIX: &str = "/compute";
 
-/// Tokens as an identity service would know them: alice and bob are of projects of their names.
+/// The tokens: alice and bob are users of projects with their names.
 struct Table;
 
 impl ValidateToken for Table {
@@ -35,14 +35,14 @@ impl ValidateToken for Table {
         };
         let caller = Caller {
             user_id: request.token.to_owned(),
-            scope: Scope::Project(format!("project-of-{}", request.token)),
+            scope: TokenScope::Project(format!("project-of-{}", request.token)),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         };
         Box::pin(async move { Ok(caller) })
     }
 }
 
-/// An answer, read whole.
+/// A response with its body.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -51,7 +51,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// What an error document says, under the key of this kind.
+    /// The message of an error document with this key.
     pub(crate) fn message(&self, kind: &str) -> &str {
         assert_eq!(self.body[kind]["code"], self.status.as_u16(), "{self:?}");
         self.body[kind]["message"].as_str().unwrap()
@@ -62,17 +62,17 @@ impl Reply {
     }
 }
 
-/// A request that is not sent yet.
+/// A request to be sent.
 pub(crate) struct Ask<'a> {
     pub(crate) token: &'a str,
     pub(crate) version: &'a str,
     pub(crate) headers: Vec<(&'a str, &'a str)>,
 }
 
-/// One process with the API over a database.
+/// A process with the API.
 pub(crate) struct Service {
     pub(crate) store: SqlStore,
-    /// What keeps the database, where that is more than the store.
+    /// Keeps the database alive, if the store alone does not.
     kept: Arc<dyn Any + Send + Sync>,
     router: Router,
     pub(crate) compute: Compute,
@@ -84,24 +84,24 @@ impl Service {
         Self::with_quota(None).await
     }
 
-    /// One that asks this program before it makes servers.
+    /// With this quota hook.
     pub(crate) async fn with_quota(quota: Option<QuotaHook>) -> Self {
         let (store, kept) = place::fresh().await;
         Self::over(store, kept, quota).await
     }
 
-    /// Another process with a conductor of its own, over the same tables.
-    pub(crate) async fn beside(&self) -> Self {
+    /// A second process with its own conductor and the same database.
+    pub(crate) async fn second_process(&self) -> Self {
         Self::over(self.store.clone(), Arc::clone(&self.kept), None).await
     }
 
-    /// The same, and its conductor has this journal.
-    pub(crate) async fn beside_with(&self, journal: SqlJournal) -> Self {
+    /// A second process whose conductor has this journal.
+    pub(crate) async fn second_process_with(&self, journal: SqlBootJournal) -> Self {
         let (store, kept) = (self.store.clone(), Arc::clone(&self.kept));
         Self::of(store, kept, None, Cloud::with(journal).await).await
     }
 
-    /// The same over these tables.
+    /// With this database.
     pub(crate) async fn over(
         store: SqlStore,
         kept: Arc<dyn Any + Send + Sync>,
@@ -117,9 +117,9 @@ impl Service {
         cloud: Cloud,
     ) -> Self {
         prepare(&store).await.unwrap();
-        let options = Options {
+        let options = ComputeApiOptions {
             tokens: Arc::new(Table),
-            ..Options::default()
+            ..ComputeApiOptions::default()
         };
         let (parts, how) = cloud.parts(store.clone());
         let compute = Compute::new(ComputeParts { quota, ..parts }, how);
@@ -171,7 +171,7 @@ impl Service {
         }
     }
 
-    /// A request at a version, e.g. `2.61`.
+    /// Sends a request with a microversion such as `2.61`.
     pub(crate) async fn ask(
         &self,
         token: &str,
@@ -193,7 +193,7 @@ impl Service {
         self.ask(token, version, "GET", path, None).await
     }
 
-    /// A flavor with these fields besides those that it must have.
+    /// Creates a flavor; `more` adds fields to the required ones.
     pub(crate) async fn flavor(&self, id: &str, more: Value) -> Reply {
         let mut flavor =
             json!({"id": id, "name": format!("n-{id}"), "ram": 512, "vcpus": 1, "disk": 10});
@@ -206,7 +206,7 @@ impl Service {
             .await
     }
 
-    /// Asks for a server of the flavor `f` with these fields besides those that it must have.
+    /// Requests a server of the flavor `f`; `more` adds fields to the required ones.
     pub(crate) async fn ask_for(&self, token: &str, version: &str, more: Value) -> Reply {
         let mut server =
             json!({"name": "s", "flavorRef": "f", "imageRef": IMAGE, "networks": "none"});
@@ -219,22 +219,22 @@ impl Service {
             .await
     }
 
-    /// A server of alice's with these fields.
+    /// Creates a server of alice.
     pub(crate) async fn server(&self, more: Value) -> Uuid {
         let made = self.ask_for("alice", "2.82", more).await;
         assert_eq!(made.status, 202, "{made:?}");
         made.body["server"]["id"].as_str().unwrap().parse().unwrap()
     }
 
-    /// One that runs on the host, by conductor and agent.
+    /// Creates a server and marks it active at the conductor and the agent.
     pub(crate) async fn running(&self, more: Value) -> Uuid {
         let uuid = self.server(more).await;
-        self.cloud.is_at(uuid, &Course::Active).await;
-        self.cloud.agent.has(uuid, "active", "running");
+        self.cloud.set_goal(uuid, &BootGoal::Active).await;
+        self.cloud.agent.set_guest(uuid, "active", "running");
         uuid
     }
 
-    /// How a server is.
+    /// The document of a server.
     pub(crate) async fn shown(&self, token: &str, version: &str, server: Uuid) -> Value {
         let path = format!("/servers/{server}");
         let shown = self.get(token, version, &path).await;
@@ -242,43 +242,43 @@ impl Service {
         shown.body["server"].clone()
     }
 
-    /// Looks until nothing is left to be done with this server by itself.
-    pub(crate) async fn rest(&self) {
-        self.rest_of(&self.compute).await;
+    /// Runs the reconciler until no unfinished work is left.
+    pub(crate) async fn settle(&self) {
+        self.settle_with(&self.compute).await;
     }
 
-    /// The same by another process over the same tables, as after a kill.
-    pub(crate) async fn next_life(&self) -> Compute {
+    /// The same in a new process with the same database, as after a crash.
+    pub(crate) async fn restart(&self) -> Compute {
         let (parts, how) = self.cloud.parts(self.store.clone());
         let next = Compute::new(parts, how);
-        self.rest_of(&next).await;
+        self.settle_with(&next).await;
         next
     }
 
-    async fn rest_of(&self, compute: &Compute) {
+    async fn settle_with(&self, compute: &Compute) {
         for _ in 0..200 {
-            compute.look().await.unwrap();
+            compute.reconcile().await.unwrap();
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
     }
 
-    /// Changes the tables behind the service's back.
+    /// Changes the database directly.
     pub(crate) async fn change(&self, sql: &'static str) {
         change(&self.store, sql).await;
     }
 
-    /// Changes the tables of the hosts behind everybody's back.
+    /// Changes the database of the hosts directly.
     pub(crate) async fn change_hosts(&self, sql: &'static str) {
         change(&self.cloud.store, sql).await;
     }
 }
 
-/// Changes a database behind everybody's back.
+/// Changes a database directly.
 pub(crate) async fn change(store: &SqlStore, sql: &'static str) {
     store.write(&Change(sql)).await.unwrap();
 }
 
-/// Statements as a transaction of their own: what no request does.
+/// SQL statements in one transaction.
 struct Change(&'static str);
 
 impl Work for Change {

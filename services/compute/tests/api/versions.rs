@@ -1,4 +1,4 @@
-//! Which versions there are, how one is asked for, and what refusals look like.
+//! Tests of API versions, microversion negotiation and error documents.
 
 use serde_json::json;
 

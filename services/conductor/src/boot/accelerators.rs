@@ -1,4 +1,5 @@
-//! Accelerator requests: made of the profile, and bound to the providers that the claim's mappings name.
+//! The steps `arqs` and `bind`: create the accelerator requests (ARQs) of the device profile, and bind them to the
+//! claimed providers.
 
 use std::collections::BTreeMap;
 
@@ -6,99 +7,111 @@ use axum::http::StatusCode;
 use berth_client::{AcceleratorError, ToldArq};
 use berth_model::{ArqState, ArqUuid, Binding, Disposition, GroupSuffix};
 
-use super::{BootError, Bound, Placed, Provided};
-use crate::journal::{BootStep, StepDetail, StepState};
-use crate::way::Way;
+use super::{BootError, BoundBoot, PlacedBoot, ProvidedBoot};
+use crate::boot_context::BootContext;
+use crate::journal::{BootStep, BootStepDetail, BootStepState};
 
-impl Placed {
-    /// Makes the requests of the device profile, where there is one.
-    pub(super) async fn provide(self, way: &Way) -> Result<Provided, BootError> {
+impl PlacedBoot {
+    /// Creates the ARQs of the device profile, if there is one.
+    pub(super) async fn provide(self, context: &BootContext) -> Result<ProvidedBoot, BootError> {
         let Some(profile) = self.record.request.profile() else {
             let arqs = BTreeMap::new();
-            return Ok(Provided { placed: self, arqs });
+            return Ok(ProvidedBoot { placed: self, arqs });
         };
         let begun = self.record.step(BootStep::Arqs);
-        if let Some(StepDetail::Requests(arqs)) = begun.map(|record| &record.detail) {
+        if let Some(BootStepDetail::Requests(arqs)) = begun.map(|record| &record.detail) {
             let arqs = arqs.clone();
-            return Ok(Provided { placed: self, arqs });
+            return Ok(ProvidedBoot { placed: self, arqs });
         }
         if begun.is_some() {
-            // They may have been made, and nobody knows their names.
-            way.stray(profile).await?;
+            // ARQs may exist whose UUIDs are unknown.
+            context.record_lost_arqs(profile).await?;
         }
         let (place, step) = (self.place(), BootStep::Arqs);
-        way.note(place, step, StepState::Begun, StepDetail::Nothing)
+        context
+            .record_step(place, step, BootStepState::Begun, BootStepDetail::Nothing)
             .await?;
-        let made = match way.accelerators.create_arqs(profile).await {
+        let made = match context.accelerators.create_arqs(profile).await {
             Ok(made) => made,
             Err(AcceleratorError::NotFound(_)) => {
                 return Err(BootError::NoProfile(profile.to_string()));
             }
             Err(error) if error.disposition() == Disposition::Refresh => {
-                return Err(BootError::RequestsUnknown(error));
+                return Err(BootError::ArqsUnknown(error));
             }
             Err(error) => return Err(error.into()),
         };
         let arqs: BTreeMap<_, _> = made.iter().map(|arq| (arq.uuid, arq.group_id)).collect();
-        let detail = StepDetail::Requests(arqs.clone());
-        way.note(place, step, StepState::Done, detail).await?;
-        Ok(Provided { placed: self, arqs })
+        let detail = BootStepDetail::Requests(arqs.clone());
+        context
+            .record_step(place, step, BootStepState::Done, detail)
+            .await?;
+        Ok(ProvidedBoot { placed: self, arqs })
     }
 }
 
-/// What the accelerator service says of the guest's requests.
-enum Seen {
-    /// None is bound, nor being bound.
+/// State of the guest's ARQs in the accelerator service.
+enum BindObservation {
+    /// No ARQ is bound or being bound.
     None,
-    /// All are bound as asked.
+    /// All ARQs are bound as requested.
     Bound,
-    /// All are bound as asked, or being bound.
+    /// All ARQs are bound, or being bound, as requested.
     Binding,
-    /// The bind failed and holds nothing, in whole.
+    /// The bind of all ARQs failed, and no device is held.
     Failed,
-    Wrong(String),
+    Mismatch(String),
 }
 
-impl Provided {
-    pub(super) async fn bind(self, way: &Way) -> Result<Bound, BootError> {
+impl ProvidedBoot {
+    pub(super) async fn bind(self, context: &BootContext) -> Result<BoundBoot, BootError> {
         let done = self.placed.record.step(BootStep::Bind);
-        if self.arqs.is_empty() || done.is_some_and(|record| record.state == StepState::Done) {
-            return Ok(Bound { provided: self });
+        if self.arqs.is_empty() || done.is_some_and(|record| record.state == BootStepState::Done) {
+            return Ok(BoundBoot { provided: self });
         }
         let was_begun = done.is_some();
         let bindings = self.bindings()?;
         let (place, step) = (self.placed.place(), BootStep::Bind);
-        way.note(place, step, StepState::Begun, StepDetail::Nothing)
+        context
+            .record_step(place, step, BootStepState::Begun, BootStepDetail::Nothing)
             .await?;
-        let seen = match was_begun {
-            true => self.look(way, &bindings).await?,
-            false => Seen::None,
+        let observed = match was_begun {
+            true => self.observe_bind(context, &bindings).await?,
+            false => BindObservation::None,
         };
-        match seen {
-            Seen::Bound | Seen::Binding => {}
-            Seen::Wrong(reason) => return Err(BootError::NotBound(reason)),
-            Seen::None | Seen::Failed => self.ask(way, &bindings).await?,
+        match observed {
+            BindObservation::Bound | BindObservation::Binding => {}
+            BindObservation::Mismatch(reason) => return Err(BootError::NotBound(reason)),
+            BindObservation::None | BindObservation::Failed => {
+                self.request_bind(context, &bindings).await?
+            }
         }
-        way.note(place, step, StepState::Done, StepDetail::Nothing)
+        context
+            .record_step(place, step, BootStepState::Done, BootStepDetail::Nothing)
             .await?;
-        Ok(Bound { provided: self })
+        Ok(BoundBoot { provided: self })
     }
 
-    async fn ask(&self, way: &Way, bindings: &BTreeMap<ArqUuid, Binding>) -> Result<(), BootError> {
-        let refused = way.accelerators.bind_arqs(bindings).await.err();
-        // Whatever the answer was: some may be bound, and a bind that failed is answered with success by some versions.
-        match (self.look(way, bindings).await?, refused) {
-            (Seen::Bound, _) | (Seen::Binding, None) => Ok(()),
-            // Nothing is held, and the service itself says that it is for now.
-            (Seen::Failed, Some(AcceleratorError::Unavailable(refusal)))
+    async fn request_bind(
+        &self,
+        context: &BootContext,
+        bindings: &BTreeMap<ArqUuid, Binding>,
+    ) -> Result<(), BootError> {
+        let error = context.accelerators.bind_arqs(bindings).await.err();
+        // Check the result whatever the answer was: some ARQs may be bound, and some versions report success
+        // for a failed bind.
+        match (self.observe_bind(context, bindings).await?, error) {
+            (BindObservation::Bound, _) | (BindObservation::Binding, None) => Ok(()),
+            // Nothing is held, and the service reports a temporary failure.
+            (BindObservation::Failed, Some(AcceleratorError::Unavailable(refusal)))
                 if refusal.status == StatusCode::SERVICE_UNAVAILABLE =>
             {
                 Err(BootError::NotReady(refusal.message.clone()))
             }
-            // None of them is bound for the guest, nor failed to be, and the service knows none: it waited for long, and the
-            // service deleted them. New ones can be made.
-            (Seen::None, Some(AcceleratorError::NotFound(refusal))) => {
-                Err(BootError::RequestsGone(refusal.message.clone()))
+            // No ARQ is bound or failed, and the service does not know them: it deleted them because they
+            // waited for too long. New ones can be created.
+            (BindObservation::None, Some(AcceleratorError::NotFound(refusal))) => {
+                Err(BootError::ArqsGone(refusal.message.clone()))
             }
             (_, Some(error)) if error.disposition() == Disposition::Retry => Err(error.into()),
             (_, Some(AcceleratorError::Call(error))) => {
@@ -109,13 +122,13 @@ impl Provided {
                 Some(error @ (AcceleratorError::Forbidden(_) | AcceleratorError::Unauthorized(_))),
             ) => Err(error.into()),
             (_, Some(error)) => Err(BootError::NotBound(error.to_string())),
-            (Seen::Wrong(reason), None) => Err(BootError::NotBound(reason)),
-            (Seen::Failed, None) => {
-                let reason = "their bind failed, and the service does not say why";
+            (BindObservation::Mismatch(reason), None) => Err(BootError::NotBound(reason)),
+            (BindObservation::Failed, None) => {
+                let reason = "the bind failed without a reason";
                 Err(BootError::NotBound(reason.to_owned()))
             }
-            (Seen::None, None) => {
-                let reason = "the service accepted the bind and knows nothing of it";
+            (BindObservation::None, None) => {
+                let reason = "the service accepted the bind, but no request is bound";
                 Err(BootError::NotBound(reason.to_owned()))
             }
         }
@@ -136,56 +149,67 @@ impl Provided {
         bindings.collect()
     }
 
-    async fn look(
+    async fn observe_bind(
         &self,
-        way: &Way,
+        context: &BootContext,
         bindings: &BTreeMap<ArqUuid, Binding>,
-    ) -> Result<Seen, BootError> {
+    ) -> Result<BindObservation, BootError> {
         let instance = self.placed.record.request.uuid();
-        let told = way.accelerators.arqs_of_instance(instance).await?;
-        Ok(judge(&told, bindings))
+        let arqs = context.accelerators.arqs_of_instance(instance).await?;
+        Ok(bind_observation(&arqs, bindings))
     }
 }
 
-fn judge(told: &[ToldArq], bindings: &BTreeMap<ArqUuid, Binding>) -> Seen {
+fn bind_observation(told: &[ToldArq], bindings: &BTreeMap<ArqUuid, Binding>) -> BindObservation {
     if told.is_empty() {
-        return Seen::None;
+        return BindObservation::None;
     }
     let failed = told.iter().filter(|told| {
         let state = told.arq.as_ref().map(|arq| &arq.state);
         matches!(state, Ok(ArqState::BindFailed(is)) if bindings.get(&told.uuid) == Some(is))
     });
     if failed.count() == bindings.len() && told.len() == bindings.len() {
-        return Seen::Failed;
+        return BindObservation::Failed;
     }
     let mut binding = false;
     for ToldArq { uuid, arq } in told {
-        let Some(wanted) = bindings.get(uuid) else {
-            return Seen::Wrong(format!(
-                "accelerator request {uuid}, which is not of this boot, is bound for the guest"
+        let Some(expected) = bindings.get(uuid) else {
+            return BindObservation::Mismatch(format!(
+                "accelerator request {uuid} of another boot is bound to the guest"
             ));
         };
         let state = match arq {
             Ok(arq) => &arq.state,
-            Err(error) => return Seen::Wrong(format!("accelerator request {uuid}: {error}")),
+            Err(error) => {
+                return BindObservation::Mismatch(format!("accelerator request {uuid}: {error}"));
+            }
         };
         match state {
-            ArqState::Bound(is, _) if is == wanted => {}
-            ArqState::BindStarted(is) if is == wanted => binding = true,
+            ArqState::Bound(is, _) if is == expected => {}
+            ArqState::BindStarted(is) if is == expected => binding = true,
             ArqState::Bound(is, _) | ArqState::BindStarted(is) => {
-                return Seen::Wrong(format!(
+                return BindObservation::Mismatch(format!(
                     "accelerator request {uuid} is bound to provider {} on {}, not to {} on {}",
-                    is.device_rp, is.hostname, wanted.device_rp, wanted.hostname
+                    is.device_rp, is.hostname, expected.device_rp, expected.hostname
                 ));
             }
             other => {
-                return Seen::Wrong(format!("accelerator request {uuid} is {}", other.phase()));
+                return BindObservation::Mismatch(format!(
+                    "accelerator request {uuid} is {}",
+                    other.phase()
+                ));
             }
         }
     }
     if told.len() < bindings.len() {
         let (some, all) = (told.len(), bindings.len());
-        return Seen::Wrong(format!("{some} of {all} accelerator requests are bound"));
+        return BindObservation::Mismatch(format!(
+            "{some} of {all} accelerator requests are bound"
+        ));
     }
-    if binding { Seen::Binding } else { Seen::Bound }
+    if binding {
+        BindObservation::Binding
+    } else {
+        BindObservation::Bound
+    }
 }

@@ -1,4 +1,4 @@
-//! The host's agent builds the guest.
+//! The step `build`: sends the guest to the host's agent, and waits until the agent has built it.
 
 use berth_client::{GuestApiError, GuestClient};
 use berth_model::Disposition;
@@ -6,40 +6,40 @@ use berth_wire::guest::{GuestBuild, ImageLocation};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{BootError, Bound};
+use super::{BootError, BoundBoot};
 use crate::BootRequest;
-use crate::journal::{BootStep, StepDetail, StepState};
-use crate::way::Way;
+use crate::boot_context::BootContext;
+use crate::journal::{BootStep, BootStepDetail, BootStepState};
 
-/// The code of an agent that has another guest with that UUID.
-const OTHER: &str = "other";
-/// The codes of an agent after which no other host is asked: the request is not understood, or a guest of that UUID is there already,
-/// and a second one was worse than none.
-const EVERYWHERE: [&str; 3] = ["bad_request", "too_large", OTHER];
+/// Error code of an agent that has another guest with the same UUID.
+const CODE_OTHER_GUEST: &str = "other";
+/// Error codes after which no other host is tried: the request is invalid, or the agent already has a guest with this
+/// UUID, and a second guest must not be created.
+const REFUSED_BY_ANY_HOST: [&str; 3] = ["bad_request", "too_large", CODE_OTHER_GUEST];
 
-/// What it says of other hosts that an agent does not take a guest.
+/// What an agent's refusal means for other hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
-    /// They would say the same, or must not be asked.
-    Everywhere,
-    /// Nothing: another may take it.
-    Here,
-    /// Nothing, and this one may take it later.
-    Now,
+enum BuildRefusal {
+    /// Other hosts would refuse, too, or must not be tried.
+    AnyHost,
+    /// Another host may accept the guest.
+    ThisHost,
+    /// The same host may accept the guest later.
+    Transient,
 }
 
-impl Refusal {
+impl BuildRefusal {
     fn of(error: &GuestApiError) -> Self {
         match (error.disposition(), code(error)) {
-            (Disposition::Retry, _) => Self::Now,
-            (Disposition::Fatal, code) if EVERYWHERE.contains(&code) => Self::Everywhere,
-            (Disposition::Fatal | Disposition::Refresh, _) => Self::Here,
+            (Disposition::Retry, _) => Self::Transient,
+            (Disposition::Fatal, code) if REFUSED_BY_ANY_HOST.contains(&code) => Self::AnyHost,
+            (Disposition::Fatal | Disposition::Refresh, _) => Self::ThisHost,
         }
     }
 
-    /// Whether the agent itself decided it; what has no code was said by somebody before it, or by nobody.
-    fn is_the_agents(self, error: &GuestApiError) -> bool {
-        self != Self::Now && !code(error).is_empty()
+    /// Whether the agent itself refused. An error without a code comes from a proxy or from the transport.
+    fn is_from_agent(self, error: &GuestApiError) -> bool {
+        self != Self::Transient && !code(error).is_empty()
     }
 }
 
@@ -48,45 +48,49 @@ fn code(error: &GuestApiError) -> &str {
 }
 
 fn is_other(error: &GuestApiError) -> bool {
-    code(error) == OTHER
+    code(error) == CODE_OTHER_GUEST
 }
 
-impl Bound {
-    /// Hands the guest to its agent, and waits until it is what it should be.
+impl BoundBoot {
+    /// Sends the guest to its agent, and waits until it is built.
     pub(super) async fn build(
         self,
-        way: &Way,
+        context: &BootContext,
         cancel: &CancellationToken,
     ) -> Result<(), BootError> {
         let placed = &self.provided.placed;
         let (place, step) = (placed.place(), BootStep::Build);
         let node = &placed.chosen.node;
-        let agent = way.agents.agent(node);
+        let agent = context.agents.agent(node);
         let agent = agent.ok_or_else(|| BootError::NoAgent(node.clone()))?;
-        // What an earlier try noted as undone never reached the agent.
+        // If an earlier run recorded the step as undone, the request never reached the agent.
         let before = placed.record.step(step).map(|it| it.state);
-        let began_before = before.is_some_and(|state| state != StepState::Undone);
-        way.note(place, step, StepState::Begun, StepDetail::Nothing)
+        let was_sent_before = before.is_some_and(|state| state != BootStepState::Undone);
+        context
+            .record_step(place, step, BootStepState::Begun, BootStepDetail::Nothing)
             .await?;
         if let Err(error) = agent.build(&self.body()).await {
-            let refusal = Refusal::of(&error);
-            // A guest that the agent did not accept is not its conductor's: were one of that UUID there, it is somebody else's. And
-            // of one that it never heard of it need not say that it is gone.
-            let is_new = !began_before && (refusal.is_the_agents(&error) || error.never_arrived());
+            let refusal = BuildRefusal::of(&error);
+            // Without acceptance, a guest with this UUID on the agent belongs to somebody else, so undo
+            // must not delete it. And if the request never arrived, undo need not ask the agent.
+            let is_new =
+                !was_sent_before && (refusal.is_from_agent(&error) || error.never_arrived());
             if is_new || is_other(&error) {
-                way.note(place, step, StepState::Undone, StepDetail::Nothing)
+                context
+                    .record_step(place, step, BootStepState::Undone, BootStepDetail::Nothing)
                     .await?;
             }
             return Err(match refusal {
-                Refusal::Everywhere => BootError::NotAccepted(error),
-                Refusal::Here => BootError::NotBuilt(error.to_string()),
-                Refusal::Now => BootError::Agent(error),
+                BuildRefusal::AnyHost => BootError::NotAccepted(error),
+                BuildRefusal::ThisHost => BootError::NotBuilt(error.to_string()),
+                BuildRefusal::Transient => BootError::Agent(error),
             });
         }
-        is_built(&agent, &placed.record.request, way, cancel).await?;
-        way.note(place, step, StepState::Done, StepDetail::Nothing)
+        wait_until_built(&agent, &placed.record.request, context, cancel).await?;
+        context
+            .record_step(place, step, BootStepState::Done, BootStepDetail::Nothing)
             .await?;
-        let _the_guests_own = self.provided.placed.claimed.built();
+        let _kept_by_guest = self.provided.placed.claimed.built();
         Ok(())
     }
 
@@ -104,107 +108,108 @@ impl Bound {
     }
 }
 
-/// Waits until the agent has built it, or says why not. An image may take long, and a guest that is being built has an owner: there
-/// is no limit but the caller's patience.
-async fn is_built(
+/// Waits until the agent has built the guest or reports a failure. There is no timeout: an image download may take
+/// long, and the guest can be deleted at any time.
+async fn wait_until_built(
     agent: &GuestClient,
     request: &BootRequest,
-    way: &Way,
+    context: &BootContext,
     cancel: &CancellationToken,
 ) -> Result<(), BootError> {
     loop {
         let guest = request.uuid();
-        let told = agent
+        let guest_view = agent
             .guest(guest)
             .await
             .map_err(|error| match error.disposition() {
                 Disposition::Retry => BootError::Agent(error),
                 Disposition::Refresh | Disposition::Fatal => BootError::NotBuilt(error.to_string()),
             })?;
-        let Some(told) = told else {
-            let reason = "the agent does not know the guest any more";
+        let Some(guest_view) = guest_view else {
+            let reason = "the agent no longer has the guest";
             return Err(BootError::NotBuilt(reason.to_owned()));
         };
-        way.image_is(guest, told.image);
-        match Build::of_word(&told.status) {
-            Build::Done => return Ok(()),
-            Build::Failed => {
-                let reason = told
+        context.set_image_download(guest, guest_view.image);
+        match GuestBuildStatus::from_agent_status(&guest_view.status) {
+            GuestBuildStatus::Done => return Ok(()),
+            GuestBuildStatus::Failed => {
+                let reason = guest_view
                     .reason
-                    .unwrap_or_else(|| "it does not say why".to_owned());
-                return Err(match (told.blame.as_deref(), is_of_host(request)) {
-                    (Some("image"), false) => BootError::BadImage(reason),
-                    (Some("image" | "host"), _) => BootError::HostCannot(reason),
-                    _ => BootError::NotBuilt(reason),
-                });
+                    .unwrap_or_else(|| "the agent gave no reason".to_owned());
+                return Err(
+                    match (guest_view.blame.as_deref(), is_host_image(request)) {
+                        (Some("image"), false) => BootError::BadImage(reason),
+                        (Some("image" | "host"), _) => BootError::HostCannot(reason),
+                        _ => BootError::NotBuilt(reason),
+                    },
+                );
             }
-            Build::Deleted => {
-                let reason = "the guest is deleted at its agent meanwhile";
+            GuestBuildStatus::Deleted => {
+                let reason = "the guest was deleted at its agent during the boot";
                 return Err(BootError::NotBuilt(reason.to_owned()));
             }
-            Build::UnderWay => {}
+            GuestBuildStatus::InProgress => {}
         }
         tokio::select! {
             () = cancel.cancelled() => return Err(BootError::Cancelled),
-            () = sleep(way.options.poll) => {}
+            () = sleep(context.options.poll_interval) => {}
         }
     }
 }
 
-/// Whether each host has its own image by that name.
-fn is_of_host(request: &BootRequest) -> bool {
+/// Whether the image is a path on the host, so that each host may have another image.
+fn is_host_image(request: &BootRequest) -> bool {
     let image = request.body().image.as_ref();
     image.is_some_and(|image| matches!(image.location, ImageLocation::Path(_)))
 }
 
-/// What an agent's word for a guest says of its build.
+/// Progress of a build, from the status that an agent reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Build {
-    /// It was built; what has become of it since is its owner's.
+enum GuestBuildStatus {
+    /// Built. Later changes of its state are not part of the boot.
     Done,
-    /// It was not, and nothing is left of it.
+    /// Failed, and nothing of it is left.
     Failed,
-    /// Somebody deletes it there.
+    /// Being deleted at the agent.
     Deleted,
-    /// It is not decided yet.
-    UnderWay,
+    InProgress,
 }
 
-impl Build {
-    fn of_word(status: &str) -> Self {
+impl GuestBuildStatus {
+    fn from_agent_status(status: &str) -> Self {
         match status {
             "active" | "stopped" | "paused" | "rescued" | "rescuing" | "unrescuing"
             | "rebuilding" => Self::Done,
             "failed" => Self::Failed,
             "deleting" => Self::Deleted,
-            // building, failing, or a word of a later agent's.
-            _ => Self::UnderWay,
+            // building, failing, or a status of a later release
+            _ => Self::InProgress,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Build;
+    use super::GuestBuildStatus;
 
-    /// A conductor that was killed before it heard that a guest was built may find it in any state of its life.
+    /// If the conductor restarted before it recorded the build, the guest may be in any later state.
     #[test]
     fn a_guest_that_lives_was_built_whatever_has_become_of_it() {
         for (word, build) in [
-            ("building", Build::UnderWay),
-            ("failing", Build::UnderWay),
-            ("a word of a later agent", Build::UnderWay),
-            ("failed", Build::Failed),
-            ("deleting", Build::Deleted),
-            ("active", Build::Done),
-            ("stopped", Build::Done),
-            ("paused", Build::Done),
-            ("rescued", Build::Done),
-            ("rescuing", Build::Done),
-            ("unrescuing", Build::Done),
-            ("rebuilding", Build::Done),
+            ("building", GuestBuildStatus::InProgress),
+            ("failing", GuestBuildStatus::InProgress),
+            ("a word of a later agent", GuestBuildStatus::InProgress),
+            ("failed", GuestBuildStatus::Failed),
+            ("deleting", GuestBuildStatus::Deleted),
+            ("active", GuestBuildStatus::Done),
+            ("stopped", GuestBuildStatus::Done),
+            ("paused", GuestBuildStatus::Done),
+            ("rescued", GuestBuildStatus::Done),
+            ("rescuing", GuestBuildStatus::Done),
+            ("unrescuing", GuestBuildStatus::Done),
+            ("rebuilding", GuestBuildStatus::Done),
         ] {
-            assert_eq!(Build::of_word(word), build, "{word}");
+            assert_eq!(GuestBuildStatus::from_agent_status(word), build, "{word}");
         }
     }
 }

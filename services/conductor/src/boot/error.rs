@@ -1,139 +1,161 @@
-//! Why a boot did not come to its end.
+//! [`BootError`]: why a boot attempt failed or was interrupted, and how the conductor continues.
+
+use std::fmt;
 
 use berth_client::placement::ClaimError;
 use berth_client::{AcceleratorError, CallError, GuestApiError, PlacementError};
-use berth_hosts::{ServerGroupError, TableError};
+use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ConsumerUuid, Disposition, NodeName, RequestGroupsError};
 use berth_store::SqlError;
 
-use super::NoHostWhy;
-use crate::destinations::RequestSpecError;
-use crate::journal::JournalError;
+use crate::filter_scheduler::RequestSpecError;
+use crate::journal::BootJournalError;
 
-/// A boot that did not come to its end.
+/// Why no host was found, in one version for operators and one for users. `Display` is the operators' version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoHostReason {
+    operator: String,
+    pub(super) user: String,
+}
+
+impl NoHostReason {
+    /// A reason that contains host names (`operator`), and the same reason without them (`user`).
+    #[must_use]
+    pub fn new(operator: String, user: String) -> Self {
+        Self { operator, user }
+    }
+}
+
+/// A reason without host names, for both.
+impl From<String> for NoHostReason {
+    fn from(operator: String) -> Self {
+        let user = operator.clone();
+        Self { operator, user }
+    }
+}
+
+impl fmt::Display for NoHostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.operator)
+    }
+}
+
+/// Failure or interruption of a boot attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
-    /// The journal cannot be read or written.
     #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The guest is deleted meanwhile, or the conductor stops.
-    #[error("it was called off")]
+    Journal(#[from] BootJournalError),
+    /// The guest's goal changed, or the conductor stops.
+    #[error("the boot was cancelled")]
     Cancelled,
-    /// Placement did not answer as hoped.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// A candidate could not be claimed.
     #[error(transparent)]
     Claim(#[from] ClaimError),
-    /// The accelerator service did not answer as hoped.
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
-    /// Requests may have been made that nobody knows.
-    #[error("whether accelerator requests were made is not known: {0}")]
-    RequestsUnknown(#[source] AcceleratorError),
-    /// The agent did not answer, or not yet.
+    /// ARQs may exist whose UUIDs are unknown.
+    #[error("the result of creating accelerator requests is unknown: {0}")]
+    ArqsUnknown(#[source] AcceleratorError),
+    /// The agent did not answer or is temporarily unable to build.
     #[error(transparent)]
     Agent(GuestApiError),
-    /// There is no such profile.
     #[error(
-        "device profile {0} does not exist; openstack accelerator device profile list names those that do"
+        "device profile {0} does not exist; list the existing ones with openstack accelerator device profile list"
     )]
     NoProfile(String),
-    /// What is asked for cannot be asked of Placement.
+    /// The request groups are invalid.
     #[error(transparent)]
     Groups(#[from] RequestGroupsError),
-    /// Nothing satisfies what is asked for.
+    /// No host satisfies the request.
     #[error("No valid host was found: {0}")]
-    NoValidHost(NoHostWhy),
-    /// Hosts were not heard of yet, since the conductor has only just begun to listen.
+    NoValidHost(NoHostReason),
+    /// No host yet: the conductor started recently, and some agents have not reported.
     #[error("No valid host was found yet: {0}")]
-    HostsSilent(NoHostWhy),
-    /// The scheduler cannot be asked for it.
+    HostsNotReported(NoHostReason),
+    /// The scheduler cannot use the flavor or image.
     #[error(transparent)]
     Request(#[from] RequestSpecError),
-    /// What is known of the hosts cannot be read.
-    #[error("the hosts' states cannot be read: {0}")]
-    Hosts(#[from] TableError),
-    /// Its server group cannot be read or written.
+    #[error("failed to read the hosts' states: {0}")]
+    Hosts(#[from] HostTableError),
     #[error(transparent)]
     Group(#[from] ServerGroupError),
-    /// Its UUID is another conductor's guest.
+    /// Another conductor owns a guest with this UUID.
     #[error(
-        "guest {0} is another conductor's, which was asked for it before; ask for another UUID, or have that guest deleted"
+        "guest {0} is owned by another conductor; use another UUID, or delete that guest first"
     )]
-    OtherConductors(ConsumerUuid),
-    /// Others of its server group were placed all the time.
-    #[error("others of its server group were quicker {0} times")]
+    OwnedByOther(ConsumerUuid),
+    /// Concurrent placements in the server group won in every round.
+    #[error("the server group was changed concurrently {0} times")]
     GroupBusy(usize),
-    /// Its place in its server group was given up before it was claimed.
-    #[error("its place in its server group was given up before its claim")]
-    PlaceLost,
-    /// Placement has not what was claimed for it.
-    #[error("Placement does not have what was claimed for it any more")]
+    /// The group placement was removed as stale before the claim.
+    #[error("its server group membership was removed before the claim")]
+    GroupPlaceLost,
+    /// The claim is no longer in Placement.
+    #[error("its claim no longer exists in Placement")]
     ClaimLost,
-    #[error("No valid host was found: {} was taken by somebody else meanwhile", each_of(*.0))]
+    #[error("No valid host was found: {} was claimed by another request", candidate_count(*.0))]
     AllTaken(usize),
-    /// Nobody knows the node's agent.
-    #[error("no agent of node {0} is known")]
+    #[error("no agent is known for node {0}")]
     NoAgent(NodeName),
-    /// The candidate does not say which provider serves a group.
+    /// The candidate has no provider for a request group.
     #[error(
-        "the claim does not say which provider serves group {0} of the device profile; it was changed meanwhile"
+        "the claim has no provider for group {0} of the device profile; the profile was changed concurrently"
     )]
     NoMapping(u32),
-    /// The accelerator service could not bind.
-    #[error("its accelerator requests could not be bound: {0}")]
+    #[error("failed to bind its accelerator requests: {0}")]
     NotBound(String),
-    /// Its requests were deleted before they were bound.
-    #[error("its accelerator requests are not there any more: {0}")]
-    RequestsGone(String),
-    /// Its devices are being made ready for it.
-    #[error("its accelerator requests wait for their devices: {0}")]
+    /// The ARQs were deleted before they were bound.
+    #[error("its accelerator requests no longer exist: {0}")]
+    ArqsGone(String),
+    /// The devices are still being prepared, e.g. programmed.
+    #[error("its devices are not ready: {0}")]
     NotReady(String),
-    /// The agent could not build it.
+    /// The agent failed to build the guest.
     #[error("{0}")]
     NotBuilt(String),
-    /// Its image cannot be used, by any host.
+    /// The image is unusable on any host.
     #[error("{0}")]
     BadImage(String),
-    /// The host cannot build it with any of its devices.
+    /// The host cannot build the guest, whichever of its devices are used.
     #[error("{0}")]
     HostCannot(String),
-    /// The agent will not have the request, and no other would.
+    /// The agent refused the request, and every other agent would, too.
     #[error("{0}")]
     NotAccepted(GuestApiError),
 }
 
 impl BootError {
-    /// What follows: the same again later; the next attempt with other candidates; or the end.
+    /// How to continue: `Retry` repeats the step later, `Refresh` starts the next attempt with other candidates,
+    /// `Fatal` fails the boot.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Placement(error) => again(error.disposition()),
-            Self::Claim(ClaimError::Placement(error)) => again(error.disposition()),
-            Self::Accelerator(error) => again(error.disposition()),
+            Self::Placement(error) => retry(error.disposition()),
+            Self::Claim(ClaimError::Placement(error)) => retry(error.disposition()),
+            Self::Accelerator(error) => retry(error.disposition()),
             Self::Journal(_)
             | Self::Cancelled
             | Self::Agent(_)
-            | Self::RequestsUnknown(_)
-            | Self::HostsSilent(_)
-            // One that was claimed on is not reported again yet: after a start its agent may be a moment behind.
+            | Self::ArqsUnknown(_)
+            | Self::HostsNotReported(_)
+            // After a start, the agent of a claimed host may not have reported yet.
             | Self::NoAgent(_)
             | Self::GroupBusy(_)
             | Self::NotReady(_) => Disposition::Retry,
-            Self::Hosts(error) | Self::Group(ServerGroupError::Table(error)) => of_tables(error),
-            Self::Group(error) => again(error.disposition()),
+            Self::Hosts(error) | Self::Group(ServerGroupError::Table(error)) => table_disposition(error),
+            Self::Group(error) => retry(error.disposition()),
             Self::AllTaken(_)
-            | Self::PlaceLost
+            | Self::GroupPlaceLost
             | Self::ClaimLost
             | Self::Claim(ClaimError::Taken(_))
             | Self::NoMapping(_)
             | Self::NotBound(_)
-            | Self::RequestsGone(_)
+            | Self::ArqsGone(_)
             | Self::NotBuilt(_)
             | Self::HostCannot(_) => Disposition::Refresh,
             Self::Claim(ClaimError::HoldsOther { .. })
-            | Self::OtherConductors(_)
+            | Self::OwnedByOther(_)
             | Self::NoProfile(_)
             | Self::Groups(_)
             | Self::NoValidHost(_)
@@ -143,21 +165,22 @@ impl BootError {
         }
     }
 
-    /// Whether what was claimed is to blame, so that it is not tried again.
-    pub(crate) fn blames_the_claim(&self) -> bool {
+    /// Whether the next attempt avoids the claimed devices.
+    pub(crate) fn avoids_claimed_devices(&self) -> bool {
         matches!(
             self,
             Self::NotBound(_) | Self::NotReady(_) | Self::NotBuilt(_)
-        ) || self.blames_the_host()
+        ) || self.avoids_host()
     }
 
-    /// Whether the host is to blame, whichever of its devices are taken.
-    pub(crate) fn blames_the_host(&self) -> bool {
-        matches!(self, Self::HostCannot(_)) || self.is_of_the_agent()
+    /// Whether the next attempt avoids the whole host.
+    pub(crate) fn avoids_host(&self) -> bool {
+        matches!(self, Self::HostCannot(_)) || self.is_agent_failure()
     }
 
-    /// Whether it is the host's agent that is away: another host has another. Whoever gives tokens for them is one for all.
-    pub(crate) fn is_of_the_agent(&self) -> bool {
+    /// Whether the host's agent is unavailable, so that another host may succeed. A failure of the identity
+    /// service affects all agents.
+    pub(crate) fn is_agent_failure(&self) -> bool {
         match self {
             Self::Agent(GuestApiError::Call(CallError::Auth(_))) => false,
             Self::Agent(_) | Self::NoAgent(_) => true,
@@ -165,32 +188,31 @@ impl BootError {
         }
     }
 
-    /// Whether what is to blame is fit again by itself, after a while.
-    pub(crate) fn passes(&self) -> bool {
+    /// Whether the cause is expected to disappear without intervention.
+    pub(crate) fn is_temporary(&self) -> bool {
         matches!(self, Self::NotReady(_))
     }
 }
 
-/// A boot waits for a database as for any service, also for a disk that is full, and after a write of which nobody knows whether it
-/// was done: the group is read again before it is written again. Only what is in the tables, or in the request, stays as it is.
-fn of_tables(error: &TableError) -> Disposition {
+/// A boot waits for its database as for any other service, also while the disk is full. After a write with an unknown
+/// result, the group is read again before it is written. Only invalid data is fatal.
+fn table_disposition(error: &HostTableError) -> Disposition {
     match error {
-        TableError::Sql(SqlError::Nul(_) | SqlError::Character(_) | SqlError::Corrupt(_))
-        | TableError::Foreign { .. } => Disposition::Fatal,
-        TableError::Sql(_) => Disposition::Retry,
+        HostTableError::Sql(SqlError::Nul(_) | SqlError::Character(_) | SqlError::Corrupt(_))
+        | HostTableError::UnexpectedValue { .. } => Disposition::Fatal,
+        HostTableError::Sql(_) => Disposition::Retry,
     }
 }
 
-/// All of so many candidates.
-fn each_of(candidates: usize) -> String {
+fn candidate_count(candidates: usize) -> String {
     match candidates {
         1 => "the only candidate".to_owned(),
         many => format!("each of {many} candidates"),
     }
 }
 
-/// What was done has to be read, and each step reads before it acts.
-fn again(disposition: Disposition) -> Disposition {
+/// Each step reads the current state before it acts, so `Refresh` is the same as `Retry`.
+fn retry(disposition: Disposition) -> Disposition {
     match disposition {
         Disposition::Fatal => Disposition::Fatal,
         Disposition::Retry | Disposition::Refresh => Disposition::Retry,

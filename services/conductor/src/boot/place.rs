@@ -1,6 +1,9 @@
-//! From a request to a claim: profile, groups, candidates, order, claim.
+//! The step `claim`: finds a host for the guest, and claims an allocation candidate on it.
+//!
+//! An earlier run of the step may have claimed already, or its claim may still be unanswered;
+//! [`RequestedBoot::earlier_claim`] resolves that before a new search begins.
 
-mod filtered;
+mod host_search;
 
 use std::collections::BTreeSet;
 
@@ -8,192 +11,208 @@ use berth_client::placement::{ClaimError, Claimed};
 use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
-use filtered::{Ended, MOST_ROUNDS};
+use host_search::{MAX_ROUNDS, SearchResult};
 
-use super::{BootError, Placed, Requested};
-use crate::journal::{BootStep, Chosen, JournalError, StepDetail, StepState};
-use crate::way::Way;
+use super::{BootError, PlacedBoot, RequestedBoot};
+use crate::boot_context::BootContext;
+use crate::journal::{BootJournalError, BootStep, BootStepDetail, BootStepState, ChosenHost};
 
-/// Why there is nothing left to try.
-const NO_OTHER: &str = "there is no other host or device with what is asked for";
-
-impl Placed {
-    /// Whether the guest is still where its server group has it. Who stood still for long between place and claim may have been
-    /// taken for one that is nowhere, and others chose by a group without it.
-    async fn keeps_its_place(&self, way: &Way) -> Result<(), BootError> {
+impl PlacedBoot {
+    /// Confirms the guest's membership in its server group after the claim. A boot that was blocked for long
+    /// between placement and claim may have been removed as stale, and other members were placed without it.
+    async fn confirm_group_member(&self, context: &BootContext) -> Result<(), BootError> {
         let request = &self.record.request;
         let Some(group) = request.server_group() else {
             return Ok(());
         };
-        let member = way.member(group, request.uuid());
-        match way.scheduler.hosts.claimed(member).await? {
+        let member = context.member(group, request.uuid());
+        match context.scheduler.hosts.confirm_member(member).await? {
             true => Ok(()),
-            false => Err(BootError::PlaceLost),
+            false => Err(BootError::GroupPlaceLost),
         }
     }
 }
 
-impl Requested {
-    /// Claims a host for the guest. Why it has this one, or none, is kept, however the search ends.
+impl RequestedBoot {
+    /// Claims a host for the guest, and records an explanation of the result.
     pub(super) async fn place(
         self,
-        way: &Way,
+        context: &BootContext,
         cancel: &CancellationToken,
-    ) -> Result<Placed, BootError> {
-        let (error, is_kept) = match self.ended(way, cancel).await {
-            Ok(Ended::Placed(placed)) => {
-                let placed = self.placed(*placed);
-                placed.keeps_its_place(way).await?;
+    ) -> Result<PlacedBoot, BootError> {
+        let (error, is_recorded) = match self.search(context, cancel).await {
+            Ok(SearchResult::Claimed(placed)) => {
+                let placed = self.into_placed(*placed);
+                placed.confirm_group_member(context).await?;
                 return Ok(placed);
             }
-            Ok(Ended::Without(_, error)) => (error, true),
-            Ok(Ended::Overtaken) => (BootError::GroupBusy(MOST_ROUNDS), false),
+            Ok(SearchResult::NoHost(_, error)) => (error, true),
+            Ok(SearchResult::GroupChanged) => (BootError::GroupBusy(MAX_ROUNDS), false),
             Err(error) => (error, false),
         };
-        // What has no room anywhere may have it already, by a claim that came meanwhile.
-        if matches!(error, BootError::NoValidHost(_)) && self.late_claim_is_released(way).await? {
+        // If there is no room, an unanswered claim may have taken it.
+        if matches!(error, BootError::NoValidHost(_)) && self.release_late_claim(context).await? {
             return Err(BootError::ClaimLost);
         }
-        if !is_kept {
-            self.keep_error(&way.scheduler, &error).await;
+        if !is_recorded {
+            self.record_failure(&context.scheduler, &error).await;
         }
         Err(error)
     }
 
-    async fn ended(&self, way: &Way, cancel: &CancellationToken) -> Result<Ended, BootError> {
+    async fn search(
+        &self,
+        context: &BootContext,
+        cancel: &CancellationToken,
+    ) -> Result<SearchResult, BootError> {
         let consumer = self.record.request.uuid();
-        // An equal claim of this guest is one's own from here on.
-        if !way.scheduler.hosts.own(way.own(consumer)).await? {
-            return Err(BootError::OtherConductors(consumer));
+        // From here on, an equal claim of this guest is this conductor's.
+        if !context
+            .scheduler
+            .hosts
+            .claim_guest(context.owned(consumer))
+            .await?
+        {
+            return Err(BootError::OwnedByOther(consumer));
         }
-        if let Some(placed) = self.placed_before(way).await? {
-            return Ok(Ended::Placed(Box::new(placed)));
+        if let Some(placed) = self.earlier_claim(context).await? {
+            return Ok(SearchResult::Claimed(Box::new(placed)));
         }
-        // Boxed: what waits within what waits would be a deep type for whoever waits for a boot.
-        Box::pin(self.place_filtered(way, cancel)).await
+        // Boxed to keep the future's type small.
+        Box::pin(self.search_hosts(context, cancel)).await
     }
 
-    /// What an earlier look claimed. None where it claimed nothing: since then the host may have been disabled, or filled, and a guest of
-    /// a server group may have been put on another one.
-    async fn placed_before(&self, way: &Way) -> Result<Option<(Chosen, Claimed)>, BootError> {
+    /// The claim of an earlier run of this step; `None` if it claimed nothing, because the host may have been
+    /// disabled or filled since, and other members may have been placed.
+    async fn earlier_claim(
+        &self,
+        context: &BootContext,
+    ) -> Result<Option<(ChosenHost, Claimed)>, BootError> {
         let consumer = self.record.request.uuid();
-        let held = way.placement.allocations(consumer).await?;
+        let held = context.placement.allocations(consumer).await?;
         let chosen = self.record.chosen(self.record.attempt).cloned();
-        match (held, chosen, self.was_claimed()) {
-            // As it was granted; or where a reshape has moved it since, which must be before anything is bound to what was chosen, or
-            // after everything is.
-            (Some(held), Some(chosen), Some(StepState::Done)) => {
+        match (held, chosen, self.claim_state()) {
+            // As granted, or moved by a reshape. A move is accepted only after ARQs may be bound to the
+            // new providers; before that, the attempt is repeated.
+            (Some(held), Some(chosen), Some(BootStepState::Done)) => {
                 let is_moved = held.resources != *chosen.candidate.resources();
-                if is_moved && !self.came_as_far_as_bind() {
+                if is_moved && !self.reached_bind() {
                     return Err(BootError::ClaimLost);
                 }
                 let claimed = Claimed::noted_before(consumer, chosen.candidate.clone());
                 Ok(Some((chosen, claimed)))
             }
             (Some(held), Some(chosen), _) if held.resources == *chosen.candidate.resources() => {
-                let claimed = self.claim_begun(way, &chosen).await?;
+                let claimed = self.claim_chosen(context, &chosen).await?;
                 Ok(Some((chosen, claimed)))
             }
-            // What was asked for before came after it was given up.
-            (Some(_), None, None) if way.may_come_late(consumer).await? => {
-                way.placement.delete_allocations(consumer).await?;
+            // An unanswered claim of an earlier attempt took effect after its undo.
+            (Some(_), None, None) if context.has_late_claim(consumer).await? => {
+                context.placement.delete_allocations(consumer).await?;
                 Ok(None)
             }
-            (Some(_), ..) => Err(self.holds_other(way).await?),
-            // Accelerator requests may be bound to what it took, and its agent may have the guest: there, or undone.
-            (None, Some(chosen), Some(StepState::Done)) => {
+            (Some(_), ..) => Err(self.foreign_allocation_error(context).await?),
+            // The allocations disappeared, but ARQs may be bound to them and the agent may have the
+            // guest: claim the same again, or undo the attempt.
+            (None, Some(chosen), Some(BootStepState::Done)) => {
                 if self.record.request.server_group().is_some() {
-                    return Err(BootError::PlaceLost);
+                    return Err(BootError::GroupPlaceLost);
                 }
-                // The step is done as far as anybody reads it.
-                way.late_claim(consumer).await?;
-                match self.claim_begun(way, &chosen).await {
+                // The journal records the step as done.
+                context.record_late_claim(consumer).await?;
+                match self.claim_chosen(context, &chosen).await {
                     Ok(claimed) => Ok(Some((chosen, claimed))),
                     Err(BootError::Claim(ClaimError::Taken(_))) => Err(BootError::ClaimLost),
                     Err(error) => Err(error),
                 }
             }
-            // Another place is looked for, and this claim may come all the same.
-            (None, _, Some(StepState::Begun)) => {
-                way.late_claim(consumer).await?;
+            // The begun claim may still take effect while another host is searched.
+            (None, _, Some(BootStepState::Begun)) => {
+                context.record_late_claim(consumer).await?;
                 Ok(None)
             }
             (None, ..) => Ok(None),
         }
     }
 
-    /// Gives back what came of a claim that was asked for before; whether there was one.
-    async fn late_claim_is_released(&self, way: &Way) -> Result<bool, BootError> {
+    /// Releases a claim that took effect late. Returns whether there was one.
+    async fn release_late_claim(&self, context: &BootContext) -> Result<bool, BootError> {
         let consumer = self.record.request.uuid();
-        let came = way.may_come_late(consumer).await?
-            && way.placement.allocations(consumer).await?.is_some();
-        if came {
-            way.placement.delete_allocations(consumer).await?;
+        let has_claim = context.has_late_claim(consumer).await?
+            && context.placement.allocations(consumer).await?.is_some();
+        if has_claim {
+            context.placement.delete_allocations(consumer).await?;
         }
-        Ok(came)
+        Ok(has_claim)
     }
 
-    /// Whether accelerator requests may be bound to what was chosen, or an agent have it, in this attempt.
-    fn came_as_far_as_bind(&self) -> bool {
+    /// Whether ARQs may be bound, or the agent may have the guest, in this attempt.
+    fn reached_bind(&self) -> bool {
         [BootStep::Bind, BootStep::Build].into_iter().any(|step| {
             let step = self.record.step(step);
-            step.is_some_and(|it| it.state != StepState::Undone)
+            step.is_some_and(|it| it.state != BootStepState::Undone)
         })
     }
 
-    /// How far the claim of this attempt was when this look began.
-    fn was_claimed(&self) -> Option<StepState> {
+    /// State of this attempt's claim at the start of the run.
+    fn claim_state(&self) -> Option<BootStepState> {
         let claim = self.record.step(BootStep::Claim)?;
-        (claim.state != StepState::Undone).then_some(claim.state)
+        (claim.state != BootStepState::Undone).then_some(claim.state)
     }
 
-    /// The guest's UUID holds something else than what it was to have. Where an earlier look or attempt asked for it, that came late:
-    /// it is undone with the attempt. Else it is another's, who keeps it.
-    async fn holds_other(&self, way: &Way) -> Result<BootError, JournalError> {
+    /// The error for a consumer that holds other allocations than expected. If this conductor claimed them
+    /// earlier, they are undone with the attempt; otherwise they belong to another client, and stay.
+    async fn foreign_allocation_error(
+        &self,
+        context: &BootContext,
+    ) -> Result<BootError, BootJournalError> {
         let consumer = self.record.request.uuid();
-        let is_own = self.was_claimed().is_some() || way.may_come_late(consumer).await?;
+        let is_own = self.claim_state().is_some() || context.has_late_claim(consumer).await?;
         Ok(match is_own {
             true => BootError::ClaimLost,
             false => ClaimError::HoldsOther { consumer }.into(),
         })
     }
 
-    fn placed(self, (chosen, claimed): (Chosen, Claimed)) -> Placed {
-        Placed {
+    fn into_placed(self, (chosen, claimed): (ChosenHost, Claimed)) -> PlacedBoot {
+        PlacedBoot {
             record: self.record,
             chosen,
             claimed,
         }
     }
 
-    /// The device profile's groups; none where the guest has no profile.
-    async fn profile(&self, way: &Way) -> Result<Option<DeviceProfileGroups>, BootError> {
+    /// The request groups of the device profile, if there is one.
+    async fn profile(
+        &self,
+        context: &BootContext,
+    ) -> Result<Option<DeviceProfileGroups>, BootError> {
         let Some(name) = self.record.request.profile() else {
             return Ok(None);
         };
-        let profile = way.accelerators.device_profile_groups(name).await?;
+        let profile = context.accelerators.device_profile_groups(name).await?;
         let profile = profile.ok_or_else(|| BootError::NoProfile(name.to_string()))?;
         Ok(Some(profile))
     }
 
-    /// The node that the guest must be on, and its provider; none where it may be on any.
+    /// The requested or forced node with its provider; `None` if any node is allowed.
     async fn node_provider(
         &self,
-        way: &Way,
+        context: &BootContext,
     ) -> Result<Option<(&NodeName, ProviderUuid)>, BootError> {
         let Some(node) = self.record.request.node() else {
             return Ok(None);
         };
-        match way.placement.provider_by_name(node.root_name()).await? {
+        match context.placement.provider_by_name(node.root_name()).await? {
             Some(root) => Ok(Some((node, root.uuid()))),
             None => {
-                let why = format!("Placement knows no host {node}");
+                let why = format!("Placement has no host {node}");
                 Err(BootError::NoValidHost(why.into()))
             }
         }
     }
 
-    /// The providers that earlier attempts failed on; `lasting`: for reasons that do not pass by themselves.
+    /// The providers that earlier attempts failed on; with `lasting`, only those with permanent failures.
     fn avoided(&self, lasting: bool) -> BTreeSet<ProviderUuid> {
         let failures = self.record.failures.iter();
         failures
@@ -202,31 +221,41 @@ impl Requested {
             .collect()
     }
 
-    /// Writes down what is about to be claimed.
-    async fn begin_claim(&self, way: &Way, chosen: &Chosen) -> Result<(), BootError> {
+    /// Records the candidate that is about to be claimed.
+    async fn record_claim_begun(
+        &self,
+        context: &BootContext,
+        chosen: &ChosenHost,
+    ) -> Result<(), BootError> {
         let place = (self.record.request.uuid(), self.record.attempt);
-        let detail = StepDetail::Claim(Box::new(chosen.clone()));
-        way.note(place, BootStep::Claim, StepState::Begun, detail)
+        let detail = BootStepDetail::Claim(Box::new(chosen.clone()));
+        context
+            .record_step(place, BootStep::Claim, BootStepState::Begun, detail)
             .await?;
         Ok(())
     }
 
-    /// Claims what is written down.
-    async fn claim_begun(&self, way: &Way, chosen: &Chosen) -> Result<Claimed, BootError> {
+    /// Claims the recorded candidate.
+    async fn claim_chosen(
+        &self,
+        context: &BootContext,
+        chosen: &ChosenHost,
+    ) -> Result<Claimed, BootError> {
         let place = (self.record.request.uuid(), self.record.attempt);
-        let detail = || StepDetail::Claim(Box::new(chosen.clone()));
+        let detail = || BootStepDetail::Claim(Box::new(chosen.clone()));
         let claimant = self.record.request.claimant();
         let candidate = chosen.candidate.clone();
-        match candidate.claim(&way.placement, &claimant).await {
+        match candidate.claim(&context.placement, &claimant).await {
             Ok(claimed) => {
-                way.note(place, BootStep::Claim, StepState::Done, detail())
+                context
+                    .record_step(place, BootStep::Claim, BootStepState::Done, detail())
                     .await?;
                 Ok(claimed)
             }
             Err(ClaimError::HoldsOther { .. }) => {
-                let error = self.holds_other(way).await?;
+                let error = self.foreign_allocation_error(context).await?;
                 if !matches!(error, BootError::ClaimLost) {
-                    self.nothing_claimed(way).await?;
+                    self.record_no_claim(context).await?;
                 }
                 Err(error)
             }
@@ -234,13 +263,15 @@ impl Requested {
         }
     }
 
-    /// No claim of this look was granted. One that an earlier look asked for may still be.
-    async fn nothing_claimed(&self, way: &Way) -> Result<(), BootError> {
-        if self.was_claimed().is_some() {
+    /// Records that this run claimed nothing, unless an earlier run's claim may still be granted.
+    async fn record_no_claim(&self, context: &BootContext) -> Result<(), BootError> {
+        if self.claim_state().is_some() {
             return Ok(());
         }
         let place = (self.record.request.uuid(), self.record.attempt);
-        let (step, state) = (BootStep::Claim, StepState::Undone);
-        Ok(way.note(place, step, state, StepDetail::Nothing).await?)
+        let (step, state) = (BootStep::Claim, BootStepState::Undone);
+        Ok(context
+            .record_step(place, step, state, BootStepDetail::Nothing)
+            .await?)
     }
 }

@@ -1,58 +1,60 @@
-//! The page of metrics, and who makes the headroom on it.
+//! The conductor's metrics page, and the computation of the headroom in it.
 
 use super::Conductor;
-use crate::boot::Requested;
-use crate::metrics::Page;
+use crate::boot::RequestedBoot;
+use crate::metrics::BootMetricsPage;
 
 impl Conductor {
-    /// What was counted, and the headroom, in Prometheus' text format. Where the headroom is older than
-    /// [`ConductorOptions::headroom_interval`](crate::ConductorOptions::headroom_interval), it is made, and waited for: two seconds
-    /// at most. It is made to its end all the same.
+    /// All metrics in Prometheus' text format.
+    ///
+    /// If the headroom is older than
+    /// [`ConductorOptions::headroom_interval`](crate::ConductorOptions::headroom_interval), it is computed in a
+    /// background task, for which the page waits at most two seconds.
     pub async fn metrics(&self) -> String {
-        self.make_headroom().await;
-        let mut page = Page::default();
-        self.inner.way.metrics.write(&mut page);
-        self.inner.headrooms.write(&mut page);
+        self.refresh_headroom().await;
+        let mut page = BootMetricsPage::default();
+        self.inner.context.metrics.write_to(&mut page);
+        self.inner.headroom.write_to(&mut page);
         page.into_text()
     }
 
-    async fn make_headroom(&self) {
-        let Some(interval) = self.inner.way.options.headroom_interval else {
+    async fn refresh_headroom(&self) {
+        let Some(interval) = self.inner.context.options.headroom_interval else {
             return;
         };
-        if let Some(making) = self.inner.headrooms.due(interval) {
+        if let Some(update) = self.inner.headroom.begin_update(interval) {
             let conductor = self.clone();
             tokio::spawn(async move {
                 tokio::select! {
-                    () = conductor.make_headrooms() => {}
-                    () = conductor.inner.headrooms.stopping() => {}
+                    () = conductor.compute_headroom() => {}
+                    () = conductor.inner.headroom.stopping() => {}
                 }
-                drop(making);
+                drop(update);
             });
         }
-        self.inner.headrooms.settled().await;
+        self.inner.headroom.wait_for_update().await;
     }
 
-    /// Asks for each flavor, one after another.
-    async fn make_headrooms(&self) {
-        let (way, headrooms) = (&self.inner.way, &self.inner.headrooms);
-        if !headrooms.knows_journal() {
-            match way.journal.guests().await {
-                Ok(records) => headrooms.tell_journal(&records.readable),
-                // That the journal cannot be read is told by who goes on with its guests.
-                Err(_) => return headrooms.failed_for_all(),
+    /// Computes the headroom of each recent flavor, one after another.
+    async fn compute_headroom(&self) {
+        let (context, headrooms) = (&self.inner.context, &self.inner.headroom);
+        if !headrooms.is_journal_loaded() {
+            match context.journal.guests().await {
+                Ok(records) => headrooms.load_journal(&records.readable),
+                // The reconcile loop reports that the journal is unreadable.
+                Err(_) => return headrooms.record_journal_failure(),
             }
         }
         for flavor in headrooms.flavors() {
-            match Requested::imagined(&flavor)
-                .headroom(&way.scheduler, way)
+            match RequestedBoot::hypothetical(&flavor)
+                .headroom(&context.scheduler, context)
                 .await
             {
-                Ok(headroom) => headrooms.made(&flavor, headroom),
+                Ok(headroom) => headrooms.store(&flavor, headroom),
                 Err(error) => {
-                    if headrooms.failed(&flavor) {
+                    if headrooms.record_failure(&flavor) {
                         let flavor = flavor.name();
-                        tracing::warn!(flavor, %error, "a flavor's headroom is not known");
+                        tracing::warn!(flavor, %error, "failed to compute a flavor's headroom");
                     }
                 }
             }

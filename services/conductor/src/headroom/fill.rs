@@ -1,9 +1,8 @@
-//! How many guests fit: Placement's candidates are taken one after another, as often as there is room and filters let the host pass
-//! with those that it took before. Pure.
+//! Counts how many guests fit: allocates Placement's candidates one after another, as long as there are free
+//! resources and the filters accept the host with the guests allocated before. Pure.
 //!
-//! That is a lower bound. Which candidate is taken first can cost another guest its place, where providers are shared between
-//! candidates; to find the best order, all would have to be tried. Each guest that is counted could be claimed, in the order
-//! in which they are counted.
+//! The result is a lower bound: if candidates share providers, another order may fit more guests. Every counted guest
+//! could be claimed in the counted order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,49 +11,49 @@ use berth_client::placement::Candidate;
 use berth_scheduler::select::{Scheduler, consume};
 use berth_scheduler::{ConsideredHost, RequestSpec};
 
-use super::Room;
+use super::FreeResources;
 
-/// So many guests of a flavor are counted. Nobody needs to be told that there is room for more.
-pub(crate) const MOST_GUESTS: usize = 10_000;
+/// Counting stops at this number of guests.
+pub(crate) const MAX_GUESTS: usize = 10_000;
 
-/// A host, and Placement's candidates on it in the order in which the host has them.
+/// A host with its candidates, in the order of the host's state.
 #[derive(Debug, Clone)]
-pub(crate) struct HostWithRoom {
+pub(crate) struct HeadroomHost {
     pub(crate) considered: ConsideredHost,
     pub(crate) candidates: Vec<Candidate>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Filled<'a> {
-    /// Hosts that would take one guest.
+pub(crate) struct FillResult<'a> {
+    /// Hosts that could run one guest.
     pub(crate) hosts: usize,
-    /// The guests' claims, in an order in which they could be made.
+    /// The allocated candidates, in an order in which they could be claimed.
     pub(crate) guests: Vec<&'a Candidate>,
 }
 
-/// Fills the hosts with guests that ask for the same.
-pub(crate) fn fill<'a>(
+/// Allocates equal guests on the hosts.
+pub(crate) fn fill_hosts<'a>(
     scheduler: &Scheduler,
     request: &RequestSpec,
-    hosts: &'a [HostWithRoom],
-    mut room: Room,
-) -> Filled<'a> {
+    hosts: &'a [HeadroomHost],
+    mut room: FreeResources,
+) -> FillResult<'a> {
     let considered = hosts.iter().map(|host| host.considered.clone());
-    // Which host is the best is of no matter here, and so is chance.
+    // The order of hosts does not matter.
     let (sorted, _) = scheduler.sort(request, considered.collect(), 0);
     let by_uuid = hosts.iter();
-    let by_uuid: BTreeMap<&str, &HostWithRoom> = by_uuid
+    let by_uuid: BTreeMap<&str, &HeadroomHost> = by_uuid
         .map(|host| (host.considered.state.uuid.as_str(), host))
         .collect();
     let left = sorted.as_they_came().iter();
-    let left: Vec<&HostWithRoom> = left
+    let left: Vec<&HeadroomHost> = left
         .filter(|host| {
             let known = by_uuid.get(host.state.uuid.as_str());
-            known.is_some_and(|known| first_with_room(host, known, &room).is_some())
+            known.is_some_and(|known| first_fitting(host, known, &room).is_some())
         })
         .filter_map(|host| by_uuid.get(host.state.uuid.as_str()).copied())
         .collect();
-    let mut filled = Filled {
+    let mut filled = FillResult {
         hosts: left.len(),
         guests: Vec::new(),
     };
@@ -64,30 +63,30 @@ pub(crate) fn fill<'a>(
     filled
 }
 
-/// Puts guests on one host until it takes none, or enough are counted.
+/// Allocates guests on one host until it is full, or enough are counted.
 fn fill_host<'a>(
     scheduler: &Scheduler,
     request: &RequestSpec,
-    host: &'a HostWithRoom,
-    room: &mut Room,
+    host: &'a HeadroomHost,
+    room: &mut FreeResources,
     guests: &mut Vec<&'a Candidate>,
 ) {
     let candidates = &host.considered.candidates;
     let mut state = Arc::clone(&host.considered.state);
-    while guests.len() < MOST_GUESTS {
+    while guests.len() < MAX_GUESTS {
         let now = ConsideredHost::new(Arc::clone(&state), Arc::clone(candidates));
         let (sorted, _) = scheduler.sort(request, vec![now], 0);
         let Some(left) = sorted.best_first().next() else {
             return;
         };
-        let Some((place, candidate)) = first_with_room(left, host, room) else {
+        let Some((place, candidate)) = first_fitting(left, host, room) else {
             return;
         };
         if !room.take(candidate) {
             return;
         }
         guests.push(candidate);
-        // Cells and devices that the host has not, where no filter was asked for them, are not counted in a boot either.
+        // Without the NUMA and PCI filters, a boot does not check cells and devices either.
         let _ = consume(
             Arc::make_mut(&mut state),
             request,
@@ -98,11 +97,11 @@ fn fill_host<'a>(
     }
 }
 
-/// The first candidate that filters left and that there is room for.
-fn first_with_room<'a>(
+/// The first candidate that passed the filters and fits into the free resources.
+fn first_fitting<'a>(
     left: &ConsideredHost,
-    host: &'a HostWithRoom,
-    room: &Room,
+    host: &'a HeadroomHost,
+    room: &FreeResources,
 ) -> Option<(usize, &'a Candidate)> {
     left.surviving().find_map(|(place, _)| {
         let candidate = host.candidates.get(place)?;

@@ -5,7 +5,7 @@ mod random;
 
 use serde_json::json;
 
-use super::flavors::MOST_FLAVORS;
+use super::recent_flavors::MAX_FLAVORS;
 use super::*;
 
 fn request(flavor: &serde_json::Value) -> BootRequest {
@@ -21,50 +21,50 @@ fn named(name: &str, vcpus: u32) -> BootRequest {
 fn record(request: BootRequest) -> BootRecord {
     BootRecord {
         request,
-        course: crate::journal::Course::Active,
+        goal: crate::journal::BootGoal::Active,
         attempt: 1,
         failures: Vec::new(),
         steps: BTreeMap::new(),
     }
 }
 
-fn names(headrooms: &Headrooms) -> Vec<String> {
+fn names(headrooms: &HeadroomCache) -> Vec<String> {
     let flavors = headrooms.flavors();
     flavors.iter().map(|it| it.name().to_owned()).collect()
 }
 
-fn text(headrooms: &Headrooms) -> String {
-    let mut page = Page::default();
-    headrooms.write(&mut page);
+fn text(headrooms: &HeadroomCache) -> String {
+    let mut page = BootMetricsPage::default();
+    headrooms.write_to(&mut page);
     page.into_text()
 }
 
 #[test]
 fn the_flavors_that_were_asked_for_last_are_remembered_and_the_journal_s_come_after_them() {
-    let headrooms = Headrooms::default();
-    headrooms.asked(&named("now", 1));
-    headrooms.asked(&named("later", 1));
-    headrooms.asked(&named("now", 1));
-    assert!(!headrooms.knows_journal());
+    let headrooms = HeadroomCache::default();
+    headrooms.record_request(&named("now", 1));
+    headrooms.record_request(&named("later", 1));
+    headrooms.record_request(&named("now", 1));
+    assert!(!headrooms.is_journal_loaded());
     let journal = ["before", "now", "before"];
     let journal: Vec<_> = journal.map(|name| record(named(name, 1))).into();
-    headrooms.tell_journal(&journal);
-    assert!(headrooms.knows_journal());
+    headrooms.load_journal(&journal);
+    assert!(headrooms.is_journal_loaded());
     assert_eq!(names(&headrooms), ["now", "later", "before"]);
-    for number in 0..MOST_FLAVORS {
-        headrooms.asked(&named(&format!("f{number}"), 1));
+    for number in 0..MAX_FLAVORS {
+        headrooms.record_request(&named(&format!("f{number}"), 1));
     }
-    headrooms.tell_journal(&journal);
+    headrooms.load_journal(&journal);
     let names = names(&headrooms);
-    assert_eq!(names.len(), MOST_FLAVORS);
-    assert_eq!(names[0], format!("f{}", MOST_FLAVORS - 1));
+    assert_eq!(names.len(), MAX_FLAVORS);
+    assert_eq!(names[0], format!("f{}", MAX_FLAVORS - 1));
     assert!(!names.contains(&"now".to_owned()), "{names:?}");
 }
 
 #[test]
 fn a_flavor_is_asked_for_without_what_only_one_guest_asks_for() {
-    let headrooms = Headrooms::default();
-    headrooms.asked(&named("m1", 2));
+    let headrooms = HeadroomCache::default();
+    headrooms.record_request(&named("m1", 2));
     let flavors = headrooms.flavors();
     let body = flavors[0].request().body();
     assert_eq!((body.flavor.name.as_str(), body.flavor.vcpus), ("m1", 2));
@@ -74,19 +74,19 @@ fn a_flavor_is_asked_for_without_what_only_one_guest_asks_for() {
 
 #[test]
 fn flavors_of_one_name_that_ask_for_different_things_are_two_series() {
-    let headrooms = Headrooms::default();
+    let headrooms = HeadroomCache::default();
     let gpu = json!({"name": "m1", "vcpus": 2, "ram_mb": 64, "extra_specs": {"accel:device_profile": "gpu"}});
     for (place, request) in [named("m1", 2), named("m1", 4), request(&gpu)]
         .iter()
         .enumerate()
     {
-        headrooms.asked(request);
+        headrooms.record_request(request);
         let flavor = headrooms.flavors().remove(0);
         let headroom = Headroom {
             hosts: 1,
             guests: 10 + place,
         };
-        headrooms.made(&flavor, headroom);
+        headrooms.store(&flavor, headroom);
     }
     let text = text(&headrooms);
     let series = text
@@ -106,8 +106,8 @@ fn flavors_of_one_name_that_ask_for_different_things_are_two_series() {
 
 #[test]
 fn what_cannot_be_made_keeps_what_was_there_and_is_news_once() {
-    let headrooms = Headrooms::default();
-    headrooms.asked(&named("m1", 1));
+    let headrooms = HeadroomCache::default();
+    headrooms.record_request(&named("m1", 1));
     let flavor = headrooms.flavors().remove(0);
     // Nothing is known yet: there is no number, and no age of none.
     let before = text(&headrooms);
@@ -116,17 +116,17 @@ fn what_cannot_be_made_keeps_what_was_there_and_is_news_once() {
         !before.contains("\nberth_scheduler_headroom_age_seconds "),
         "{before}"
     );
-    assert!(headrooms.failed(&flavor) && !headrooms.failed(&flavor));
+    assert!(headrooms.record_failure(&flavor) && !headrooms.record_failure(&flavor));
     assert!(text(&headrooms).contains("berth_scheduler_headroom_failures_total 2\n"));
-    headrooms.made(
+    headrooms.store(
         &flavor,
         Headroom {
             hosts: 2,
             guests: 5,
         },
     );
-    assert!(headrooms.failed(&flavor));
-    headrooms.failed_for_all();
+    assert!(headrooms.record_failure(&flavor));
+    headrooms.record_journal_failure();
     let after = text(&headrooms);
     assert!(after.contains("} 5\n"), "{after}");
     assert!(
@@ -141,27 +141,30 @@ fn what_cannot_be_made_keeps_what_was_there_and_is_news_once() {
 
 #[test]
 fn a_flavor_that_is_forgotten_is_off_the_page() {
-    let headrooms = Headrooms::default();
-    headrooms.asked(&named("old", 1));
+    let headrooms = HeadroomCache::default();
+    headrooms.record_request(&named("old", 1));
     let old = headrooms.flavors().remove(0);
-    for number in 0..MOST_FLAVORS {
-        headrooms.asked(&named(&format!("f{number}"), 1));
+    for number in 0..MAX_FLAVORS {
+        headrooms.record_request(&named(&format!("f{number}"), 1));
     }
     // It was being made when the others came.
-    headrooms.made(&old, Headroom::default());
+    headrooms.store(&old, Headroom::default());
     assert!(!text(&headrooms).contains("\"old\""));
 }
 
 #[tokio::test]
 async fn it_is_made_once_in_an_interval_by_one_and_by_nobody_after_the_end() {
-    let headrooms = Headrooms::default();
+    let headrooms = HeadroomCache::default();
     let hour = Duration::from_secs(3600);
-    let making = headrooms.due(hour).unwrap();
-    assert!(headrooms.due(Duration::ZERO).is_none(), "somebody does");
+    let making = headrooms.begin_update(hour).unwrap();
+    assert!(
+        headrooms.begin_update(Duration::ZERO).is_none(),
+        "somebody does"
+    );
     drop(making);
-    headrooms.settled().await;
-    assert!(headrooms.due(hour).is_none(), "it is new");
-    drop(headrooms.due(Duration::ZERO).unwrap());
+    headrooms.wait_for_update().await;
+    assert!(headrooms.begin_update(hour).is_none(), "it is new");
+    drop(headrooms.begin_update(Duration::ZERO).unwrap());
     headrooms.stop().await;
-    assert!(headrooms.due(Duration::ZERO).is_none());
+    assert!(headrooms.begin_update(Duration::ZERO).is_none());
 }

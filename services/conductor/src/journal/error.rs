@@ -1,67 +1,53 @@
-//! Why the journal could not be read or written.
+//! Errors of the conductor's journal.
 
 use berth_model::ConsumerUuid;
 use berth_store::{JournalFault, JournalFileError, OpenError, SqlError};
 
-/// A journal that could not be read or written. What was not answered may be there wholly, or not at all.
+/// Error of reading or writing the journal. An interrupted change may be there completely, or not at all.
 #[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// It cannot be opened, or another conductor has it.
+pub enum BootJournalError {
+    /// The file cannot be opened, or another conductor has it open.
     #[error("the conductor's journal {path}: {source}")]
-    Open {
-        path: String,
-        source: OpenError,
-    },
-    /// The file is no journal, or damaged.
+    Open { path: String, source: OpenError },
+    /// The file is damaged, or not a journal.
     #[error(
-        "{path} is damaged or no journal of a conductor ({reason}); restore it from a backup, or move it away: guests go on, \
-         and berth guest list says which nobody knows any more"
+        "{path} is damaged or not a conductor's journal ({reason}); restore it from a backup, or move it away: running guests \
+         are not affected, and berth guest list shows those that the conductor no longer knows"
     )]
-    Damaged {
-        path: String,
-        reason: String,
-    },
-    /// A later release wrote it.
+    Damaged { path: String, reason: String },
+    /// A later release wrote the file.
     #[error(
-        "{path} has version {found} of the conductor's journal, and this berth knows up to {known}: install the release that \
-         wrote it, or a later one"
+        "{path} has version {found} of the conductor's journal, but this release supports only up to {known}: install the \
+         release that wrote it, or a later one"
     )]
     Newer {
         path: String,
         found: i64,
-        /// The latest known here.
+        /// The latest version that this release supports.
         known: i64,
     },
-    /// A guest's rows say what no release writes.
     #[error(transparent)]
-    Unreadable(UnreadableGuest),
-    /// There is no such guest.
-    #[error("the journal {path} does not know guest {guest}")]
-    Unknown {
-        path: String,
-        guest: ConsumerUuid,
-    },
-    /// The database said no.
-    #[error("the conductor's journal {path} cannot be used: {source}; {}", source.mend())]
-    Sql {
-        path: String,
-        source: SqlError,
-    },
+    Unreadable(UnreadableBootRecord),
+    #[error("guest {guest} is not in the journal {path}")]
+    Unknown { path: String, guest: ConsumerUuid },
+    /// The database failed.
+    #[error("the conductor's journal {path} is unusable: {source}; {}", source.mend())]
+    Sql { path: String, source: SqlError },
 }
 
-/// A guest whose rows say what no release writes.
+/// A guest whose rows do not form a valid record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{path} holds of guest {guest} what cannot be read ({reason}); restore the file from a backup"
 )]
-pub struct UnreadableGuest {
+pub struct UnreadableBootRecord {
     pub path: String,
-    /// The guest: what should be its UUID.
+    /// Content of the guest's UUID column.
     pub guest: String,
     pub reason: String,
 }
 
-impl From<JournalFileError> for JournalError {
+impl From<JournalFileError> for BootJournalError {
     fn from(error: JournalFileError) -> Self {
         match error {
             JournalFileError::Open { path, source } => Self::Open { path, source },
@@ -71,7 +57,7 @@ impl From<JournalFileError> for JournalError {
     }
 }
 
-impl JournalFault for JournalError {
+impl JournalFault for BootJournalError {
     fn is_of_the_file(&self) -> bool {
         !matches!(self, Self::Unknown { .. } | Self::Unreadable(_))
     }

@@ -1,4 +1,4 @@
-//! A guest as the journal has it.
+//! The record of a guest in the journal: its goal, its attempts, and the state of each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,21 +12,21 @@ use uuid::Uuid;
 
 use crate::BootRequest;
 
-/// A step of an attempt, in their order.
+/// The steps of an attempt, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BootStep {
-    /// A candidate is the guest's in Placement.
+    /// Claim an allocation candidate in Placement.
     Claim,
-    /// Its accelerator requests are made.
+    /// Create the accelerator requests (ARQs) of the device profile.
     Arqs,
-    /// They are bound to the providers of the claim.
+    /// Bind the ARQs to the claimed providers.
     Bind,
-    /// The host's agent builds it.
+    /// The host's agent builds the guest.
     Build,
 }
 
 impl BootStep {
-    /// All of them, in their order.
+    /// All steps, in order.
     pub const ALL: [Self; 4] = [Self::Claim, Self::Arqs, Self::Bind, Self::Build];
 
     /// The word in the journal.
@@ -40,9 +40,9 @@ impl BootStep {
         }
     }
 
-    /// The step of this word.
+    /// Parses a step's name in the journal.
     #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.as_str() == word)
     }
 }
@@ -53,19 +53,18 @@ impl fmt::Display for BootStep {
     }
 }
 
-/// How far a step is.
+/// State of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepState {
-    /// It may have acted, wholly or in part.
+pub enum BootStepState {
+    /// It may have acted, completely or in part.
     Begun,
     Done,
-    /// It is being undone.
     Undoing,
-    /// Nothing of it is left.
+    /// Completely undone.
     Undone,
 }
 
-impl StepState {
+impl BootStepState {
     pub const ALL: [Self; 4] = [Self::Begun, Self::Done, Self::Undoing, Self::Undone];
 
     /// The word in the journal.
@@ -79,30 +78,30 @@ impl StepState {
         }
     }
 
-    /// The state of this word.
+    /// Parses a state's name in the journal.
     #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 }
 
-/// A candidate and the host that it is on.
+/// The selected host, and the allocation candidate on it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Chosen {
-    /// The host's own provider.
+pub struct ChosenHost {
+    /// The host's root provider.
     pub host: ProviderUuid,
     pub node: NodeName,
-    /// The host's name, by which its agent tells its state; none where no scheduler told.
+    /// The host's name; `None` in records of older releases.
     pub host_name: Option<String>,
-    /// Its cell; none where no scheduler told.
+    /// The host's cell; `None` in records of older releases.
     pub cell: Option<String>,
     pub candidate: Candidate,
-    /// The scheduler's bounds, by which the host's agent finds the guest its place.
+    /// The scheduler's limits, which the host's agent applies.
     pub limits: LimitsBody,
 }
 
-impl Chosen {
-    /// The providers that serve groups of the device profile.
+impl ChosenHost {
+    /// The providers of the device profile's request groups.
     #[must_use]
     pub fn devices(&self) -> Vec<Uuid> {
         let groups = (0u32..).map(GroupSuffix::of_device_profile);
@@ -112,85 +111,86 @@ impl Chosen {
     }
 }
 
-/// What has to be known to go on with a step or to undo it.
+/// Data that is needed to resume or undo a step.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum StepDetail {
+pub enum BootStepDetail {
     #[default]
     Nothing,
-    Claim(Box<Chosen>),
-    /// The accelerator requests, each with its group of the device profile.
+    Claim(Box<ChosenHost>),
+    /// The ARQs, each with its group of the device profile.
     Requests(BTreeMap<ArqUuid, u32>),
 }
 
-/// How far a step is, and what belongs to it.
+/// State and data of a step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StepRecord {
-    pub state: StepState,
+pub struct BootStepRecord {
+    pub state: BootStepState,
     /// What belongs to it.
-    pub detail: StepDetail,
+    pub detail: BootStepDetail,
 }
 
-/// What follows when an attempt is taken back.
+/// What follows after an attempt is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Then {
-    Again,
+pub enum AfterUndo {
+    #[serde(rename = "again")]
+    Retry,
     Fail,
 }
 
-/// Where a guest is meant to go.
+/// The goal of a guest, which its reconcile task works towards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Course {
+pub enum BootGoal {
     Boot,
-    /// Back to nothing of this attempt.
+    /// Undo the current attempt.
     Undo {
         failed: FailedAttempt,
-        then: Then,
+        then: AfterUndo,
     },
-    /// It runs, as far as the conductor knows: it is the agent's from here on.
+    /// Built. From here on, the agent manages the guest.
     Active,
-    /// It does not, and nothing of it is left. It stays known, with the reason, until it is deleted.
+    /// Failed and undone. The record stays with the reason until the guest is deleted.
     Failed {
-        /// Why, for operators: every attempt with its host.
+        /// Reasons of all attempts with their hosts, for operators.
         reason: String,
-        /// What users are told of it; none in journals of earlier releases.
+        /// Message for users; `None` in records of older releases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<String>,
     },
     Delete,
 }
 
-/// An attempt that failed.
+/// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedAttempt {
-    /// Where; none where there was no candidate.
+    /// The selected node; `None` if there was no candidate.
     pub node: Option<String>,
-    /// The name of the host that the node was of; none where no scheduler told.
+    /// Name of the node's host; `None` in records of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The cell of that; none where no scheduler told.
+    /// The host's cell; `None` in records of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<String>,
     pub reason: String,
-    /// What users are told of it, without the host; none in journals of earlier releases.
+    /// Message for users, without the host; `None` in records of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
-    /// Candidates with one of these providers are not tried again.
+    /// Providers that later attempts avoid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<Uuid>,
-    /// Whether they are fit again by themselves: they are tried again where there are no others.
+    /// Whether the failure is temporary: the providers are tried again if there are no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passes: bool,
 }
 
 impl FailedAttempt {
-    /// What users are told of it.
+    /// The message for users.
     #[must_use]
     pub fn told(&self) -> &str {
         let told = self.told.as_deref();
-        told.unwrap_or("the host that was chosen could not build it")
+        told.unwrap_or("the selected host could not build it")
     }
 }
 
@@ -203,91 +203,89 @@ impl fmt::Display for FailedAttempt {
     }
 }
 
-/// All that is known of a guest.
+/// All that the journal records of a guest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BootRecord {
-    /// What was asked for.
     pub request: BootRequest,
-    /// Where it is meant to go.
-    pub course: Course,
-    /// The attempt that is under way, or was the last, from 1 on.
+    pub goal: BootGoal,
+    /// The current or last attempt, from 1.
     pub attempt: u32,
     pub failures: Vec<FailedAttempt>,
-    /// How far each attempt came.
-    pub steps: BTreeMap<(u32, BootStep), StepRecord>,
+    /// States of the steps by attempt.
+    pub steps: BTreeMap<(u32, BootStep), BootStepRecord>,
 }
 
 impl BootRecord {
-    /// A step of the present attempt; none where it was never begun.
+    /// The state of a step in the current attempt; `None` before it begins.
     #[must_use]
-    pub fn step(&self, step: BootStep) -> Option<&StepRecord> {
+    pub fn step(&self, step: BootStep) -> Option<&BootStepRecord> {
         self.steps.get(&(self.attempt, step))
     }
 
-    /// What an attempt claimed, or may have.
+    /// The host and candidate that an attempt claimed, or may have claimed.
     #[must_use]
-    pub fn chosen(&self, attempt: u32) -> Option<&Chosen> {
+    pub fn chosen(&self, attempt: u32) -> Option<&ChosenHost> {
         match &self.steps.get(&(attempt, BootStep::Claim))?.detail {
-            StepDetail::Claim(chosen) => Some(chosen),
-            StepDetail::Nothing | StepDetail::Requests(_) => None,
+            BootStepDetail::Claim(chosen) => Some(chosen),
+            BootStepDetail::Nothing | BootStepDetail::Requests(_) => None,
         }
     }
 
-    /// Where it is, or is being built; none where nothing is claimed for it.
+    /// The host of the guest, or where it is being built; `None` without a claim.
     #[must_use]
-    pub fn placed(&self) -> Option<&Chosen> {
+    pub fn placement(&self) -> Option<&ChosenHost> {
         let claim = self.step(BootStep::Claim)?;
-        let is_there = claim.state != StepState::Undone;
+        let is_there = claim.state != BootStepState::Undone;
         self.chosen(self.attempt).filter(|_| is_there)
     }
 
-    /// The accelerator requests of an attempt.
+    /// The ARQs of an attempt, with their groups of the device profile.
     #[must_use]
-    pub fn requests(&self, attempt: u32) -> Option<&BTreeMap<ArqUuid, u32>> {
+    pub fn arqs(&self, attempt: u32) -> Option<&BTreeMap<ArqUuid, u32>> {
         match &self.steps.get(&(attempt, BootStep::Arqs))?.detail {
-            StepDetail::Requests(requests) => Some(requests),
-            StepDetail::Nothing | StepDetail::Claim(_) => None,
+            BootStepDetail::Requests(requests) => Some(requests),
+            BootStepDetail::Nothing | BootStepDetail::Claim(_) => None,
         }
     }
 
-    /// What users are told of a boot that failed; none where it did not. No host is named in it.
+    /// The message for users about a failed boot, without host names; `None` if the boot has not failed.
     #[must_use]
-    pub fn fault_told(&self) -> Option<String> {
-        let Course::Failed { reason, told } = &self.course else {
+    pub fn user_fault(&self) -> Option<String> {
+        let BootGoal::Failed { reason, told } = &self.goal else {
             return None;
         };
         let of_earlier_release = || match reason.starts_with(NO_VALID_HOST) {
             true => format!("{NO_VALID_HOST}."),
             false => match self.failures.split_last() {
-                Some((last, before)) => told_of(self.request.uuid(), before, last),
+                Some((last, before)) => user_fault_of_attempts(self.request.uuid(), before, last),
                 None => "it could not be built".to_owned(),
             },
         };
         Some(told.clone().unwrap_or_else(of_earlier_release))
     }
 
-    /// The steps of which anything may be there, the last first.
-    pub fn acted(&self) -> impl Iterator<Item = (u32, BootStep)> {
+    /// The steps of all attempts that may have acted, the last first.
+    pub fn steps_to_undo(&self) -> impl Iterator<Item = (u32, BootStep)> {
         let steps = self.steps.iter().rev();
-        let acted = steps.filter(|(_, record)| record.state != StepState::Undone);
-        acted.map(|(place, _)| *place)
+        let steps = steps.filter(|(_, record)| record.state != BootStepState::Undone);
+        steps.map(|(place, _)| *place)
     }
 
-    /// Whether anything is still to be done.
+    /// Whether the goal is not reached yet.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        match self.course {
-            Course::Boot | Course::Undo { .. } | Course::Delete => true,
-            Course::Active | Course::Failed { .. } => false,
+        match self.goal {
+            BootGoal::Boot | BootGoal::Undo { .. } | BootGoal::Delete => true,
+            BootGoal::Active | BootGoal::Failed { .. } => false,
         }
     }
 }
 
-/// What the sentence of a search without a host begins with.
+/// Prefix of the reason if no host was found.
 const NO_VALID_HOST: &str = "No valid host was found";
 
-/// What users are told of a guest whose last attempt failed so, after those before it.
-pub(crate) fn told_of(
+/// The message for users about a guest that failed after several attempts.
+pub(crate) fn user_fault_of_attempts(
     guest: ConsumerUuid,
     before: &[FailedAttempt],
     last: &FailedAttempt,
@@ -305,7 +303,7 @@ pub(crate) fn told_of(
     )
 }
 
-/// A detail as it is written.
+/// Serialised form of [`BootStepDetail`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum DetailText {
@@ -323,8 +321,8 @@ enum DetailText {
     Requests(BTreeMap<Uuid, u32>),
 }
 
-impl StepDetail {
-    /// Its text; empty for nothing.
+impl BootStepDetail {
+    /// The serialised text; empty for [`BootStepDetail::Nothing`].
     pub(super) fn to_text(&self) -> String {
         let text = match self {
             Self::Nothing => return String::new(),
@@ -344,7 +342,7 @@ impl StepDetail {
         String::from_utf8_lossy(&berth_wire::encode(&text)).into_owned()
     }
 
-    pub(super) fn of_text(text: &str) -> Result<Self, String> {
+    pub(super) fn from_text(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::Nothing);
         }
@@ -357,7 +355,7 @@ impl StepDetail {
                 cell,
                 request,
                 limits,
-            } => Ok(Self::Claim(Box::new(Chosen {
+            } => Ok(Self::Claim(Box::new(ChosenHost {
                 host: host.into(),
                 node: NodeName::new(&node).map_err(|e| told(&e))?,
                 host_name,

@@ -1,9 +1,9 @@
-//! The tables, and whether a file has them.
+//! The journal's tables, and the check of a file when it is opened.
 
 use berth_store::{SqlError, Statement, Transaction, Work};
 use uuid::Uuid;
 
-/// The version that this release writes.
+/// Schema version that this release writes.
 pub(super) const VERSION: i64 = 1;
 
 const CREATE: &str = "
@@ -29,10 +29,11 @@ CREATE TABLE step (
 CREATE TABLE stray (profile TEXT NOT NULL PRIMARY KEY);
 ";
 
-/// In journals of earlier releases it is not.
+/// Journals of earlier releases do not have this table.
 const OWNER: &str = "CREATE TABLE IF NOT EXISTS owner (uuid TEXT NOT NULL)";
 
-/// Which guests are open ([`super::BootRecord::is_open`]), as the index has it, word for word: by another SQLite would not use it.
+/// SQL condition of [`super::BootRecord::is_open`]. It must be identical in the index and in queries; otherwise
+/// SQLite does not use the index.
 macro_rules! open {
     () => {
         r#"course <> '"active"' AND substr(course, 1, 10) <> '{"failed":'"#
@@ -40,35 +41,35 @@ macro_rules! open {
 }
 pub(super) use open;
 
-/// Nor is this: of ten thousand guests that run, what is to be done is found without a look at each.
+/// Also missing in older journals. Finds unfinished guests without reading all rows.
 const OPEN: &str = concat!(
     "CREATE INDEX IF NOT EXISTS guest_open ON guest (uuid) WHERE ",
     open!()
 );
 
-/// Nor is this: the guests of which a claim may still come.
+/// Also missing in older journals. The guests with late claims.
 const LATE_CLAIM: &str = "CREATE TABLE IF NOT EXISTS late_claim (guest TEXT NOT NULL PRIMARY KEY)";
 
-/// What a file turned out to be.
-pub(super) enum Found {
-    /// A journal of this release, and whose.
+/// Result of [`OpenJournal`].
+pub(super) enum JournalCheck {
+    /// A journal of this release, with its conductor's UUID.
     Ours(Uuid),
-    /// A journal of a later one.
+    /// A journal of a later release, with its version.
     Newer(i64),
-    /// Something else, or damaged.
+    /// Damaged or not a journal, with the reason.
     Other(String),
 }
 
-/// Looks whether the file is whole and a journal; makes the tables in an empty one.
-pub(super) struct Opening;
+/// Checks that the file is an intact journal; creates the tables in an empty file.
+pub(super) struct OpenJournal;
 
-impl Work for Opening {
-    type Output = Found;
+impl Work for OpenJournal {
+    type Output = JournalCheck;
     type Error = SqlError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Found, SqlError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<JournalCheck, SqlError> {
         if let Some(damage) = tx.damage().await? {
-            return Ok(Found::Other(damage));
+            return Ok(JournalCheck::Other(damage));
         }
         let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
         let tables = tx.rows(Statement::new(names)).await?;
@@ -76,21 +77,21 @@ impl Work for Opening {
         let names = names.collect::<Result<Vec<_>, _>>()?;
         let Some(first) = names.first() else {
             tx.script(CREATE).await?;
-            return Ok(Found::Ours(owner(tx).await?));
+            return Ok(JournalCheck::Ours(owner(tx).await?));
         };
         if !names.iter().any(|name| name == "conductor_journal") {
-            return Ok(Found::Other(format!("it has the table {first}")));
+            return Ok(JournalCheck::Other(format!("it has the table {first}")));
         }
         let version = Statement::new("SELECT version FROM conductor_journal");
         match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
-            Some(VERSION) => Ok(Found::Ours(owner(tx).await?)),
-            Some(found) if found > VERSION => Ok(Found::Newer(found)),
-            found => Ok(Found::Other(format!("its version is {found:?}"))),
+            Some(VERSION) => Ok(JournalCheck::Ours(owner(tx).await?)),
+            Some(found) if found > VERSION => Ok(JournalCheck::Newer(found)),
+            found => Ok(JournalCheck::Other(format!("its version is {found:?}"))),
         }
     }
 }
 
-/// The conductor's name, drawn where there is none; what else earlier releases did not make.
+/// Returns the conductor's UUID, which it creates if it is missing; creates what earlier releases did not have.
 async fn owner(tx: &mut Transaction) -> Result<Uuid, SqlError> {
     tx.execute(Statement::new(OWNER)).await?;
     tx.execute(Statement::new(OPEN)).await?;

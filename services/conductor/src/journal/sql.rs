@@ -1,4 +1,4 @@
-//! The journal as a SQLite file under `state_path`.
+//! [`SqlBootJournal`]: the journal as the SQLite file `conductor.db` in `state_path`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,15 +8,15 @@ use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::rows::records;
-use super::schema::{Found, Opening, VERSION, open};
+use super::rows::read_records;
+use super::schema::{JournalCheck, OpenJournal, VERSION, open};
 use super::{
-    Accepted, Answer, BootJournal, BootRecord, BootStep, Course, FailedAttempt, GuestRecords,
-    JournalError, StepDetail, StepRecord, UnreadableGuest,
+    AcceptOutcome, BootGoal, BootJournal, BootJournalError, BootJournalFuture, BootRecord,
+    BootRecords, BootStep, BootStepDetail, BootStepRecord, FailedAttempt, UnreadableBootRecord,
 };
 use crate::BootRequest;
 
-/// The file's name below `state_path`.
+/// File name in `state_path`.
 const FILE: &str = "conductor.db";
 
 const GUESTS: &str =
@@ -29,61 +29,66 @@ const ONE_GUESTS_STEPS: &str =
     "SELECT guest, attempt, step, state, detail FROM step WHERE guest = ?";
 
 const OPEN_GUESTS: &str = concat!("SELECT uuid FROM guest WHERE ", open!(), " ORDER BY uuid");
-const REQUESTS: &str = "SELECT guest, detail FROM step WHERE step = 'arqs' AND detail <> ''";
+const ARQS: &str = "SELECT guest, detail FROM step WHERE step = 'arqs' AND detail <> ''";
 
-/// Guests whose UUIDs are not as they are written here.
-const NAMELESS: &str = "SELECT quote(uuid) FROM guest WHERE typeof(uuid) <> 'text' OR length(uuid) <> 36 \
+/// Rows whose UUID does not have the form that this release writes.
+const UNIDENTIFIED: &str = "SELECT quote(uuid) FROM guest WHERE typeof(uuid) <> 'text' OR length(uuid) <> 36 \
                         OR uuid GLOB '*[^0-9a-f-]*' LIMIT 1";
 
-/// Of so many guests at most the rows are asked for at once.
-const AT_ONCE: usize = 500;
+/// Maximum number of guests in one query.
+const BATCH: usize = 500;
 
-/// The journal in a file. One process owns it.
+/// The journal in a file. Only one process can have it open.
 #[derive(Debug, Clone)]
-pub struct SqlJournal {
+pub struct SqlBootJournal {
     file: JournalFile,
     owner: Uuid,
 }
 
-impl SqlJournal {
-    /// Opens `conductor.db` in the folder, makes it where there is none, and looks whether it is whole.
+impl SqlBootJournal {
+    /// Opens `conductor.db` in the folder, creates it if it is missing, and checks it.
     ///
     /// # Errors
-    /// Another conductor has it, it is damaged, not a journal, a later release's, or the disk says no.
-    pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
+    /// Another conductor has it open, it is damaged, it is not a journal, a later release wrote it, or I/O
+    /// failed.
+    pub async fn open(state_path: &Path) -> Result<Self, BootJournalError> {
         Self::over(JournalFile::open(&state_path.join(FILE)).await?).await
     }
 
-    /// A journal that lives as long as this value, for tests.
-    pub async fn in_memory() -> Result<Self, JournalError> {
+    /// An in-memory journal, for tests.
+    pub async fn in_memory() -> Result<Self, BootJournalError> {
         Self::over(JournalFile::in_memory().await?).await
     }
 
-    /// Closes the file and waits until that is done.
+    /// Closes the file.
     pub async fn close(&self) {
         self.file.close().await;
     }
 
-    async fn over(file: JournalFile) -> Result<Self, JournalError> {
-        match file.write(&Opening).await? {
-            Found::Ours(owner) => {
+    async fn over(file: JournalFile) -> Result<Self, BootJournalError> {
+        match file.write(&OpenJournal).await? {
+            JournalCheck::Ours(owner) => {
                 file.cut_log().await;
                 Ok(Self { file, owner })
             }
-            Found::Newer(found) => Err(JournalError::Newer {
+            JournalCheck::Newer(found) => Err(BootJournalError::Newer {
                 path: file.path().to_owned(),
                 found,
                 known: VERSION,
             }),
-            Found::Other(reason) => Err(file.damaged(reason).into()),
+            JournalCheck::Other(reason) => Err(file.damaged(reason).into()),
         }
     }
 
-    /// A change of one guest's rows that must be there.
-    async fn change(&self, guest: ConsumerUuid, statement: Statement) -> Result<(), JournalError> {
-        match self.file.write(&Change { guest, statement }).await? {
-            Changed::Yes => Ok(()),
-            Changed::NoSuchGuest => Err(JournalError::Unknown {
+    /// Runs a statement on one guest's rows; fails if the guest does not exist.
+    async fn change(
+        &self,
+        guest: ConsumerUuid,
+        statement: Statement,
+    ) -> Result<(), BootJournalError> {
+        match self.file.write(&ChangeGuest { guest, statement }).await? {
+            ChangeOutcome::Applied => Ok(()),
+            ChangeOutcome::NoSuchGuest => Err(BootJournalError::Unknown {
                 path: self.file.path().to_owned(),
                 guest,
             }),
@@ -93,8 +98,8 @@ impl SqlJournal {
     async fn read(
         &self,
         (guests, steps): (Statement, Statement),
-    ) -> Result<GuestRecords, JournalError> {
-        // Others may read while these are made sense of.
+    ) -> Result<BootRecords, BootJournalError> {
+        // The transaction ends before the rows are converted, so that it blocks nobody.
         let rows = async {
             let mut tx = self.file.read().await?;
             let guests = tx.rows(guests).await?;
@@ -102,29 +107,29 @@ impl SqlJournal {
             Ok::<_, SqlError>((guests, steps))
         };
         let (guests, steps) = rows.await.map_err(|source| self.file.failed(source))?;
-        Ok(records(self.file.path(), &guests, &steps))
+        Ok(read_records(self.file.path(), &guests, &steps))
     }
 
-    fn unreadable(&self, guest: String, reason: String) -> JournalError {
-        JournalError::Unreadable(UnreadableGuest {
+    fn unreadable(&self, guest: String, reason: String) -> BootJournalError {
+        BootJournalError::Unreadable(UnreadableBootRecord {
             path: self.file.path().to_owned(),
             guest,
             reason,
         })
     }
 
-    /// The guests that a statement names. A row whose UUID is none is nobody's, and keeps no other from being read.
-    async fn uuids(&self, statement: &'static str) -> Result<Vec<ConsumerUuid>, JournalError> {
+    /// The guests that a statement selects. Rows without a valid UUID are skipped.
+    async fn uuids(&self, statement: &'static str) -> Result<Vec<ConsumerUuid>, BootJournalError> {
         let rows = self.file.rows(Statement::new(statement)).await?;
         let guests = rows.iter().filter_map(|row| row.text(0).ok()?.parse().ok());
         Ok(guests.collect())
     }
 
-    /// The texts of a row, all of them.
+    /// The first `N` text columns of all rows.
     async fn texts<const N: usize>(
         &self,
         statement: &'static str,
-    ) -> Result<Vec<[String; N]>, JournalError> {
+    ) -> Result<Vec<[String; N]>, BootJournalError> {
         let rows = self.file.rows(Statement::new(statement)).await?;
         let mut texts = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -138,7 +143,7 @@ impl SqlJournal {
     }
 }
 
-impl BootJournal for SqlJournal {
+impl BootJournal for SqlBootJournal {
     fn path(&self) -> String {
         self.file.path().to_owned()
     }
@@ -147,21 +152,21 @@ impl BootJournal for SqlJournal {
         self.owner
     }
 
-    fn guests(&self) -> Answer<'_, GuestRecords> {
+    fn guests(&self) -> BootJournalFuture<'_, BootRecords> {
         Box::pin(self.read((Statement::new(GUESTS), Statement::new(STEPS))))
     }
 
-    fn open_guests(&self) -> Answer<'_, Vec<ConsumerUuid>> {
+    fn open_guests(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {
         Box::pin(async move { self.uuids(OPEN_GUESTS).await })
     }
 
-    fn requests(&self) -> Answer<'_, BTreeSet<ArqUuid>> {
+    fn arqs(&self) -> BootJournalFuture<'_, BTreeSet<ArqUuid>> {
         Box::pin(async move {
             let mut requests = BTreeSet::new();
-            for [guest, detail] in self.texts::<2>(REQUESTS).await? {
-                match StepDetail::of_text(&detail) {
-                    Ok(StepDetail::Requests(of_step)) => requests.extend(of_step.into_keys()),
-                    Ok(StepDetail::Nothing | StepDetail::Claim(_)) => {}
+            for [guest, detail] in self.texts::<2>(ARQS).await? {
+                match BootStepDetail::from_text(&detail) {
+                    Ok(BootStepDetail::Requests(of_step)) => requests.extend(of_step.into_keys()),
+                    Ok(BootStepDetail::Nothing | BootStepDetail::Claim(_)) => {}
                     Err(reason) => return Err(self.unreadable(guest, reason)),
                 }
             }
@@ -169,36 +174,36 @@ impl BootJournal for SqlJournal {
         })
     }
 
-    fn nameless(&self) -> Answer<'_, Option<UnreadableGuest>> {
+    fn unidentified_guest(&self) -> BootJournalFuture<'_, Option<UnreadableBootRecord>> {
         Box::pin(async move {
-            let rows = self.file.rows(Statement::new(NAMELESS)).await?;
+            let rows = self.file.rows(Statement::new(UNIDENTIFIED)).await?;
             let Some(row) = rows.first() else {
                 return Ok(None);
             };
             let guest = row.text(0).map_err(|source| self.file.failed(source))?;
-            Ok(Some(UnreadableGuest {
+            Ok(Some(UnreadableBootRecord {
                 path: self.path(),
                 guest,
-                reason: "its UUID is none".to_owned(),
+                reason: "its UUID is invalid".to_owned(),
             }))
         })
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<BootRecord>> {
+    fn guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, Option<BootRecord>> {
         let one = move |statement| Statement::new(statement).bind(uuid.to_string());
         Box::pin(async move {
             let mut records = self.read((one(ONE_GUEST), one(ONE_GUESTS_STEPS))).await?;
             match records.unreadable.pop() {
-                Some(unreadable) => Err(JournalError::Unreadable(unreadable)),
+                Some(unreadable) => Err(BootJournalError::Unreadable(unreadable)),
                 None => Ok(records.readable.pop()),
             }
         })
     }
 
-    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> Answer<'a, GuestRecords> {
+    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> BootJournalFuture<'a, BootRecords> {
         Box::pin(async move {
-            let mut records = GuestRecords::default();
-            for some in uuids.chunks(AT_ONCE) {
+            let mut records = BootRecords::default();
+            for some in uuids.chunks(BATCH) {
                 let marks = vec!["?"; some.len()].join(", ");
                 let uuids = || some.iter().map(ToString::to_string);
                 let guests = Statement::new(format!("{ALL_GUESTS} WHERE uuid IN ({marks})"));
@@ -213,10 +218,10 @@ impl BootJournal for SqlJournal {
         })
     }
 
-    fn accept<'a>(&'a self, request: &'a BootRequest) -> Answer<'a, Accepted> {
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> BootJournalFuture<'a, AcceptOutcome> {
         {
             let (text, config_drive) = request.to_journal();
-            let accept = Accept {
+            let accept = AcceptRequest {
                 uuid: request.uuid(),
                 request: text,
                 config_drive,
@@ -225,14 +230,14 @@ impl BootJournal for SqlJournal {
         }
     }
 
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
-        let ending = i64::from(*course == Course::Delete);
-        let needs_drive = matches!(course, Course::Boot | Course::Undo { .. });
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a BootGoal) -> BootJournalFuture<'a, ()> {
+        let ending = i64::from(*goal == BootGoal::Delete);
+        let needs_drive = matches!(goal, BootGoal::Boot | BootGoal::Undo { .. });
         let sql = "UPDATE guest SET course = ?, ending = ?, \
                    config_drive = CASE WHEN ? THEN config_drive ELSE NULL END \
                    WHERE uuid = ? AND ending <= ?";
         let statement = Statement::new(sql)
-            .bind(text(course))
+            .bind(text(goal))
             .bind(ending)
             .bind(i64::from(needs_drive))
             .bind(uuid.to_string())
@@ -246,23 +251,27 @@ impl BootJournal for SqlJournal {
         })
     }
 
-    fn again<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> Answer<'a, ()> {
+    fn begin_next_attempt<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        failed: &'a FailedAttempt,
+    ) -> BootJournalFuture<'a, ()> {
         let sql = "UPDATE guest SET course = ?, attempt = attempt + 1, \
                    failures = json_insert(failures, '$[#]', json(?)) WHERE uuid = ? AND ending = 0";
         let statement = Statement::new(sql)
-            .bind(text(&Course::Boot))
+            .bind(text(&BootGoal::Boot))
             .bind(text(failed))
             .bind(uuid.to_string());
         Box::pin(self.change(uuid, statement))
     }
 
-    fn note<'a>(
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
         attempt: u32,
         step: BootStep,
-        record: &'a StepRecord,
-    ) -> Answer<'a, ()> {
+        record: &'a BootStepRecord,
+    ) -> BootJournalFuture<'a, ()> {
         let sql = "INSERT INTO step (guest, attempt, step, state, detail) \
                    SELECT uuid, ?, ?, ?, ? FROM guest WHERE uuid = ? \
                    ON CONFLICT (guest, attempt, step) DO UPDATE SET state = excluded.state, detail = excluded.detail";
@@ -275,22 +284,22 @@ impl BootJournal for SqlJournal {
         Box::pin(self.change(uuid, statement))
     }
 
-    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
+    fn delete_guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, ()> {
         let statement = Statement::new("DELETE FROM guest WHERE uuid = ?").bind(uuid.to_string());
         Box::pin(async move {
-            self.file.write(&Run(statement)).await?;
+            self.file.write(&RunStatement(statement)).await?;
             self.file.cut_log().await;
             Ok(())
         })
     }
 
-    fn stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
+    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()> {
         let sql = "INSERT INTO stray (profile) VALUES (?) ON CONFLICT DO NOTHING";
         let statement = Statement::new(sql).bind(profile.as_str());
-        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
+        Box::pin(async move { Ok(self.file.write(&RunStatement(statement)).await?) })
     }
 
-    fn strays(&self) -> Answer<'_, Vec<DeviceProfileName>> {
+    fn lost_arq_profiles(&self) -> BootJournalFuture<'_, Vec<DeviceProfileName>> {
         Box::pin(async move {
             let statement = Statement::new("SELECT profile FROM stray ORDER BY profile");
             let rows = self.file.rows(statement).await?;
@@ -303,29 +312,29 @@ impl BootJournal for SqlJournal {
         })
     }
 
-    fn no_stray<'a>(&'a self, profile: &'a DeviceProfileName) -> Answer<'a, ()> {
+    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()> {
         let sql = "DELETE FROM stray WHERE profile = ?";
         let statement = Statement::new(sql).bind(profile.as_str());
-        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
+        Box::pin(async move { Ok(self.file.write(&RunStatement(statement)).await?) })
     }
 
-    fn late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
+    fn record_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()> {
         let sql = "INSERT INTO late_claim (guest) VALUES (?) ON CONFLICT DO NOTHING";
         let statement = Statement::new(sql).bind(guest.to_string());
-        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
+        Box::pin(async move { Ok(self.file.write(&RunStatement(statement)).await?) })
     }
 
-    fn late_claims(&self) -> Answer<'_, Vec<ConsumerUuid>> {
+    fn late_claims(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {
         Box::pin(self.uuids("SELECT guest FROM late_claim ORDER BY guest"))
     }
 
-    fn no_late_claim(&self, guest: ConsumerUuid) -> Answer<'_, ()> {
+    fn clear_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()> {
         let sql = "DELETE FROM late_claim WHERE guest = ?";
         let statement = Statement::new(sql).bind(guest.to_string());
-        Box::pin(async move { Ok(self.file.write(&Run(statement)).await?) })
+        Box::pin(async move { Ok(self.file.write(&RunStatement(statement)).await?) })
     }
 
-    fn try_write(&self) -> Answer<'_, ()> {
+    fn try_write(&self) -> BootJournalFuture<'_, ()> {
         Box::pin(async move {
             let insert = "INSERT INTO stray (profile) VALUES ('') ON CONFLICT DO NOTHING";
             let delete = "DELETE FROM stray WHERE profile = ''";
@@ -338,25 +347,25 @@ fn text<T: Serialize>(value: &T) -> String {
     String::from_utf8_lossy(&berth_wire::encode(value)).into_owned()
 }
 
-struct Accept {
+struct AcceptRequest {
     uuid: ConsumerUuid,
     request: String,
     config_drive: Option<String>,
 }
 
-impl Work for Accept {
-    type Output = Accepted;
+impl Work for AcceptRequest {
+    type Output = AcceptOutcome;
     type Error = SqlError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Accepted, SqlError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<AcceptOutcome, SqlError> {
         let known = Statement::new("SELECT request, ending FROM guest WHERE uuid = ?");
         if let Some(row) = tx.row(known.bind(self.uuid.to_string())).await? {
             return Ok(if row.int(1)? != 0 {
-                Accepted::Ending
+                AcceptOutcome::Deleting
             } else if row.text(0)? == self.request {
-                Accepted::Same
+                AcceptOutcome::Same
             } else {
-                Accepted::Other
+                AcceptOutcome::Conflict
             });
         }
         let sql = "INSERT INTO guest (uuid, request, config_drive, course) VALUES (?, ?, ?, ?)";
@@ -364,40 +373,40 @@ impl Work for Accept {
             .bind(self.uuid.to_string())
             .bind(&self.request)
             .bind(self.config_drive.clone())
-            .bind(text(&Course::Boot));
+            .bind(text(&BootGoal::Boot));
         tx.execute(insert).await?;
-        Ok(Accepted::New)
+        Ok(AcceptOutcome::New)
     }
 }
 
-enum Changed {
-    Yes,
+enum ChangeOutcome {
+    Applied,
     NoSuchGuest,
 }
 
-struct Change {
+struct ChangeGuest {
     guest: ConsumerUuid,
     statement: Statement,
 }
 
-impl Work for Change {
-    type Output = Changed;
+impl Work for ChangeGuest {
+    type Output = ChangeOutcome;
     type Error = SqlError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ChangeOutcome, SqlError> {
         if tx.execute(self.statement.clone()).await?.rows_affected > 0 {
-            return Ok(Changed::Yes);
+            return Ok(ChangeOutcome::Applied);
         }
-        // A guest that is being deleted is turned by nothing any more, and that is no error.
+        // A statement has no effect on a guest that is being deleted; that is not an error.
         let known = Statement::new("SELECT 1 FROM guest WHERE uuid = ?");
         let row = tx.row(known.bind(self.guest.to_string())).await?;
-        Ok(row.map_or(Changed::NoSuchGuest, |_| Changed::Yes))
+        Ok(row.map_or(ChangeOutcome::NoSuchGuest, |_| ChangeOutcome::Applied))
     }
 }
 
-struct Run(Statement);
+struct RunStatement(Statement);
 
-impl Work for Run {
+impl Work for RunStatement {
     type Output = ();
     type Error = SqlError;
 

@@ -21,11 +21,11 @@ fn guest() -> ConsumerUuid {
     Uuid::from_u128(1).into()
 }
 
-fn chosen() -> StepDetail {
+fn chosen() -> BootStepDetail {
     let body = json!({"allocations": {(Uuid::from_u128(2).to_string()): {"resources": {"VCPU": 1}}},
         "mappings": {"device_profile_0": [Uuid::from_u128(3)]}});
     let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
-    StepDetail::Claim(Box::new(Chosen {
+    BootStepDetail::Claim(Box::new(ChosenHost {
         host: Uuid::from_u128(2).into(),
         node: NodeName::new("n1").unwrap(),
         host_name: Some("h1".to_owned()),
@@ -50,24 +50,27 @@ fn any_file_has(folder: &std::path::Path, text: &str) -> bool {
 #[tokio::test]
 async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     journal.accept(&request("a-name")).await.unwrap();
     assert!(any_file_has(folder.path(), "c2VjcmV0"), "it is needed");
-    journal.turn(guest(), &Course::Active).await.unwrap();
+    journal.set_goal(guest(), &BootGoal::Active).await.unwrap();
     assert!(!any_file_has(folder.path(), "c2VjcmV0"));
     assert!(any_file_has(folder.path(), "a-name"));
-    journal.turn(guest(), &Course::Delete).await.unwrap();
-    journal.forget(guest()).await.unwrap();
+    journal.set_goal(guest(), &BootGoal::Delete).await.unwrap();
+    journal.delete_guest(guest()).await.unwrap();
     assert!(!any_file_has(folder.path(), "a-name"));
     journal.try_write().await.unwrap();
-    assert_eq!(journal.strays().await.unwrap(), []);
+    assert_eq!(journal.lost_arq_profiles().await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn what_was_written_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
-    assert_eq!(journal.accept(&request("vm")).await.unwrap(), Accepted::New);
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
+    assert_eq!(
+        journal.accept(&request("vm")).await.unwrap(),
+        AcceptOutcome::New
+    );
     let failed = FailedAttempt {
         host: Some("h1".to_owned()),
         cell: None,
@@ -77,59 +80,62 @@ async fn what_was_written_is_there_after_a_restart() {
         avoid: vec![Uuid::from_u128(3)],
         passes: false,
     };
-    journal.again(guest(), &failed).await.unwrap();
+    journal.begin_next_attempt(guest(), &failed).await.unwrap();
     let requests = BTreeMap::from([(Uuid::from_u128(9).into(), 0)]);
     for (step, detail) in [
         (BootStep::Claim, chosen()),
-        (BootStep::Arqs, StepDetail::Requests(requests.clone())),
+        (BootStep::Arqs, BootStepDetail::Requests(requests.clone())),
     ] {
-        let state = StepState::Done;
-        let record = StepRecord { state, detail };
-        journal.note(guest(), 2, step, &record).await.unwrap();
+        let state = BootStepState::Done;
+        let record = BootStepRecord { state, detail };
+        journal
+            .record_step(guest(), 2, step, &record)
+            .await
+            .unwrap();
     }
     let profile = DeviceProfileName::new("gpu").unwrap();
-    journal.stray(&profile).await.unwrap();
-    journal.stray(&profile).await.unwrap();
+    journal.record_lost_arqs(&profile).await.unwrap();
+    journal.record_lost_arqs(&profile).await.unwrap();
     journal.close().await;
     drop(journal);
 
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     let record = journal.guest(guest()).await.unwrap().unwrap();
-    assert_eq!((record.attempt, &record.course), (2, &Course::Boot));
+    assert_eq!((record.attempt, &record.goal), (2, &BootGoal::Boot));
     assert_eq!(record.failures, [failed]);
     assert_eq!(record.request, request("vm"), "its config drive, too");
-    assert_eq!(record.requests(2), Some(&requests));
+    assert_eq!(record.arqs(2), Some(&requests));
     let devices = record.chosen(2).unwrap().devices();
     assert_eq!(devices, [Uuid::from_u128(3)]);
     let name = record.chosen(2).unwrap().host_name.as_deref();
     assert_eq!(name, Some("h1"));
     assert_eq!(
-        journal.strays().await.unwrap(),
+        journal.lost_arq_profiles().await.unwrap(),
         std::slice::from_ref(&profile)
     );
-    journal.no_stray(&profile).await.unwrap();
-    assert_eq!(journal.strays().await.unwrap(), []);
-    journal.forget(guest()).await.unwrap();
+    journal.clear_lost_arqs(&profile).await.unwrap();
+    assert_eq!(journal.lost_arq_profiles().await.unwrap(), []);
+    journal.delete_guest(guest()).await.unwrap();
     assert_eq!(journal.guests().await.unwrap().readable, []);
 }
 
 #[tokio::test]
 async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
-    let journal = SqlJournal::in_memory().await.unwrap();
+    let journal = SqlBootJournal::in_memory().await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
-    journal.turn(guest(), &Course::Active).await.unwrap();
+    journal.set_goal(guest(), &BootGoal::Active).await.unwrap();
     let record = journal.guest(guest()).await.unwrap().unwrap();
     assert!(!format!("{record:?}").contains("c2VjcmV0"));
     assert_eq!(
         journal.accept(&request("vm")).await.unwrap(),
-        Accepted::Same
+        AcceptOutcome::Same
     );
     assert_eq!(
         journal.accept(&request("wm")).await.unwrap(),
-        Accepted::Other
+        AcceptOutcome::Conflict
     );
-    journal.turn(guest(), &Course::Delete).await.unwrap();
-    journal.turn(guest(), &Course::Active).await.unwrap();
+    journal.set_goal(guest(), &BootGoal::Delete).await.unwrap();
+    journal.set_goal(guest(), &BootGoal::Active).await.unwrap();
     let failed = FailedAttempt {
         host: None,
         cell: None,
@@ -139,16 +145,16 @@ async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
         avoid: Vec::new(),
         passes: false,
     };
-    journal.again(guest(), &failed).await.unwrap();
+    journal.begin_next_attempt(guest(), &failed).await.unwrap();
     let record = journal.guest(guest()).await.unwrap().unwrap();
-    assert_eq!((record.course, record.attempt), (Course::Delete, 1));
+    assert_eq!((record.goal, record.attempt), (BootGoal::Delete, 1));
     assert_eq!(
         journal.accept(&request("vm")).await.unwrap(),
-        Accepted::Ending
+        AcceptOutcome::Deleting
     );
     let other = Uuid::from_u128(5).into();
-    let unknown = journal.turn(other, &Course::Delete).await;
-    assert!(matches!(unknown, Err(JournalError::Unknown { .. })));
+    let unknown = journal.set_goal(other, &BootGoal::Delete).await;
+    assert!(matches!(unknown, Err(BootJournalError::Unknown { .. })));
 }
 
 #[tokio::test]
@@ -156,13 +162,13 @@ async fn what_is_no_journal_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("conductor.db");
     std::fs::write(&file, [b'x'; 8192]).unwrap();
-    let refused = SqlJournal::open(folder.path()).await.unwrap_err();
+    let refused = SqlBootJournal::open(folder.path()).await.unwrap_err();
     assert!(refused.to_string().contains("conductor.db"), "{refused}");
     assert_eq!(std::fs::read(&file).unwrap(), [b'x'; 8192]);
     let held = tempfile::tempdir().unwrap();
-    let first = SqlJournal::open(held.path()).await.unwrap();
-    let second = SqlJournal::open(held.path()).await.unwrap_err();
-    assert!(matches!(second, JournalError::Open { .. }), "{second}");
+    let first = SqlBootJournal::open(held.path()).await.unwrap();
+    let second = SqlBootJournal::open(held.path()).await.unwrap_err();
+    assert!(matches!(second, BootJournalError::Open { .. }), "{second}");
     first.close().await;
 }
 
@@ -201,24 +207,24 @@ async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
         );
         let sql: &str = sql.replace("name", &name).leak();
         let folder = tempfile::tempdir().unwrap();
-        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let journal = SqlBootJournal::open(folder.path()).await.unwrap();
         let mut body = request("other").body().clone();
         body.uuid = Some(Uuid::from_u128(2));
         let other = BootRequest::new(body, Uuid::nil()).unwrap();
-        let claimed = StepRecord {
-            state: StepState::Done,
+        let claimed = BootStepRecord {
+            state: BootStepState::Done,
             detail: chosen(),
         };
         for request in [&request("vm"), &other] {
             journal.accept(request).await.unwrap();
-            let noted = journal.note(request.uuid(), 1, BootStep::Claim, &claimed);
+            let noted = journal.record_step(request.uuid(), 1, BootStep::Claim, &claimed);
             noted.await.unwrap();
         }
         drop(journal);
         spoil(folder.path(), sql).await;
-        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let journal = SqlBootJournal::open(folder.path()).await.unwrap();
         let error = journal.guest(guest()).await.unwrap_err();
-        assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
+        assert!(matches!(error, BootJournalError::Unreadable(_)), "{error}");
         assert!(error.to_string().contains(what), "{sql}: {error}");
         let asked = [other.uuid(), guest()];
         for known in [
@@ -230,44 +236,55 @@ async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
             assert_eq!(known.unreadable[0].to_string(), error.to_string());
         }
         // It may be turned to its end all the same.
-        journal.turn(guest(), &Course::Delete).await.unwrap();
+        journal.set_goal(guest(), &BootGoal::Delete).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_row_whose_uuid_is_none_keeps_no_other_from_being_found() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
-    journal.late_claim(guest()).await.unwrap();
+    journal.record_late_claim(guest()).await.unwrap();
     drop(journal);
     let sql = "INSERT INTO late_claim VALUES ('x'); INSERT INTO guest (uuid, request, course) VALUES ('x', '{}', '\"boot\"')";
     spoil(folder.path(), sql).await;
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     assert_eq!(journal.open_guests().await.unwrap(), [guest()]);
     assert_eq!(journal.late_claims().await.unwrap(), [guest()]);
     let known = journal.guests().await.unwrap();
     assert_eq!(known.uuids().collect::<Vec<_>>(), [guest()]);
     assert_eq!(known.unreadable[0].guest, "x");
-    assert_eq!(journal.nameless().await.unwrap().unwrap().guest, "'x'");
+    assert_eq!(
+        journal.unidentified_guest().await.unwrap().unwrap().guest,
+        "'x'"
+    );
     drop(journal);
-    for (sql, nameless) in [
+    for (sql, unidentified_guest) in [
         ("DELETE FROM guest WHERE uuid = 'x'", None),
         ("UPDATE guest SET uuid = x'ff'", Some("X'FF'")),
     ] {
         spoil(folder.path(), sql).await;
-        let journal = SqlJournal::open(folder.path()).await.unwrap();
-        let found = journal.nameless().await.unwrap();
+        let journal = SqlBootJournal::open(folder.path()).await.unwrap();
+        let found = journal.unidentified_guest().await.unwrap();
         let known = journal.guests().await.unwrap();
-        assert_eq!(known.unreadable.is_empty(), nameless.is_none(), "{sql}");
-        assert_eq!(found.map(|it| it.guest).as_deref(), nameless, "{sql}");
+        assert_eq!(
+            known.unreadable.is_empty(),
+            unidentified_guest.is_none(),
+            "{sql}"
+        );
+        assert_eq!(
+            found.map(|it| it.guest).as_deref(),
+            unidentified_guest,
+            "{sql}"
+        );
     }
 }
 
 /// Each second the conductor looks what is to be done; of a guest that runs that is nothing.
 #[tokio::test]
 async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
-    let journal = SqlJournal::in_memory().await.unwrap();
+    let journal = SqlBootJournal::in_memory().await.unwrap();
     let failed = FailedAttempt {
         host: None,
         cell: None,
@@ -277,27 +294,27 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
         avoid: Vec::new(),
         passes: false,
     };
-    let (reason, then) = (failed.reason.clone(), Then::Again);
+    let (reason, then) = (failed.reason.clone(), AfterUndo::Retry);
     let courses = [
-        Course::Boot,
-        Course::Undo { failed, then },
-        Course::Active,
-        Course::Failed { reason, told: None },
-        Course::Delete,
+        BootGoal::Boot,
+        BootGoal::Undo { failed, then },
+        BootGoal::Active,
+        BootGoal::Failed { reason, told: None },
+        BootGoal::Delete,
     ];
     for (n, course) in (1..).zip(&courses) {
         let body = json!({"name": "vm", "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}});
         let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
         let request = BootRequest::new(body, Uuid::from_u128(n)).unwrap();
         journal.accept(&request).await.unwrap();
-        let step = StepRecord {
-            state: StepState::Done,
+        let step = BootStepRecord {
+            state: BootStepState::Done,
             detail: chosen(),
         };
         let uuid = request.uuid();
-        let noted = journal.note(uuid, 1, BootStep::Claim, &step);
+        let noted = journal.record_step(uuid, 1, BootStep::Claim, &step);
         noted.await.unwrap();
-        journal.turn(uuid, course).await.unwrap();
+        journal.set_goal(uuid, course).await.unwrap();
     }
     let all = journal.guests().await.unwrap().readable;
     assert_eq!(all.len(), courses.len());
@@ -310,7 +327,7 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
 /// What an earlier release wrote of a guest that failed says nothing for users, and their sentence names no host all the same.
 #[tokio::test]
 async fn of_a_guest_that_failed_under_an_earlier_release_users_are_told_no_host() {
-    let journal = SqlJournal::in_memory().await.unwrap();
+    let journal = SqlBootJournal::in_memory().await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
     let failed: FailedAttempt =
         serde_json::from_str(r#"{"node": "n1", "reason": "qemu says no"}"#).unwrap();
@@ -327,12 +344,12 @@ async fn of_a_guest_that_failed_under_an_earlier_release_users_are_told_no_host(
             "Exceeded maximum number of retries",
         ),
     ] {
-        let course = format!(r#"{{"failed": {{"reason": "{reason}"}}}}"#);
-        let course: Course = serde_json::from_str(&course).unwrap();
-        journal.turn(guest(), &course).await.unwrap();
+        let stored = format!(r#"{{"failed": {{"reason": "{reason}"}}}}"#);
+        let goal: BootGoal = serde_json::from_str(&stored).unwrap();
+        journal.set_goal(guest(), &goal).await.unwrap();
         let mut record = journal.guest(guest()).await.unwrap().unwrap();
         record.failures = vec![failed.clone(); attempts];
-        let fault = record.fault_told().unwrap();
+        let fault = record.user_fault().unwrap();
         assert!(fault.starts_with(told), "{fault}");
         assert!(!fault.contains("n1"), "{fault}");
     }
@@ -340,34 +357,34 @@ async fn of_a_guest_that_failed_under_an_earlier_release_users_are_told_no_host(
 
 #[tokio::test]
 async fn the_requests_of_all_guests_are_those_of_every_attempt() {
-    let journal = SqlJournal::in_memory().await.unwrap();
+    let journal = SqlBootJournal::in_memory().await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
     for (attempt, arq) in [(1, 7), (2, 8)] {
         let requests = BTreeMap::from([(Uuid::from_u128(arq).into(), 0)]);
-        let step = StepRecord {
-            state: StepState::Done,
-            detail: StepDetail::Requests(requests),
+        let step = BootStepRecord {
+            state: BootStepState::Done,
+            detail: BootStepDetail::Requests(requests),
         };
-        let noted = journal.note(guest(), attempt, BootStep::Arqs, &step);
+        let noted = journal.record_step(guest(), attempt, BootStep::Arqs, &step);
         noted.await.unwrap();
     }
     let expected = [7, 8].map(|arq| ArqUuid::from(Uuid::from_u128(arq)));
-    assert_eq!(journal.requests().await.unwrap(), expected.into());
+    assert_eq!(journal.arqs().await.unwrap(), expected.into());
 }
 
 #[tokio::test]
 async fn a_guest_of_whom_a_claim_may_come_is_remembered_when_all_else_of_it_is_forgotten() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
     for _ in 0..2 {
-        journal.late_claim(guest()).await.unwrap();
+        journal.record_late_claim(guest()).await.unwrap();
     }
-    journal.forget(guest()).await.unwrap();
+    journal.delete_guest(guest()).await.unwrap();
     journal.close().await;
     drop(journal);
-    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     assert_eq!(journal.late_claims().await.unwrap(), [guest()]);
-    journal.no_late_claim(guest()).await.unwrap();
+    journal.clear_late_claim(guest()).await.unwrap();
     assert_eq!(journal.late_claims().await.unwrap(), []);
 }

@@ -1,17 +1,17 @@
-//! Prometheus' text format, written line by line.
+//! Writes metrics in Prometheus' text format.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::rows::METRICS;
+use super::catalog::METRICS;
 
-/// A page that is being written.
+/// The text of a metrics page.
 #[derive(Debug, Default)]
-pub(crate) struct Page(String);
+pub(crate) struct BootMetricsPage(String);
 
-impl Page {
-    /// Begins with a metric: its help and its type.
-    pub(crate) fn row(&mut self, name: &str) {
+impl BootMetricsPage {
+    /// Writes the HELP and TYPE lines of a metric.
+    pub(crate) fn header(&mut self, name: &str) {
         if let Some(row) = METRICS.iter().find(|row| row.name == name) {
             let (help, kind) = (row.help.replace('\\', "\\\\"), row.kind.as_str());
             self.line(format_args!("# HELP {name} {help}"));
@@ -19,15 +19,15 @@ impl Page {
         }
     }
 
-    /// One series of the metric that was begun with.
+    /// Writes one sample.
     pub(crate) fn number(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        let labels = in_braces(labels);
+        let labels = label_set(labels);
         self.line(format_args!("{name}{labels} {value}"));
     }
 
-    /// The same in seconds.
+    /// Writes one sample in seconds.
     pub(crate) fn seconds(&mut self, name: &str, labels: &[(&str, &str)], value: Duration) {
-        let labels = in_braces(labels);
+        let labels = label_set(labels);
         self.line(format_args!("{name}{labels} {}", value.as_secs_f64()));
     }
 
@@ -41,7 +41,7 @@ impl Page {
     }
 }
 
-fn in_braces(labels: &[(&str, &str)]) -> String {
+fn label_set(labels: &[(&str, &str)]) -> String {
     if labels.is_empty() {
         return String::new();
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-fn page(metrics: &Metrics) -> String {
-    let mut page = Page::default();
-    metrics.write(&mut page);
+fn page(metrics: &BootMetrics) -> String {
+    let mut page = BootMetricsPage::default();
+    metrics.write_to(&mut page);
     page.into_text()
 }
 
@@ -20,12 +20,12 @@ fn value(text: &str, series: &str) -> Option<f64> {
 
 #[test]
 fn searches_and_claims_are_counted_by_how_they_end() {
-    let metrics = Metrics::default();
+    let metrics = BootMetrics::default();
     let took = Duration::from_millis(3);
-    metrics.searched(SearchOutcome::Selected, took);
-    metrics.searched(SearchOutcome::Selected, took);
-    metrics.searched(SearchOutcome::AllTaken, took);
-    metrics.claimed(ClaimResult::Refused);
+    metrics.record_search(SearchOutcome::Selected, took);
+    metrics.record_search(SearchOutcome::Selected, took);
+    metrics.record_search(SearchOutcome::AllTaken, took);
+    metrics.record_claim(ClaimResult::Refused);
     let text = page(&metrics);
     for (series, expected) in [
         ("berth_scheduler_searches_total{outcome=\"selected\"}", 2.0),
@@ -44,14 +44,14 @@ fn searches_and_claims_are_counted_by_how_they_end() {
 
 #[test]
 fn durations_fall_into_buckets_that_have_all_before_them() {
-    let metrics = Metrics::default();
+    let metrics = BootMetrics::default();
     for took in [
         Duration::ZERO,
         Duration::from_millis(1),
         Duration::from_millis(2),
         Duration::from_secs(3600),
     ] {
-        metrics.searched(SearchOutcome::Undecided, took);
+        metrics.record_search(SearchOutcome::Undecided, took);
     }
     let text = page(&metrics);
     let name = "berth_scheduler_search_duration_seconds";
@@ -70,9 +70,9 @@ fn durations_fall_into_buckets_that_have_all_before_them() {
 
 #[test]
 fn each_stage_of_a_boot_has_durations_of_its_own() {
-    let metrics = Metrics::default();
-    metrics.staged(BootStage::Bind, Duration::from_millis(3));
-    metrics.staged(BootStage::Bind, Duration::from_millis(30));
+    let metrics = BootMetrics::default();
+    metrics.record_stage(BootStage::Bind, Duration::from_millis(3));
+    metrics.record_stage(BootStage::Bind, Duration::from_millis(30));
     let text = page(&metrics);
     let name = "berth_conductor_boot_stage_duration_seconds";
     for (series, expected) in [
@@ -88,7 +88,7 @@ fn each_stage_of_a_boot_has_durations_of_its_own() {
 
 #[test]
 fn a_label_is_what_a_user_wrote_and_no_line_of_its_own() {
-    let mut page = Page::default();
+    let mut page = BootMetricsPage::default();
     page.number("of", &[("flavor", "a \"b\" \\ \nc"), ("spec", "1")], 7);
     assert_eq!(
         page.into_text(),

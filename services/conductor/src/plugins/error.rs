@@ -1,4 +1,4 @@
-//! Plugins that cannot be asked, and what they refuse.
+//! Errors of scheduler plugins: configuration, refused requests, and failed runs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,41 +6,35 @@ use std::time::Duration;
 use berth_hook::{HookError, Untrusted};
 use berth_scheduler::plugin::{AnswerError, ExtraSpecError, ManifestError};
 
-use super::program::AT_ONCE;
-
-/// A plugin that cannot be one. Each names its section.
+/// A plugin that cannot be opened. Each error names its section.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    /// Others than the superuser and the service's user can change what is run.
+    /// Users other than the superuser and the service's user can change the program.
     #[error("[scheduler_plugin_{plugin}] program: {source}")]
-    Untrusted {
-        plugin: String,
-        /// What they can change.
-        source: Untrusted,
-    },
-    /// It does not say what it is.
-    #[error("[scheduler_plugin_{plugin}] program: asked with --manifest, {source}")]
+    Untrusted { plugin: String, source: Untrusted },
+    /// The program failed with `--manifest`.
+    #[error("[scheduler_plugin_{plugin}] program: failed with --manifest: {source}")]
     NotRun {
         plugin: String,
         source: Box<HookError>,
     },
-    /// What it says of itself is none.
+    /// The manifest is invalid.
     #[error("[scheduler_plugin_{plugin}] program: {source}")]
     Manifest {
         plugin: String,
         source: ManifestError,
     },
-    /// It calls itself otherwise.
+    /// The manifest has another name.
     #[error(
-        "[scheduler_plugin_{plugin}] program: by its manifest it is {named}; the section should be [scheduler_plugin_{named}]"
+        "[scheduler_plugin_{plugin}] program: its manifest has the name {named}; the section must be [scheduler_plugin_{named}]"
     )]
     OtherName {
         plugin: String,
-        /// As its manifest names it.
+        /// The name in the manifest.
         named: String,
     },
-    /// It is enabled as what it is not.
-    #[error("[filter_scheduler] {option}: the plugin {plugin} is no {what}, by its manifest")]
+    /// The plugin is enabled in a role that its manifest does not have.
+    #[error("[filter_scheduler] {option}: by its manifest, the plugin {plugin} is not a {what}")]
     NoSuch {
         /// `enabled_filters` or `weight_classes`
         option: &'static str,
@@ -48,77 +42,81 @@ pub enum PluginError {
         /// `filter` or `weigher`
         what: &'static str,
     },
-    /// A weigher rejects no host.
+    /// `on_failure = "reject"` is not allowed for a weigher.
     #[error(
-        "[scheduler_plugin_{plugin}] on_failure: reject is for filters, and enabled_filters does not name it; write pass"
+        "[scheduler_plugin_{plugin}] on_failure: reject is allowed only for filters, but enabled_filters does not include the plugin; use pass"
     )]
-    CannotReject {
-        plugin: String,
-    },
+    CannotReject { plugin: String },
 }
 
 impl PluginError {
-    /// What the operator can do.
+    /// How the operator can fix it.
     #[must_use]
-    pub fn mend(&self) -> String {
+    pub fn hint(&self) -> String {
         match self {
             Self::Untrusted { source, .. } => source.mend(),
             Self::NotRun { .. } => {
-                "run it with --manifest as the service's user, and see what it says".to_owned()
+                "run it with --manifest as the service's user to see its output".to_owned()
             }
             Self::Manifest { .. } => {
-                "docs/guide/howto/scheduler-plugins.md has the form of a manifest".to_owned()
+                "docs/guide/howto/scheduler-plugins.md describes the manifest".to_owned()
             }
             Self::OtherName { plugin, named } => {
-                format!("name the section after {named}, or let the manifest say {plugin}")
+                format!(
+                    "rename the section to {named}, or change the name in the manifest to {plugin}"
+                )
             }
             Self::NoSuch { option, plugin, .. } => {
-                format!("take {plugin} out of {option}, or let its manifest say \"both\"")
+                format!(
+                    "remove {plugin} from {option}, or set the kind in its manifest to \"both\""
+                )
             }
             Self::CannotReject { .. } => "on_failure = \"pass\"".to_owned(),
         }
     }
 }
 
-/// A flavor whose extra specs are not as plugins ask for.
+/// Extra specs that plugins refuse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("flavor.extra_specs.{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct ExtraSpecsError(pub Vec<ExtraSpecError>);
 
-/// A hint that nobody reads, and that is nearly one that is read.
+/// An unknown hint that is similar to a known one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("scheduler_hints: nobody reads a hint {name}; is {meant} meant?")]
+#[error("scheduler_hints: unknown hint {name}; did you mean {meant}?")]
 pub struct HintError {
-    /// As it was given.
+    /// The given name.
     pub name: String,
-    /// The one that is near.
+    /// The similar known hint.
     pub meant: &'static str,
 }
 
-/// A plugin that was not heard.
+/// Failure of one run of a plugin.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AskError {
-    /// Others had all its turns for the whole of its time.
-    #[error("it had no turn within {budget:?}: {AT_ONCE} of it run at a time, for other guests")]
-    NoTurn {
+pub(super) enum PluginCallError {
+    /// All slots were in use for the whole time budget.
+    #[error("timed out after {budget:?} waiting for one of its {limit} concurrent runs")]
+    Busy {
         budget: Duration,
+        /// Maximum number of concurrent runs.
+        limit: usize,
     },
-    /// It did not end as it should.
+    /// The program failed.
     #[error(transparent)]
     Hook(#[from] HookError),
-    /// What it wrote is no answer.
+    /// The output is invalid.
     #[error(transparent)]
     Answer(#[from] AnswerError),
 }
 
-impl AskError {
-    /// What became of it, for the users of the cloud: the log has the program's path, and they have none.
-    pub(super) fn told(&self, program: &Path) -> String {
+impl PluginCallError {
+    /// The message for users, without the program's path.
+    pub(super) fn user_message(&self, program: &Path) -> String {
         let outcome = match self {
             Self::Hook(error) => error.outcome(),
             error => error.to_string(),
         };
-        // What a language says of a program that broke names its file.
+        // Error messages of interpreters contain the path of the script.
         outcome.replace(&program.display().to_string(), "the program")
     }
 }

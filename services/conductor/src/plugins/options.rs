@@ -1,4 +1,4 @@
-//! A plugin as it is configured.
+//! Configuration of a plugin, `[scheduler_plugin_NAME]`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,19 +12,20 @@ use super::PluginError;
 /// `[scheduler_plugin_NAME]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginOptions {
-    /// As in `enabled_filters` and `weight_classes`.
+    /// Name as in `enabled_filters` and `weight_classes`.
     pub name: String,
     pub program: PathBuf,
-    /// How long it may take for one request.
+    /// Time budget for one request.
     pub time_budget: Duration,
-    /// What becomes of hosts where it does not answer; none: it fails closed as a filter, and open as a weigher.
+    /// What happens to the hosts if the plugin fails; by default `reject` for a filter and `pass` for a weigher.
     pub on_failure: Option<OnFailure>,
     pub weight_multiplier: f64,
 }
 
 impl PluginOptions {
-    /// Whether others than the superuser and this process's user can change what is run. One that is not there is not to be run.
-    pub(super) fn trusted(&self) -> Result<(), PluginError> {
+    /// Checks that only the superuser and this process's user can change the program. A missing program fails
+    /// when it is run.
+    pub(super) fn check_trusted(&self) -> Result<(), PluginError> {
         match trusted(&self.program) {
             Ok(()) | Err(Untrusted::Unseen { .. }) => Ok(()),
             Err(source) => Err(PluginError::Untrusted {
@@ -35,16 +36,16 @@ impl PluginOptions {
     }
 }
 
-/// As what a plugin is enabled.
+/// The roles in which a plugin is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Enabled {
+pub(super) struct EnabledRoles {
     pub(super) is_filter: bool,
     pub(super) is_weigher: bool,
 }
 
-impl Enabled {
-    /// By its name; none where nothing names it.
-    pub(super) fn by(options: &FilterSchedulerOptions, name: &str) -> Option<Self> {
+impl EnabledRoles {
+    /// Reads the roles of a plugin; `None` if it is not enabled.
+    pub(super) fn from_options(options: &FilterSchedulerOptions, name: &str) -> Option<Self> {
         let enabled = Self {
             is_filter: options.enabled_filters.iter().any(|it| it == name),
             is_weigher: options.weight_classes.iter().any(|it| it == name),
@@ -52,7 +53,7 @@ impl Enabled {
         (enabled.is_filter || enabled.is_weigher).then_some(enabled)
     }
 
-    /// What holds where the options do not say.
+    /// The default of `on_failure`.
     pub(super) fn on_failure(self) -> OnFailure {
         match self.is_filter {
             true => OnFailure::Reject,

@@ -1,4 +1,4 @@
-//! One plugin: its program, what it says of itself, and what it answers.
+//! Runs the program of one plugin.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,46 +8,46 @@ use berth_scheduler::plugin::{OnFailure, Plugin, PluginAnswer, PluginManifest};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 
-use super::error::AskError;
-use super::options::Enabled;
+use super::error::PluginCallError;
+use super::options::EnabledRoles;
 use super::{PluginError, PluginOptions};
 
-/// How long a plugin may take to say what it is.
-const MANIFEST_TIME: Duration = Duration::from_secs(10);
+/// Timeout of `--manifest`.
+const MANIFEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most bytes of a manifest.
-const LARGEST_MANIFEST: usize = 256 << 10;
+/// Maximum size of a manifest in bytes.
+const MAX_MANIFEST: usize = 256 << 10;
 
-/// The most bytes of an answer: so many, and so many for each host, but never more than the last.
-const ANSWER: usize = 64 << 10;
-const ANSWER_OF_HOST: usize = 4 << 10;
-const LARGEST_ANSWER: usize = 16 << 20;
+/// Maximum size of an answer in bytes: a base, plus an amount for each host, up to a limit.
+const ANSWER_BASE: usize = 64 << 10;
+const ANSWER_PER_HOST: usize = 4 << 10;
+const MAX_ANSWER: usize = 16 << 20;
 
-/// So many of one plugin run at a time; other guests wait for their turn, which is of their time.
-pub(super) const AT_ONCE: usize = 8;
+/// Maximum number of concurrent runs of one plugin. Waiting for a slot counts against the time budget.
+pub(super) const MAX_CONCURRENT: usize = 8;
 
-pub(super) struct Program {
+pub(super) struct PluginProgram {
     pub(super) plugin: Plugin,
     pub(super) manifest: PluginManifest,
     hook: Hook,
-    pub(super) turns: Semaphore,
+    pub(super) slots: Semaphore,
 }
 
-impl Program {
-    /// Asks it what it is.
+impl PluginProgram {
+    /// Runs the program with `--manifest`, and checks the manifest.
     pub(super) async fn open(
         options: PluginOptions,
-        enabled: Enabled,
+        enabled: EnabledRoles,
     ) -> Result<Self, PluginError> {
         let mut hook = Hook {
             called: "scheduler plugin",
             program: options.program.clone(),
-            deadline: MANIFEST_TIME,
+            deadline: MANIFEST_TIMEOUT,
         };
         let asked = Asked {
             arguments: &["--manifest"],
             document: b"",
-            most: LARGEST_MANIFEST,
+            most: MAX_MANIFEST,
         };
         let plugin = || options.name.clone();
         let written = hook.answer(asked).await;
@@ -59,7 +59,7 @@ impl Program {
             plugin: plugin(),
             source,
         })?;
-        let on_failure = judged(&options, enabled, &manifest)?;
+        let on_failure = check_manifest(&options, enabled, &manifest)?;
         hook.deadline = options.time_budget;
         Ok(Self {
             plugin: Plugin {
@@ -70,7 +70,7 @@ impl Program {
             },
             manifest,
             hook,
-            turns: Semaphore::new(AT_ONCE),
+            slots: Semaphore::new(MAX_CONCURRENT),
         })
     }
 
@@ -78,46 +78,49 @@ impl Program {
         &self.hook.program
     }
 
-    /// Runs it once. It has what is left of its time when its turn comes.
+    /// Runs the program once, with the time that is left after waiting for a slot.
     pub(super) async fn ask(
         &self,
         question: &[u8],
         hosts: &[String],
-    ) -> Result<PluginAnswer, AskError> {
-        let (_turn, left) = self.turn().await?;
+    ) -> Result<PluginAnswer, PluginCallError> {
+        let (_slot, left) = self.acquire_slot().await?;
         let hook = Hook {
             deadline: left,
             ..self.hook.clone()
         };
-        let of_hosts = hosts.len().saturating_mul(ANSWER_OF_HOST);
+        let of_hosts = hosts.len().saturating_mul(ANSWER_PER_HOST);
         let asked = Asked {
             arguments: &[],
             document: question,
-            most: ANSWER.saturating_add(of_hosts).min(LARGEST_ANSWER),
+            most: ANSWER_BASE.saturating_add(of_hosts).min(MAX_ANSWER),
         };
         let written = hook.answer(asked).await?;
         let hosts = hosts.iter().map(String::as_str);
         Ok(PluginAnswer::read(&written, self.plugin.kind, hosts)?)
     }
 
-    /// Its turn, and what is left of its time then. The turns are never closed.
-    async fn turn(&self) -> Result<(SemaphorePermit<'_>, Duration), AskError> {
+    /// Waits for a slot. Returns it with the remaining time. The semaphore is never closed.
+    async fn acquire_slot(&self) -> Result<(SemaphorePermit<'_>, Duration), PluginCallError> {
         let budget = self.hook.deadline;
-        if let Ok(turn) = self.turns.try_acquire() {
-            return Ok((turn, budget));
+        if let Ok(slot) = self.slots.try_acquire() {
+            return Ok((slot, budget));
         }
         let begun = Instant::now();
-        match timeout(budget, self.turns.acquire()).await {
-            Ok(Ok(turn)) => Ok((turn, budget.saturating_sub(begun.elapsed()))),
-            Ok(Err(_)) | Err(_) => Err(AskError::NoTurn { budget }),
+        match timeout(budget, self.slots.acquire()).await {
+            Ok(Ok(slot)) => Ok((slot, budget.saturating_sub(begun.elapsed()))),
+            Ok(Err(_)) | Err(_) => Err(PluginCallError::Busy {
+                budget,
+                limit: MAX_CONCURRENT,
+            }),
         }
     }
 }
 
-/// Whether it is what its options say; what becomes of hosts where it does not answer.
-fn judged(
+/// Checks the manifest against the options. Returns the effective `on_failure`.
+fn check_manifest(
     options: &PluginOptions,
-    enabled: Enabled,
+    enabled: EnabledRoles,
     manifest: &PluginManifest,
 ) -> Result<OnFailure, PluginError> {
     let plugin = || options.name.clone();
@@ -142,6 +145,6 @@ fn judged(
         Some(OnFailure::Reject) if !enabled.is_filter => {
             Err(PluginError::CannotReject { plugin: plugin() })
         }
-        told => Ok(told.unwrap_or_else(|| enabled.on_failure())),
+        on_failure => Ok(on_failure.unwrap_or_else(|| enabled.on_failure())),
     }
 }

@@ -64,7 +64,7 @@ fn hosts() -> Vec<ConsideredHost> {
     ]
 }
 
-/// The sample that the guide shows, as whoever runs the tests has it.
+/// The sample plugin of the guide, owned by the user that runs the tests.
 fn sample(folder: &TempDir) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let [text, program] = ["text", "rack_power.py"].map(|name| folder.path().join(name));
@@ -288,14 +288,14 @@ async fn the_wait_for_a_turn_is_of_its_time() {
     let plugins = Plugins::open([plugin], &options).await.unwrap();
     let request = request(&[]);
     let hosts = hosts();
-    let turns = plugins.programs[0].turns.acquire_many(8).await.unwrap();
+    let slots = plugins.programs[0].slots.acquire_many(8).await.unwrap();
     let answers = plugins.ask(&request, &hosts).await;
     let told = format!("{answers:?}");
-    assert!(told.contains("it had no turn within 2s"), "{told}");
+    assert!(told.contains("timed out after 2s"), "{told}");
     // What is left after the wait is not the whole.
     let free = async {
         tokio::task::yield_now().await;
-        drop(turns);
+        drop(slots);
     };
     let (answers, ()) = tokio::join!(plugins.ask(&request, &hosts), free);
     let told = format!("{answers:?}");
@@ -322,28 +322,28 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
             NAME,
             none,
             None,
-            "[filter_scheduler] enabled_filters: the plugin rack_power is no filter, by its manifest",
+            "[filter_scheduler] enabled_filters: by its manifest, the plugin rack_power is not a filter",
         ),
         (
             filter,
             none,
             NAME,
             None,
-            "[filter_scheduler] weight_classes: the plugin rack_power is no weigher, by its manifest",
+            "[filter_scheduler] weight_classes: by its manifest, the plugin rack_power is not a weigher",
         ),
         (
             weigher,
             none,
             NAME,
             reject,
-            "[scheduler_plugin_rack_power] on_failure: reject is for filters, and enabled_filters does not name it; write pass",
+            "[scheduler_plugin_rack_power] on_failure: reject is allowed only for filters, but enabled_filters does not include the plugin; use pass",
         ),
         (
             named("other", "both"),
             NAME,
             none,
             None,
-            "[scheduler_plugin_rack_power] program: by its manifest it is other; the section should be [scheduler_plugin_other]",
+            "[scheduler_plugin_rack_power] program: its manifest has the name other; the section must be [scheduler_plugin_other]",
         ),
         (
             "{".to_owned(),
@@ -357,7 +357,7 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
         let plugin = configured(program(&folder, &manifest, "exit 1"), on_failure);
         let opened = Plugins::open([plugin], &options(filters, weighers)).await;
         let error = opened.err();
-        assert!(error.as_ref().is_none_or(|it| !it.mend().is_empty()));
+        assert!(error.as_ref().is_none_or(|it| !it.hint().is_empty()));
         let sentence = error.map_or_else(String::new, |it| it.to_string());
         assert_eq!(sentence.is_empty(), wrong.is_empty(), "{sentence}");
         assert!(sentence.starts_with(wrong), "{sentence}");
@@ -365,7 +365,7 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
     let nowhere = || configured(PathBuf::from("/nowhere/plugin"), None);
     let error = Plugins::open([nowhere()], &options(NAME, &[])).await.err();
     let sentence = error.unwrap().to_string();
-    let begin = "[scheduler_plugin_rack_power] program: asked with --manifest, the scheduler plugin /nowhere/plugin cannot be started";
+    let begin = "[scheduler_plugin_rack_power] program: failed with --manifest: the scheduler plugin /nowhere/plugin cannot be started";
     assert!(sentence.starts_with(begin), "{sentence}");
     // One that nothing enables is not run.
     let opened = Plugins::open([nowhere()], &options(&[], &[]))
@@ -392,7 +392,7 @@ async fn one_that_others_can_change_is_not_run_by_the_superuser_and_told_to_othe
         ),
         "{sentence}"
     );
-    assert!(told[0].mend().starts_with("chmod go-w /"));
+    assert!(told[0].hint().starts_with("chmod go-w /"));
     match Plugins::open([plugin()], &named).await {
         Err(error) => assert!(is_superuser() && error.to_string() == sentence, "{error}"),
         Ok(_) => assert!(!is_superuser()),
@@ -408,7 +408,7 @@ async fn a_hint_that_is_nearly_another_is_a_slip_where_no_plugin_may_read_it() {
     let error = none.check_hints(&names).unwrap_err().to_string();
     assert_eq!(
         error,
-        "scheduler_hints: nobody reads a hint diferent_host; is different_host meant?"
+        "scheduler_hints: unknown hint diferent_host; did you mean different_host?"
     );
     let others = ["different_host", "rack"].map(str::to_owned);
     assert_eq!(none.check_hints(&others), Ok(()));

@@ -1,4 +1,4 @@
-//! What a body may say: texts, numbers, the device profile, and what Placement is asked for by it. Pure.
+//! Validation of a request body: texts, numbers, device profile, hints and request groups. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,31 @@ use berth_wire::conductor::CreateGuest;
 use berth_wire::guest::ImageLocation;
 use uuid::Uuid;
 
-use super::{BootRequestError, DEFAULT_ACCOUNT};
+use super::error::BootRequestError;
 
-/// The extra spec that names a flavor's device profile.
+/// Default project and user.
+pub(super) const DEFAULT_ACCOUNT: &str = "berth";
+
+/// Extra spec with the flavor's device profile.
 const PROFILE_SPEC: &str = "accel:device_profile";
 
-/// The most hints, and the most texts of one.
-const MOST_HINTS: usize = 64;
+/// Maximum number of hints, and of values of one hint.
+const MAX_HINTS: usize = 64;
 
-/// The longest text of a hint, in bytes.
-const LONGEST_HINT: usize = 4096;
+/// Maximum length of a hint's value in bytes.
+const MAX_HINT_LENGTH: usize = 4096;
 
-/// The most bytes of all hints, names and texts.
-const ALL_HINTS: usize = 16 << 10;
+/// Maximum size of all hints in bytes, including names.
+const MAX_HINT_BYTES: usize = 16 << 10;
 
-/// So many characters the name and the value of an extra spec have at most, as in Nova's API.
-const LONGEST_SPEC: usize = 255;
+/// Maximum length of the name and of the value of an extra spec in characters, as in Nova's API.
+const MAX_SPEC_LENGTH: usize = 255;
 
-/// The most extra specs of a flavor.
-const MOST_SPECS: usize = 256;
+/// Maximum number of extra specs.
+const MAX_SPECS: usize = 256;
 
-/// What a line shows, a hypervisor's document carries and an agent takes: printable characters, with no blanks at the ends. Code
-/// points that Unicode never gives to a character are none.
+/// Whether a text is one line of printable characters without leading or trailing blanks, so that logs, hypervisor
+/// documents and agents accept it. Unicode noncharacters are not allowed.
 pub(super) fn is_line(text: &str, most: usize) -> bool {
     let is_none = |c: char| {
         let point = u32::from(c);
@@ -39,8 +42,8 @@ pub(super) fn is_line(text: &str, most: usize) -> bool {
         && !text.chars().any(|c| c.is_control() || is_none(c))
 }
 
-/// The texts of a new request. What is in the journal was taken before, by whatever rule was the rule then.
-pub(super) fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
+/// Checks the texts of a new request. Requests in the journal may follow the rules of older releases.
+pub(super) fn check_names(body: &CreateGuest) -> Result<(), BootRequestError> {
     let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
     let name = body.name.as_str();
     if !is_line(name, 240) || name.contains('/') || matches!(name, "." | "..") {
@@ -71,11 +74,12 @@ pub(super) fn names(body: &CreateGuest) -> Result<(), BootRequestError> {
     }
 }
 
-/// How much a new request may say of its flavor and its place.
-pub(super) fn sizes(body: &CreateGuest) -> Result<(), BootRequestError> {
+/// Checks the sizes of extra specs and hints of a new request.
+pub(super) fn check_sizes(body: &CreateGuest) -> Result<(), BootRequestError> {
     let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
-    let fits =
-        |text: &String| text.chars().count() <= LONGEST_SPEC && !text.chars().any(char::is_control);
+    let fits = |text: &String| {
+        text.chars().count() <= MAX_SPEC_LENGTH && !text.chars().any(char::is_control)
+    };
     let mut specs = body.flavor.extra_specs.iter();
     if specs.any(|(key, value)| key.is_empty() || !fits(key) || !fits(value)) {
         return wrong(
@@ -85,7 +89,7 @@ pub(super) fn sizes(body: &CreateGuest) -> Result<(), BootRequestError> {
     }
     let hints = body.scheduler_hints.iter();
     let bytes = hints.flat_map(|(name, texts)| texts.iter().chain([name]).map(String::len));
-    if bytes.sum::<usize>() > ALL_HINTS {
+    if bytes.sum::<usize>() > MAX_HINT_BYTES {
         return wrong(
             "scheduler_hints",
             "16384 bytes are allowed in all, names and texts together",
@@ -94,9 +98,8 @@ pub(super) fn sizes(body: &CreateGuest) -> Result<(), BootRequestError> {
     Ok(())
 }
 
-/// Hints that name guests do so by their UUIDs, written as they are kept: filters compare them letter by letter. A new request's
-/// alone, as a journal may have others.
-pub(super) fn guests_of_hints(body: &mut CreateGuest) -> Result<(), BootRequestError> {
+/// Normalises the UUIDs in hints of a new request: filters compare them as texts.
+pub(super) fn normalize_guest_hints(body: &mut CreateGuest) -> Result<(), BootRequestError> {
     for (name, field) in [
         ("different_host", "scheduler_hints.different_host"),
         ("same_host", "scheduler_hints.same_host"),
@@ -112,17 +115,17 @@ pub(super) fn guests_of_hints(body: &mut CreateGuest) -> Result<(), BootRequestE
     Ok(())
 }
 
-/// What the scheduler is told beside the flavor.
-pub(super) fn hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequestError> {
+/// Checks the scheduler hints. Returns the server group of the hint `group`.
+pub(super) fn read_hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequestError> {
     let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
     let hints = &body.scheduler_hints;
-    if hints.len() > MOST_HINTS || hints.values().any(|texts| texts.len() > MOST_HINTS) {
+    if hints.len() > MAX_HINTS || hints.values().any(|texts| texts.len() > MAX_HINTS) {
         return wrong(
             "scheduler_hints",
             "at most 64 are allowed, each with at most 64 texts",
         );
     }
-    // What begins so is the conductor's own word to the scheduler.
+    // This prefix is reserved for the conductor's own hints.
     if hints
         .keys()
         .any(|key| !is_line(key, 255) || key.starts_with("_nova_"))
@@ -135,7 +138,7 @@ pub(super) fn hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequestError
     if hints
         .values()
         .flatten()
-        .any(|text| text.len() > LONGEST_HINT)
+        .any(|text| text.len() > MAX_HINT_LENGTH)
     {
         return wrong("scheduler_hints", "a text has at most 4096 bytes");
     }
@@ -151,16 +154,17 @@ pub(super) fn hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequestError
     }
 }
 
-/// Whether a URL has a name or password before its host. Also one that is no URL by any rule: it is not written down either.
+/// Whether a URL has a user name or password before its host. Also detects them in malformed URLs, because those are
+/// stored, too.
 pub(super) fn has_userinfo(url: &str) -> bool {
     let rest = url.split_once(':').map_or(url, |(_, rest)| rest);
-    // Readers of URLs take any number of slashes there, of either kind.
+    // URL parsers accept any number of slashes here, of either kind.
     let rest = rest.trim_start_matches(['/', '\\']);
     let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
     authority.contains('@')
 }
 
-pub(super) fn texts(body: &mut CreateGuest) -> Result<(), BootRequestError> {
+pub(super) fn check_texts(body: &mut CreateGuest) -> Result<(), BootRequestError> {
     let printable = |text: &str, most: usize| {
         (1..=most).contains(&text.len()) && !text.chars().any(char::is_control)
     };
@@ -184,13 +188,13 @@ pub(super) fn texts(body: &mut CreateGuest) -> Result<(), BootRequestError> {
             return wrong(field, expected);
         }
     }
-    if body.flavor.extra_specs.len() > MOST_SPECS {
+    if body.flavor.extra_specs.len() > MAX_SPECS {
         return wrong("flavor.extra_specs", "at most 256 are allowed");
     }
     Ok(())
 }
 
-pub(super) fn numbers(body: &CreateGuest) -> Result<(), BootRequestError> {
+pub(super) fn check_numbers(body: &CreateGuest) -> Result<(), BootRequestError> {
     let flavor = &body.flavor;
     for (field, value, least, most, expected) in [
         (
@@ -233,8 +237,8 @@ pub(super) fn numbers(body: &CreateGuest) -> Result<(), BootRequestError> {
     Ok(())
 }
 
-/// The device profile, which field and flavor both may name; from here on both do.
-pub(super) fn profile(
+/// Reads the device profile from the field or the flavor, and writes it to both.
+pub(super) fn read_profile(
     body: &mut CreateGuest,
 ) -> Result<Option<DeviceProfileName>, BootRequestError> {
     let spec = body.flavor.extra_specs.get(PROFILE_SPEC).cloned();
@@ -252,7 +256,7 @@ pub(super) fn profile(
     Ok(Some(checked))
 }
 
-pub(super) fn groups(body: &CreateGuest) -> Result<RequestGroups, BootRequestError> {
+pub(super) fn read_groups(body: &CreateGuest) -> Result<RequestGroups, BootRequestError> {
     let flavor = Flavor {
         vcpus: body.flavor.vcpus,
         memory_mb: body.flavor.ram_mb,

@@ -1,36 +1,35 @@
-//! Where a guest may be: zone, destination, forced host. Pure.
+//! The requested location of a guest: availability zone, host and node, requested or forced. Pure.
 
 use berth_model::NodeName;
 use berth_wire::conductor::CreateGuest;
 
-use super::BootRequestError;
 use super::checks::is_line;
+use super::error::BootRequestError;
 
-/// The most hosts that a guest may be kept from.
+/// Maximum number of `ignore_hosts`.
 const MOST_IGNORED: usize = 1024;
 
-/// Where a guest may be.
+/// The requested location of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Target {
+pub(crate) struct BootTarget {
     pub(crate) zone: Option<String>,
-    /// The host, and whether filters are asked about it.
     pub(crate) host: Option<String>,
     pub(crate) node: Option<NodeName>,
-    /// Whether filters are asked about them.
-    pub(crate) filters: Filters,
+    /// Whether filters apply to the host and node.
+    pub(crate) filters: HostFiltering,
 }
 
-/// Whether filters are asked about the host that a guest is for.
+/// Whether filters apply to a requested host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Filters {
-    /// They are: it is requested.
+pub(crate) enum HostFiltering {
+    /// Requested: the filters apply.
     #[default]
-    Asked,
-    /// They are not: it is forced.
+    Applied,
+    /// Forced: the filters are skipped.
     Skipped,
 }
 
-impl Target {
+impl BootTarget {
     pub(super) fn of(body: &CreateGuest) -> Result<Self, BootRequestError> {
         let wrong = |error: &dyn std::fmt::Display| BootRequestError::Node(error.to_string());
         let read =
@@ -45,19 +44,19 @@ impl Target {
                 zone,
                 host,
                 node: read(node.as_deref())?,
-                filters: Filters::Skipped,
+                filters: HostFiltering::Skipped,
             });
         }
         Ok(Self {
             zone,
             host: body.host.clone(),
             node: read(body.node.as_deref())?,
-            filters: Filters::Asked,
+            filters: HostFiltering::Applied,
         })
     }
 }
 
-/// The texts of a new request.
+/// Checks the texts of a new request.
 pub(super) fn check(body: &CreateGuest) -> Result<(), BootRequestError> {
     let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
     let zone = body.availability_zone.as_deref().unwrap_or_default();
@@ -67,12 +66,12 @@ pub(super) fn check(body: &CreateGuest) -> Result<(), BootRequestError> {
     if forced.peek().is_some() && (body.host.is_some() || body.node.is_some()) {
         return wrong(
             "availability_zone",
-            "it forces a host or a node, so that host and node must not ask for one",
+            "it forces a host or node, so the fields host and node must not be set",
         );
     }
     let is_wrong = |text: &str| !is_line(text, 255) || text.contains(':');
     let is_nowhere = body.availability_zone.is_some() && forced.peek().is_none();
-    // A host may be forced in whatever zone it is.
+    // A host can be forced without a zone.
     let is_wrong_zone = zone.is_some_and(|zone| match zone {
         "" => is_nowhere,
         zone => is_wrong(zone),

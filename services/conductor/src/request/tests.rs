@@ -40,15 +40,21 @@ fn a_name_before_the_host_is_seen_however_the_url_is_written() {
 fn a_zone_may_force_a_host_and_a_node() {
     use serde_json::json;
     for (zone, expected) in [
-        ("az", (Some("az"), None, None, Filters::Asked)),
-        ("az:", (Some("az"), None, None, Filters::Asked)),
-        ("az:h", (Some("az"), Some("h"), None, Filters::Skipped)),
+        ("az", (Some("az"), None, None, HostFiltering::Applied)),
+        ("az:", (Some("az"), None, None, HostFiltering::Applied)),
+        (
+            "az:h",
+            (Some("az"), Some("h"), None, HostFiltering::Skipped),
+        ),
         (
             "az:h:n",
-            (Some("az"), Some("h"), Some("n"), Filters::Skipped),
+            (Some("az"), Some("h"), Some("n"), HostFiltering::Skipped),
         ),
-        ("az::n", (Some("az"), None, Some("n"), Filters::Skipped)),
-        (":h", (None, Some("h"), None, Filters::Skipped)),
+        (
+            "az::n",
+            (Some("az"), None, Some("n"), HostFiltering::Skipped),
+        ),
+        (":h", (None, Some("h"), None, HostFiltering::Skipped)),
     ] {
         let change = [("/availability_zone", json!(zone))];
         let request = BootRequest::new(body(&change), fresh()).unwrap();
@@ -60,7 +66,7 @@ fn a_zone_may_force_a_host_and_a_node() {
     for field in ["/host", "/node"] {
         let change = [("/availability_zone", json!("az:h")), (field, json!("h"))];
         let refused = BootRequest::new(body(&change), fresh()).unwrap_err();
-        let expected = "availability_zone: it forces a host or a node";
+        let expected = "availability_zone: it forces a host or node";
         assert!(refused.to_string().starts_with(expected), "{refused}");
     }
 }
@@ -175,7 +181,7 @@ fn hints_name_guests_by_their_uuids() {
             let sentence = format!("scheduler_hints.{hint}: the UUIDs of guests are expected");
             assert!(said.starts_with(&sentence), "{wrong}: {said}");
         }
-        // Filters compare letters, so that other ways to write one would never be the guest's.
+        // HostFiltering compare letters, so that other ways to write one would never be the guest's.
         let hints = json!({hint: ["5C3B7D0E6F1F4F0E9D0D5B7F3A1C2E44"], "rack": ["aa2"]});
         let taken = BootRequest::new(body(&[("/scheduler_hints", hints)]), fresh()).unwrap();
         let kept = &taken.body().scheduler_hints[hint];
@@ -204,7 +210,7 @@ fn what_a_journal_has_of_an_earlier_rule_is_read_as_it_was_taken() {
     }
     .to_journal();
     assert_eq!(
-        BootRequest::of_journal(&text, None).unwrap().body().name,
+        BootRequest::from_journal(&text, None).unwrap().body().name,
         ".."
     );
 }
@@ -226,7 +232,11 @@ fn a_profile_may_be_named_in_either_place_but_not_twice_differently() {
     }
     let other = ("/device_profile", serde_json::json!("fpga"));
     let two = BootRequest::new(body(&[other, ("/flavor/extra_specs", specs)]), fresh());
-    assert!(two.unwrap_err().to_string().contains("fpga is not gpu"));
+    assert!(
+        two.unwrap_err()
+            .to_string()
+            .contains("fpga differs from gpu")
+    );
 }
 
 #[test]
@@ -264,9 +274,9 @@ fn the_journal_gives_back_what_it_got_and_keeps_secrets_apart() {
     let request = BootRequest::new(body(&[("/config_drive", drive)]), fresh()).unwrap();
     let (text, drive) = request.to_journal();
     assert!(!text.contains("c2VjcmV0"), "{text}");
-    let back = BootRequest::of_journal(&text, drive.as_deref()).unwrap();
+    let back = BootRequest::from_journal(&text, drive.as_deref()).unwrap();
     assert_eq!(back, request);
-    // The same request again has the same text, also where the drive is not kept any more.
-    let bare = BootRequest::of_journal(&text, None).unwrap();
+    // The same request has the same text even after its config drive was deleted.
+    let bare = BootRequest::from_journal(&text, None).unwrap();
     assert_eq!(bare.to_journal().0, text);
 }

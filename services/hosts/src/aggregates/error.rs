@@ -1,82 +1,67 @@
-//! Why an aggregate could not be made, read or changed.
+//! [`HostAggregateError`], the error of all operations on host aggregates.
 
 use berth_store::{Disposition, Retryable, SqlError};
 use berth_wire::BodyError;
 
-use crate::store::TableError;
+use crate::store::HostTableError;
 
-/// Why an aggregate could not be made, read or changed.
+/// Error of creating, reading or changing a host aggregate.
 #[derive(Debug, thiserror::Error)]
-pub enum AggregateError {
-    /// A field is not what it may be.
+pub enum HostAggregateError {
+    /// A field is invalid.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// There is no such aggregate.
-    #[error("there is no aggregate {id}")]
-    NotFound {
-        id: i64,
-    },
-    /// Another aggregate has the name.
-    #[error("another aggregate is called {name}")]
-    NameTaken {
-        name: String,
-    },
-    /// There is no such host.
-    #[error("there is no compute host {host}")]
-    NoSuchHost {
-        host: String,
-    },
-    /// The host is in it already.
-    #[error("host {host} is in aggregate {name} already")]
-    HostIsMember {
-        name: String,
-        host: String,
-    },
-    /// The host is not in it.
+    #[error("aggregate {id} not found")]
+    NotFound { id: i64 },
+    #[error("an aggregate with the name {name} already exists")]
+    NameTaken { name: String },
+    #[error("compute host {host} not found")]
+    NoSuchHost { host: String },
+    #[error("host {host} is already in aggregate {name}")]
+    HostIsMember { name: String, host: String },
     #[error("host {host} is not in aggregate {name}")]
-    HostIsNoMember {
-        name: String,
-        host: String,
-    },
-    /// It has hosts, and only one without is removed.
-    #[error("aggregate {name} has hosts, {host} among them: take them out first")]
+    HostIsNoMember { name: String, host: String },
+    /// Only an aggregate without hosts can be deleted.
+    #[error("aggregate {name} is not empty: remove host {host} and any other hosts first")]
     NotEmpty {
         name: String,
-        /// The first of them.
+        /// The first of its hosts.
         host: String,
     },
-    /// A host is in one zone at most.
-    #[error("host {host} would be in availability zones {one} and {other}, and a host is in one")]
+    /// A host can be in only one zone.
+    #[error(
+        "host {host} would be in two availability zones, {one} and {other}; a host can be in only one"
+    )]
     TwoZones {
         host: String,
         one: String,
         other: String,
     },
-    /// A host with guests stays in its zone.
+    /// A host with guests cannot change its zone.
     #[error(
-        "host {host} would go from availability zone {from} to {to} with {guests} guests on it: move or delete them first"
+        "host {host} cannot change from availability zone {from} to {to} while it has {guests} guests: move or delete them first"
     )]
     HasGuests {
         host: String,
-        /// The zone that it is in.
+        /// The current zone.
         from: String,
-        /// The zone that it would be in.
+        /// The zone after the change.
         to: String,
-        /// How many there are.
+        /// Number of guests on the host.
         guests: i64,
     },
     #[error(transparent)]
-    Table(#[from] TableError),
+    Table(#[from] HostTableError),
 }
 
-impl From<SqlError> for AggregateError {
+impl From<SqlError> for HostAggregateError {
     fn from(error: SqlError) -> Self {
         Self::Table(error.into())
     }
 }
 
-impl AggregateError {
-    /// What a loop does about it.
+impl HostAggregateError {
+    /// How a caller's loop continues after the error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -86,7 +71,7 @@ impl AggregateError {
     }
 }
 
-impl Retryable for AggregateError {
+impl Retryable for HostAggregateError {
     fn disposition(&self) -> Disposition {
         self.disposition()
     }

@@ -1,15 +1,15 @@
-//! The rows of aggregates.
+//! Queries of the tables `host_aggregates` and `host_aggregate_members`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{SqlError, Statement, Transaction};
 use uuid::Uuid;
 
-use super::{HostAggregate, metadata};
-use crate::store::{TableError, typed};
+use super::aggregate::{HostAggregate, parse_metadata};
+use crate::store::{HostTableError, typed};
 
-/// All aggregates, by number.
-pub(super) async fn all(tx: &mut Transaction) -> Result<Vec<HostAggregate>, TableError> {
+/// All aggregates, sorted by ID.
+pub(super) async fn list(tx: &mut Transaction) -> Result<Vec<HostAggregate>, HostTableError> {
     let sql = "SELECT aggregate_id, host FROM host_aggregate_members";
     let mut hosts: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
     for row in tx.rows(Statement::new(sql)).await? {
@@ -24,7 +24,7 @@ pub(super) async fn all(tx: &mut Transaction) -> Result<Vec<HostAggregate>, Tabl
             id,
             uuid: typed(&row.text(1)?, "host_aggregates", "uuid")?,
             name: row.text(2)?,
-            metadata: metadata(&row.text(3)?)?,
+            metadata: parse_metadata(&row.text(3)?)?,
             hosts: hosts.remove(&id).unwrap_or_default(),
             created_at: row.moment(4)?,
             updated_at: row.opt_moment(5)?,
@@ -33,7 +33,7 @@ pub(super) async fn all(tx: &mut Transaction) -> Result<Vec<HostAggregate>, Tabl
     aggregates.collect()
 }
 
-/// Writes a new one; its number.
+/// Inserts an aggregate and returns its ID.
 pub(super) async fn insert(
     tx: &mut Transaction,
     uuid: Uuid,
@@ -47,12 +47,12 @@ pub(super) async fn insert(
     let insert = Statement::recurring(sql)
         .bind(uuid.to_string())
         .bind(name)
-        .bind(text(metadata));
+        .bind(metadata_text(metadata));
     tx.insert(insert, "id").await
 }
 
-/// Writes what differs of one.
-pub(super) async fn write(
+/// Writes the differences between `was` and `is`.
+pub(super) async fn update(
     tx: &mut Transaction,
     was: &HostAggregate,
     is: &HostAggregate,
@@ -64,7 +64,7 @@ pub(super) async fn write(
         );
         let update = Statement::recurring(sql)
             .bind(&is.name)
-            .bind(text(&is.metadata))
+            .bind(metadata_text(&is.metadata))
             .bind(is.id);
         tx.execute(update).await?;
     }
@@ -81,22 +81,21 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Keys and values as they are kept.
-fn text(metadata: &BTreeMap<String, String>) -> String {
+/// Encodes the metadata column.
+fn metadata_text(metadata: &BTreeMap<String, String>) -> String {
     let entries = metadata.iter();
     let entries = entries.map(|(key, value)| (key.clone(), value.clone().into()));
     serde_json::Value::Object(entries.collect()).to_string()
 }
 
-/// How many guests a host tells of.
-pub(super) async fn guests(tx: &mut Transaction, host: &str) -> Result<i64, SqlError> {
+/// Number of guests that a host reports.
+pub(super) async fn count_guests(tx: &mut Transaction, host: &str) -> Result<i64, SqlError> {
     let sql = "SELECT instances FROM compute_nodes WHERE host = ?";
     let rows = tx.rows(Statement::new(sql).bind(host)).await?;
     rows.iter().map(|row| row.int(0)).sum()
 }
 
-/// Whether there is such a host.
-pub(super) async fn is_host(tx: &mut Transaction, host: &str) -> Result<bool, SqlError> {
+pub(super) async fn host_exists(tx: &mut Transaction, host: &str) -> Result<bool, SqlError> {
     let sql = "SELECT 1 FROM compute_hosts WHERE host = ?";
     Ok(tx.row(Statement::new(sql).bind(host)).await?.is_some())
 }

@@ -1,33 +1,34 @@
-//! What an aggregate's name, keys and values may be: Nova's rules.
+//! Validation of names and metadata of aggregates, by Nova's rules.
 
 use berth_wire::BodyError;
 
-use super::{AVAILABILITY_ZONE, AggregateError, HostAggregate};
-use crate::report::own_name;
+use super::HostAggregateError;
+use super::aggregate::{AVAILABILITY_ZONE, HostAggregate};
+use crate::report::check_name_text;
 
-/// 1 to 255 characters without blanks around.
-pub(super) fn name(name: &str) -> Result<(), BodyError> {
-    trimmed("name", name)
+/// Checks a name: 1 to 255 characters without leading or trailing blanks.
+pub(super) fn check_name(name: &str) -> Result<(), BodyError> {
+    check_trimmed("name", name)
 }
 
-pub(super) fn is_free(all: &[HostAggregate], name: &str) -> Result<(), AggregateError> {
+pub(super) fn check_name_free(all: &[HostAggregate], name: &str) -> Result<(), HostAggregateError> {
     match all.iter().any(|aggregate| aggregate.name == name) {
-        true => Err(AggregateError::NameTaken {
+        true => Err(HostAggregateError::NameTaken {
             name: name.to_owned(),
         }),
         false => Ok(()),
     }
 }
 
-/// A key with its value. A zone's name is as an aggregate's, and has no colon: a request may name a zone, a host and a node with
-/// colons in between.
-pub(super) fn entry(key: &str, value: &str) -> Result<(), BodyError> {
-    self::key(key)?;
+/// Checks a metadata entry. An availability zone's name follows the rules of aggregate names, and has no colon,
+/// because a request may specify `ZONE:HOST:NODE`.
+pub(super) fn check_entry(key: &str, value: &str) -> Result<(), BodyError> {
+    check_key(key)?;
     let field = format!("metadata.{key}");
     if key == AVAILABILITY_ZONE {
-        trimmed(&field, value)?;
+        check_trimmed(&field, value)?;
         if value.contains(':') {
-            let reason = "it has a colon in it, which no zone's name has";
+            let reason = "it has a colon, which is not allowed in the name of a zone";
             return Err(BodyError::field(field, reason));
         }
     }
@@ -37,8 +38,8 @@ pub(super) fn entry(key: &str, value: &str) -> Result<(), BodyError> {
     }
 }
 
-/// A key: letters, digits, blanks, and `-_:.`.
-pub(super) fn key(key: &str) -> Result<(), BodyError> {
+/// Checks a metadata key: letters, digits, blanks, and `-_:.`.
+pub(super) fn check_key(key: &str) -> Result<(), BodyError> {
     let is_known = |letter: char| {
         letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | ':' | '.' | ' ')
     };
@@ -47,18 +48,18 @@ pub(super) fn key(key: &str) -> Result<(), BodyError> {
         false => {
             let key: String = key.chars().take(80).collect();
             let reason = format!(
-                "{key:?} is no key: 1 to 255 letters, digits, blanks and -_:. are expected"
+                "{key:?} is not a valid key: 1 to 255 letters, digits, blanks and -_:. are allowed"
             );
             Err(BodyError::field("metadata", reason))
         }
     }
 }
 
-fn trimmed(field: &str, it: &str) -> Result<(), BodyError> {
-    own_name(field, it)?;
-    match it.trim() == it {
+fn check_trimmed(field: &str, text: &str) -> Result<(), BodyError> {
+    check_name_text(field, text)?;
+    match text.trim() == text {
         true => Ok(()),
-        false => Err(BodyError::field(field, "it has blanks around it")),
+        false => Err(BodyError::field(field, "it has leading or trailing blanks")),
     }
 }
 
@@ -86,20 +87,20 @@ mod tests {
             (
                 AVAILABILITY_ZONE,
                 " a",
-                Some("metadata.availability_zone: it has blanks"),
+                Some("metadata.availability_zone: it has leading"),
             ),
             (
                 AVAILABILITY_ZONE,
                 "a\tb",
                 Some("metadata.availability_zone: it has control"),
             ),
-            ("", "x", Some("metadata: \"\" is no key")),
-            ("a/b", "x", Some("metadata: \"a/b\" is no key")),
+            ("", "x", Some("metadata: \"\" is not a valid key")),
+            ("a/b", "x", Some("metadata: \"a/b\" is not a valid key")),
             ("ä", "x", Some("metadata: ")),
             (long.as_str(), "x", Some("metadata: ")),
             ("k", long.as_str(), Some("metadata.k: it is longer")),
         ] {
-            let refused = entry(key, value).err().map(|error| error.to_string());
+            let refused = check_entry(key, value).err().map(|error| error.to_string());
             match field {
                 None => assert_eq!(refused, None),
                 Some(field) => assert!(refused.is_some_and(|it| it.starts_with(field)), "{field}"),

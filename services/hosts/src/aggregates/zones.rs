@@ -1,10 +1,11 @@
-//! Which zones hosts are in, and what a change of aggregates does to that: pure.
+//! Availability zones of hosts, and the zone changes that a change of aggregates causes. Pure.
 
 use std::collections::BTreeSet;
 
-use super::{AggregateError, HostAggregate};
+use super::HostAggregateError;
+use super::aggregate::HostAggregate;
 
-/// A host that goes from one zone to another.
+/// A host whose availability zone changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ZoneChange {
     pub(super) host: String,
@@ -13,9 +14,9 @@ pub(super) struct ZoneChange {
 }
 
 impl ZoneChange {
-    /// It may not, with guests on it.
-    pub(super) fn refused(self, guests: i64) -> AggregateError {
-        AggregateError::HasGuests {
+    /// The error for a host with guests.
+    pub(super) fn into_error(self, guests: i64) -> HostAggregateError {
+        HostAggregateError::HasGuests {
             host: self.host,
             from: self.from,
             to: self.to,
@@ -24,8 +25,8 @@ impl ZoneChange {
     }
 }
 
-/// The zones that aggregates put a host in, by the numbers of these.
-pub(super) fn of_host<'a>(
+/// The zones of a host, in the order of the aggregates.
+pub(super) fn zones_of_host<'a>(
     all: &'a [HostAggregate],
     host: &'a str,
 ) -> impl Iterator<Item = &'a str> {
@@ -35,22 +36,22 @@ pub(super) fn of_host<'a>(
     its.filter_map(HostAggregate::availability_zone)
 }
 
-/// The hosts that are in another zone after a change than before it.
-pub(super) fn moves(
+/// The hosts whose zone differs between `before` and `after`.
+pub(super) fn zone_changes(
     before: &[HostAggregate],
     after: &[HostAggregate],
     default: &str,
-) -> Result<Vec<ZoneChange>, AggregateError> {
+) -> Result<Vec<ZoneChange>, HostAggregateError> {
     let all = before.iter().chain(after);
     let hosts: BTreeSet<&String> = all.flat_map(|aggregate| &aggregate.hosts).collect();
     let mut moves = Vec::new();
     for host in hosts {
-        let from = of_host(before, host).next().unwrap_or(default);
-        let to: BTreeSet<&str> = of_host(after, host).collect();
+        let from = zones_of_host(before, host).next().unwrap_or(default);
+        let to: BTreeSet<&str> = zones_of_host(after, host).collect();
         let mut to = to.into_iter();
         let one = to.next().unwrap_or(default);
         if let Some(other) = to.next() {
-            return Err(AggregateError::TwoZones {
+            return Err(HostAggregateError::TwoZones {
                 host: host.clone(),
                 one: one.to_owned(),
                 other: other.to_owned(),
@@ -89,15 +90,17 @@ mod tests {
     }
 
     /// `a:nova>az1`, or `a:az1+az2` where there would be two.
-    fn told(before: &[HostAggregate], after: &[HostAggregate]) -> String {
-        match moves(before, after, "nova") {
+    fn summary(before: &[HostAggregate], after: &[HostAggregate]) -> String {
+        match zone_changes(before, after, "nova") {
             Ok(moves) => {
-                let told = moves
+                let changes = moves
                     .iter()
                     .map(|it| format!("{}:{}>{}", it.host, it.from, it.to));
-                told.collect::<Vec<_>>().join(" ")
+                changes.collect::<Vec<_>>().join(" ")
             }
-            Err(AggregateError::TwoZones { host, one, other }) => format!("{host}:{one}+{other}"),
+            Err(HostAggregateError::TwoZones { host, one, other }) => {
+                format!("{host}:{one}+{other}")
+            }
             Err(other) => other.to_string(),
         }
     }
@@ -133,7 +136,7 @@ mod tests {
                 "b:nova>az2",
             ),
         ] {
-            assert_eq!(told(&before, &after), expected);
+            assert_eq!(summary(&before, &after), expected);
         }
     }
 }

@@ -1,23 +1,15 @@
-//! /internal/v1/hosts/{host}/service: an operator of the cloud disables or enables a host, or says that it is dead.
+//! `/internal/v1/hosts/{host}/service`: operators disable or enable a host, or force it down.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::BodyError;
 use berth_wire::host_state::HostServiceBody;
 
-use super::{hosts, not_valid};
-use crate::compute_hosts::{HostError, ServiceStatus, ServiceUpdate};
+use super::hosts::{fault, host_body};
+use super::not_valid;
+use crate::compute_hosts::{ServiceStatus, ServiceUpdate};
 use crate::policies;
-use crate::router::Api;
-use crate::store;
-
-pub(super) fn fault(error: HostError) -> Fault {
-    match error {
-        HostError::Body(error) => not_valid(&error),
-        HostError::NotFound { .. } => Fault::not_found(error.to_string()),
-        HostError::Table(error) => store::fault(&error),
-    }
-}
+use crate::state::HostsApi;
 
 fn update(body: HostServiceBody) -> Result<ServiceUpdate, BodyError> {
     let status = match (body.disabled, body.disabled_reason) {
@@ -36,9 +28,12 @@ fn update(body: HostServiceBody) -> Result<ServiceUpdate, BodyError> {
     })
 }
 
-pub(crate) async fn put(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    api.allow(&call, policies::SERVICE_UPDATE)?;
+pub(crate) async fn put(
+    State(api): State<HostsApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    api.authorize(&call, policies::SERVICE_UPDATE)?;
     let update = update(call.typed()?).map_err(|error| not_valid(&error))?;
     let host = api.hosts.update_service(call.path("host")?, update).await;
-    Answer::ok(&hosts::shown(host.map_err(fault)?))
+    ApiResponse::ok(&host_body(host.map_err(fault)?))
 }

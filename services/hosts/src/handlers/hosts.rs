@@ -1,16 +1,25 @@
-//! /internal/v1/hosts: all hosts; one that is gone is removed.
+//! `/internal/v1/hosts`: operators list hosts and remove one.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::host_state::{HostNodeShown, HostShown, HostsShown};
 
-use super::host_services::fault;
-use crate::compute_hosts::{ComputeHost, ServiceStatus};
+use super::not_valid;
+use crate::compute_hosts::{ComputeHost, HostError, ServiceStatus};
 use crate::policies;
-use crate::router::Api;
+use crate::state::HostsApi;
+use crate::store;
 
-/// As it is told.
-pub(super) fn shown(host: ComputeHost) -> HostShown {
+pub(super) fn fault(error: HostError) -> Fault {
+    match error {
+        HostError::Body(error) => not_valid(&error),
+        HostError::NotFound { .. } => Fault::not_found(error.to_string()),
+        HostError::Table(error) => store::fault(&error),
+    }
+}
+
+/// The response body of one host.
+pub(super) fn host_body(host: ComputeHost) -> HostShown {
     let (disabled, disabled_reason) = match host.status {
         ServiceStatus::Enabled => (false, None),
         ServiceStatus::Disabled { reason } => (true, reason),
@@ -34,17 +43,23 @@ pub(super) fn shown(host: ComputeHost) -> HostShown {
     }
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    api.allow(&call, policies::HOST_GET_ALL)?;
+pub(crate) async fn list(
+    State(api): State<HostsApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    api.authorize(&call, policies::HOST_GET_ALL)?;
     let hosts = api.hosts.hosts().await.map_err(fault)?;
-    Answer::ok(&HostsShown {
-        hosts: hosts.into_iter().map(shown).collect(),
+    ApiResponse::ok(&HostsShown {
+        hosts: hosts.into_iter().map(host_body).collect(),
     })
 }
 
-pub(crate) async fn delete(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    api.allow(&call, policies::HOST_DELETE)?;
+pub(crate) async fn delete(
+    State(api): State<HostsApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    api.authorize(&call, policies::HOST_DELETE)?;
     let removed = api.hosts.remove(call.path("host")?).await;
     removed.map_err(fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

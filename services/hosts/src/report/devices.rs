@@ -1,15 +1,15 @@
-//! The pools of devices of a report.
+//! Checks the PCI device pools of a report.
 
 use berth_wire::BodyError;
 use berth_wire::host_state::PciPoolBody;
 
 use super::bounds::{between, count, few, name, short};
 
-/// A node has so many pools at most.
+/// Maximum number of pools of a node.
 const POOLS: usize = 4_096;
-/// A pool has so many tags at most.
+/// Maximum number of tags of a pool.
 const TAGS: usize = 64;
-/// The largest number of a NUMA cell.
+/// Maximum ID of a NUMA cell.
 pub(super) const LAST_CELL: i64 = 65_535;
 
 pub(super) fn check(pools: &[PciPoolBody]) -> Result<(), BodyError> {
@@ -39,7 +39,7 @@ fn four_digits(field: &str, it: &str) -> Result<(), BodyError> {
     match it.len() == 4 && it.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         true => Ok(()),
         false => {
-            let reason = format!("it is {it:?}, and should be four hexadecimal digits");
+            let reason = format!("it is {it:?}; it must be four hexadecimal digits");
             Err(BodyError::field(field, reason))
         }
     }

@@ -1,25 +1,25 @@
-//! A compute node of a report, field by field.
+//! Checks the fields of one compute node of a report.
 
 use berth_wire::BodyError;
 use berth_wire::host_state::{NodeInstanceBody, NodeStateBody};
 
-use super::bounds::{FREE, LARGE, amount, between, count, few, name, ratio, short, text};
+use super::bounds::{
+    FREE, FieldCheck, LARGE, amount, between, count, few, name, ratio, short, text,
+};
 use super::{devices, numa};
 
-/// The longest `cpu_info`, in characters.
+/// Maximum length of `cpu_info`, in characters.
 const CPU_INFO: usize = 64 << 10;
-/// A node has so many guests at most.
+/// Maximum number of guests of a node.
 const GUESTS: usize = 100_000;
-/// A guest has so many image properties at most.
+/// Maximum number of image properties of a guest.
 const PROPERTIES: usize = 512;
-/// So many kinds of guests, metrics, stats.
+/// Maximum number of supported instance types, metrics and stats.
 const KINDS: usize = 1_024;
 
-type Checked = Result<(), BodyError>;
-
-pub(super) fn check(node: &NodeStateBody) -> Checked {
+pub(super) fn check(node: &NodeStateBody) -> FieldCheck {
     if node.uuid.is_nil() {
-        let reason = "it is nil, and should be the node's own, as Placement has it";
+        let reason = "it is nil; it must be the UUID of the node's resource provider";
         return Err(BodyError::field("uuid", reason));
     }
     name("hypervisor_hostname", &node.hypervisor_hostname)?;
@@ -28,7 +28,7 @@ pub(super) fn check(node: &NodeStateBody) -> Checked {
         amount("hypervisor_version", version)?;
     }
     resources(node)?;
-    text_of_cpus(node.cpu_info.as_deref())?;
+    check_cpu_info(node.cpu_info.as_deref())?;
     few("supported_instances", node.supported_instances.len(), KINDS)?;
     for (place, kinds) in node.supported_instances.iter().enumerate() {
         for kind in kinds {
@@ -48,7 +48,7 @@ pub(super) fn check(node: &NodeStateBody) -> Checked {
     numa::check(node.numa_topology.as_deref().unwrap_or_default())
 }
 
-fn resources(node: &NodeStateBody) -> Checked {
+fn resources(node: &NodeStateBody) -> FieldCheck {
     count("vcpus", node.vcpus)?;
     count("vcpus_used", node.vcpus_used)?;
     amount("memory_mb", node.memory_mb)?;
@@ -56,7 +56,7 @@ fn resources(node: &NodeStateBody) -> Checked {
     amount("local_gb", node.local_gb)?;
     amount("local_gb_used", node.local_gb_used)?;
     if let Some(least) = node.disk_available_least {
-        // Less than nothing where guests were promised more than there is.
+        // Negative if the disks are overcommitted.
         between("disk_available_least", least, -LARGE, LARGE)?;
     }
     ratio("cpu_allocation_ratio", node.cpu_allocation_ratio)?;
@@ -66,19 +66,19 @@ fn resources(node: &NodeStateBody) -> Checked {
     count("failed_builds", node.failed_builds)
 }
 
-/// What it says is looked at by those who ask for it: a text that is no JSON has no fields.
-fn text_of_cpus(cpu_info: Option<&str>) -> Checked {
+/// Checks only the length: filters parse the content, and treat text that is not JSON as without fields.
+fn check_cpu_info(cpu_info: Option<&str>) -> FieldCheck {
     let length = cpu_info.map_or(0, |text| text.chars().count());
     match length <= CPU_INFO {
         true => Ok(()),
         false => {
-            let reason = format!("it has {length} characters, and {CPU_INFO} are the most");
+            let reason = format!("it has {length} characters; at most {CPU_INFO} are allowed");
             Err(BodyError::field("cpu_info", reason))
         }
     }
 }
 
-fn guest(instance: &NodeInstanceBody) -> Checked {
+fn guest(instance: &NodeInstanceBody) -> FieldCheck {
     if let Some(flavorid) = &instance.flavorid {
         name("flavorid", flavorid)?;
     }
@@ -97,7 +97,7 @@ fn guest(instance: &NodeInstanceBody) -> Checked {
     Ok(())
 }
 
-fn metrics(node: &NodeStateBody) -> Checked {
+fn metrics(node: &NodeStateBody) -> FieldCheck {
     let Some(metrics) = &node.metrics else {
         return Ok(());
     };
@@ -105,7 +105,7 @@ fn metrics(node: &NodeStateBody) -> Checked {
     for (key, value) in metrics {
         text("metrics", key, FREE)?;
         if !value.is_finite() {
-            let reason = "it is no finite number";
+            let reason = "it is not a finite number";
             return Err(BodyError::field(format!("metrics.{key}"), reason));
         }
     }

@@ -1,4 +1,4 @@
-//! The NUMA cells of a report.
+//! Checks the NUMA cells of a report.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
 use super::bounds::{amount, between, count, few, name};
 use super::devices::LAST_CELL;
 
-/// A cell has so many sizes of pages at most.
+/// Maximum number of page sizes of a cell.
 const PAGE_SIZES: usize = 32;
-/// A cell has so many physical networks at most.
+/// Maximum number of physical networks of a cell.
 const NETWORKS: usize = 1_024;
 
 pub(super) fn check(cells: &[NumaCellBody]) -> Result<(), BodyError> {
@@ -21,7 +21,7 @@ pub(super) fn check(cells: &[NumaCellBody]) -> Result<(), BodyError> {
         let place = format!("numa_topology[{place}]");
         one(cell).map_err(|error| error.under(&place))?;
         if !ids.insert(cell.id) {
-            let reason = format!("it is {}, as that of another cell", cell.id);
+            let reason = format!("it is {}, the ID of another cell", cell.id);
             return Err(BodyError::field(format!("{place}.id"), reason));
         }
     }
@@ -48,7 +48,7 @@ fn one(cell: &NumaCellBody) -> Result<(), BodyError> {
         let place = format!("mempages[{place}]");
         of_size(pages).map_err(|error| error.under(&place))?;
         if !sizes.insert(pages.size_kb) {
-            let reason = "there are pages of this size already";
+            let reason = "another entry has this page size";
             return Err(BodyError::field(format!("{place}.size_kb"), reason));
         }
     }
@@ -68,7 +68,10 @@ fn of_size(pages: &MemoryPagesBody) -> Result<(), BodyError> {
 fn cpus(field: &str, cpus: &BTreeSet<u32>) -> Result<(), BodyError> {
     match cpus.last() {
         Some(last) if u16::try_from(*last).is_err() => {
-            let reason = format!("there is no CPU {last}: {} is the last", u16::MAX);
+            let reason = format!(
+                "CPU {last} is out of range: the highest number is {}",
+                u16::MAX
+            );
             Err(BodyError::field(field, reason))
         }
         _ => Ok(()),

@@ -32,11 +32,11 @@ proptest! {
         }]});
         body["nodes"][0][field] = number;
         let read = berth_wire::decode::<HostStateBody>(body.to_string().as_bytes());
-        match read.and_then(|body| Report::new("host1", body)) {
+        match read.and_then(|body| HostReport::new("host1", body)) {
             Ok(report) => {
                 let kept: NodeStateBody = berth_wire::decode(report.nodes[0].body.as_bytes()).expect("it was taken");
                 // What filters compute of it has no end either.
-                let state = crate::host_state::of_node(kept);
+                let state = crate::node_state::from_report(kept);
                 prop_assert!(state.free_ram_mb.checked_mul(1_024).is_some());
                 prop_assert!(state.free_disk_mb.checked_mul(1_024).is_some());
             }
@@ -50,9 +50,9 @@ fn equal_bodies_have_one_name_and_others_another() {
     let report = |version: &str, nodes: &[Value]| {
         let body = json!({"service": {"version": version}, "nodes": nodes});
         let body = berth_wire::decode(body.to_string().as_bytes()).expect("a body");
-        Report::new("host1", body).expect("it is taken").state
+        HostReport::new("host1", body).expect("it is taken").state
     };
-    let node = serde_json::to_value(crate::host_state::sample()).expect("a value");
+    let node = serde_json::to_value(crate::node_state::sample()).expect("a value");
     let one = report("1", std::slice::from_ref(&node));
     assert_eq!(one, report("1", std::slice::from_ref(&node)));
     assert_ne!(one, report("2", std::slice::from_ref(&node)));

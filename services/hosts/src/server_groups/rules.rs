@@ -1,25 +1,25 @@
-//! What a server group may be.
+//! Policies of server groups, and validation of new groups.
 
 use std::str::FromStr;
 
 use berth_wire::BodyError;
 
-use crate::report::own_name;
+use crate::report::check_name_text;
 
-/// What is wanted of a group's members.
+/// Policy of a server group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum GroupPolicy {
-    /// All on one host.
+pub enum ServerGroupPolicy {
+    /// All members on one host.
     Affinity,
-    /// Each on a host of its own, or so many on one as the rule says.
+    /// At most `max_server_per_host` members per host, by default 1.
     AntiAffinity,
-    /// Together where that is possible.
+    /// On one host if possible.
     SoftAffinity,
-    /// Apart where that is possible.
+    /// On different hosts if possible.
     SoftAntiAffinity,
 }
 
-impl GroupPolicy {
+impl ServerGroupPolicy {
     const ALL: [Self; 4] = [
         Self::Affinity,
         Self::AntiAffinity,
@@ -27,7 +27,7 @@ impl GroupPolicy {
         Self::SoftAntiAffinity,
     ];
 
-    /// Nova's word for it.
+    /// The name of the policy in Nova's API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,53 +39,52 @@ impl GroupPolicy {
     }
 }
 
-/// A word that is no policy of a server group.
+/// Error of parsing a [`ServerGroupPolicy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a policy is one of affinity, anti-affinity, soft-affinity, soft-anti-affinity")]
-pub struct NoGroupPolicy;
+#[error("the policy must be one of affinity, anti-affinity, soft-affinity, soft-anti-affinity")]
+pub struct ParseGroupPolicyError;
 
-impl FromStr for GroupPolicy {
-    type Err = NoGroupPolicy;
+impl FromStr for ServerGroupPolicy {
+    type Err = ParseGroupPolicyError;
 
-    fn from_str(text: &str) -> Result<Self, NoGroupPolicy> {
+    fn from_str(text: &str) -> Result<Self, ParseGroupPolicyError> {
         let mut all = Self::ALL.into_iter();
         all.find(|policy| policy.as_str() == text)
-            .ok_or(NoGroupPolicy)
+            .ok_or(ParseGroupPolicyError)
     }
 }
 
-/// A group that is to be made.
+/// A group to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewServerGroup {
     pub project_id: String,
     pub user_id: String,
-    /// What its owner calls it, 1 to 255 characters without blanks around.
+    /// 1 to 255 characters without leading or trailing blanks.
     pub name: String,
-    /// What is wanted of its members.
-    pub policy: GroupPolicy,
-    /// Of [`GroupPolicy::AntiAffinity`] alone: so many members may be on one host, 1 at least.
+    pub policy: ServerGroupPolicy,
+    /// Maximum number of members on one host, at least 1; for [`ServerGroupPolicy::AntiAffinity`] only.
     pub max_server_per_host: Option<u32>,
 }
 
 impl NewServerGroup {
     pub(super) fn check(&self) -> Result<(), BodyError> {
-        own_name("project_id", &self.project_id)?;
-        own_name("user_id", &self.user_id)?;
-        own_name("name", &self.name)?;
+        check_name_text("project_id", &self.project_id)?;
+        check_name_text("user_id", &self.user_id)?;
+        check_name_text("name", &self.name)?;
         if self.name.trim() != self.name {
-            let reason = "it has blanks around it, which no group's name has";
+            let reason = "it has leading or trailing blanks";
             return Err(BodyError::field("name", reason));
         }
         match (self.max_server_per_host, self.policy) {
-            (None, _) | (Some(1..), GroupPolicy::AntiAffinity) => Ok(()),
+            (None, _) | (Some(1..), ServerGroupPolicy::AntiAffinity) => Ok(()),
             (Some(0), _) => Err(BodyError::field(
                 "rules.max_server_per_host",
-                "it is 0, and should be 1 at least",
+                "it is 0; it must be at least 1",
             )),
             (Some(_), policy) => Err(BodyError::field(
                 "rules.max_server_per_host",
                 format!(
-                    "it is a rule of anti-affinity, and the policy is {}",
+                    "it is allowed only with the policy anti-affinity, not with {}",
                     policy.as_str()
                 ),
             )),
@@ -99,15 +98,18 @@ mod tests {
 
     #[test]
     fn a_policy_is_known_by_its_word() {
-        for policy in GroupPolicy::ALL {
+        for policy in ServerGroupPolicy::ALL {
             assert_eq!(policy.as_str().parse(), Ok(policy));
         }
-        assert_eq!("Affinity".parse::<GroupPolicy>(), Err(NoGroupPolicy));
+        assert_eq!(
+            "Affinity".parse::<ServerGroupPolicy>(),
+            Err(ParseGroupPolicyError)
+        );
     }
 
     #[test]
     fn what_a_group_may_not_have_is_named() {
-        use GroupPolicy::{Affinity, AntiAffinity, SoftAntiAffinity};
+        use ServerGroupPolicy::{Affinity, AntiAffinity, SoftAntiAffinity};
         for (name, policy, most, field) in [
             ("g", AntiAffinity, None, None),
             ("g", AntiAffinity, Some(3), None),
@@ -121,16 +123,16 @@ mod tests {
                 "g",
                 Affinity,
                 Some(1),
-                Some("rules.max_server_per_host: it is a rule"),
+                Some("rules.max_server_per_host: it is allowed only"),
             ),
             (
                 "g",
                 SoftAntiAffinity,
                 Some(1),
-                Some("rules.max_server_per_host: it is a rule"),
+                Some("rules.max_server_per_host: it is allowed only"),
             ),
             ("", Affinity, None, Some("name: it is empty")),
-            (" g", Affinity, None, Some("name: it has blanks")),
+            (" g", Affinity, None, Some("name: it has leading")),
         ] {
             let group = NewServerGroup {
                 project_id: "p".to_owned(),

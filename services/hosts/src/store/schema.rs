@@ -1,4 +1,4 @@
-//! The service's tables: made in a database that has none of them yet, or refused where a later release wrote them.
+//! Creates the service's tables, or refuses a database that a later release wrote.
 
 use berth_store::{Schema, SchemaError, SqlStore};
 
@@ -11,7 +11,7 @@ const SCHEMA: Schema = Schema {
     text: include_str!("schema.sql"),
 };
 
-/// Makes the tables where there are none, and checks them where they are.
+/// Creates missing tables and checks existing ones.
 pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
     SCHEMA.prepare(store).await
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_hosts::{AVAILABILITY_ZONE, AggregateError, AggregateUpdate, HostAggregate, Hosts};
+use berth_hosts::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate, HostAggregateError, Hosts};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -83,7 +83,7 @@ async fn an_aggregate_from_its_making_to_its_end() {
     assert_eq!(hosts.aggregate(id).await.unwrap(), changed);
     let refused = hosts.delete_aggregate(id).await.unwrap_err();
     assert!(
-        matches!(refused, AggregateError::NotEmpty { .. }),
+        matches!(refused, HostAggregateError::NotEmpty { .. }),
         "{refused}"
     );
     for host in ["host1", "host2"] {
@@ -92,7 +92,10 @@ async fn an_aggregate_from_its_making_to_its_end() {
     hosts.delete_aggregate(id).await.unwrap();
     assert!(hosts.aggregates().await.unwrap().is_empty());
     let gone = hosts.aggregate(id).await.unwrap_err();
-    assert!(matches!(gone, AggregateError::NotFound { .. }), "{gone}");
+    assert!(
+        matches!(gone, HostAggregateError::NotFound { .. }),
+        "{gone}"
+    );
 }
 
 #[tokio::test]
@@ -103,15 +106,15 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
     let two = make(hosts, "two", zone("az2")).await;
     hosts.add_aggregate_host(one, "host1").await.unwrap();
     let before = hosts.aggregates().await.unwrap();
-    let told = |done: Result<HostAggregate, AggregateError>| done.unwrap_err().to_string();
+    let told = |done: Result<HostAggregate, HostAggregateError>| done.unwrap_err().to_string();
     for (said, expected) in [
         (
             told(hosts.create_aggregate("one", BTreeMap::new()).await),
-            "another aggregate is called one",
+            "an aggregate with the name one already exists",
         ),
         (
             told(hosts.create_aggregate(" x", BTreeMap::new()).await),
-            "name: it has blanks around it",
+            "name: it has leading or trailing blanks",
         ),
         (
             told(hosts.create_aggregate("x", zone("a:b")).await),
@@ -119,15 +122,15 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             told(hosts.update_aggregate(two, set("a/b", None)).await),
-            "metadata: \"a/b\" is no key",
+            "metadata: \"a/b\" is not a valid key",
         ),
         (
             told(hosts.add_aggregate_host(two, "nobody").await),
-            "there is no compute host nobody",
+            "compute host nobody not found",
         ),
         (
             told(hosts.add_aggregate_host(one, "host1").await),
-            "host host1 is in aggregate one already",
+            "host host1 is already in aggregate one",
         ),
         (
             told(hosts.remove_aggregate_host(two, "host1").await),
@@ -135,11 +138,11 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
         ),
         (
             told(hosts.add_aggregate_host(two, "host1").await),
-            "host host1 would be in availability zones az1 and az2",
+            "host host1 would be in two availability zones, az1 and az2",
         ),
         (
             told(hosts.add_aggregate_host(99, "host1").await),
-            "there is no aggregate 99",
+            "aggregate 99 not found",
         ),
     ] {
         assert!(said.starts_with(expected), "{said}");
@@ -149,7 +152,10 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
         ..AggregateUpdate::default()
     };
     let taken = hosts.update_aggregate(one, rename).await.unwrap_err();
-    assert!(matches!(taken, AggregateError::NameTaken { .. }), "{taken}");
+    assert!(
+        matches!(taken, HostAggregateError::NameTaken { .. }),
+        "{taken}"
+    );
     assert_eq!(hosts.aggregates().await.unwrap(), before);
 }
 
@@ -175,7 +181,7 @@ async fn a_host_with_guests_stays_in_its_zone() {
     ] {
         let refused = refused.unwrap_err();
         assert!(
-            matches!(refused, AggregateError::HasGuests { guests: 2, .. }),
+            matches!(refused, HostAggregateError::HasGuests { guests: 2, .. }),
             "{refused}"
         );
     }

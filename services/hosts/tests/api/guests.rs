@@ -20,17 +20,20 @@ async fn a_guest_is_its_first_conductors_until_that_says_otherwise() {
     let service = Service::start().await;
     let hosts = &service.hosts;
     let (first, second) = (of_owner(1, 1), of_owner(1, 2));
-    assert!(hosts.own(first).await.unwrap());
-    assert!(hosts.own(first).await.unwrap(), "asked again");
-    assert!(!hosts.own(second).await.unwrap());
-    assert!(!hosts.disown(second).await.unwrap());
-    assert!(hosts.own(of_owner(2, 2)).await.unwrap(), "another guest");
-    assert!(hosts.disown(first).await.unwrap());
+    assert!(hosts.claim_guest(first).await.unwrap());
+    assert!(hosts.claim_guest(first).await.unwrap(), "asked again");
+    assert!(!hosts.claim_guest(second).await.unwrap());
+    assert!(!hosts.release_guest(second).await.unwrap());
     assert!(
-        !hosts.disown(first).await.unwrap(),
+        hosts.claim_guest(of_owner(2, 2)).await.unwrap(),
+        "another guest"
+    );
+    assert!(hosts.release_guest(first).await.unwrap());
+    assert!(
+        !hosts.release_guest(first).await.unwrap(),
         "it is nobody's already"
     );
-    assert!(hosts.own(second).await.unwrap());
+    assert!(hosts.claim_guest(second).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,7 +42,7 @@ async fn of_many_conductors_at_once_one_has_the_guest() {
     let mut asked = JoinSet::new();
     for owner in 1..=16 {
         let hosts = service.hosts.clone();
-        asked.spawn(async move { hosts.own(of_owner(1, owner)).await.unwrap() });
+        asked.spawn(async move { hosts.claim_guest(of_owner(1, owner)).await.unwrap() });
     }
     let granted = asked.join_all().await.into_iter().filter(|it| *it).count();
     assert_eq!(granted, 1);
@@ -50,9 +53,9 @@ async fn of_guests_that_are_somebodys_those_are_seen_of_whom_no_host_tells() {
     let service = Service::with_hosts(1).await;
     let hosts = &service.hosts;
     for n in [1, 2] {
-        assert!(hosts.own(of_owner(n, 1)).await.unwrap());
+        assert!(hosts.claim_guest(of_owner(n, 1)).await.unwrap());
     }
     let told = json!({"instances": {(guest(2).to_string()): {}}});
     service.tell("host1", &[told_with(1, told)]).await;
-    assert_eq!(hosts.untold_guests().await.unwrap(), [of_owner(1, 1)]);
+    assert_eq!(hosts.unreported_guests().await.unwrap(), [of_owner(1, 1)]);
 }

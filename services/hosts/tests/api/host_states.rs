@@ -28,7 +28,10 @@ async fn what_is_told_is_shown_and_seen_by_its_name() {
     assert_ne!(other, name);
     let refused = service.seen("host1", &name).await;
     assert_eq!(refused.status, 409, "{refused:?}");
-    assert!(refused.message().contains("tell it whole"), "{refused:?}");
+    assert!(
+        refused.message().contains("report the whole state"),
+        "{refused:?}"
+    );
     assert_eq!(service.seen("nobody", &name).await.status, 409);
     assert_eq!(service.get("/nobody/state").await.status, 404);
 }
@@ -120,7 +123,7 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
         (json!({"host_ip": "somewhere"}), "nodes[0].host_ip"),
         (
             json!({"vcpus": -1}),
-            "nodes[0].vcpus: it is -1, and should be between 0 and 2147483648",
+            "nodes[0].vcpus: it is -1; it must be between 0 and 2147483648",
         ),
         (json!({"vcpus": 1.5}), "nodes[0].vcpus"),
         (
@@ -162,7 +165,7 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
         (json!({"stats": {"": 1}}), "nodes[0].stats: it is empty"),
         (
             json!({"pci_device_pools": [{"vendor_id": "808", "product_id": "10ca", "count": 1}]}),
-            "nodes[0].pci_device_pools[0].vendor_id: it is \"808\", and should be four hexadecimal digits",
+            "nodes[0].pci_device_pools[0].vendor_id: it is \"808\"; it must be four hexadecimal digits",
         ),
         (
             json!({"pci_device_pools": [{"vendor_id": "8086", "product_id": "10ca", "count": -1}]}),
@@ -174,7 +177,7 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
         ),
         (
             json!({"numa_topology": [cell(json!({"cpuset": [65_536]}))]}),
-            "nodes[0].numa_topology[0].cpuset: there is no CPU 65536",
+            "nodes[0].numa_topology[0].cpuset: CPU 65536 is out of range",
         ),
         (
             json!({"numa_topology": [cell(json!({"siblings": [[0], [70_000]]}))]}),
@@ -190,7 +193,7 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
         ),
         (
             json!({"numa_topology": vec![cell(json!({})); 129]}),
-            "nodes[0].numa_topology: there are 129, and 128 are the most",
+            "nodes[0].numa_topology: it has 129 entries; at most 128 are allowed",
         ),
         (json!({"color": "blue"}), "nodes[0].color"),
     ] {
@@ -205,11 +208,11 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
     for (body, field) in [
         (
             json!({"service": {"version": "1"}, "nodes": [told(1), told(1)]}),
-            "nodes[1].uuid: nodes[0] has it too",
+            "nodes[1].uuid: nodes[0] has the same value",
         ),
         (
             json!({"service": {"version": "1"}, "nodes": [told(1), told_with(2, json!({"hypervisor_hostname": "node1"}))]}),
-            "nodes[1].hypervisor_hostname: nodes[0] has it too",
+            "nodes[1].hypervisor_hostname: nodes[0] has the same value",
         ),
         (json!({"service": {}, "nodes": []}), "service"),
         (

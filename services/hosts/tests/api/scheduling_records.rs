@@ -24,7 +24,7 @@ async fn the_oldest_go_first_when_there_are_too_many() {
     for n in 0..5 {
         let record = format!("{{\"n\": {n}}}");
         hosts
-            .put_record(&format!("req-{}", n / 2), &record)
+            .insert_record(&format!("req-{}", n / 2), &record)
             .await
             .unwrap();
     }
@@ -34,8 +34,8 @@ async fn the_oldest_go_first_when_there_are_too_many() {
         .map(|record| record.request_id.as_str())
         .collect();
     assert_eq!(of, ["req-2", "req-1", "req-1"]);
-    assert!(hosts.records_of("req-0").await.unwrap().is_empty());
-    let twice = hosts.records_of("req-1").await.unwrap();
+    assert!(hosts.records_for_request("req-0").await.unwrap().is_empty());
+    let twice = hosts.records_for_request("req-1").await.unwrap();
     let texts: Vec<&str> = twice.iter().map(|record| record.record.as_str()).collect();
     assert_eq!(
         texts,
@@ -50,13 +50,13 @@ async fn the_oldest_go_first_when_there_are_too_many() {
 async fn what_is_too_old_is_told_no_more_and_goes_with_the_next() {
     let service = bounded(100, HOUR).await;
     let hosts = &service.hosts;
-    hosts.put_record("old", "{}").await.unwrap();
+    hosts.insert_record("old", "{}").await.unwrap();
     service
         .change("UPDATE scheduling_records SET created_at = '2020-01-01 00:00:00.000000'")
         .await;
-    assert!(hosts.records_of("old").await.unwrap().is_empty());
+    assert!(hosts.records_for_request("old").await.unwrap().is_empty());
     assert!(hosts.records(10, None).await.unwrap().is_empty());
-    hosts.put_record("new", "{}").await.unwrap();
+    hosts.insert_record("new", "{}").await.unwrap();
     let count = berth_store::Statement::new("SELECT COUNT(*) FROM scheduling_records");
     let rows = service.store.rows(count).await.unwrap();
     assert_eq!(rows[0].int(0).unwrap(), 1);
@@ -68,12 +68,17 @@ async fn many_at_once_are_all_kept_as_far_as_the_bound_goes() {
     let mut puts = tokio::task::JoinSet::new();
     for n in 0..40 {
         let hosts = service.hosts.clone();
-        puts.spawn(async move { hosts.put_record(&format!("req-{n}"), "{}").await.unwrap() });
+        puts.spawn(async move {
+            hosts
+                .insert_record(&format!("req-{n}"), "{}")
+                .await
+                .unwrap()
+        });
     }
     let ids: BTreeSet<i64> = puts.join_all().await.into_iter().collect();
     assert_eq!(ids.len(), 40, "a row for each");
     // One that was begun before, and ended after, another let go of the oldest is let go of by the next.
-    let last = service.hosts.put_record("last", "{}").await.unwrap();
+    let last = service.hosts.insert_record("last", "{}").await.unwrap();
     let kept = service.hosts.records(100, None).await.unwrap();
     assert!((1..=20).contains(&kept.len()), "{} are kept", kept.len());
     assert_eq!(kept[0].id, last);
@@ -86,10 +91,14 @@ async fn what_is_no_record_is_refused_by_its_field() {
     for (request, record, field) in [
         ("", "{}", "request_id: it is empty"),
         ("a\nb", "{}", "request_id: it has control"),
-        ("r", "{", "record: it is no JSON"),
+        ("r", "{", "record: it is not JSON"),
         ("r", long.as_str(), "record: it has 5242882 bytes"),
     ] {
-        let refused = service.hosts.put_record(request, record).await.unwrap_err();
+        let refused = service
+            .hosts
+            .insert_record(request, record)
+            .await
+            .unwrap_err();
         assert!(refused.to_string().starts_with(field), "{refused}");
     }
 }

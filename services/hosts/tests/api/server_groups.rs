@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_hosts::{
-    GroupMember, GroupPolicy, Hosts, KeptServerGroup, NewServerGroup, PlacedMember,
-    ServerGroupError,
+    GroupMember, Hosts, NewServerGroup, PlacedMember, ServerGroupError, ServerGroupPolicy,
+    StoredServerGroup,
 };
 use berth_scheduler::request::ServerGroup;
 use berth_store::Disposition;
@@ -14,7 +14,11 @@ use uuid::Uuid;
 
 use super::service::{Service, guest, node, told_with};
 
-pub(crate) async fn make(hosts: &Hosts, policy: GroupPolicy, most: Option<u32>) -> KeptServerGroup {
+pub(crate) async fn make(
+    hosts: &Hosts,
+    policy: ServerGroupPolicy,
+    most: Option<u32>,
+) -> StoredServerGroup {
     let group = NewServerGroup {
         project_id: "p".to_owned(),
         user_id: "u".to_owned(),
@@ -40,7 +44,7 @@ fn of_owner(n: u128, group: Uuid, instance: Uuid) -> GroupMember {
 }
 
 /// The first host that the group leaves free, as a filter would say it; none where there is none.
-fn choose(group: &KeptServerGroup, instance: Uuid, hosts: usize) -> Option<String> {
+fn choose(group: &StoredServerGroup, instance: Uuid, hosts: usize) -> Option<String> {
     let names = (0..hosts).map(|n| format!("host{n}"));
     let others = || {
         group
@@ -52,8 +56,8 @@ fn choose(group: &KeptServerGroup, instance: Uuid, hosts: usize) -> Option<Strin
     let on = |name: &str| others().filter(|(_, host)| *host == name).count();
     let most = read.max_server_per_host.unwrap_or(1).try_into().unwrap();
     let mut fits = names.filter(|name| match group.policy {
-        GroupPolicy::AntiAffinity => on(name) < most,
-        GroupPolicy::Affinity => read.hosts.is_empty() || read.hosts.contains(name),
+        ServerGroupPolicy::AntiAffinity => on(name) < most,
+        ServerGroupPolicy::Affinity => read.hosts.is_empty() || read.hosts.contains(name),
         _ => true,
     });
     fits.next()
@@ -70,7 +74,7 @@ pub(crate) async fn create(
         let read = hosts.group(group).await.unwrap();
         let host = choose(&read, instance, count)?;
         match hosts
-            .place(member(group, instance), read.generation, &host)
+            .place_member(member(group, instance), read.generation, &host)
             .await
         {
             Ok(_) => return Some(host),
@@ -92,7 +96,7 @@ async fn sixteen_at_once_on_sixteen_hosts_all_land_apart_and_on_fifteen_one_is_t
 {
     let service = Service::start().await;
     for (count, told_none) in [(16, 0), (15, 1), (1, 15)] {
-        let group = make(&service.hosts, GroupPolicy::AntiAffinity, None)
+        let group = make(&service.hosts, ServerGroupPolicy::AntiAffinity, None)
             .await
             .uuid;
         let landed = sixteen(&service.hosts, group, count).await;
@@ -110,12 +114,14 @@ async fn sixteen_at_once_on_sixteen_hosts_all_land_apart_and_on_fifteen_one_is_t
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sixteen_at_once_are_together_or_as_many_on_a_host_as_the_rule_says() {
     let service = Service::start().await;
-    let group = make(&service.hosts, GroupPolicy::Affinity, None).await.uuid;
+    let group = make(&service.hosts, ServerGroupPolicy::Affinity, None)
+        .await
+        .uuid;
     let landed = sixteen(&service.hosts, group, 4).await;
     let together: BTreeSet<_> = landed.into_iter().map(Option::unwrap).collect();
     assert_eq!(together.len(), 1);
     service.hosts.delete_group(group).await.unwrap();
-    let group = make(&service.hosts, GroupPolicy::AntiAffinity, Some(3))
+    let group = make(&service.hosts, ServerGroupPolicy::AntiAffinity, Some(3))
         .await
         .uuid;
     let landed = sixteen(&service.hosts, group, 5).await;
@@ -131,13 +137,13 @@ async fn sixteen_at_once_are_together_or_as_many_on_a_host_as_the_rule_says() {
 async fn whoever_read_an_older_group_writes_nothing() {
     let service = Service::start().await;
     let hosts = &service.hosts;
-    let group = make(hosts, GroupPolicy::AntiAffinity, None).await;
+    let group = make(hosts, ServerGroupPolicy::AntiAffinity, None).await;
     let next = hosts
-        .place(member(group.uuid, guest(1)), group.generation, "a")
+        .place_member(member(group.uuid, guest(1)), group.generation, "a")
         .await
         .unwrap();
     let second = hosts
-        .place(member(group.uuid, guest(2)), group.generation, "a")
+        .place_member(member(group.uuid, guest(2)), group.generation, "a")
         .await
         .unwrap_err();
     assert!(
@@ -146,14 +152,22 @@ async fn whoever_read_an_older_group_writes_nothing() {
     );
     let kept = hosts.group(group.uuid).await.unwrap();
     assert_eq!((kept.generation, kept.members.len()), (next, 1));
-    hosts.unplace(member(group.uuid, guest(1))).await.unwrap();
-    hosts.unplace(member(group.uuid, guest(1))).await.unwrap();
-    let left = hosts.place(member(group.uuid, guest(2)), next, "a").await;
+    hosts
+        .remove_member(member(group.uuid, guest(1)))
+        .await
+        .unwrap();
+    hosts
+        .remove_member(member(group.uuid, guest(1)))
+        .await
+        .unwrap();
+    let left = hosts
+        .place_member(member(group.uuid, guest(2)), next, "a")
+        .await;
     assert!(left.is_err(), "a member less is a change, too");
     let kept = hosts.group(group.uuid).await.unwrap();
     assert!(kept.members.is_empty());
     hosts
-        .place(member(group.uuid, guest(2)), kept.generation, "a")
+        .place_member(member(group.uuid, guest(2)), kept.generation, "a")
         .await
         .unwrap();
 }
@@ -162,10 +176,10 @@ async fn whoever_read_an_older_group_writes_nothing() {
 async fn a_callers_own_old_place_is_no_obstacle_and_it_has_one_place() {
     let service = Service::start().await;
     let hosts = &service.hosts;
-    for policy in [GroupPolicy::AntiAffinity, GroupPolicy::Affinity] {
+    for policy in [ServerGroupPolicy::AntiAffinity, ServerGroupPolicy::Affinity] {
         let group = make(hosts, policy, None).await;
         hosts
-            .place(member(group.uuid, guest(1)), group.generation, "host0")
+            .place_member(member(group.uuid, guest(1)), group.generation, "host0")
             .await
             .unwrap();
         // Killed before the claim; asked again, with only another host left.
@@ -174,7 +188,7 @@ async fn a_callers_own_old_place_is_no_obstacle_and_it_has_one_place() {
         assert!(as_read.hosts.is_empty(), "{as_read:?}");
         assert_eq!(as_read.members, BTreeSet::from([guest(1).to_string()]));
         hosts
-            .place(member(group.uuid, guest(1)), read.generation, "host1")
+            .place_member(member(group.uuid, guest(1)), read.generation, "host1")
             .await
             .unwrap();
         let read = hosts.group(group.uuid).await.unwrap();
@@ -200,11 +214,11 @@ async fn members_that_their_hosts_do_not_tell_of_yet_are_counted_there() {
     let hosts = &service.hosts;
     let told = json!({"instances": {(guest(1).to_string()): {"flavorid": "7"}}});
     service.tell("host1", &[told_with(1, told)]).await;
-    let group = make(hosts, GroupPolicy::AntiAffinity, None).await;
+    let group = make(hosts, ServerGroupPolicy::AntiAffinity, None).await;
     let mut generation = group.generation;
     for (n, host) in [(1, "host1"), (2, "host2"), (3, "host3")] {
         generation = hosts
-            .place(member(group.uuid, guest(n)), generation, host)
+            .place_member(member(group.uuid, guest(n)), generation, host)
             .await
             .unwrap();
     }
@@ -231,18 +245,18 @@ async fn members_that_their_hosts_do_not_tell_of_yet_are_counted_there() {
 async fn groups_are_their_projects_and_a_guest_is_in_one_of_them() {
     let service = Service::start().await;
     let hosts = &service.hosts;
-    let one = make(hosts, GroupPolicy::SoftAffinity, None).await;
-    let two = make(hosts, GroupPolicy::AntiAffinity, Some(2)).await;
+    let one = make(hosts, ServerGroupPolicy::SoftAffinity, None).await;
+    let two = make(hosts, ServerGroupPolicy::AntiAffinity, Some(2)).await;
     assert_eq!(
         (two.policy, two.max_server_per_host, two.generation),
-        (GroupPolicy::AntiAffinity, Some(2), 0)
+        (ServerGroupPolicy::AntiAffinity, Some(2), 0)
     );
     hosts
-        .place(member(one.uuid, guest(1)), 0, "a")
+        .place_member(member(one.uuid, guest(1)), 0, "a")
         .await
         .unwrap();
     let refused = hosts
-        .place(member(two.uuid, guest(1)), 0, "a")
+        .place_member(member(two.uuid, guest(1)), 0, "a")
         .await
         .unwrap_err();
     assert!(
@@ -268,13 +282,16 @@ async fn groups_are_their_projects_and_a_guest_is_in_one_of_them() {
     let gone = hosts.delete_group(one.uuid).await.unwrap_err();
     assert!(matches!(gone, ServerGroupError::NotFound { .. }));
     let gone = hosts
-        .place(member(one.uuid, guest(2)), 1, "a")
+        .place_member(member(one.uuid, guest(2)), 1, "a")
         .await
         .unwrap_err();
     assert!(matches!(gone, ServerGroupError::NotFound { .. }));
-    hosts.unplace(member(one.uuid, guest(1))).await.unwrap();
     hosts
-        .place(member(two.uuid, guest(1)), 0, "a")
+        .remove_member(member(one.uuid, guest(1)))
+        .await
+        .unwrap();
+    hosts
+        .place_member(member(two.uuid, guest(1)), 0, "a")
         .await
         .unwrap();
 }
@@ -283,37 +300,44 @@ async fn groups_are_their_projects_and_a_guest_is_in_one_of_them() {
 async fn nobody_moves_or_takes_out_another_conductors_guest() {
     let service = Service::start().await;
     let hosts = &service.hosts;
-    let group = make(hosts, GroupPolicy::AntiAffinity, None).await.uuid;
+    let group = make(hosts, ServerGroupPolicy::AntiAffinity, None)
+        .await
+        .uuid;
     let (own, others) = (of_owner(1, group, guest(1)), of_owner(2, group, guest(1)));
-    hosts.place(own, 0, "a").await.unwrap();
-    let refused = hosts.place(others, 1, "b").await.unwrap_err();
+    hosts.place_member(own, 0, "a").await.unwrap();
+    let refused = hosts.place_member(others, 1, "b").await.unwrap_err();
     assert!(
         matches!(refused, ServerGroupError::OtherOwner { .. }),
         "{refused}"
     );
     assert_eq!(refused.disposition(), Disposition::Fatal);
-    assert!(!hosts.claimed(others).await.unwrap());
-    hosts.unplace(others).await.unwrap();
+    assert!(!hosts.confirm_member(others).await.unwrap());
+    hosts.remove_member(others).await.unwrap();
     let kept = hosts.group(group).await.unwrap().members;
     assert_eq!(kept, BTreeMap::from([(guest(1), "a".to_owned())]));
-    assert!(hosts.claimed(own).await.unwrap());
-    hosts.unplace(own).await.unwrap();
-    hosts.place(others, 3, "b").await.unwrap();
+    assert!(hosts.confirm_member(own).await.unwrap());
+    hosts.remove_member(own).await.unwrap();
+    hosts.place_member(others, 3, "b").await.unwrap();
 }
 
 #[tokio::test]
 async fn of_a_claim_and_a_look_for_who_is_nowhere_the_first_one_counts() {
     let service = Service::with_hosts(1).await;
     let hosts = &service.hosts;
-    let group = make(hosts, GroupPolicy::AntiAffinity, None).await.uuid;
+    let group = make(hosts, ServerGroupPolicy::AntiAffinity, None)
+        .await
+        .uuid;
     let guests = [1, 2, 3].map(|n| member(group, guest(n)));
     for (generation, guest) in (0..).zip(&guests) {
-        hosts.place(*guest, generation, "host1").await.unwrap();
+        hosts
+            .place_member(*guest, generation, "host1")
+            .await
+            .unwrap();
     }
     let told = json!({"instances": {(guest(3).to_string()): {}}});
     service.tell("host1", &[told_with(1, told)]).await;
     let seen = async || {
-        let mut seen = hosts.untold_members().await.unwrap();
+        let mut seen = hosts.unreported_members().await.unwrap();
         seen.sort();
         seen
     };
@@ -324,22 +348,28 @@ async fn of_a_claim_and_a_look_for_who_is_nowhere_the_first_one_counts() {
     });
     let [claimed_first, taken_first] = seen().await.try_into().unwrap();
     assert_eq!([claimed_first.clone(), taken_first.clone()], expected);
-    assert!(hosts.claimed(guests[0]).await.unwrap());
-    assert!(!hosts.remove_absent(&claimed_first).await.unwrap());
-    assert!(hosts.remove_absent(&taken_first).await.unwrap());
-    assert!(!hosts.claimed(guests[1]).await.unwrap());
+    assert!(hosts.confirm_member(guests[0]).await.unwrap());
+    assert!(!hosts.remove_stale_member(&claimed_first).await.unwrap());
+    assert!(hosts.remove_stale_member(&taken_first).await.unwrap());
+    assert!(!hosts.confirm_member(guests[1]).await.unwrap());
     // It may be placed again, by a group that knows it is not there.
     let generation = hosts.group(group).await.unwrap().generation;
-    hosts.place(guests[1], generation, "host2").await.unwrap();
+    hosts
+        .place_member(guests[1], generation, "host2")
+        .await
+        .unwrap();
     // What was claimed and is nowhere goes, too, unless it is placed anew meanwhile.
     let again = seen().await.remove(0);
     assert!(again.is_claimed);
     let generation = hosts.group(group).await.unwrap().generation;
-    hosts.place(guests[0], generation, "host1").await.unwrap();
-    assert!(!hosts.remove_absent(&again).await.unwrap());
+    hosts
+        .place_member(guests[0], generation, "host1")
+        .await
+        .unwrap();
+    assert!(!hosts.remove_stale_member(&again).await.unwrap());
     hosts.delete_group(group).await.unwrap();
     assert!(
-        hosts.claimed(guests[0]).await.unwrap(),
+        hosts.confirm_member(guests[0]).await.unwrap(),
         "no group, no place"
     );
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_hosts::{Hosts, HostsOptions, Options, prepare, router};
+use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, prepare, router};
 use berth_http::auth::Validation;
-use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_store::{SqlError, SqlStore, Statement, Transaction, Work};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -38,7 +38,7 @@ impl ValidateToken for Table {
         };
         let caller = Caller {
             user_id: request.token.to_owned(),
-            scope: Scope::Project("p".to_owned()),
+            scope: TokenScope::Project("p".to_owned()),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         };
         Box::pin(async move { Ok(caller) })
@@ -93,9 +93,9 @@ impl Service {
     pub(crate) async fn over(store: SqlStore, options: HostsOptions) -> Self {
         prepare(&store).await.unwrap();
         let hosts = Hosts::new(store.clone(), options);
-        let tokens = Options {
+        let tokens = HostsApiOptions {
             tokens: Arc::new(Table),
-            ..Options::default()
+            ..HostsApiOptions::default()
         };
         Self {
             router: router(hosts.clone(), tokens),

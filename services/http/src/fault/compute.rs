@@ -1,4 +1,4 @@
-//! A fault as Nova shows it: one key that names its kind, and under it the code and a sentence.
+//! Renders a fault in the shape of Nova: one key that names the kind of error, with the code and a message under it.
 
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Fault, explanation, json_response};
 
 impl Fault {
-    /// The response in Nova's shape. No version of it has codes.
+    /// Renders the fault in the shape of Nova. It has no error codes.
     pub(crate) fn render_compute(&self) -> Response {
         let message = if self.message.is_empty() {
             explanation(self.status)
@@ -29,7 +29,7 @@ impl Fault {
     }
 }
 
-/// What Nova calls refusals of this status.
+/// Nova's key for a status.
 fn kind(status: StatusCode) -> &'static str {
     match status.as_u16() {
         400 => "badRequest",

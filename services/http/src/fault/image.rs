@@ -1,14 +1,15 @@
-//! A fault as Glance shows it: a page of HTML to whoever takes one, which OpenStack's clients do, else a sentence in JSON.
+//! Renders a fault in the shape of Glance: an HTML page for callers that accept it (OpenStack's clients do), otherwise
+//! JSON.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use serde_json::json;
 
-use super::{Asked, Fault, Form, explanation, html, json_response};
+use super::{ErrorContext, Fault, ErrorFormat, explanation, html, json_response};
 
 impl Fault {
     /// The response in Glance's shape.
-    pub(crate) fn render_image(&self, asked: &Asked) -> Response {
+    pub(crate) fn render_image(&self, asked: &ErrorContext) -> Response {
         let title = self.status.canonical_reason().unwrap_or_default();
         let code = format!("{} {title}", self.status.as_u16());
         let message = if self.message.is_empty() {
@@ -17,12 +18,12 @@ impl Fault {
             &self.message
         };
         let mut response = match asked.form {
-            Form::Json if !asked.takes_html => {
+            ErrorFormat::Json if !asked.takes_html => {
                 let document = json!({"message": message, "code": code, "title": title});
                 json_response(self.status, &document)
             }
-            Form::Text => (self.status, format!("{code}\n\n{message}\n")).into_response(),
-            Form::Json | Form::Html => {
+            ErrorFormat::Text => (self.status, format!("{code}\n\n{message}\n")).into_response(),
+            ErrorFormat::Json | ErrorFormat::Html => {
                 let page = html(&code, message);
                 let kind = [(header::CONTENT_TYPE, "text/html; charset=UTF-8")];
                 (self.status, kind, page).into_response()

@@ -1,19 +1,19 @@
-//! A policy file: YAML, the name of a rule before its text, as OpenStack's services read it.
+//! A policy file: YAML that maps the name of a rule to its text, as OpenStack's services read it.
 //!
-//! A rule that the file does not name keeps its default. The file may name rules of its own, for others to refer to. What
-//! oslo.policy passes over with a line in its log is refused: whoever writes a rule means it.
+//! A rule that the file does not name keeps its default. The file may define rules that only other rules refer to.
+//! Entries that oslo.policy ignores with a log line are errors here.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use berth_wire::nearest_name;
 use serde::Deserialize;
 use serde::de::{self, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
-use strsim::damerau_levenshtein;
 
-use super::LONGEST_WAY;
+use super::MAX_REFERENCE_CHAIN;
 use super::language::{RuleError, parse, parse_lists};
-use super::rule::Rule;
+use super::rule::PolicyRule;
 
 /// The longest file, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -21,10 +21,10 @@ const LONGEST: usize = 1 << 20;
 /// Why a policy file cannot be used. Lines are counted from one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyFileError {
-    /// It is longer than a megabyte.
+    /// The file is longer than a megabyte.
     #[error("it has {0} bytes; at most {LONGEST} are read")]
     Long(usize),
-    /// It is no YAML, or not names with rules.
+    /// The file is not YAML, or does not map names to rules.
     #[error("names of rules, each with a text, are expected: {0}")]
     Malformed(String),
     /// The text is no rule.
@@ -34,34 +34,33 @@ pub enum PolicyFileError {
         rule: String,
         reason: RuleError,
     },
-    /// The service asks for no such rule, and no other rule refers to it.
+    /// The service has no rule of this name, and no other rule refers to it.
     #[error("line {line}: {rule}: there is no such rule, and no other refers to it{}", guess(nearest.as_deref()))]
     Unknown {
         line: u64,
         rule: String,
-        /// A name like it.
+        /// A similar name.
         nearest: Option<String>,
     },
-    /// It refers to a rule that is not there.
+    /// A rule refers to an unknown rule.
     #[error("line {line}: {rule}: there is no rule:{missing}{}", guess(nearest.as_deref()))]
     Missing {
         line: u64,
         rule: String,
-        /// What it refers to.
         missing: String,
-        /// A name like it.
+        /// A similar name.
         nearest: Option<String>,
     },
-    /// It refers to itself.
+    /// A rule refers to itself.
     #[error("line {line}: {rule}: it refers to itself: {}", way.join(" -> "))]
     Circular {
         line: u64,
         rule: String,
-        /// The way round, from the rule to itself.
+        /// The cycle, from the rule back to itself.
         way: Vec<String>,
     },
     /// Too many rules refer to one another in a row.
-    #[error("line {line}: {rule}: more than {LONGEST_WAY} rules refer to one another in a row")]
+    #[error("line {line}: {rule}: more than {MAX_REFERENCE_CHAIN} rules refer to one another in a row")]
     Far {
         line: u64,
         /// The first of them.
@@ -76,7 +75,7 @@ fn guess(nearest: Option<&str>) -> String {
 /// The rules of a file, each with its line, not yet compared with a service's.
 #[derive(Debug, Clone, Default)]
 pub struct PolicyFile {
-    pub(super) rules: BTreeMap<String, (u64, Rule)>,
+    pub(super) rules: BTreeMap<String, (u64, PolicyRule)>,
 }
 
 impl PolicyFile {
@@ -85,14 +84,14 @@ impl PolicyFile {
         if text.len() > LONGEST {
             return Err(PolicyFileError::Long(text.len()));
         }
-        let read: Option<BTreeMap<String, Spanned<Text>>> = serde_saphyr::from_str(text)
+        let read: Option<BTreeMap<String, Spanned<RuleText>>> = serde_saphyr::from_str(text)
             .map_err(|error| PolicyFileError::Malformed(error.to_string()))?;
         let mut rules = BTreeMap::new();
         for (name, text) in read.unwrap_or_default() {
             let line = text.defined.line();
             let rule = match &text.value {
-                Text::Words(words) => parse(words),
-                Text::Lists(lists) => parse_lists(lists),
+                RuleText::Words(words) => parse(words),
+                RuleText::Lists(lists) => parse_lists(lists),
             };
             let rule = rule.map_err(|reason| PolicyFileError::Rule {
                 line,
@@ -104,8 +103,8 @@ impl PolicyFile {
         Ok(Self { rules })
     }
 
-    /// Compares the file with the rules of a service: their names, and those that stand there only to be referred to.
-    pub(super) fn check(&self, of_service: &BTreeMap<&str, &Rule>) -> Result<(), PolicyFileError> {
+    /// Checks the file against the rules of a service, including those that exist only as references.
+    pub(super) fn check(&self, of_service: &BTreeMap<&str, &PolicyRule>) -> Result<(), PolicyFileError> {
         let names = || {
             of_service
                 .keys()
@@ -124,7 +123,7 @@ impl PolicyFile {
                         line,
                         rule: rule_name,
                         missing: missing.to_owned(),
-                        nearest: nearest(missing, names()),
+                        nearest: nearest_name(missing, names()).map(str::to_owned),
                     });
                 }
             }
@@ -138,7 +137,7 @@ impl PolicyFile {
                 return Err(PolicyFileError::Unknown {
                     line,
                     rule: rule_name,
-                    nearest: nearest(name, of_service.keys().copied()),
+                    nearest: nearest_name(name, of_service.keys().copied()).map(str::to_owned),
                 });
             }
         }
@@ -151,10 +150,10 @@ impl PolicyFile {
                 });
             }
         }
-        // Without circles each way ends; how long it is at most is known once that of what it goes on with is.
+        // Without cycles every path ends. The depth of a rule is known once the depths of its references are.
         let mut lengths = BTreeMap::new();
         for (name, (line, _)) in &self.rules {
-            if length(name, &found, &mut lengths) > LONGEST_WAY {
+            if length(name, &found, &mut lengths) > MAX_REFERENCE_CHAIN {
                 return Err(PolicyFileError::Far {
                     line: *line,
                     rule: name.clone(),
@@ -165,10 +164,10 @@ impl PolicyFile {
     }
 }
 
-/// The way from a rule to itself, if there is one.
-fn way_round<'a>(name: &'a str, found: &impl Fn(&str) -> Option<&'a Rule>) -> Option<Vec<String>> {
+/// The shortest cycle through a rule, if there is one.
+fn way_round<'a>(name: &'a str, found: &impl Fn(&str) -> Option<&'a PolicyRule>) -> Option<Vec<String>> {
     let mut seen = vec![name];
-    // Each way that was gone so far, by its last rule and the way before it.
+    // A breadth-first search: the paths from the rule so far.
     let mut ways = vec![vec![name]];
     while let Some(way) = ways.pop() {
         let references = way.last().and_then(|last| found(last))?.references();
@@ -187,15 +186,15 @@ fn way_round<'a>(name: &'a str, found: &impl Fn(&str) -> Option<&'a Rule>) -> Op
     None
 }
 
-/// How many rules the longest way from a rule has, itself included.
+/// The number of rules on the longest path of references from a rule, including itself.
 fn length<'a>(
     name: &'a str,
-    found: &impl Fn(&str) -> Option<&'a Rule>,
+    found: &impl Fn(&str) -> Option<&'a PolicyRule>,
     lengths: &mut BTreeMap<&'a str, usize>,
 ) -> usize {
     let mut ahead = vec![name];
     while let Some(last) = ahead.last().copied() {
-        let references = found(last).map(Rule::references).unwrap_or_default();
+        let references = found(last).map(PolicyRule::references).unwrap_or_default();
         let unknown = references.iter().find(|next| !lengths.contains_key(*next));
         if let Some(next) = unknown {
             ahead.push(next);
@@ -208,73 +207,65 @@ fn length<'a>(
     lengths.get(name).copied().unwrap_or_default()
 }
 
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let distances = known
-        .filter(|each| *each != name)
-        .map(|each| (damerau_levenshtein(name, each), each));
-    let (distance, nearest) = distances.min()?;
-    (distance * 3 <= name.chars().count()).then(|| nearest.to_owned())
-}
-
 /// The text of a rule in either form.
-enum Text {
+enum RuleText {
     Words(String),
     Lists(Vec<Vec<String>>),
 }
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de> Deserialize<'de> for RuleText {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
+        struct RuleTextVisitor;
 
-        impl<'de> Visitor<'de> for Either {
-            type Value = Text;
+        impl<'de> Visitor<'de> for RuleTextVisitor {
+            type Value = RuleText;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the text of a rule, or a list of lists of checks")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
-                Ok(Text::Words(text.to_owned()))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<RuleText, E> {
+                Ok(RuleText::Words(text.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut lists: A) -> Result<Text, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut lists: A) -> Result<RuleText, A::Error> {
                 let mut all = Vec::new();
-                while let Some(list) = lists.next_element::<Inner>()? {
+                while let Some(list) = lists.next_element::<CheckList>()? {
                     all.push(list.0);
                 }
-                Ok(Text::Lists(all))
+                Ok(RuleText::Lists(all))
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(RuleTextVisitor)
     }
 }
 
-/// One of the lists; a check alone is a list of it.
-struct Inner(Vec<String>);
+/// One element of the outer list; a check on its own counts as a list of one.
+struct CheckList(Vec<String>);
 
-impl<'de> Deserialize<'de> for Inner {
+impl<'de> Deserialize<'de> for CheckList {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
+        struct CheckListVisitor;
 
-        impl<'de> Visitor<'de> for Either {
-            type Value = Inner;
+        impl<'de> Visitor<'de> for CheckListVisitor {
+            type Value = CheckList;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of checks")
             }
 
-            fn visit_str<E: de::Error>(self, check: &str) -> Result<Inner, E> {
-                Ok(Inner(vec![check.to_owned()]))
+            fn visit_str<E: de::Error>(self, check: &str) -> Result<CheckList, E> {
+                Ok(CheckList(vec![check.to_owned()]))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut checks: A) -> Result<Inner, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut checks: A) -> Result<CheckList, A::Error> {
                 let mut all = Vec::new();
                 while let Some(check) = checks.next_element::<String>()? {
                     all.push(check);
                 }
-                Ok(Inner(all))
+                Ok(CheckList(all))
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(CheckListVisitor)
     }
 }

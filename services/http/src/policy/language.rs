@@ -1,35 +1,36 @@
-//! The rule language of oslo.policy: `role:admin and (project_id:%(project_id)s or not user_id:x)`, or the old lists of lists.
+//! Parser for the rule language of oslo.policy: `role:admin and (project_id:%(project_id)s or not user_id:x)`, or the
+//! old lists of lists.
 //!
-//! What oslo.policy reads as "nobody" after a line in its log, because it cannot be read, is refused here, and so is what it
-//! compares with nothing: a credential or a target that this service does not have.
+//! Text that oslo.policy cannot read and treats as "nobody" is an error here, and so is a comparison with a credential
+//! or target that this service does not have.
 
 use std::borrow::Cow;
 
-use super::rule::{Check, Credential, Piece, Rule, TargetKey, Template};
+use super::rule::{PolicyCheck, PolicyCredential, TemplatePart, PolicyRule, TargetKey, Template};
 
-/// How deep rules may stand in each other.
+/// The maximum nesting depth of a rule.
 const DEEPEST: usize = 20;
 
 /// Why a text is no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// It holds nothing but blanks.
+    /// The text is blank.
     #[error("it is blank; \"@\" lets everybody pass, \"!\" nobody")]
     Blank,
-    /// It ends where something is missing.
+    /// The text ends too early.
     #[error("it ends where a check is expected")]
     Ends,
-    /// A word stands where it cannot.
+    /// A token is in the wrong place.
     #[error("{found:?} stands where {expected} is expected")]
     Misplaced {
         found: String,
-        /// What could stand there.
+        /// What is expected instead.
         expected: &'static str,
     },
     /// A parenthesis is not closed.
     #[error("a parenthesis is not closed")]
     Open,
-    /// It stands too deep.
+    /// The rule is nested too deeply.
     #[error("its parentheses and negations are more than {DEEPEST} deep")]
     Deep,
     /// A check without a colon.
@@ -41,10 +42,10 @@ pub enum RuleError {
          or a 'text' in quotes is expected before the colon"
     )]
     UnknownKind(String),
-    /// No service of that kind is asked.
+    /// Rules that ask an external service (`http:`) are not supported.
     #[error("{0}: no other service is asked whether a caller may pass")]
     Remote(&'static str),
-    /// Requests are not about it.
+    /// Requests have no such target.
     #[error("%({0})s: project_id or user_id is expected there")]
     UnknownTarget(String),
     /// A percent sign that begins nothing.
@@ -53,7 +54,7 @@ pub enum RuleError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Token<'a> {
+enum PolicyToken<'a> {
     Open,
     Close,
     And(&'a str),
@@ -63,15 +64,15 @@ enum Token<'a> {
 }
 
 /// Reads a rule's text. The empty text lets everybody pass.
-pub fn parse(text: &str) -> Result<Rule, RuleError> {
+pub fn parse(text: &str) -> Result<PolicyRule, RuleError> {
     if text.is_empty() {
-        return Ok(Rule::Everybody);
+        return Ok(PolicyRule::Everybody);
     }
     let tokens = tokens(text);
     if tokens.is_empty() {
         return Err(RuleError::Blank);
     }
-    let mut reader = Reader { tokens, at: 0 };
+    let mut reader = PolicyParser { tokens, at: 0 };
     let rule = reader.any(0)?;
     match reader.next() {
         None => Ok(rule),
@@ -80,59 +81,59 @@ pub fn parse(text: &str) -> Result<Rule, RuleError> {
 }
 
 /// Reads the old form: any of the lists, all checks of one. No list at all lets everybody pass.
-pub fn parse_lists<S: AsRef<str>>(lists: &[Vec<S>]) -> Result<Rule, RuleError> {
+pub fn parse_lists<S: AsRef<str>>(lists: &[Vec<S>]) -> Result<PolicyRule, RuleError> {
     if lists.is_empty() {
-        return Ok(Rule::Everybody);
+        return Ok(PolicyRule::Everybody);
     }
     let mut any = Vec::new();
     for list in lists.iter().filter(|list| !list.is_empty()) {
         let mut all = list
             .iter()
             .map(|check| self::check(check.as_ref()))
-            .collect::<Result<Vec<Rule>, RuleError>>()?;
+            .collect::<Result<Vec<PolicyRule>, RuleError>>()?;
         any.push(match (all.pop(), all.is_empty()) {
             (Some(one), true) => one,
             (last, _) => {
                 all.extend(last);
-                Rule::All(all)
+                PolicyRule::All(all)
             }
         });
     }
     Ok(match (any.pop(), any.is_empty()) {
-        (None, _) => Rule::Nobody,
+        (None, _) => PolicyRule::Nobody,
         (Some(one), true) => one,
         (Some(last), false) => {
             any.push(last);
-            Rule::Any(any)
+            PolicyRule::Any(any)
         }
     })
 }
 
-/// Words between blanks; parentheses at their ends stand for themselves.
-fn tokens(text: &str) -> Vec<Token<'_>> {
+/// Splits the text at blanks; parentheses at either end of a word are tokens of their own.
+fn tokens(text: &str) -> Vec<PolicyToken<'_>> {
     let mut tokens = Vec::new();
     for word in text.split_whitespace() {
         let inner = word.trim_start_matches('(');
-        tokens.extend((inner.len()..word.len()).map(|_| Token::Open));
+        tokens.extend((inner.len()..word.len()).map(|_| PolicyToken::Open));
         let clean = inner.trim_end_matches(')');
         match clean.to_ascii_lowercase().as_str() {
             "" => {}
-            "and" => tokens.push(Token::And(clean)),
-            "or" => tokens.push(Token::Or(clean)),
-            "not" => tokens.push(Token::Not),
-            _ => tokens.push(Token::Check(clean)),
+            "and" => tokens.push(PolicyToken::And(clean)),
+            "or" => tokens.push(PolicyToken::Or(clean)),
+            "not" => tokens.push(PolicyToken::Not),
+            _ => tokens.push(PolicyToken::Check(clean)),
         }
-        tokens.extend((clean.len()..inner.len()).map(|_| Token::Close));
+        tokens.extend((clean.len()..inner.len()).map(|_| PolicyToken::Close));
     }
     tokens
 }
 
-fn misplaced(token: &Token<'_>, expected: &'static str) -> RuleError {
+fn misplaced(token: &PolicyToken<'_>, expected: &'static str) -> RuleError {
     let found = match token {
-        Token::Open => "(",
-        Token::Close => ")",
-        Token::Not => "not",
-        Token::And(word) | Token::Or(word) | Token::Check(word) => word,
+        PolicyToken::Open => "(",
+        PolicyToken::Close => ")",
+        PolicyToken::Not => "not",
+        PolicyToken::And(word) | PolicyToken::Or(word) | PolicyToken::Check(word) => word,
     };
     RuleError::Misplaced {
         found: found.to_owned(),
@@ -140,62 +141,62 @@ fn misplaced(token: &Token<'_>, expected: &'static str) -> RuleError {
     }
 }
 
-struct Reader<'a> {
-    tokens: Vec<Token<'a>>,
+struct PolicyParser<'a> {
+    tokens: Vec<PolicyToken<'a>>,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn next(&mut self) -> Option<Token<'a>> {
+impl<'a> PolicyParser<'a> {
+    fn next(&mut self) -> Option<PolicyToken<'a>> {
         let token = self.tokens.get(self.at).cloned();
         self.at += 1;
         token
     }
 
-    fn peek(&self) -> Option<&Token<'a>> {
+    fn peek(&self) -> Option<&PolicyToken<'a>> {
         self.tokens.get(self.at)
     }
 
-    fn any(&mut self, depth: usize) -> Result<Rule, RuleError> {
+    fn any(&mut self, depth: usize) -> Result<PolicyRule, RuleError> {
         let mut any = vec![self.all(depth)?];
-        while matches!(self.peek(), Some(Token::Or(_))) {
+        while matches!(self.peek(), Some(PolicyToken::Or(_))) {
             self.at += 1;
             any.push(self.all(depth)?);
         }
-        Ok(one_or(any, Rule::Any))
+        Ok(one_or(any, PolicyRule::Any))
     }
 
-    fn all(&mut self, depth: usize) -> Result<Rule, RuleError> {
+    fn all(&mut self, depth: usize) -> Result<PolicyRule, RuleError> {
         let mut all = vec![self.one(depth)?];
-        while matches!(self.peek(), Some(Token::And(_))) {
+        while matches!(self.peek(), Some(PolicyToken::And(_))) {
             self.at += 1;
             all.push(self.one(depth)?);
         }
-        Ok(one_or(all, Rule::All))
+        Ok(one_or(all, PolicyRule::All))
     }
 
-    fn one(&mut self, depth: usize) -> Result<Rule, RuleError> {
+    fn one(&mut self, depth: usize) -> Result<PolicyRule, RuleError> {
         if depth > DEEPEST {
             return Err(RuleError::Deep);
         }
         match self.next() {
             None => Err(RuleError::Ends),
-            Some(Token::Not) => Ok(Rule::Not(Box::new(self.one(depth + 1)?))),
-            Some(Token::Open) => {
+            Some(PolicyToken::Not) => Ok(PolicyRule::Not(Box::new(self.one(depth + 1)?))),
+            Some(PolicyToken::Open) => {
                 let inside = self.any(depth + 1)?;
                 match self.next() {
-                    Some(Token::Close) => Ok(inside),
+                    Some(PolicyToken::Close) => Ok(inside),
                     None => Err(RuleError::Open),
                     Some(other) => Err(misplaced(&other, "and, or or a closing parenthesis")),
                 }
             }
-            Some(Token::Check(text)) => check(text),
+            Some(PolicyToken::Check(text)) => check(text),
             Some(other) => Err(misplaced(&other, "a check")),
         }
     }
 }
 
-fn one_or(mut rules: Vec<Rule>, several: fn(Vec<Rule>) -> Rule) -> Rule {
+fn one_or(mut rules: Vec<PolicyRule>, several: fn(Vec<PolicyRule>) -> PolicyRule) -> PolicyRule {
     if rules.len() == 1 {
         return rules.swap_remove(0);
     }
@@ -203,10 +204,10 @@ fn one_or(mut rules: Vec<Rule>, several: fn(Vec<Rule>) -> Rule) -> Rule {
 }
 
 /// One check, without blanks.
-fn check(text: &str) -> Result<Rule, RuleError> {
+fn check(text: &str) -> Result<PolicyRule, RuleError> {
     match text {
-        "@" => return Ok(Rule::Everybody),
-        "!" => return Ok(Rule::Nobody),
+        "@" => return Ok(PolicyRule::Everybody),
+        "!" => return Ok(PolicyRule::Nobody),
         _ => {}
     }
     let no_colon = || RuleError::NoColon(text.to_owned());
@@ -215,23 +216,23 @@ fn check(text: &str) -> Result<Rule, RuleError> {
     }
     let (kind, matched) = text.split_once(':').ok_or_else(no_colon)?;
     let check = match kind {
-        "rule" => Check::Rule(Cow::Owned(matched.to_owned())),
-        "role" => Check::Role(template(matched)?),
+        "rule" => PolicyCheck::Rule(Cow::Owned(matched.to_owned())),
+        "role" => PolicyCheck::Role(template(matched)?),
         "http" => return Err(RuleError::Remote("http:")),
         "https" => return Err(RuleError::Remote("https:")),
         _ => {
-            let known = Credential::ALL.iter().find(|(name, _)| *name == kind);
+            let known = PolicyCredential::ALL.iter().find(|(name, _)| *name == kind);
             match (known, literal(kind)) {
-                (Some((_, credential)), _) => Check::Credential(*credential, template(matched)?),
-                (None, Some(literal)) => Check::Literal(literal, template(matched)?),
+                (Some((_, credential)), _) => PolicyCheck::Credential(*credential, template(matched)?),
+                (None, Some(literal)) => PolicyCheck::Literal(literal, template(matched)?),
                 (None, None) => return Err(RuleError::UnknownKind(kind.to_owned())),
             }
         }
     };
-    Ok(Rule::Check(check))
+    Ok(PolicyRule::Check(check))
 }
 
-/// What stands in quotes, or one of Python's `True`, `False` and `None`, or a whole number.
+/// A literal: text in quotes, Python's `True`, `False` or `None`, or a whole number.
 fn literal(kind: &str) -> Option<String> {
     for quote in ['\'', '"'] {
         let inside = kind
@@ -266,14 +267,14 @@ fn template(text: &str) -> Result<Template, RuleError> {
         let known = TargetKey::ALL.iter().find(|(key, _)| *key == name);
         let (_, key) = known.ok_or_else(|| RuleError::UnknownTarget(name.to_owned()))?;
         if !plain.is_empty() {
-            pieces.push(Piece::Text(Cow::Owned(std::mem::take(&mut plain))));
+            pieces.push(TemplatePart::Text(Cow::Owned(std::mem::take(&mut plain))));
         }
-        pieces.push(Piece::Target(*key));
+        pieces.push(TemplatePart::Target(*key));
         rest = after;
     }
     plain.push_str(rest);
     if !plain.is_empty() {
-        pieces.push(Piece::Text(Cow::Owned(plain)));
+        pieces.push(TemplatePart::Text(Cow::Owned(plain)));
     }
     Ok(Template::of(pieces))
 }

@@ -1,42 +1,42 @@
-//! A rule as a value: what is asked of a caller, and how that is written in the language of oslo.policy.
+//! A policy rule as a value, its evaluation, and its text in the language of oslo.policy.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::auth::{Caller, Scope};
+use crate::auth::{Caller, TokenScope};
 
-/// What a rule asks for. Its [`fmt::Display`] is the text that is read as the same rule.
+/// A policy rule. [`fmt::Display`] writes the text that parses as the same rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rule {
+pub enum PolicyRule {
     /// Nothing: `@`, or no text.
     Everybody,
-    /// What nobody has: `!`.
+    /// No caller: `!`.
     Nobody,
-    Check(Check),
-    /// That the other rule is not passed.
-    Not(Box<Rule>),
-    /// All of these; there are at least two.
-    All(Vec<Rule>),
-    /// Any one of these; there are at least two.
-    Any(Vec<Rule>),
+    Check(PolicyCheck),
+    /// The negation of a rule.
+    Not(Box<PolicyRule>),
+    /// All of these rules; at least two.
+    All(Vec<PolicyRule>),
+    /// Any of these rules; at least two.
+    Any(Vec<PolicyRule>),
 }
 
-/// One thing that is asked of a caller.
+/// A single condition on the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Check {
+pub enum PolicyCheck {
     /// `role:NAME`: the caller has the role, in any case of letters.
     Role(Template),
     /// `rule:NAME`: the caller passes another rule.
     Rule(Cow<'static, str>),
-    /// `user_id:TEXT` and its like: what is known of the caller is this text.
-    Credential(Credential, Template),
-    /// `'TEXT':%(project_id)s`: what the request is about is this text.
+    /// `user_id:TEXT` and similar: a property of the caller equals the text.
+    Credential(PolicyCredential, Template),
+    /// `'TEXT':%(project_id)s`: a property of the target equals the text.
     Literal(String, Template),
 }
 
-/// What is known of a caller.
+/// A property of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Credential {
+pub enum PolicyCredential {
     UserId,
     /// The id of the project that the token is for.
     ProjectId,
@@ -44,11 +44,11 @@ pub enum Credential {
     IsAdmin,
     /// `all` for a token that is for the cloud itself.
     SystemScope,
-    /// Each role, exactly as it is written.
+    /// Each role, case-sensitive.
     Roles,
 }
 
-/// What the request is about.
+/// A property of the target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetKey {
     /// The id of a project.
@@ -57,56 +57,56 @@ pub enum TargetKey {
     UserId,
 }
 
-/// A text with places for what the request is about.
+/// A text with placeholders for properties of the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub struct Template(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
-    /// Never empty, and never beside another one.
+pub(super) enum TemplatePart {
+    /// Literal text: never empty, and never followed by another literal.
     Text(Cow<'static, str>),
     Target(TargetKey),
 }
 
-/// What a request is about. OpenStack's services give the caller's own ids where nothing else is meant.
+/// The target of a request. As in OpenStack, the caller's own ids are used where a request has no other target.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Target<'a> {
+pub(super) struct PolicyTarget<'a> {
     pub(super) project_id: Option<&'a str>,
     pub(super) user_id: Option<&'a str>,
 }
 
-impl Rule {
+impl PolicyRule {
     /// `role:NAME`.
     #[must_use]
     pub fn role(name: &'static str) -> Self {
-        Self::Check(Check::Role(Template::text(name)))
+        Self::Check(PolicyCheck::Role(Template::text(name)))
     }
 
     /// `rule:NAME`.
     #[must_use]
     pub fn named(name: &'static str) -> Self {
-        Self::Check(Check::Rule(Cow::Borrowed(name)))
+        Self::Check(PolicyCheck::Rule(Cow::Borrowed(name)))
     }
 
     /// `project_id:%(project_id)s`.
     #[must_use]
     pub fn own_project() -> Self {
-        let target = Template(vec![Piece::Target(TargetKey::ProjectId)]);
-        Self::Check(Check::Credential(Credential::ProjectId, target))
+        let target = Template(vec![TemplatePart::Target(TargetKey::ProjectId)]);
+        Self::Check(PolicyCheck::Credential(PolicyCredential::ProjectId, target))
     }
 
     /// `user_id:%(user_id)s`.
     #[must_use]
     pub fn own_user() -> Self {
-        let target = Template(vec![Piece::Target(TargetKey::UserId)]);
-        Self::Check(Check::Credential(Credential::UserId, target))
+        let target = Template(vec![TemplatePart::Target(TargetKey::UserId)]);
+        Self::Check(PolicyCheck::Credential(PolicyCredential::UserId, target))
     }
 
     /// `is_admin:True`.
     #[must_use]
     pub fn is_admin() -> Self {
-        Self::Check(Check::Credential(
-            Credential::IsAdmin,
+        Self::Check(PolicyCheck::Credential(
+            PolicyCredential::IsAdmin,
             Template::text("True"),
         ))
     }
@@ -133,10 +133,10 @@ impl Rule {
         }
     }
 
-    /// The rules that it refers to.
+    /// The names of the rules that this rule refers to.
     pub(super) fn references(&self) -> Vec<&str> {
         match self {
-            Self::Check(Check::Rule(name)) => vec![name],
+            Self::Check(PolicyCheck::Rule(name)) => vec![name],
             Self::Everybody | Self::Nobody | Self::Check(_) => Vec::new(),
             Self::Not(rule) => rule.references(),
             Self::All(rules) | Self::Any(rules) => {
@@ -145,11 +145,11 @@ impl Rule {
         }
     }
 
-    /// Whether the caller passes. `named` answers for the rules that this one refers to.
+    /// Whether the caller passes. `named` looks up rules that this rule refers to.
     pub(super) fn admits(
         &self,
         caller: &Caller,
-        target: Target<'_>,
+        target: PolicyTarget<'_>,
         named: &dyn Fn(&str) -> bool,
     ) -> bool {
         match self {
@@ -163,8 +163,8 @@ impl Rule {
     }
 }
 
-impl Check {
-    fn admits(&self, caller: &Caller, target: Target<'_>, named: &dyn Fn(&str) -> bool) -> bool {
+impl PolicyCheck {
+    fn admits(&self, caller: &Caller, target: PolicyTarget<'_>, named: &dyn Fn(&str) -> bool) -> bool {
         match self {
             Self::Rule(name) => named(name),
             Self::Role(role) => role.fill(target).is_some_and(|role| caller.has_role(&role)),
@@ -176,7 +176,7 @@ impl Check {
     }
 }
 
-impl Credential {
+impl PolicyCredential {
     pub(super) const ALL: [(&'static str, Self); 5] = [
         ("user_id", Self::UserId),
         ("project_id", Self::ProjectId),
@@ -196,7 +196,7 @@ impl Credential {
                     "False"
                 }
             }
-            Self::SystemScope => caller.scope == Scope::System && text == "all",
+            Self::SystemScope => caller.scope == TokenScope::System && text == "all",
             Self::Roles => caller.counting_roles().any(|role| role == text),
         }
     }
@@ -218,21 +218,21 @@ impl Template {
         if text.is_empty() {
             return Self::empty();
         }
-        Self(vec![Piece::Text(Cow::Borrowed(text))])
+        Self(vec![TemplatePart::Text(Cow::Borrowed(text))])
     }
 
-    pub(super) fn of(pieces: Vec<Piece>) -> Self {
+    pub(super) fn of(pieces: Vec<TemplatePart>) -> Self {
         Self(pieces)
     }
 
-    /// The text for this request; none where it is about nothing of the kind.
-    fn fill(&self, target: Target<'_>) -> Option<String> {
+    /// The text for this target; `None` if the target lacks a property.
+    fn fill(&self, target: PolicyTarget<'_>) -> Option<String> {
         let mut filled = String::new();
         for piece in &self.0 {
             filled.push_str(match piece {
-                Piece::Text(text) => text,
-                Piece::Target(TargetKey::ProjectId) => target.project_id?,
-                Piece::Target(TargetKey::UserId) => target.user_id?,
+                TemplatePart::Text(text) => text,
+                TemplatePart::Target(TargetKey::ProjectId) => target.project_id?,
+                TemplatePart::Target(TargetKey::UserId) => target.user_id?,
             });
         }
         Some(filled)
@@ -244,9 +244,9 @@ fn name_of<T: PartialEq>(all: &[(&'static str, T)], one: &T) -> &'static str {
     found.map_or("", |(name, _)| name)
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let joined = |f: &mut fmt::Formatter<'_>, rules: &[Rule], word: &str| {
+        let joined = |f: &mut fmt::Formatter<'_>, rules: &[PolicyRule], word: &str| {
             for (at, rule) in rules.iter().enumerate() {
                 if at > 0 {
                     f.write_str(word)?;
@@ -269,7 +269,7 @@ impl fmt::Display for Rule {
     }
 }
 
-impl Rule {
+impl PolicyRule {
     fn write_inside(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All(_) | Self::Any(_) => write!(f, "({self})"),
@@ -278,13 +278,13 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for PolicyCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Role(role) => write!(f, "role:{role}"),
             Self::Rule(name) => write!(f, "rule:{name}"),
             Self::Credential(credential, text) => {
-                write!(f, "{}:{text}", name_of(&Credential::ALL, credential))
+                write!(f, "{}:{text}", name_of(&PolicyCredential::ALL, credential))
             }
             Self::Literal(literal, text) => write!(f, "'{literal}':{text}"),
         }
@@ -295,8 +295,8 @@ impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => f.write_str(&text.replace('%', "%%"))?,
-                Piece::Target(key) => write!(f, "%({})s", name_of(&TargetKey::ALL, key))?,
+                TemplatePart::Text(text) => f.write_str(&text.replace('%', "%%"))?,
+                TemplatePart::Target(key) => write!(f, "%({})s", name_of(&TargetKey::ALL, key))?,
             }
         }
         Ok(())

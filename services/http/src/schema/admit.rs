@@ -1,16 +1,17 @@
-//! The same shapes checked while a body is read, for the many bodies that are as they should be: no tree of values is
-//! built. It says only yes or no; what is wrong is told by [`Schema::check`].
+//! A fast check of a body against a schema while it is parsed, for the common case of valid bodies: no tree of values
+//! is built. The result is only yes or no; [`BodySchema::check`] produces the error message.
 //!
-//! A yes is always one of `check`'s too. A no need not be: keys that come twice and lists of unique elements are left to it.
+//! A yes implies that `check` accepts the body. A no is inconclusive: duplicate keys and lists of unique elements are
+//! left to `check`.
 
 use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{ListOf, MapOf, Object, OtherKeys, Schema, Text, Unique, is_uuid_like};
+use super::{ListOf, MapOf, ObjectSchema, OtherKeys, BodySchema, TextSchema, Unique, is_uuid_like};
 
-impl Schema {
+impl BodySchema {
     /// Whether this JSON text surely has the shape.
     #[must_use]
     pub fn admits(&self, json: &[u8]) -> bool {
@@ -19,7 +20,7 @@ impl Schema {
     }
 }
 
-struct Admit<'a>(&'a Schema);
+struct Admit<'a>(&'a BodySchema);
 
 impl<'de> DeserializeSeed<'de> for Admit<'_> {
     type Value = ();
@@ -29,8 +30,8 @@ impl<'de> DeserializeSeed<'de> for Admit<'_> {
     }
 }
 
-fn admitted<E: Error>(admitted: bool) -> Result<(), E> {
-    // The words are seen by nobody: `check` finds better ones.
+fn check<E: Error>(admitted: bool) -> Result<(), E> {
+    // The message is discarded: `check` produces a better one.
     admitted
         .then_some(())
         .ok_or_else(|| E::custom("not of the schema's shape"))
@@ -44,7 +45,7 @@ impl<'de> Visitor<'de> for Admit<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        admitted(matches!(self.0, Schema::IntegerOrNull | Schema::UuidOrNull))
+        check(matches!(self.0, BodySchema::IntegerOrNull | BodySchema::UuidOrNull))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
@@ -53,12 +54,12 @@ impl<'de> Visitor<'de> for Admit<'_> {
             reason = "compared with a bound, as `check` does"
         )]
         let double = number as f64;
-        admitted(match self.0 {
-            Schema::Integer(min, max) => {
+        check(match self.0 {
+            BodySchema::Integer(min, max) => {
                 min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max)
             }
-            Schema::Number(max) => max.is_none_or(|max| double <= max),
-            Schema::IntegerOrNull => true,
+            BodySchema::Number(max) => max.is_none_or(|max| double <= max),
+            BodySchema::IntegerOrNull => true,
             _ => false,
         })
     }
@@ -66,42 +67,42 @@ impl<'de> Visitor<'de> for Admit<'_> {
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
         match i64::try_from(number) {
             Ok(number) => self.visit_i64(number),
-            Err(_) => admitted(false),
+            Err(_) => check(false),
         }
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        admitted(match self.0 {
-            Schema::Number(max) => max.is_none_or(|max| number <= max),
+        check(match self.0 {
+            BodySchema::Number(max) => max.is_none_or(|max| number <= max),
             _ => false,
         })
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        admitted(match self.0 {
-            Schema::Text(shape) => shape.admits(text),
-            Schema::UuidOrNull => is_uuid_like(text),
+        check(match self.0 {
+            BodySchema::Text(shape) => shape.admits(text),
+            BodySchema::UuidOrNull => is_uuid_like(text),
             _ => false,
         })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
         match self.0 {
-            Schema::List(shape) => shape.admit(list),
-            _ => admitted(false),
+            BodySchema::List(shape) => shape.admit(list),
+            _ => check(false),
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         match self.0 {
-            Schema::Object(shape) => shape.admit(map),
-            Schema::Map(shape) => shape.admit(map),
-            _ => admitted(false),
+            BodySchema::Object(shape) => shape.admit(map),
+            BodySchema::Map(shape) => shape.admit(map),
+            _ => check(false),
         }
     }
 }
 
-impl Text {
+impl TextSchema {
     fn admits(&self, text: &str) -> bool {
         // Bytes are never fewer than characters.
         let short_enough = |max: usize| text.len() <= max || text.chars().count() <= max;
@@ -114,51 +115,51 @@ impl Text {
 
 impl ListOf {
     fn admit<'de, A: SeqAccess<'de>>(&self, mut list: A) -> Result<(), A::Error> {
-        admitted(self.unique == Unique::No)?;
+        check(self.unique == Unique::No)?;
         let mut length = 0;
         while list.next_element_seed(Admit(&self.items))?.is_some() {
             length += 1;
         }
-        admitted(length >= self.min)
+        check(length >= self.min)
     }
 }
 
-impl Object {
+impl ObjectSchema {
     fn admit<'de, A: MapAccess<'de>>(&self, mut map: A) -> Result<(), A::Error> {
         let mut seen: Vec<&str> = Vec::with_capacity(self.properties.len());
         let position = |key: &str| self.properties.iter().position(|(name, _)| *name == key);
-        while let Some(found) = map.next_key_seed(Key(position))? {
+        while let Some(found) = map.next_key_seed(KeyVisitor(position))? {
             let (name, shape) = found
                 .and_then(|at| self.properties.get(at))
                 .ok_or_else(|| A::Error::custom("a key that is not known"))?;
-            admitted(!seen.contains(name))?;
+            check(!seen.contains(name))?;
             seen.push(name);
             map.next_value_seed(Admit(shape))?;
         }
-        admitted(self.required.iter().all(|name| seen.contains(name)))
+        check(self.required.iter().all(|name| seen.contains(name)))
     }
 }
 
 impl MapOf {
     fn admit<'de, A: MapAccess<'de>>(&self, mut map: A) -> Result<(), A::Error> {
         let mut length = 0;
-        while let Some(follows) = map.next_key_seed(Key(self.keys.matches))? {
+        while let Some(follows) = map.next_key_seed(KeyVisitor(self.keys.matches))? {
             length += 1;
             if follows {
                 map.next_value_seed(Admit(&self.values))?;
             } else {
-                admitted(self.others == OtherKeys::Ignored)?;
-                map.next_value_seed(Anything)?;
+                check(self.others == OtherKeys::Ignored)?;
+                map.next_value_seed(AnyJson)?;
             }
         }
-        admitted(length >= self.min)
+        check(length >= self.min)
     }
 }
 
-/// Passes whatever is JSON. What serde ignores need not be: its texts may be of any bytes, its numbers of any size.
-struct Anything;
+/// Accepts any JSON. Serde's `IgnoredAny` would also accept invalid UTF-8 and numbers of any size.
+struct AnyJson;
 
-impl<'de> DeserializeSeed<'de> for Anything {
+impl<'de> DeserializeSeed<'de> for AnyJson {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -166,7 +167,7 @@ impl<'de> DeserializeSeed<'de> for Anything {
     }
 }
 
-impl<'de> Visitor<'de> for Anything {
+impl<'de> Visitor<'de> for AnyJson {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,17 +204,17 @@ impl<'de> Visitor<'de> for Anything {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_key_seed(Key(|_: &str| ()))?.is_some() {
+        while map.next_key_seed(KeyVisitor(|_: &str| ()))?.is_some() {
             map.next_value_seed(Self)?;
         }
         Ok(())
     }
 }
 
-/// Looks at a key without keeping it.
-struct Key<F>(F);
+/// Passes a key to a function without storing it.
+struct KeyVisitor<F>(F);
 
-impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Key<F> {
+impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for KeyVisitor<F> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
@@ -221,7 +222,7 @@ impl<'de, T, F: FnOnce(&str) -> T> DeserializeSeed<'de> for Key<F> {
     }
 }
 
-impl<T, F: FnOnce(&str) -> T> Visitor<'_> for Key<F> {
+impl<T, F: FnOnce(&str) -> T> Visitor<'_> for KeyVisitor<F> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -238,14 +239,14 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::{Format, NAME, UUID_KEY};
+    use super::super::{TextFormat, NAME, UUID_KEY};
     use super::*;
 
     #[test]
     fn what_passes_unseen_is_json_nevertheless() {
-        const OPEN: Schema = Schema::Map(&MapOf {
+        const OPEN: BodySchema = BodySchema::Map(&MapOf {
             keys: NAME,
-            values: Schema::Integer(None, None),
+            values: BodySchema::Integer(None, None),
             min: 0,
             others: OtherKeys::Ignored,
         });
@@ -264,45 +265,45 @@ mod tests {
         }
     }
 
-    const BOUNDED: Text = Text {
+    const BOUNDED: TextSchema = TextSchema {
         min: 1,
         max: Some(3),
-        ..Text::ANY
+        ..TextSchema::ANY
     };
-    const UUID: Text = Text {
-        format: Some(Format::Uuid),
-        ..Text::ANY
+    const UUID: TextSchema = TextSchema {
+        format: Some(TextFormat::Uuid),
+        ..TextSchema::ANY
     };
-    const ALL: Schema = Schema::Object(&Object {
+    const ALL: BodySchema = BodySchema::Object(&ObjectSchema {
         properties: &[
-            ("text", Schema::Text(BOUNDED)),
-            ("uuid", Schema::Text(UUID)),
-            ("whole", Schema::Integer(Some(0), Some(9))),
-            ("number", Schema::Number(Some(9.5))),
-            ("generation", Schema::IntegerOrNull),
-            ("parent", Schema::UuidOrNull),
+            ("text", BodySchema::Text(BOUNDED)),
+            ("uuid", BodySchema::Text(UUID)),
+            ("whole", BodySchema::Integer(Some(0), Some(9))),
+            ("number", BodySchema::Number(Some(9.5))),
+            ("generation", BodySchema::IntegerOrNull),
+            ("parent", BodySchema::UuidOrNull),
             (
                 "list",
-                Schema::List(&ListOf {
-                    items: Schema::Integer(None, None),
+                BodySchema::List(&ListOf {
+                    items: BodySchema::Integer(None, None),
                     min: 1,
                     unique: Unique::No,
                 }),
             ),
             (
                 "map",
-                Schema::Map(&MapOf {
+                BodySchema::Map(&MapOf {
                     keys: NAME,
-                    values: Schema::Integer(Some(1), None),
+                    values: BodySchema::Integer(Some(1), None),
                     min: 1,
                     others: OtherKeys::Ignored,
                 }),
             ),
             (
                 "strict",
-                Schema::Map(&MapOf {
+                BodySchema::Map(&MapOf {
                     keys: UUID_KEY,
-                    values: Schema::Text(Text::ANY),
+                    values: BodySchema::Text(TextSchema::ANY),
                     min: 0,
                     others: OtherKeys::Refused,
                 }),
@@ -371,7 +372,7 @@ mod tests {
             let admitted = ALL.admits(body.to_string().as_bytes());
             let lawful = ALL.check(&body).is_ok();
             prop_assert!(!admitted || lawful, "{body}");
-            // Whole numbers written with a point are the one shape here that is left to `check`.
+            // Whole numbers with a decimal point are the only valid shape that is left to `check`.
             prop_assert!(admitted || !lawful || body.to_string().contains(".0"), "{body}");
         }
     }

@@ -1,13 +1,11 @@
-//! A shape in JSON Schema's own words, for an OpenAPI document: what a reader is told is what is judged by.
+//! Converts a schema to JSON Schema for the OpenAPI document.
 
 use serde_json::{Map, Value, json};
 
-use super::{Format, ListOf, MapOf, Object, OtherKeys, Schema, Text, Unique};
+use super::{TextFormat, ListOf, MapOf, ObjectSchema, OtherKeys, BodySchema, TextSchema, Unique};
 
-impl Schema {
-    /// The shape as a JSON Schema (draft 2020-12).
-    ///
-    /// A pattern that the shape decides by a function is told by the regular expression that its messages show.
+impl BodySchema {
+    /// The schema as JSON Schema (draft 2020-12). A pattern is represented by its regular expression.
     #[must_use]
     pub fn to_json_schema(&self) -> Value {
         match self {
@@ -32,7 +30,7 @@ impl Schema {
     }
 }
 
-impl Object {
+impl ObjectSchema {
     fn to_json_schema(&self) -> Value {
         let properties = self.properties.iter();
         let properties: Map<String, Value> = properties
@@ -70,7 +68,7 @@ impl ListOf {
     }
 }
 
-impl Text {
+impl TextSchema {
     fn to_json_schema(self) -> Value {
         let min = (self.min > 0).then(|| ("minLength", Value::from(self.min)));
         let max = self.max.map(|max| ("maxLength", Value::from(max)));
@@ -78,7 +76,7 @@ impl Text {
             .pattern
             .map(|pattern| ("pattern", pattern.shown.into()));
         let format = self.format.map(|format| match format {
-            Format::Uuid | Format::DashedUuid => ("format", "uuid".into()),
+            TextFormat::Uuid | TextFormat::DashedUuid => ("format", "uuid".into()),
         });
         with(
             json!({"type": "string"}),
@@ -101,8 +99,8 @@ mod tests {
 
     #[test]
     fn every_word_of_a_shape_is_there() {
-        const NAMES: Schema = Schema::List(&ListOf {
-            items: Schema::Text(Text {
+        const NAMES: BodySchema = BodySchema::List(&ListOf {
+            items: BodySchema::Text(TextSchema {
                 min: 1,
                 max: Some(9),
                 pattern: Some(NAME),
@@ -111,26 +109,26 @@ mod tests {
             min: 2,
             unique: Unique::Yes,
         });
-        const SHAPE: Schema = Schema::Object(&Object {
+        const SHAPE: BodySchema = BodySchema::Object(&ObjectSchema {
             properties: &[
                 ("names", NAMES),
                 (
                     "by_uuid",
-                    Schema::Map(&MapOf {
+                    BodySchema::Map(&MapOf {
                         keys: UUID_KEY,
-                        values: Schema::Integer(Some(1), Some(7)),
+                        values: BodySchema::Integer(Some(1), Some(7)),
                         min: 1,
                         others: OtherKeys::Refused,
                     }),
                 ),
-                ("ratio", Schema::Number(Some(2.5))),
-                ("generation", Schema::IntegerOrNull),
-                ("parent", Schema::UuidOrNull),
+                ("ratio", BodySchema::Number(Some(2.5))),
+                ("generation", BodySchema::IntegerOrNull),
+                ("parent", BodySchema::UuidOrNull),
                 (
                     "uuid",
-                    Schema::Text(Text {
-                        format: Some(Format::Uuid),
-                        ..Text::ANY
+                    BodySchema::Text(TextSchema {
+                        format: Some(TextFormat::Uuid),
+                        ..TextSchema::ANY
                     }),
                 ),
             ],

@@ -1,11 +1,11 @@
-//! JSON values in the notation of the services whose messages we match.
+//! JSON values in Python's notation, as in the messages of OpenStack's services.
 
 use serde_json::Value;
 
 /// Messages quote at most this much of a body.
 const LONGEST: usize = 1_000;
 
-/// A value in quotes and brackets, cut when it is long.
+/// The `repr` of a value, truncated if long.
 pub(super) fn repr(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);

@@ -1,4 +1,4 @@
-//! Where a value left its schema, and how.
+//! A schema violation: the place in the value and in the schema, and the message.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use super::python;
 
 /// One step into a schema.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step<'a> {
+pub(super) enum SchemaStep<'a> {
     /// A keyword of the schema itself.
     Word(&'a str),
     /// A property's name or pattern.
     Key(&'a str),
 }
 
-/// A place in a value and in the schema over it.
+/// The current path in a value and in its schema.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Place {
+pub(super) struct SchemaPath {
     schema: String,
     instance: String,
     depth: usize,
 }
 
-impl Place {
-    pub(super) fn within(&self, steps: &[Step<'_>], key: &str) -> Self {
+impl SchemaPath {
+    pub(super) fn within(&self, steps: &[SchemaStep<'_>], key: &str) -> Self {
         Self {
             schema: self.extended(steps),
             instance: format!("{}['{key}']", self.instance),
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    pub(super) fn within_item(&self, steps: &[Step<'_>], index: usize) -> Self {
+    pub(super) fn within_item(&self, steps: &[SchemaStep<'_>], index: usize) -> Self {
         Self {
             schema: self.extended(steps),
             instance: format!("{}[{index}]", self.instance),
@@ -40,9 +40,9 @@ impl Place {
         }
     }
 
-    fn extended(&self, steps: &[Step<'_>]) -> String {
+    fn extended(&self, steps: &[SchemaStep<'_>]) -> String {
         steps.iter().fold(self.schema.clone(), |path, step| {
-            let (Step::Word(name) | Step::Key(name)) = step;
+            let (SchemaStep::Word(name) | SchemaStep::Key(name)) = step;
             format!("{path}['{name}']")
         })
     }
@@ -52,8 +52,8 @@ impl Place {
         rule: &'static str,
         message: String,
         value: &Value,
-    ) -> Violation {
-        Violation {
+    ) -> SchemaViolation {
+        SchemaViolation {
             rule,
             message,
             schema: self.schema.clone(),
@@ -66,7 +66,7 @@ impl Place {
 
 /// A value that does not have its schema's shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub struct SchemaViolation {
     rule: &'static str,
     message: String,
     schema: String,
@@ -75,13 +75,13 @@ pub struct Violation {
     depth: usize,
 }
 
-impl Violation {
+impl SchemaViolation {
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for SchemaViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

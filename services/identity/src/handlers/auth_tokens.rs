@@ -1,20 +1,20 @@
-//! /v3/auth/tokens: a token is made, looked at, revoked.
+//! /v3/auth/tokens: issue, validate and revoke tokens.
 
 use std::net::SocketAddr;
 
 use axum::Extension;
 use axum::extract::{ConnectInfo, State};
 use berth_http::auth::TOKEN_HEADER;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::AuthBody;
 use http::{HeaderName, StatusCode};
 
-use crate::logins::LoginError;
+use crate::password_verifier::LoginError;
 use crate::policies::{REVOKE_TOKEN, VALIDATE_TOKEN, allow, may_validate};
-use crate::router::Api;
+use crate::router::IdentityApi;
 use crate::shown;
-use crate::store::{self, Revoked};
-use crate::tokens::KnownToken;
+use crate::store::{self, RevocationScope};
+use crate::tokens::ValidToken;
 
 const SUBJECT: &str = "x-subject-token";
 const SUBJECT_HEADER: HeaderName = HeaderName::from_static(SUBJECT);
@@ -30,41 +30,41 @@ fn fault(error: LoginError) -> Fault {
         LoginError::TooMany => Fault::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
         LoginError::Table(error) => store::fault(&error),
         LoginError::System => {
-            tracing::error!(error = &error as &dyn std::error::Error, "no token made");
-            Fault::internal("The token could not be made.")
+            tracing::error!(error = &error as &dyn std::error::Error, "issuing a token failed");
+            Fault::internal("The token could not be issued.")
         }
     }
 }
 
-fn document(api: &Api, call: &Call, token: &KnownToken) -> Result<Vec<u8>, serde_json::Error> {
+fn document(api: &IdentityApi, call: &ApiRequest, token: &ValidToken) -> Result<Vec<u8>, serde_json::Error> {
     let with_catalog = call.query.last("nocatalog").is_none();
     let catalog = with_catalog.then(|| api.identity.catalog());
     serde_json::to_vec(&shown::token(token, catalog))
 }
 
-/// The address at the other end, where the listener tells it.
-type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
+/// The peer address, if the listener provides it.
+type ClientPeer = Option<Extension<ConnectInfo<SocketAddr>>>;
 
 pub(crate) async fn create(
-    State(api): State<Api>,
-    peer: Peer,
-    call: Call,
-) -> Result<Answer, Fault> {
+    State(api): State<IdentityApi>,
+    peer: ClientPeer,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     let body: AuthBody = call.secret()?;
     let from = peer.map(|Extension(ConnectInfo(peer))| peer.ip());
     let (text, token) = api.identity.log_in(body, from).await.map_err(fault)?;
-    let answer = Answer::written(document(&api, &call, &token))?;
+    let answer = ApiResponse::written(document(&api, &call, &token))?;
     let answer = answer.with_header(SUBJECT_HEADER, &text);
     Ok(answer.with_status(StatusCode::CREATED))
 }
 
-/// The token that the request is about, where it holds and the caller may ask about it: about its own anybody may.
-async fn subject(api: &Api, call: &Call, rule: &str, may: bool) -> Result<KnownToken, Fault> {
+/// The token named by `X-Subject-Token`. A caller may always ask about its own token; other tokens need a rule.
+async fn subject(api: &IdentityApi, call: &ApiRequest, rule: &str, may: bool) -> Result<ValidToken, Fault> {
     let subject = call.header(SUBJECT);
     let own = call.header(TOKEN_HEADER);
     allow(may || (subject.is_some() && subject == own), rule)?;
-    // Which token it is is not repeated: it is a secret.
+    // The message does not repeat the token, because it is a secret.
     let nobodys = || Fault::not_found("Could not find token.");
     let text = subject.ok_or_else(nobodys)?;
     let known = api.identity.token(text).await;
@@ -73,20 +73,20 @@ async fn subject(api: &Api, call: &Call, rule: &str, may: bool) -> Result<KnownT
         .ok_or_else(nobodys)
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let token = subject(&api, &call, VALIDATE_TOKEN, may_validate(&call.caller)).await?;
-    let answer = Answer::written(document(&api, &call, &token))?;
+    let answer = ApiResponse::written(document(&api, &call, &token))?;
     Ok(answer.with_header(SUBJECT_HEADER, call.header(SUBJECT).unwrap_or_default()))
 }
 
-pub(crate) async fn revoke(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn revoke(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let may = call.caller.has_role("admin") || call.caller.has_role("service");
     let token = subject(&api, &call, REVOKE_TOKEN, may).await?;
     let which = match call.query.last("cascade") {
-        Some("false" | "False" | "0") => Revoked::Alone,
-        _ => Revoked::Chain,
+        Some("false" | "False" | "0") => RevocationScope::Token,
+        _ => RevocationScope::Chain,
     };
     let revoked = api.identity.revoke(&token, which).await;
     revoked.map_err(|error| store::fault(&error))?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

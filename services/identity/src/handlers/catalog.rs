@@ -1,47 +1,47 @@
-//! /v3/services, /v3/endpoints, /v3/regions: where what is. It is said by the configuration.
+//! /v3/services, /v3/endpoints, /v3/regions: the service catalog. It comes from the configuration and is read-only.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::{
     EndpointDocument, Endpoints, RegionDocument, Regions, ServiceDocument, Services,
 };
 
 use super::{kept, not_found};
 use crate::policies::{allow, may_read_all};
-use crate::router::Api;
+use crate::router::IdentityApi;
 use crate::shown::{self, Links};
 
-/// Answers whoever would change the catalog.
-pub(crate) async fn refuse(State(_): State<Api>, _: Call) -> Fault {
+/// Refuses requests to change the catalog.
+pub(crate) async fn refuse(State(_): State<IdentityApi>, _: ApiRequest) -> Fault {
     Fault::forbidden(
         "Services, endpoints and regions are said by the identity service's configuration ([identity_service] catalog and region \
          in berth.toml): change them there. This API reads them.",
     )
 }
 
-pub(crate) async fn services(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn services(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_services")?;
     let links = Links::of(&api, &call);
     let entries = shown::entries(api.identity.catalog()).iter();
     let kept = entries.filter(|it| kept(&call, &[("name", &it.name), ("type", &it.service_type)]));
-    Answer::ok(&Services {
+    ApiResponse::ok(&Services {
         services: kept.map(|it| shown::service(it, &links)).collect(),
         links: links.list("/services"),
     })
 }
 
-pub(crate) async fn service(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn service(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_service")?;
     let id = call.path("id")?;
     let mut entries = shown::entries(api.identity.catalog()).iter();
     let entry = entries.find(|it| it.id == id);
     let entry = entry.ok_or_else(|| not_found("service", id))?;
-    Answer::ok(&ServiceDocument {
+    ApiResponse::ok(&ServiceDocument {
         service: shown::service(entry, &Links::of(&api, &call)),
     })
 }
 
-pub(crate) async fn endpoints(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn endpoints(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_endpoints")?;
     let links = Links::of(&api, &call);
     let kept = api.identity.catalog().endpoints().filter(|(service, it)| {
@@ -53,7 +53,7 @@ pub(crate) async fn endpoints(State(api): State<Api>, call: Call) -> Result<Answ
         ];
         kept(&call, &own)
     });
-    Answer::ok(&Endpoints {
+    ApiResponse::ok(&Endpoints {
         endpoints: kept
             .map(|(of, it)| shown::endpoint(of, it, &links))
             .collect(),
@@ -61,36 +61,36 @@ pub(crate) async fn endpoints(State(api): State<Api>, call: Call) -> Result<Answ
     })
 }
 
-pub(crate) async fn endpoint(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn endpoint(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_endpoint")?;
     let id = call.path("id")?;
     let mut endpoints = api.identity.catalog().endpoints();
     let found = endpoints.find(|(_, it)| it.id == id);
     let (service, endpoint) = found.ok_or_else(|| not_found("endpoint", id))?;
-    Answer::ok(&EndpointDocument {
+    ApiResponse::ok(&EndpointDocument {
         endpoint: shown::endpoint(service, endpoint, &Links::of(&api, &call)),
     })
 }
 
-/// Everybody may know the regions.
-pub(crate) async fn regions(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+/// Regions are visible to all callers.
+pub(crate) async fn regions(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let links = Links::of(&api, &call);
     // No region is below another.
     let below = call.query.last("parent_region_id").is_some();
     let regions = api.identity.catalog().regions().into_iter();
     let regions = regions.filter(|_| !below);
-    Answer::ok(&Regions {
+    ApiResponse::ok(&Regions {
         regions: regions.map(|it| shown::region(it, &links)).collect(),
         links: links.list("/regions"),
     })
 }
 
-pub(crate) async fn region(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn region(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let id = call.path("id")?;
     let regions = api.identity.catalog().regions();
     let region = regions.into_iter().find(|it| *it == id);
     let region = region.ok_or_else(|| not_found("region", id))?;
-    Answer::ok(&RegionDocument {
+    ApiResponse::ok(&RegionDocument {
         region: shown::region(region, &Links::of(&api, &call)),
     })
 }

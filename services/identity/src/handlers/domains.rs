@@ -1,27 +1,27 @@
-//! /v3/domains: which domains there are.
+//! /v3/domains: list and show domains.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::{DomainDocument, Domains};
 
 use super::{kept, kept_enabled, not_found};
 use crate::policies::{allow, may_read_all};
-use crate::router::Api;
+use crate::router::IdentityApi;
 use crate::shown::{self, Links};
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_domains")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.domains().filter(|domain| {
         kept(&call, &[("name", &domain.name)]) && kept_enabled(&call, domain.enabled)
     });
-    Answer::ok(&Domains {
+    ApiResponse::ok(&Domains {
         domains: kept.map(|it| shown::domain(it, &links)).collect(),
         links: links.list("/domains"),
     })
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
     let project = call.caller.project_id().and_then(|id| users.project(id));
@@ -30,7 +30,7 @@ pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, F
         || user.is_some_and(|user| user.domain_id == id);
     allow(is_own || may_read_all(&call.caller), "identity:get_domain")?;
     let domain = users.domain(id).ok_or_else(|| not_found("domain", id))?;
-    Answer::ok(&DomainDocument {
+    ApiResponse::ok(&DomainDocument {
         domain: shown::domain(domain, &links),
     })
 }

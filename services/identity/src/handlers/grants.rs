@@ -1,51 +1,51 @@
-//! /v3/projects/{id}/users/{user}/roles, and the same of domains and of the cloud itself: which roles a user was given there.
-//! What a role implies was not given.
+//! /v3/projects/{id}/users/{user}/roles, and the same for domains and the system: the roles assigned to a user. Implied
+//! roles are not included.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::Roles;
 
 use super::not_found;
 use crate::policies::{allow, may_read_all};
-use crate::router::Api;
+use crate::router::IdentityApi;
 use crate::shown::{self, Links};
-use crate::users::{Role, Target, Users};
+use crate::users::{RoleEntry, AssignmentTarget, Users};
 
-fn project(call: &Call) -> Result<Target, Fault> {
-    Ok(Target::Project(call.path("id")?.to_owned()))
+fn project(call: &ApiRequest) -> Result<AssignmentTarget, Fault> {
+    Ok(AssignmentTarget::Project(call.path("id")?.to_owned()))
 }
 
-fn domain(call: &Call) -> Result<Target, Fault> {
-    Ok(Target::Domain(call.path("id")?.to_owned()))
+fn domain(call: &ApiRequest) -> Result<AssignmentTarget, Fault> {
+    Ok(AssignmentTarget::Domain(call.path("id")?.to_owned()))
 }
 
-/// The roles that the user of the path was given there.
-fn given<'a>(users: &'a Users, call: &Call, target: &Target) -> Result<Vec<&'a Role>, Fault> {
+/// The roles assigned to the user in the path, for this target.
+fn given<'a>(users: &'a Users, call: &ApiRequest, target: &AssignmentTarget) -> Result<Vec<&'a RoleEntry>, Fault> {
     match target {
-        Target::Project(id) if users.project(id).is_none() => return Err(not_found("project", id)),
-        Target::Domain(id) if users.domain(id).is_none() => return Err(not_found("domain", id)),
+        AssignmentTarget::Project(id) if users.project(id).is_none() => return Err(not_found("project", id)),
+        AssignmentTarget::Domain(id) if users.domain(id).is_none() => return Err(not_found("domain", id)),
         _ => {}
     }
     let id = call.path("user")?;
     let user = users.user(id).ok_or_else(|| not_found("user", id))?;
-    let is_given = |role: &&Role| {
+    let is_given = |role: &&RoleEntry| {
         let mut all = users.assignments().iter();
         all.any(|one| one.user_id == user.id && one.target == *target && one.role == role.name)
     };
     Ok(users.roles().filter(is_given).collect())
 }
 
-fn list(api: &Api, call: &Call, target: &Target) -> Result<Answer, Fault> {
+fn list(api: &IdentityApi, call: &ApiRequest, target: &AssignmentTarget) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_grants")?;
     let (users, links) = (api.identity.users(), Links::of(api, call));
     let roles = given(&users, call, target)?;
     let user = call.path("user")?;
     let place = match target {
-        Target::Project(id) => format!("/projects/{id}"),
-        Target::Domain(id) => format!("/domains/{id}"),
-        Target::System => "/system".to_owned(),
+        AssignmentTarget::Project(id) => format!("/projects/{id}"),
+        AssignmentTarget::Domain(id) => format!("/domains/{id}"),
+        AssignmentTarget::System => "/system".to_owned(),
     };
-    Answer::ok(&Roles {
+    ApiResponse::ok(&Roles {
         roles: roles
             .into_iter()
             .map(|it| shown::role(it, &links))
@@ -54,38 +54,38 @@ fn list(api: &Api, call: &Call, target: &Target) -> Result<Answer, Fault> {
     })
 }
 
-fn check(api: &Api, call: &Call, target: &Target) -> Result<Answer, Fault> {
+fn check(api: &IdentityApi, call: &ApiRequest, target: &AssignmentTarget) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:check_grant")?;
     let users = api.identity.users();
     let id = call.path("role")?;
     let role = users.roles().find(|role| role.id == id);
     let role = role.ok_or_else(|| not_found("role", id))?;
     match given(&users, call, target)?.contains(&role) {
-        true => Ok(Answer::no_content()),
+        true => Ok(ApiResponse::no_content()),
         false => Err(not_found("role assignment with role", id)),
     }
 }
 
-pub(crate) async fn of_project(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn of_project(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     list(&api, &call, &project(&call)?)
 }
 
-pub(crate) async fn of_domain(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn of_domain(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     list(&api, &call, &domain(&call)?)
 }
 
-pub(crate) async fn of_system(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    list(&api, &call, &Target::System)
+pub(crate) async fn of_system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    list(&api, &call, &AssignmentTarget::System)
 }
 
-pub(crate) async fn in_project(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn in_project(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     check(&api, &call, &project(&call)?)
 }
 
-pub(crate) async fn in_domain(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn in_domain(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     check(&api, &call, &domain(&call)?)
 }
 
-pub(crate) async fn in_system(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    check(&api, &call, &Target::System)
+pub(crate) async fn in_system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    check(&api, &call, &AssignmentTarget::System)
 }

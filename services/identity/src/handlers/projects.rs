@@ -1,15 +1,15 @@
-//! /v3/projects: which projects there are.
+//! /v3/projects: list and show projects.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::{ProjectDocument, Projects};
 
 use super::{kept, kept_enabled, not_found};
 use crate::policies::{allow, may_read_all};
-use crate::router::Api;
+use crate::router::IdentityApi;
 use crate::shown::{self, Links};
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_projects")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.projects().filter(|project| {
@@ -20,22 +20,22 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
         ];
         kept(&call, &own) && kept_enabled(&call, project.enabled)
     });
-    // No domain acts as a project here.
+    // No domain acts as a project in this service.
     let wants_domains = matches!(call.query.last("is_domain"), Some("true" | "True" | "1"));
     let kept = kept.filter(|_| !wants_domains);
-    Answer::ok(&Projects {
+    ApiResponse::ok(&Projects {
         projects: kept.map(|it| shown::project(it, &links)).collect(),
         links: links.list("/projects"),
     })
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let id = call.path("id")?;
     let is_own = call.caller.project_id() == Some(id);
     allow(is_own || may_read_all(&call.caller), "identity:get_project")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let project = users.project(id).ok_or_else(|| not_found("project", id))?;
-    Answer::ok(&ProjectDocument {
+    ApiResponse::ok(&ProjectDocument {
         project: shown::project(project, &links),
     })
 }

@@ -1,31 +1,31 @@
-//! /v3/role_assignments: who has which role where.
+//! /v3/role_assignments: list which user has which role on which target.
 
 use std::collections::BTreeSet;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::RoleAssignments;
 
 use crate::policies::{allow, may_read_all};
-use crate::router::Api;
+use crate::router::IdentityApi;
 use crate::shown::{self, Links};
-use crate::users::{Assignment, Role, Target, Users};
+use crate::users::{Assignment, RoleEntry, AssignmentTarget, Users};
 
-/// Whether a key of the query is there and does not say no.
-fn says_yes(call: &Call, key: &str) -> bool {
+/// Whether a boolean query key is set.
+fn says_yes(call: &ApiRequest, key: &str) -> bool {
     let value = call.query.last(key);
     value.is_some_and(|text| !matches!(text, "0" | "false" | "False"))
 }
 
-fn is_wanted(call: &Call, user_id: &str, target: &Target, role: &Role) -> bool {
+fn is_wanted(call: &ApiRequest, user_id: &str, target: &AssignmentTarget, role: &RoleEntry) -> bool {
     let wanted = |key: &str, value: Option<&str>| {
         let asked = call.query.last(key);
         asked.is_none_or(|asked| Some(asked) == value)
     };
     let (project, domain, is_system) = match target {
-        Target::Project(id) => (Some(id.as_str()), None, false),
-        Target::Domain(id) => (None, Some(id.as_str()), false),
-        Target::System => (None, None, true),
+        AssignmentTarget::Project(id) => (Some(id.as_str()), None, false),
+        AssignmentTarget::Domain(id) => (None, Some(id.as_str()), false),
+        AssignmentTarget::System => (None, None, true),
     };
     wanted("user.id", Some(user_id))
         && wanted("role.id", Some(&role.id))
@@ -35,8 +35,8 @@ fn is_wanted(call: &Call, user_id: &str, target: &Target, role: &Role) -> bool {
         && (is_system || call.query.last("scope.system").is_none())
 }
 
-/// The assignments with each role's own implied ones, where these are asked for.
-fn roles<'a>(users: &'a Users, one: &'a Assignment, effective: bool) -> Vec<&'a Role> {
+/// The role of an assignment, with implied roles if `effective` is set.
+fn roles<'a>(users: &'a Users, one: &'a Assignment, effective: bool) -> Vec<&'a RoleEntry> {
     let name = std::iter::once(one.role.as_str());
     if effective {
         users.with_implied(name)
@@ -45,7 +45,7 @@ fn roles<'a>(users: &'a Users, one: &'a Assignment, effective: bool) -> Vec<&'a 
     }
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let is_own = call.query.last("user.id") == Some(&call.caller.user_id);
     allow(
         is_own || may_read_all(&call.caller),
@@ -57,7 +57,7 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
     let mut shown = Vec::new();
     for one in users.assignments() {
         for role in roles(&users, one, effective) {
-            // A role may be had by itself and through another.
+            // A user may have a role both directly and as an implied role.
             let is_new = seen.insert((&one.user_id, &one.target, &role.name));
             if is_new && is_wanted(&call, &one.user_id, &one.target, role) {
                 let with_names = says_yes(&call, "include_names");
@@ -65,7 +65,7 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
             }
         }
     }
-    Answer::ok(&RoleAssignments {
+    ApiResponse::ok(&RoleAssignments {
         role_assignments: shown,
         links: links.list("/role_assignments"),
     })

@@ -1,16 +1,16 @@
-//! /v3/users: who there is. Nobody is made or changed here: that is what the file is for.
+//! /v3/users: list and show users, their projects and (empty) groups. The users file is the only way to change users.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::{Groups, Projects, UserDocument, Users};
 
 use super::{kept, kept_enabled, not_found};
 use crate::policies::{allow, may_read_all};
-use crate::router::Api;
+use crate::router::IdentityApi;
 use crate::shown::{self, Links};
 
-/// Answers whoever would change what stands in the file. Where that is on the host is for operators alone to know.
-pub(crate) async fn refuse(State(api): State<Api>, call: Call) -> Fault {
+/// Refuses requests to change users, projects, domains or roles. Only operators see the path of the file.
+pub(crate) async fn refuse(State(api): State<IdentityApi>, call: ApiRequest) -> Fault {
     if !call.caller.has_role("admin") {
         return Fault::forbidden(
             "Users, projects, domains, roles and assignments are kept by the operator of this cloud: ask there for a change. This \
@@ -24,7 +24,7 @@ pub(crate) async fn refuse(State(api): State<Api>, call: Call) -> Fault {
     ))
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_users")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.users().filter(|user| {
@@ -33,29 +33,29 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
             &[("name", &user.name), ("domain_id", &user.domain_id)],
         ) && kept_enabled(&call, user.enabled)
     });
-    Answer::ok(&Users {
+    ApiResponse::ok(&Users {
         users: kept.map(|user| shown::user(user, &links)).collect(),
         links: links.list("/users"),
     })
 }
 
-/// The caller itself may look at itself.
-fn allow_own(call: &Call, rule: &str) -> Result<(), Fault> {
+/// Callers may read themselves; reading others needs a rule.
+fn allow_own(call: &ApiRequest, rule: &str) -> Result<(), Fault> {
     let is_own = call.path("id")? == call.caller.user_id;
     allow(is_own || may_read_all(&call.caller), rule)
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:get_user")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
     let user = users.user(id).ok_or_else(|| not_found("user", id))?;
-    Answer::ok(&UserDocument {
+    ApiResponse::ok(&UserDocument {
         user: shown::user(user, &links),
     })
 }
 
-pub(crate) async fn projects(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn projects(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:list_user_projects")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
@@ -66,28 +66,28 @@ pub(crate) async fn projects(State(api): State<Api>, call: Call) -> Result<Answe
             &[("name", &project.name), ("domain_id", &project.domain_id)],
         ) && kept_enabled(&call, project.enabled)
     });
-    Answer::ok(&Projects {
+    ApiResponse::ok(&Projects {
         projects: kept.map(|it| shown::project(it, &links)).collect(),
         links: links.list(&format!("/users/{id}/projects")),
     })
 }
 
-/// There are no groups.
-pub(crate) async fn groups(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+/// A user's groups: always empty, because there are no groups.
+pub(crate) async fn groups(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:list_groups_for_user")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
     let user = users.user(id).ok_or_else(|| not_found("user", id))?;
-    Answer::ok(&Groups {
+    ApiResponse::ok(&Groups {
         groups: [],
         links: links.list(&format!("/users/{}/groups", user.id)),
     })
 }
 
-/// The same for everybody.
-pub(crate) async fn all_groups(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+/// All groups: always empty.
+pub(crate) async fn all_groups(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_groups")?;
-    Answer::ok(&Groups {
+    ApiResponse::ok(&Groups {
         groups: [],
         links: Links::of(&api, &call).list("/groups"),
     })

@@ -1,13 +1,13 @@
-//! / and /v3: which versions there are.
+//! / and /v3: the version documents.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use berth_wire::identity::{
     MediaType, Version, VersionDocument, VersionLink, VersionList, VersionValues,
 };
 use http::{StatusCode, header};
 
-use crate::router::Api;
+use crate::router::IdentityApi;
 
 fn version(url: String) -> Version {
     Version {
@@ -25,18 +25,18 @@ fn version(url: String) -> Version {
     }
 }
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let url = api.url(&call, "/");
     let values = [version(url.clone())];
     let list = VersionList {
         versions: VersionValues { values },
     };
-    let answer = Answer::with_body(StatusCode::MULTIPLE_CHOICES, &list)?;
+    let answer = ApiResponse::with_body(StatusCode::MULTIPLE_CHOICES, &list)?;
     Ok(answer.with_header(header::LOCATION, &url))
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
-    Answer::ok(&VersionDocument {
+pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&VersionDocument {
         version: version(api.url(&call, "/")),
     })
 }

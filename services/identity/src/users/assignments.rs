@@ -1,12 +1,12 @@
-//! Who has which role where, implied roles included.
+//! Role assignments, with implied roles.
 
 use std::collections::BTreeSet;
 
-use super::{Project, Role, Users};
+use super::{Project, RoleEntry, Users};
 
-/// Where a role is had, and what a token may be good for.
+/// The target of a role assignment, and the scope of a token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
+pub enum AssignmentTarget {
     /// The project of this id.
     Project(String),
     /// The domain of this id.
@@ -18,14 +18,14 @@ pub enum Target {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Assignment {
     pub user_id: String,
-    pub target: Target,
+    pub target: AssignmentTarget,
     pub role: String,
 }
 
 impl Users {
     /// The roles that a user has somewhere, implied ones included, by name.
     #[must_use]
-    pub fn roles_of(&self, user_id: &str, target: &Target) -> Vec<&Role> {
+    pub fn roles_of(&self, user_id: &str, target: &AssignmentTarget) -> Vec<&RoleEntry> {
         let held = self
             .assignments
             .iter()
@@ -34,11 +34,11 @@ impl Users {
         self.with_implied(held)
     }
 
-    /// These roles and all that they imply, by name.
+    /// These roles and all roles that they imply, by name.
     pub(crate) fn with_implied<'a>(
         &'a self,
         names: impl Iterator<Item = &'a str>,
-    ) -> Vec<&'a Role> {
+    ) -> Vec<&'a RoleEntry> {
         let mut found = BTreeSet::new();
         let mut next: Vec<&str> = names.collect();
         while let Some(name) = next.pop() {
@@ -54,20 +54,20 @@ impl Users {
             .collect()
     }
 
-    /// The projects in which a user has any role.
+    /// The projects in which a user has a role.
     pub fn projects_of(&self, user_id: &str) -> impl Iterator<Item = &Project> {
         let ids: BTreeSet<&str> = self
             .targets_of(user_id)
             .filter_map(|target| match target {
-                Target::Project(id) => Some(id.as_str()),
-                Target::Domain(_) | Target::System => None,
+                AssignmentTarget::Project(id) => Some(id.as_str()),
+                AssignmentTarget::Domain(_) | AssignmentTarget::System => None,
             })
             .collect();
         ids.into_iter().filter_map(|id| self.project(id))
     }
 
-    /// Where a user has any role; the same may come more than once.
-    pub fn targets_of(&self, user_id: &str) -> impl Iterator<Item = &Target> {
+    /// The targets on which a user has a role; may repeat.
+    pub fn targets_of(&self, user_id: &str) -> impl Iterator<Item = &AssignmentTarget> {
         self.assignments
             .iter()
             .filter(move |one| one.user_id == user_id)

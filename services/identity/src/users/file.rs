@@ -1,4 +1,4 @@
-//! The file of users: read at start, and again when it has changed. A new one that is wrong changes nothing.
+//! The users file: read at start, and again when it changes. An invalid new version is logged and ignored.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -12,10 +12,10 @@ use super::{Users, UsersError};
 /// The largest file, in bytes; a larger one is a mistake.
 const LARGEST: u64 = 4 << 20;
 
-/// How long a look at the file is good for.
+/// The minimum interval between two checks of the file.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why there are no users.
+/// Why the users file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UsersFileError {
     /// The file cannot be read, is no regular file, or is larger than 4 MiB.
@@ -25,31 +25,31 @@ pub enum UsersFileError {
         #[source]
         source: io::Error,
     },
-    /// Others than its owner may write to it: any of them could make themselves an administrator.
-    #[error("the file of users {} can be written by others than its owner; chmod 0600 it", path.display())]
+    /// Others than the owner may write to the file, and could make themselves administrators.
+    #[error("the users file {} is writable by others than its owner; run chmod 0600 on it", path.display())]
     Writable {
         path: PathBuf,
     },
-    /// It is not text.
+    /// The file is not UTF-8.
     #[error("the file of users {} is not UTF-8", path.display())]
     NoText {
         path: PathBuf,
     },
-    /// It describes no users.
+    /// The file is invalid.
     #[error("{0}")]
     Wrong(#[from] UsersError),
-    /// It has no user in it: nobody could log in. A file that is just being written is empty, too.
-    #[error("the file of users {} has no user in it; write a [[user]]", path.display())]
+    /// The file has no user, so nobody could log in. A file that is being written may be empty, too.
+    #[error("the users file {} has no user; add a [[user]]", path.display())]
     Empty {
         path: PathBuf,
     },
 }
 
-/// By what it is seen that a file is another, or was written.
+/// Metadata that changes when the file is replaced or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp([i64; 6], u64);
+struct UsersFileFingerprint([i64; 6], u64);
 
-impl From<&Metadata> for Stamp {
+impl From<&Metadata> for UsersFileFingerprint {
     fn from(it: &Metadata) -> Self {
         let times = [it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()];
         let [a, b, c, d] = times;
@@ -58,32 +58,30 @@ impl From<&Metadata> for Stamp {
     }
 }
 
-/// The users of a file, as it is now.
+/// The users file and its current content.
 #[derive(Debug)]
 pub struct UsersFile {
     path: PathBuf,
     current: RwLock<Arc<Users>>,
-    seen: Mutex<Seen>,
+    last_check: Mutex<UsersFileCheck>,
 }
 
 #[derive(Debug)]
-struct Seen {
-    /// What was read last, right or wrong; none where it could not be looked at.
-    stamp: Option<Stamp>,
-    looked: Instant,
+struct UsersFileCheck {
+    /// The fingerprint of the last read, valid or not; `None` if the file could not be examined.
+    stamp: Option<UsersFileFingerprint>,
+    checked_at: Instant,
 }
 
-/// What a look at the file came to.
+/// The result of [`UsersFile::reload_if_changed`].
 #[derive(Debug)]
-pub enum Look {
-    /// It is as it was.
-    Same,
-    /// It was read anew.
-    Read,
+pub enum ReloadOutcome {
+    Unchanged,
+    Reloaded,
 }
 
 impl UsersFile {
-    /// Looks at a file as [`UsersFile::open`] does, and keeps nothing.
+    /// Validates a file without keeping its content.
     pub fn check(path: &Path) -> Result<(), UsersFileError> {
         read(path).map(drop)
     }
@@ -91,18 +89,18 @@ impl UsersFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, others may write to it, it describes no users, or has none in it.
+    /// The file cannot be read, is writable by others, is invalid, or has no user.
     pub fn open(path: &Path) -> Result<Self, UsersFileError> {
         let (users, stamp) = read(path)?;
         warn_if_open(path, &stamp);
-        let seen = Seen {
+        let seen = UsersFileCheck {
             stamp: Some(stamp),
-            looked: Instant::now(),
+            checked_at: Instant::now(),
         };
         Ok(Self {
             path: path.to_owned(),
             current: RwLock::new(Arc::new(users)),
-            seen: Mutex::new(seen),
+            last_check: Mutex::new(seen),
         })
     }
 
@@ -111,42 +109,42 @@ impl UsersFile {
         &self.path
     }
 
-    /// The users as of the last look, without another.
+    /// The users as last read.
     #[must_use]
-    pub fn known(&self) -> Arc<Users> {
+    pub fn cached(&self) -> Arc<Users> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The users, after a look at the file where the last one is over a second old. A new file that is wrong is told to the log,
-    /// once, and the users stay as they were.
+    /// The current users. Checks the file if the last check is more than a second old. An invalid new version is logged
+    /// once, and the previous users stay.
     #[must_use]
     pub fn current(&self) -> Arc<Users> {
         let is_due = {
-            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.looked.elapsed() >= LOOK_INTERVAL
+            let seen = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.checked_at.elapsed() >= LOOK_INTERVAL
         };
         if is_due {
-            match self.look() {
-                Ok(Look::Same) => {}
-                Ok(Look::Read) => tracing::info!(file = %self.path.display(), "users read again"),
+            match self.reload_if_changed() {
+                Ok(ReloadOutcome::Unchanged) => {}
+                Ok(ReloadOutcome::Reloaded) => tracing::info!(file = %self.path.display(), "users read again"),
                 Err(error) => tracing::error!(
                     error = &error as &dyn std::error::Error,
                     file = %self.path.display(),
-                    "the new file of users is not taken; the users before it stay"
+                    "the new users file is invalid; the previous users stay in effect"
                 ),
             }
         }
-        self.known()
+        self.cached()
     }
 
-    /// Looks at the file now, and reads it where it is another than at the last look.
-    pub fn look(&self) -> Result<Look, UsersFileError> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.looked = Instant::now();
-        let stamp = fs::metadata(&self.path).ok().map(|it| Stamp::from(&it));
+    /// Reads the file if it changed since the last check.
+    pub fn reload_if_changed(&self) -> Result<ReloadOutcome, UsersFileError> {
+        let mut seen = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.checked_at = Instant::now();
+        let stamp = fs::metadata(&self.path).ok().map(|it| UsersFileFingerprint::from(&it));
         if stamp == seen.stamp {
-            return Ok(Look::Same);
+            return Ok(ReloadOutcome::Unchanged);
         }
         seen.stamp = stamp;
         let (users, stamp) = read(&self.path)?;
@@ -154,25 +152,25 @@ impl UsersFile {
         warn_if_open(&self.path, &stamp);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(users);
-        Ok(Look::Read)
+        Ok(ReloadOutcome::Reloaded)
     }
 }
 
-/// Hashes can be guessed at by whoever reads them: that is told, as of other files with secrets in them.
-fn warn_if_open(path: &Path, stamp: &Stamp) {
-    let Stamp([.., mode, _], _) = stamp;
+/// Warns if others can read the password hashes.
+fn warn_if_open(path: &Path, stamp: &UsersFileFingerprint) {
+    let UsersFileFingerprint([.., mode, _], _) = stamp;
     if mode & 0o044 != 0 {
         let mend = format!("chmod 0600 {}", path.display());
-        tracing::warn!(file = %path.display(), mend, "others than its owner can read the file of users");
+        tracing::warn!(file = %path.display(), mend, "the users file is readable by others than its owner");
     }
 }
 
-fn read(path: &Path) -> Result<(Users, Stamp), UsersFileError> {
+fn read(path: &Path) -> Result<(Users, UsersFileFingerprint), UsersFileError> {
     let unreadable = |source| UsersFileError::Unreadable {
         path: path.to_owned(),
         source,
     };
-    // A pipe or a device would be read for ever: it is not even opened.
+    // Opening a pipe or a device could block forever, so check the file type first.
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         let what = "it is not a regular file";
@@ -204,5 +202,5 @@ fn read(path: &Path) -> Result<(Users, Stamp), UsersFileError> {
             path: path.to_owned(),
         });
     }
-    Ok((users, Stamp::from(&metadata)))
+    Ok((users, UsersFileFingerprint::from(&metadata)))
 }

@@ -1,12 +1,12 @@
-//! Ids that follow from names, so that they are the same after each start and on each machine.
+//! Ids derived from names, so that they are the same after each start and on each machine.
 
 use uuid::Uuid;
 
 /// The space of these ids: the UUID (version 5) of this name in the space of DNS names.
 const SPACE: &[u8] = b"identity.berth.invalid";
 
-/// The id of a thing by its kind and name, 32 hexadecimal digits as Keystone writes ids. `parts` may hold any text: each is
-/// told apart from the next.
+/// Derives an id from a kind and names: 32 hexadecimal digits, as in Keystone. Parts are length-prefixed, so they may
+/// hold any text.
 pub(crate) fn derived(kind: &str, parts: &[&str]) -> String {
     let space = Uuid::new_v5(&Uuid::NAMESPACE_DNS, SPACE);
     let mut name = kind.to_owned();
@@ -21,7 +21,7 @@ pub(crate) fn derived(kind: &str, parts: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// Tokens, quotas and allocations name users and projects by these ids: a release that made others would lose them all.
+    /// Tokens, quotas and allocations refer to users and projects by these ids, so a release must not change them.
     #[test]
     fn ids_are_the_same_in_every_release() {
         assert_eq!(derived("user", &["default", "admin"]).len(), 32);

@@ -1,22 +1,22 @@
-//! What is wrong in a file of users: where, at which key, and what would be right.
+//! Problems in a users file: the place, the key, and what would be right.
 
 use std::fmt;
 use std::ops::Range;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct UsersProblem {
     /// The line, from 1.
     pub line: usize,
     /// The character in the line, from 1.
     pub column: usize,
-    /// The key, `user[2].domain` for instance; empty where the whole file is meant.
+    /// The key, for example `user[2].domain`; empty for the whole file.
     pub key: String,
-    /// What is wrong, and what would be right. Never a password or a hash.
+    /// What is wrong and what would be right. Never contains a password or a hash.
     pub text: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for UsersProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: ", self.line, self.column)?;
         if !self.key.is_empty() {
@@ -26,12 +26,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A text that describes no users: all that is wrong in it, in the order of the lines.
+/// All problems of an invalid users file, in the order of its lines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct UsersError {
-    /// What the text is called.
+    /// The file's name in messages.
     pub file: String,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<UsersProblem>,
 }
 
 impl fmt::Display for UsersError {
@@ -47,12 +47,12 @@ impl fmt::Display for UsersError {
 }
 
 /// Problems as they are found, by their place in a text.
-pub(super) struct Problems<'t> {
+pub(super) struct UsersProblems<'t> {
     text: &'t str,
-    found: Vec<Problem>,
+    found: Vec<UsersProblem>,
 }
 
-impl<'t> Problems<'t> {
+impl<'t> UsersProblems<'t> {
     pub(super) fn of(text: &'t str) -> Self {
         Self {
             text,
@@ -63,7 +63,7 @@ impl<'t> Problems<'t> {
     pub(super) fn add(&mut self, span: &Range<usize>, key: &str, text: impl Into<String>) {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let line = before.rsplit('\n').next().unwrap_or_default();
-        self.found.push(Problem {
+        self.found.push(UsersProblem {
             line: before.matches('\n').count() + 1,
             column: line.chars().count() + 1,
             key: key.to_owned(),
@@ -71,7 +71,7 @@ impl<'t> Problems<'t> {
         });
     }
 
-    pub(super) fn found(mut self) -> Vec<Problem> {
+    pub(super) fn found(mut self) -> Vec<UsersProblem> {
         self.found
             .sort_by_key(|problem| (problem.line, problem.column));
         self.found

@@ -1,4 +1,4 @@
-//! From a file's text to users. Everything that is wrong is found in one pass, each with its place.
+//! Parses a users file. All problems are found in one pass, each with its place.
 
 mod entries;
 mod field;
@@ -9,16 +9,16 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
-use self::field::Table;
-use self::people::People;
-use super::problem::Problems;
-use super::{Problem, Users, UsersError};
+use self::field::UsersTable;
+use self::people::People as UsersBuilder;
+use super::problem::UsersProblems;
+use super::{UsersProblem, Users, UsersError};
 
 impl Users {
-    /// The users that a text describes. `file` is what it is called in what is said about it.
+    /// Parses the text of a users file. `file` is the name that messages use.
     ///
     /// # Errors
-    /// The text is no TOML or describes no users; everything that is wrong is listed.
+    /// The text is not valid TOML or not a valid users file; the error lists all problems.
     pub fn from_text(file: &str, text: &str) -> Result<Self, UsersError> {
         read(text).map_err(|problems| UsersError {
             file: file.to_owned(),
@@ -27,20 +27,20 @@ impl Users {
     }
 }
 
-/// What is carried along while a text is read.
-struct Reading<'t> {
-    problems: Problems<'t>,
-    /// What may be there only once, by what it is and its text, with the key of the first.
+/// State of one parse.
+struct UsersParser<'t> {
+    problems: UsersProblems<'t>,
+    /// Unique values by kind and text, with the key of the first occurrence.
     taken: BTreeMap<(&'static str, String), String>,
 }
 
-impl Reading<'_> {
+impl UsersParser<'_> {
     fn wrong(&mut self, span: &Range<usize>, key: &str, text: impl Into<String>) {
         self.problems.add(span, key, text);
     }
 
-    /// Refuses the second of what may be there only once.
-    fn once(&mut self, what: &'static str, text: String, table: &Table<'_>) {
+    /// Reports the second occurrence of a unique value.
+    fn once(&mut self, what: &'static str, text: String, table: &UsersTable<'_>) {
         let place = (what, text);
         if let Some(first) = self.taken.get(&place) {
             let text = format!(
@@ -53,9 +53,9 @@ impl Reading<'_> {
     }
 }
 
-fn read(text: &str) -> Result<Users, Vec<Problem>> {
-    let mut reading = Reading {
-        problems: Problems::of(text),
+fn read(text: &str) -> Result<Users, Vec<UsersProblem>> {
+    let mut reading = UsersParser {
+        problems: UsersProblems::of(text),
         taken: BTreeMap::new(),
     };
     let document = match DeTable::parse(text) {
@@ -67,7 +67,7 @@ fn read(text: &str) -> Result<Users, Vec<Problem>> {
             return Err(reading.problems.found());
         }
     };
-    let users = People::read(&Table::top(document.get_ref()), &mut reading).into_users();
+    let users = UsersBuilder::read(&UsersTable::top(document.get_ref()), &mut reading).into_users();
     let problems = reading.problems.found();
     if problems.is_empty() {
         Ok(users)

@@ -1,6 +1,6 @@
 //! What is no question the API knows is a 4xx in Keystone's words, never a 500, whatever it is.
 
-use berth_identity::Options;
+use berth_identity::IdentityApiOptions;
 use http::Request;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -199,9 +199,9 @@ async fn other_paths_methods_and_sizes_are_refused_in_keystones_words() {
         .body(good().to_string().into())
         .unwrap();
     assert_eq!(service.send(untyped).await.status, 415);
-    let options = Options {
+    let options = IdentityApiOptions {
         body_limit: 64,
-        ..Options::default()
+        ..IdentityApiOptions::default()
     };
     let small = Service::with(&cloud(), options).await;
     assert_eq!(small.post_text(&good().to_string()).await.status, 413);

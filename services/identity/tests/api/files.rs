@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use berth_identity::{Look, Target, Users, UsersFile, UsersFileError};
+use berth_identity::{ReloadOutcome, AssignmentTarget, Users, UsersFile, UsersFileError};
 use proptest::prelude::*;
 
 use super::service::{cloud, hash, user, write};
@@ -188,12 +188,12 @@ fn roles_imply_others_in_any_order_and_round() {
             .map(|role| role.name.clone())
             .collect()
     };
-    assert_eq!(names(Target::System), ["a", "b", "service"]);
+    assert_eq!(names(AssignmentTarget::System), ["a", "b", "service"]);
     assert_eq!(
-        names(Target::Domain("default".to_owned())),
+        names(AssignmentTarget::Domain("default".to_owned())),
         ["admin", "manager", "member", "reader"]
     );
-    assert_eq!(names(Target::Project("p".to_owned())), [""; 0]);
+    assert_eq!(names(AssignmentTarget::Project("p".to_owned())), [""; 0]);
 }
 
 #[test]
@@ -237,19 +237,19 @@ fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_on
     let path = folder.path().join("identity.toml");
     write(&path, &user("alice", ""));
     let file = UsersFile::open(&path).unwrap();
-    let names = || -> Vec<String> { file.known().users().map(|user| user.name.clone()).collect() };
-    assert!(matches!(file.look(), Ok(Look::Same)));
+    let names = || -> Vec<String> { file.cached().users().map(|user| user.name.clone()).collect() };
+    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)));
     write(&path, &user("robert", ""));
-    assert!(matches!(file.look(), Ok(Look::Read)));
+    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Reloaded)));
     assert_eq!(names(), ["robert"]);
     write(&path, "[[user]]\nname = 7\n");
-    let said = file.look().unwrap_err().to_string();
+    let said = file.reload_if_changed().unwrap_err().to_string();
     assert!(said.contains("user[0].name"), "{said}");
-    assert!(matches!(file.look(), Ok(Look::Same)), "told once");
+    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)), "told once");
     assert_eq!(names(), ["robert"]);
     for nobody in ["", "[[project]]\nname = \"p\"\n"] {
         write(&path, nobody);
-        let said = file.look().unwrap_err().to_string();
+        let said = file.reload_if_changed().unwrap_err().to_string();
         assert!(said.contains("no user in it"), "{said}");
         assert!(matches!(
             UsersFile::open(&path),
@@ -258,11 +258,11 @@ fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_on
         assert_eq!(names(), ["robert"]);
     }
     fs::remove_file(&path).unwrap();
-    assert!(file.look().is_err());
-    assert!(matches!(file.look(), Ok(Look::Same)));
+    assert!(file.reload_if_changed().is_err());
+    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)));
     assert_eq!(names(), ["robert"]);
     write(&path, &user("alice", ""));
-    assert!(matches!(file.look(), Ok(Look::Read)));
+    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Reloaded)));
     assert_eq!(names(), ["alice"]);
 }
 

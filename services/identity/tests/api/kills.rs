@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use berth_identity::Options;
+use berth_identity::IdentityApiOptions;
 use berth_store::{Location, SqlOptions, SqlStore};
 
 use super::service::{Service, cloud, write};
@@ -18,7 +18,7 @@ async fn over(folder: &Path) -> Service {
     let store = SqlStore::open(&location, &SqlOptions::default())
         .await
         .unwrap();
-    Service::over(store, &folder.join("identity.toml"), Options::default()).await
+    Service::over(store, &folder.join("identity.toml"), IdentityApiOptions::default()).await
 }
 
 /// Not a test by itself: the child that the next test kills. Without the variable it ends at once.

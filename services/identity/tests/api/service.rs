@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use berth_identity::{
-    Catalog, CatalogService, Clock, Endpoint, Identity, IdentityOptions, Interface, Options,
+    Catalog, CatalogService, TokenClock, Endpoint, Identity, IdentityOptions, EndpointInterface, IdentityApiOptions,
     PasswordHash, UsersFile, prepare, router,
 };
 use berth_store::{Moment, SqlError, SqlStore, Statement, Transaction, Work};
@@ -117,7 +117,7 @@ fn services() -> Catalog {
             interface,
             url: url.to_owned(),
         };
-        Interface::ALL.into_iter().map(endpoint).collect()
+        EndpointInterface::ALL.into_iter().map(endpoint).collect()
     };
     let service = |service_type: &str, url: &str| CatalogService {
         service_type: service_type.to_owned(),
@@ -132,10 +132,10 @@ fn services() -> Catalog {
 
 impl Service {
     pub(crate) async fn start() -> Self {
-        Self::with(&cloud(), Options::default()).await
+        Self::with(&cloud(), IdentityApiOptions::default()).await
     }
 
-    pub(crate) async fn with(users: &str, options: Options) -> Self {
+    pub(crate) async fn with(users: &str, options: IdentityApiOptions) -> Self {
         let (store, kept) = place::fresh().await;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("identity.toml");
@@ -148,7 +148,7 @@ impl Service {
         }
     }
 
-    pub(crate) async fn over(store: SqlStore, path: &Path, options: Options) -> Self {
+    pub(crate) async fn over(store: SqlStore, path: &Path, options: IdentityApiOptions) -> Self {
         prepare(&store).await.unwrap();
         let ahead = Arc::new(AtomicI64::new(0));
         let clock = {
@@ -163,7 +163,7 @@ impl Service {
         };
         let identity_options = IdentityOptions {
             catalog: services(),
-            clock: Clock::new(clock),
+            clock: TokenClock::new(clock),
             ..IdentityOptions::default()
         };
         let users = UsersFile::open(path).unwrap();
@@ -186,7 +186,7 @@ impl Service {
     /// The file of users is another now.
     pub(crate) fn rewrite(&self, text: &str) {
         write(&self.path, text);
-        self.identity.users_file().look().unwrap();
+        self.identity.users_file().reload_if_changed().unwrap();
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Reply {

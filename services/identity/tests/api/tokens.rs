@@ -1,6 +1,6 @@
 //! Tokens asked for in every way, looked at, and revoked.
 
-use berth_identity::Options;
+use berth_identity::IdentityApiOptions;
 use serde_json::{Value, json};
 
 use super::service::{PASSWORD, Service, by_name, project};
@@ -340,10 +340,10 @@ async fn what_is_made_of_a_token_while_it_is_taken_back_goes_with_it() {
 
 #[tokio::test]
 async fn links_and_challenges_name_the_public_endpoint_or_the_prefix() {
-    let options = Options {
+    let options = IdentityApiOptions {
         public_endpoint: Some("https://cloud.example.org/identity/v3/".to_owned()),
         path_prefix: "/identity".parse().unwrap(),
-        ..Options::default()
+        ..IdentityApiOptions::default()
     };
     let service = Service::with(&super::service::cloud(), options).await;
     let base = "https://cloud.example.org/identity/v3";
@@ -362,9 +362,9 @@ async fn links_and_challenges_name_the_public_endpoint_or_the_prefix() {
         refused.header("www-authenticate"),
         format!("Keystone uri=\"{base}\"")
     );
-    let plain = Options {
+    let plain = IdentityApiOptions {
         path_prefix: "/identity".parse().unwrap(),
-        ..Options::default()
+        ..IdentityApiOptions::default()
     };
     let service = Service::with(&super::service::cloud(), plain).await;
     let version = service.ask("GET", "/identity/v3", &[]).await;

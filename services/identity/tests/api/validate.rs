@@ -1,6 +1,6 @@
 //! What a service in the same process is told of a token.
 
-use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenScope, TokenError, TokenRequest, ValidateToken};
 use http::HeaderMap;
 use serde_json::json;
 
@@ -29,16 +29,16 @@ async fn a_token_makes_a_caller_without_http() {
         .await;
     assert_eq!(
         caller(&service, &system).await.unwrap().scope,
-        Scope::System
+        TokenScope::System
     );
     let bob = json!({"name": "bob", "domain": {"name": "elsewhere"}, "password": PASSWORD});
     let scope = json!({"domain": {"name": "elsewhere"}});
     let of_domain = service.log_in(bob, Some(scope)).await;
     let found = caller(&service, of_domain.header("x-subject-token")).await;
-    assert!(matches!(found.unwrap().scope, Scope::Domain(_)));
+    assert!(matches!(found.unwrap().scope, TokenScope::Domain(_)));
     let unscoped = service.token("alice", None).await;
     let found = caller(&service, &unscoped).await.unwrap();
-    assert_eq!((found.scope, found.roles.len()), (Scope::Unscoped, 0));
+    assert_eq!((found.scope, found.roles.len()), (TokenScope::Unscoped, 0));
     for token in ["", "x", "ä"] {
         assert!(
             matches!(caller(&service, token).await, Err(TokenError::Refused)),

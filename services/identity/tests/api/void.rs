@@ -123,7 +123,7 @@ async fn tokens_survive_a_restart_and_the_tables_know_none_of_them() {
         let store = SqlStore::open(&location, &SqlOptions::default())
             .await
             .unwrap();
-        Service::over(store, &users, berth_identity::Options::default()).await
+        Service::over(store, &users, berth_identity::IdentityApiOptions::default()).await
     };
     let service = open().await;
     let token = service.token("alice", project("research")).await;

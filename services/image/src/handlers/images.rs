@@ -1,18 +1,18 @@
-//! /v2/images: which images there are.
+//! /v2/images: list and show images. Changes are refused.
 
 use axum::Extension;
 use axum::extract::State;
-use berth_http::{Answer, Call, Caller, Fault};
+use berth_http::{ApiResponse, ApiRequest, Caller, Fault};
 use serde_json::json;
 
-use crate::listing::Listing;
+use crate::listing::ImageQuery;
 use crate::policies::{GET_IMAGE, GET_IMAGES};
-use crate::router::Api;
+use crate::router::ImageApi;
 use crate::shown;
 
-pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(api): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     api.allow(&call, GET_IMAGES)?;
-    let page = Listing::of(&call.query)?.page(api.list.images())?;
+    let page = ImageQuery::of(&call.query)?.page(api.list.images())?;
     let images: Vec<_> = page
         .images
         .iter()
@@ -26,16 +26,17 @@ pub(crate) async fn list(State(api): State<Api>, call: Call) -> Result<Answer, F
     if let Some(next) = page.next {
         document["next"] = next.into();
     }
-    Answer::ok(&document)
+    ApiResponse::ok(&document)
 }
 
-pub(crate) async fn show(State(api): State<Api>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(api): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     api.allow(&call, GET_IMAGE)?;
-    Answer::ok(&shown::image(api.image(&call)?))
+    ApiResponse::ok(&shown::image(api.image(&call)?))
 }
 
-/// Where images are changed, which is for operators alone to know. The body of the request is not read: it may be an image.
-pub(crate) async fn refuse(State(api): State<Api>, Extension(caller): Extension<Caller>) -> Fault {
+/// Refuses requests that would change images. Only operators see the path of the list. The body is not read, because it
+/// may be a large image.
+pub(crate) async fn refuse(State(api): State<ImageApi>, Extension(caller): Extension<Caller>) -> Fault {
     if !caller.has_role("admin") {
         return Fault::forbidden(
             "Images are read here and not changed: ask the operator of this cloud.",

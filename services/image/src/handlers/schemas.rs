@@ -1,23 +1,22 @@
-//! /v2/schemas: what documents look like.
+//! /v2/schemas: the JSON schemas of the API's documents.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use serde_json::{Value, json};
 
-use crate::router::Api;
+use crate::router::ImageApi;
 
-/// A text that may be missing.
 fn text(description: &str) -> Value {
     json!({"type": ["null", "string"], "description": description, "maxLength": 255})
 }
 
-/// A number that may be missing and that nobody writes.
+/// An optional read-only number.
 fn bytes(description: &str) -> Value {
     json!({"type": ["null", "integer"], "readOnly": true, "description": description})
 }
 
-/// A text that nobody writes.
-fn told(description: &str) -> Value {
+/// An optional read-only text.
+fn read_only_text(description: &str) -> Value {
     json!({"type": "string", "readOnly": true, "description": description})
 }
 
@@ -28,26 +27,26 @@ fn one_image() -> Value {
             "id": {"type": "string", "description": "The image's UUID",
                    "pattern": "^([0-9a-fA-F]){8}-([0-9a-fA-F]){4}-([0-9a-fA-F]){4}-([0-9a-fA-F]){4}-([0-9a-fA-F]){12}$"},
             "name": text("Its name"),
-            "status": {"type": "string", "readOnly": true, "enum": ["active"], "description": "Whether it can be used"},
-            "visibility": {"type": "string", "enum": ["public"], "description": "Who sees it"},
-            "protected": {"type": "boolean", "description": "Whether it cannot be deleted"},
-            "os_hidden": {"type": "boolean", "description": "Whether lists leave it out that do not ask for such"},
+            "status": {"type": "string", "readOnly": true, "enum": ["active"], "description": "Status of the image"},
+            "visibility": {"type": "string", "enum": ["public"], "description": "Who can see the image"},
+            "protected": {"type": "boolean", "description": "Whether the image is protected from deletion"},
+            "os_hidden": {"type": "boolean", "description": "Whether lists omit the image unless they ask for hidden images"},
             "checksum": text("The MD5 of its bytes"),
-            "os_hash_algo": text("How os_hash_value is made"),
-            "os_hash_value": text("What its bytes come to"),
-            "owner": text("The project that has it"),
+            "os_hash_algo": text("The algorithm of os_hash_value"),
+            "os_hash_value": text("Hash of the image data"),
+            "owner": text("The project that owns the image"),
             "size": bytes("Its bytes"),
             "virtual_size": bytes("The bytes of its disk"),
-            "container_format": {"type": ["null", "string"], "enum": [null, "bare"], "description": "What is around its disk"},
-            "disk_format": {"type": ["null", "string"], "enum": [null, "raw", "qcow2"], "description": "What its bytes are"},
-            "created_at": told("When it came"),
-            "updated_at": told("When it was changed last"),
-            "tags": {"type": "array", "items": {"type": "string", "maxLength": 255}, "description": "Words to find it by"},
-            "min_ram": {"type": "integer", "description": "The least memory of a server of it, in MiB"},
-            "min_disk": {"type": "integer", "description": "The least root disk of a server of it, in GiB"},
-            "self": told("Its path"),
-            "file": told("The path of its bytes"),
-            "schema": told("The path of this schema"),
+            "container_format": {"type": ["null", "string"], "enum": [null, "bare"], "description": "Format of the container"},
+            "disk_format": {"type": ["null", "string"], "enum": [null, "raw", "qcow2"], "description": "Format of the disk"},
+            "created_at": read_only_text("When the image was created"),
+            "updated_at": read_only_text("When the image was last updated"),
+            "tags": {"type": "array", "items": {"type": "string", "maxLength": 255}, "description": "Tags of the image"},
+            "min_ram": {"type": "integer", "description": "Minimum memory of a server with this image, in MiB"},
+            "min_disk": {"type": "integer", "description": "Minimum root disk of a server with this image, in GiB"},
+            "self": read_only_text("Its path"),
+            "file": read_only_text("The path of its bytes"),
+            "schema": read_only_text("The path of this schema"),
         },
         "additionalProperties": {"type": "string"},
         "links": [
@@ -62,22 +61,22 @@ fn one_member() -> Value {
     json!({
         "name": "member",
         "properties": {
-            "member_id": told("The project that the image is shared with"),
-            "image_id": told("The image"),
+            "member_id": read_only_text("The project that the image is shared with"),
+            "image_id": read_only_text("The image"),
             "status": {"type": "string", "enum": ["pending", "accepted", "rejected"], "description": "What the project says to it"},
-            "created_at": told("When it was shared"),
-            "updated_at": told("When that was changed last"),
-            "schema": told("The path of this schema"),
+            "created_at": read_only_text("When the image was shared"),
+            "updated_at": read_only_text("When that was changed last"),
+            "schema": read_only_text("The path of this schema"),
         },
     })
 }
 
-pub(crate) async fn image(State(_): State<Api>, _: Call) -> Result<Answer, Fault> {
-    Answer::ok(&one_image())
+pub(crate) async fn image(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&one_image())
 }
 
-pub(crate) async fn images(State(_): State<Api>, _: Call) -> Result<Answer, Fault> {
-    Answer::ok(&json!({
+pub(crate) async fn images(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&json!({
         "name": "images",
         "properties": {
             "images": {"type": "array", "items": one_image()},
@@ -93,12 +92,12 @@ pub(crate) async fn images(State(_): State<Api>, _: Call) -> Result<Answer, Faul
     }))
 }
 
-pub(crate) async fn member(State(_): State<Api>, _: Call) -> Result<Answer, Fault> {
-    Answer::ok(&one_member())
+pub(crate) async fn member(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&one_member())
 }
 
-pub(crate) async fn members(State(_): State<Api>, _: Call) -> Result<Answer, Fault> {
-    Answer::ok(&json!({
+pub(crate) async fn members(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&json!({
         "name": "members",
         "properties": {
             "members": {"type": "array", "items": one_member()},

@@ -1,18 +1,18 @@
-//! /, /versions and /v2: which versions there are.
+//! /, /versions and /v2: the version documents.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::router::Api;
+use crate::router::ImageApi;
 
-/// The newest first. What came later is about stores and caches, of which there are none here.
+/// Newest first. Later versions concern stores and caches, which this service does not have.
 const VERSIONS: [&str; 9] = [
     "v2.9", "v2.7", "v2.6", "v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0",
 ];
 
-fn document(call: &Call) -> Value {
+fn document(call: &ApiRequest) -> Value {
     let href = call.absolute("/v2/");
     let versions = VERSIONS.iter().enumerate().map(|(age, id)| {
         let status = if age == 0 { "CURRENT" } else { "SUPPORTED" };
@@ -21,10 +21,10 @@ fn document(call: &Call) -> Value {
     json!({"versions": versions.collect::<Vec<_>>()})
 }
 
-pub(crate) async fn choices(State(_): State<Api>, call: Call) -> Result<Answer, Fault> {
-    Answer::with_body(StatusCode::MULTIPLE_CHOICES, &document(&call))
+pub(crate) async fn choices(State(_): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::with_body(StatusCode::MULTIPLE_CHOICES, &document(&call))
 }
 
-pub(crate) async fn list(State(_): State<Api>, call: Call) -> Result<Answer, Fault> {
-    Answer::ok(&document(&call))
+pub(crate) async fn list(State(_): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    ApiResponse::ok(&document(&call))
 }

@@ -1,4 +1,4 @@
-//! The text of the file, entry by entry; pure.
+//! Parses the entries of the file; pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -7,25 +7,25 @@ use serde::Deserialize;
 use toml::Spanned;
 use uuid::Uuid;
 
-use crate::image::{Checksum, DiskFormat};
+use crate::image::{DataChecksum, DiskFormat};
 use crate::shown::BASE_PROPERTIES;
 
-/// The longest name, tag or key of a property, in bytes: what Glance keeps.
+/// Glance's limit for names, tags and property keys, in bytes.
 const LONGEST: usize = 255;
-/// The largest `min_ram` and `min_disk`: what Glance keeps.
+/// Glance's limit for `min_ram` and `min_disk`.
 const MOST: u64 = 2_147_483_647;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ImagesFile {
     #[serde(default)]
-    image: Vec<Spanned<ImageEntry>>,
+    image: Vec<Spanned<ImageFileEntry>>,
 }
 
-/// One image of it, as it is written. `format`, `min_ram_mb` and `min_disk_gb` are older names.
+/// An entry as written. `format`, `min_ram_mb` and `min_disk_gb` are older names.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ImageEntry {
+struct ImageFileEntry {
     name: String,
     id: Option<Uuid>,
     file: Option<String>,
@@ -68,23 +68,23 @@ impl Spot {
     }
 }
 
-/// What is wrong in the text, and where.
+/// A problem in the file, and its place.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct EntryProblem {
     pub(super) at: Spot,
     pub(super) reason: String,
 }
 
 /// One image, checked as far as its entry goes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ImageDefinition {
     pub(super) at: Spot,
     pub(super) id: Uuid,
     pub(super) name: String,
     pub(super) place: EntryPlace,
     pub(super) disk_format: DiskFormat,
-    /// As its publisher says it.
-    pub(super) checksum: Option<Checksum>,
+    /// The checksum given by the publisher.
+    pub(super) checksum: Option<DataChecksum>,
     pub(super) size: Option<u64>,
     pub(super) min_ram: u64,
     pub(super) min_disk: u64,
@@ -93,19 +93,19 @@ pub(super) struct Entry {
     pub(super) os_hidden: bool,
 }
 
-/// Where its bytes are. What comes from elsewhere has a checksum, or anybody on the way could change it.
+/// Where the data are. Data from elsewhere need a checksum, because anybody on the way could change them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EntryPlace {
     Here(PathBuf),
-    Hosts(String, Checksum),
-    Url(String, Checksum),
+    Hosts(String, DataChecksum),
+    Url(String, DataChecksum),
 }
 
-/// The entries of a file's text: each with a name and an id of its own.
-pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
+/// Parses the entries; names and ids are unique.
+pub(super) fn entries(text: &str) -> Result<Vec<ImageDefinition>, EntryProblem> {
     let file: ImagesFile = toml::from_str(text).map_err(|error| {
         let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
-        Wrong {
+        EntryProblem {
             at: Spot::of(text, error.span().map_or(0, |span| span.start)),
             reason: lines.join("; "),
         }
@@ -116,13 +116,13 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
         let at = Spot::of(text, entry.span().start);
         let entry = entry.into_inner();
         let name = entry.name.clone();
-        let wrong = |wrong: &str| Wrong {
+        let wrong = |wrong: &str| EntryProblem {
             at,
             reason: format!("image {name:?}: {wrong}"),
         };
         let entry = checked(entry, at).map_err(|reason| wrong(&reason))?;
         if !names.insert(entry.name.clone()) {
-            return Err(wrong("each image has a name of its own"));
+            return Err(wrong("the name of an image must be unique"));
         }
         if !ids.insert(entry.id) {
             return Err(wrong("another image has its id"));
@@ -132,13 +132,13 @@ pub(super) fn entries(text: &str) -> Result<Vec<Entry>, Wrong> {
     Ok(entries)
 }
 
-fn checked(entry: ImageEntry, at: Spot) -> Result<Entry, String> {
+fn checked(entry: ImageFileEntry, at: Spot) -> Result<ImageDefinition, String> {
     if !is_word(&entry.name) {
         return Err("a name has 1 to 255 bytes and no control characters".to_owned());
     }
     let checksum = entry.checksum.as_deref().map(|text| {
-        Checksum::parse(text)
-            .ok_or("checksum is \"sha256:HEX\" or \"sha512:HEX\", as its publisher says it")
+        DataChecksum::parse(text)
+            .ok_or("checksum must be \"sha256:HEX\" or \"sha512:HEX\", as given by the publisher")
     });
     let checksum = checksum.transpose()?;
     let disk_format = match entry.disk_format.as_str() {
@@ -147,7 +147,7 @@ fn checked(entry: ImageEntry, at: Spot) -> Result<Entry, String> {
         _ => return Err("disk_format is \"raw\" or \"qcow2\"".to_owned()),
     };
     if !matches!(entry.container_format.as_deref(), None | Some("bare")) {
-        return Err("container_format is \"bare\": guests are made of nothing else".to_owned());
+        return Err("container_format must be \"bare\": no other format is supported".to_owned());
     }
     for (key, least) in [("min_ram", entry.min_ram), ("min_disk", entry.min_disk)] {
         if least > MOST {
@@ -172,11 +172,11 @@ fn checked(entry: ImageEntry, at: Spot) -> Result<Entry, String> {
         }
         if BASE_PROPERTIES.contains(&key.as_str()) {
             return Err(format!(
-                "{key} is no property; where the list has such a key, it stands beside properties"
+                "{key} is not a property; write it next to properties, not in it"
             ));
         }
     }
-    Ok(Entry {
+    Ok(ImageDefinition {
         at,
         id: entry.id.unwrap_or_else(|| id_of(&entry.name)),
         place: place(entry.file, entry.path, entry.url, checksum.as_ref())?,
@@ -196,10 +196,10 @@ fn place(
     file: Option<String>,
     path: Option<String>,
     url: Option<String>,
-    checksum: Option<&Checksum>,
+    checksum: Option<&DataChecksum>,
 ) -> Result<EntryPlace, String> {
     let sum = || {
-        let missing = "checksum = \"sha256:HEX\" is missing: what is not read here needs one";
+        let missing = "checksum = \"sha256:HEX\" is missing: data that this service does not read need one";
         checksum.cloned().ok_or_else(|| missing.to_owned())
     };
     match (file, path, url) {
@@ -209,7 +209,7 @@ fn place(
             Ok(EntryPlace::Url(url, sum()?))
         }
         _ => Err(
-            "one of file = \"/…\" (of this machine), path = \"/…\" (of each host) and url = \"http(s)://…\" says where it is"
+            "set exactly one of file = \"/…\" (on this machine), path = \"/…\" (on each host) and url = \"http(s)://…\""
                 .to_owned(),
         ),
     }
@@ -219,7 +219,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.len() <= LONGEST && !text.chars().any(char::is_control)
 }
 
-/// The id of an image whose entry says none: always the same for the same name.
+/// The id of an image without an explicit one, derived from its name.
 fn id_of(name: &str) -> Uuid {
     Uuid::new_v5(
         &Uuid::NAMESPACE_URL,

@@ -1,4 +1,4 @@
-//! What the data of an image come to.
+//! Computes checksums of image data.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,22 +7,22 @@ use std::path::Path;
 use md5::Md5;
 use sha2::{Digest as _, Sha512};
 
-use crate::image::{Checksum, Data, HashAlgorithm};
+use crate::image::{DataChecksum, Data, ChecksumAlgorithm};
 
 /// How much is read at a time, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// A file with an image's data, and what they come to.
-pub(super) struct Summed {
+/// A file with image data, and its checksums.
+pub(super) struct DataSums {
     pub(super) data: Data,
-    pub(super) checksum: Checksum,
-    /// None where nothing was read.
+    pub(super) checksum: DataChecksum,
+    /// `None` if the data were not read.
     pub(super) md5: Option<String>,
 }
 
-impl Summed {
-    /// Of this file. Where its checksum is said, its data are not read.
-    pub(super) fn of(path: &Path, said: Option<Checksum>) -> io::Result<Self> {
+impl DataSums {
+    /// Computes the checksums of a file, or takes the given checksum without reading the data.
+    pub(super) fn of(path: &Path, said: Option<DataChecksum>) -> io::Result<Self> {
         let mut file = Data::open_file(path)?;
         let found = file.metadata()?;
         let (length, modified) = (found.len(), found.modified()?);
@@ -46,7 +46,7 @@ impl Summed {
     }
 }
 
-fn sum(file: &mut File, length: u64) -> io::Result<(Checksum, String)> {
+fn sum(file: &mut File, length: u64) -> io::Result<(DataChecksum, String)> {
     let (mut md5, mut sha512) = (Md5::new(), Sha512::new());
     let mut piece = vec![0; PIECE];
     let mut came = 0_u64;
@@ -60,11 +60,11 @@ fn sum(file: &mut File, length: u64) -> io::Result<(Checksum, String)> {
         came += u64::try_from(read).unwrap_or(u64::MAX);
     }
     if came != length {
-        return Err(io::Error::other("it changed while it was read"));
+        return Err(io::Error::other("the file changed while it was read"));
     }
     let hex = format!("{:x}", sha512.finalize());
-    let checksum = Checksum {
-        algorithm: HashAlgorithm::Sha512,
+    let checksum = DataChecksum {
+        algorithm: ChecksumAlgorithm::Sha512,
         hex,
     };
     Ok((checksum, format!("{:x}", md5.finalize())))

@@ -1,12 +1,12 @@
-//! Which images are listed.
+//! The filters of an image list.
 
 use std::cmp::Ordering;
 
-use berth_http::{Fault, Query, Timestamp};
+use berth_http::{Fault, QueryString, Timestamp};
 
-use crate::image::Image;
+use crate::image::CatalogImage;
 
-/// What is no filter.
+/// Query keys that are not filters.
 const OTHERS: [&str; 6] = [
     "limit",
     "marker",
@@ -16,40 +16,36 @@ const OTHERS: [&str; 6] = [
     "member_status",
 ];
 
-/// What an image is to be. All filters of a query must keep it.
+/// One filter. An image must pass all filters of a query.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Filter {
-    /// What is said of it under this key is one of these.
+pub(super) enum ImageFilter {
+    /// The attribute of this key has one of these values.
     OneOf(String, Vec<String>),
-    /// It has this tag.
     Tag(String),
-    /// It is left out of other lists, or not.
     Hidden(bool),
-    /// It has so many bytes at the least.
     SizeMin(u64),
-    /// It has so many bytes at the most.
     SizeMax(u64),
-    /// It came before, at or after a moment, to the second.
-    Came(Vec<Ordering>, i64),
+    /// Created before, at or after a time, in seconds.
+    CreatedAt(Vec<Ordering>, i64),
     Nothing,
 }
 
-impl Filter {
-    pub(super) fn keeps(&self, image: &Image) -> bool {
+impl ImageFilter {
+    pub(super) fn keeps(&self, image: &CatalogImage) -> bool {
         match self {
-            Self::OneOf(key, values) => said(image, key).is_some_and(|it| values.contains(&it)),
+            Self::OneOf(key, values) => attribute(image, key).is_some_and(|it| values.contains(&it)),
             Self::Tag(tag) => image.tags.contains(tag),
             Self::Hidden(hidden) => image.os_hidden == *hidden,
             Self::SizeMin(least) => image.size.is_some_and(|size| size >= *least),
             Self::SizeMax(most) => image.size.is_some_and(|size| size <= *most),
-            Self::Came(orders, moment) => orders.contains(&seconds(image.created_at).cmp(moment)),
+            Self::CreatedAt(orders, moment) => orders.contains(&seconds(image.created_at).cmp(moment)),
             Self::Nothing => false,
         }
     }
 }
 
-/// What is said of an image under a key, its properties included.
-fn said(image: &Image, key: &str) -> Option<String> {
+/// An attribute or property of an image, as text.
+fn attribute(image: &CatalogImage, key: &str) -> Option<String> {
     Some(match key {
         "id" => image.id.to_string(),
         "name" => image.name.clone(),
@@ -66,15 +62,15 @@ fn said(image: &Image, key: &str) -> Option<String> {
     })
 }
 
-/// The filters of a query string; of a key that stands there several times the last, but for tags.
-pub(super) fn filters(query: &Query) -> Result<Vec<Filter>, Fault> {
+/// Parses the filters of a query string. Except for tags, the last value of a repeated key counts.
+pub(super) fn filters(query: &QueryString) -> Result<Vec<ImageFilter>, Fault> {
     if let Some(status) = query.last("member_status")
         && !["pending", "accepted", "rejected", "all"].contains(&status)
     {
         return Err(Fault::bad_request(format!("Invalid status: {status}")));
     }
     let hidden = flag(query, "os_hidden")?.unwrap_or(false);
-    let mut filters = vec![Filter::Hidden(hidden)];
+    let mut filters = vec![ImageFilter::Hidden(hidden)];
     let mut keys: Vec<&str> = query.pairs().map(|(key, _)| key).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -82,7 +78,7 @@ pub(super) fn filters(query: &Query) -> Result<Vec<Filter>, Fault> {
         let value = query.last(key).unwrap_or_default();
         match key {
             "os_hidden" => {}
-            "tag" => filters.extend(query.all("tag").map(|it| Filter::Tag(it.trim().to_owned()))),
+            "tag" => filters.extend(query.all("tag").map(|it| ImageFilter::Tag(it.trim().to_owned()))),
             key if OTHERS.contains(&key) => {}
             key => filters.extend(filter(query, key, value)?),
         }
@@ -90,11 +86,11 @@ pub(super) fn filters(query: &Query) -> Result<Vec<Filter>, Fault> {
     Ok(filters)
 }
 
-fn filter(query: &Query, key: &str, value: &str) -> Result<Option<Filter>, Fault> {
+fn filter(query: &QueryString, key: &str, value: &str) -> Result<Option<ImageFilter>, Fault> {
     Ok(match key {
         "visibility" => match value {
             "" | "public" | "all" => None,
-            "community" | "private" | "shared" => Some(Filter::Nothing),
+            "community" | "private" | "shared" => Some(ImageFilter::Nothing),
             _ => {
                 let what = format!("Invalid visibility value: {value}");
                 return Err(Fault::bad_request(what));
@@ -102,28 +98,28 @@ fn filter(query: &Query, key: &str, value: &str) -> Result<Option<Filter>, Fault
         },
         // All of them are.
         "protected" => match flag(query, "protected")? {
-            Some(false) => Some(Filter::Nothing),
+            Some(false) => Some(ImageFilter::Nothing),
             _ => None,
         },
         "changes-since" => {
             let what = "The changes-since filter is not there; updated_at=gte:TIME is.";
             return Err(Fault::bad_request(what));
         }
-        "size_min" => Some(Filter::SizeMin(bytes(key, value)?)),
-        "size_max" => Some(Filter::SizeMax(bytes(key, value)?)),
+        "size_min" => Some(ImageFilter::SizeMin(bytes(key, value)?)),
+        "size_max" => Some(ImageFilter::SizeMax(bytes(key, value)?)),
         "created_at" | "updated_at" => Some(came(key, value)?),
         "id" | "name" | "status" | "container_format" | "disk_format" => {
             let values = match value.strip_prefix("in:") {
                 Some(list) => listed(list)?,
                 None => vec![value.to_owned()],
             };
-            Some(Filter::OneOf(key.to_owned(), values))
+            Some(ImageFilter::OneOf(key.to_owned(), values))
         }
-        _ => Some(Filter::OneOf(key.to_owned(), vec![value.to_owned()])),
+        _ => Some(ImageFilter::OneOf(key.to_owned(), vec![value.to_owned()])),
     })
 }
 
-fn flag(query: &Query, key: &str) -> Result<Option<bool>, Fault> {
+fn flag(query: &QueryString, key: &str) -> Result<Option<bool>, Fault> {
     match query.last(key).map(str::to_lowercase).as_deref() {
         None => Ok(None),
         Some("true") => Ok(Some(true)),
@@ -145,7 +141,7 @@ fn bytes(key: &str, value: &str) -> Result<u64, Fault> {
 }
 
 /// `OPERATOR:TIME`, or a time.
-fn came(key: &str, value: &str) -> Result<Filter, Fault> {
+fn came(key: &str, value: &str) -> Result<ImageFilter, Fault> {
     use Ordering::{Equal, Greater, Less};
     let (orders, time) = match value.split_once(':') {
         Some(("eq", time)) => (vec![Equal], time),
@@ -164,15 +160,15 @@ fn came(key: &str, value: &str) -> Result<Filter, Fault> {
             "{key}: {value} is none of eq:, neq:, gt:, gte:, lt: and lte: with a time as 2026-11-23T10:00:00Z."
         ))
     })?;
-    Ok(Filter::Came(orders, moment))
+    Ok(ImageFilter::CreatedAt(orders, moment))
 }
 
-/// Seconds since 1970: what Glance shows of a moment.
+/// Seconds since 1970, the precision that Glance shows.
 fn seconds(moment: Timestamp) -> i64 {
     moment.as_micros().div_euclid(1_000_000)
 }
 
-/// The values of `in:`, with commas between them, and in quotes where they have some of their own.
+/// The values of an `in:` filter: separated by commas, in quotes if they contain commas.
 fn listed(list: &str) -> Result<Vec<String>, Fault> {
     let mut values = vec![String::new()];
     let mut is_quoted = false;

@@ -1,24 +1,24 @@
-//! In which order images are listed.
+//! The sort order of an image list.
 
 use std::cmp::Ordering;
 
-use berth_http::{Fault, Query};
+use berth_http::{Fault, QueryString};
 
-use crate::image::Image;
+use crate::image::CatalogImage;
 
-const KEYS: [(&str, Key); 8] = [
-    ("name", Key::Name),
-    ("status", Key::Status),
-    ("container_format", Key::ContainerFormat),
-    ("disk_format", Key::DiskFormat),
-    ("size", Key::Size),
-    ("id", Key::Id),
-    ("created_at", Key::CreatedAt),
-    ("updated_at", Key::UpdatedAt),
+const KEYS: [(&str, ImageSortKey); 8] = [
+    ("name", ImageSortKey::Name),
+    ("status", ImageSortKey::Status),
+    ("container_format", ImageSortKey::ContainerFormat),
+    ("disk_format", ImageSortKey::DiskFormat),
+    ("size", ImageSortKey::Size),
+    ("id", ImageSortKey::Id),
+    ("created_at", ImageSortKey::CreatedAt),
+    ("updated_at", ImageSortKey::UpdatedAt),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Key {
+enum ImageSortKey {
     Name,
     Status,
     ContainerFormat,
@@ -30,18 +30,18 @@ enum Key {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
+enum SortDirection {
     Ascending,
     Descending,
 }
 
-/// Keys with their directions, the first first; images that are the same by all of them stand by when they came and by id.
+/// Sort keys with directions, the most significant first. Ties are broken by creation time and id.
 #[derive(Debug)]
-pub(super) struct Order(Vec<(Key, Direction)>);
+pub(super) struct ImageSortOrder(Vec<(ImageSortKey, SortDirection)>);
 
-impl Order {
+impl ImageSortOrder {
     /// Of `sort=KEY:DIR,KEY`, or of `sort_key` and `sort_dir`.
-    pub(super) fn of(query: &Query) -> Result<Self, Fault> {
+    pub(super) fn of(query: &QueryString) -> Result<Self, Fault> {
         let (keys, directions) = (query.all("sort_key"), query.all("sort_dir"));
         let keys: Vec<&str> = keys.map(str::trim).collect();
         let directions: Vec<&str> = directions.map(str::trim).collect();
@@ -55,8 +55,8 @@ impl Order {
         };
         let last = order
             .last()
-            .map_or(Direction::Descending, |(_, last)| *last);
-        for key in [Key::CreatedAt, Key::Id] {
+            .map_or(SortDirection::Descending, |(_, last)| *last);
+        for key in [ImageSortKey::CreatedAt, ImageSortKey::Id] {
             if order.iter().all(|(known, _)| *known != key) {
                 order.push((key, last));
             }
@@ -64,26 +64,25 @@ impl Order {
         Ok(Self(order))
     }
 
-    /// Which of two stands first.
-    pub(super) fn compare(&self, one: &Image, other: &Image) -> Ordering {
+    pub(super) fn compare(&self, one: &CatalogImage, other: &CatalogImage) -> Ordering {
         let keys = self.0.iter();
         keys.fold(Ordering::Equal, |decided, (key, direction)| {
             decided.then_with(|| {
                 let order = key.compare(one, other);
                 match direction {
-                    Direction::Ascending => order,
-                    Direction::Descending => order.reverse(),
+                    SortDirection::Ascending => order,
+                    SortDirection::Descending => order.reverse(),
                 }
             })
         })
     }
 }
 
-impl Key {
-    fn compare(self, one: &Image, other: &Image) -> Ordering {
+impl ImageSortKey {
+    fn compare(self, one: &CatalogImage, other: &CatalogImage) -> Ordering {
         match self {
             Self::Name => one.name.cmp(&other.name),
-            // All images have the same.
+            // These are the same for all images.
             Self::Status | Self::ContainerFormat => Ordering::Equal,
             Self::DiskFormat => one.disk_format.as_str().cmp(other.disk_format.as_str()),
             Self::Size => one.size.cmp(&other.size),
@@ -93,11 +92,11 @@ impl Key {
     }
 }
 
-fn sorted_by(sort: &str) -> Result<Vec<(Key, Direction)>, Fault> {
+fn sorted_by(sort: &str) -> Result<Vec<(ImageSortKey, SortDirection)>, Fault> {
     let pairs = sort.split(',').map(|pair| {
         let (name, way) = pair.split_once(':').unwrap_or((pair, ""));
         let way = match way.trim() {
-            "" => Direction::Descending,
+            "" => SortDirection::Descending,
             way => direction(way)?,
         };
         Ok((key(name.trim())?, way))
@@ -105,13 +104,13 @@ fn sorted_by(sort: &str) -> Result<Vec<(Key, Direction)>, Fault> {
     pairs.collect()
 }
 
-fn by_lists(keys: &[&str], directions: &[&str]) -> Result<Vec<(Key, Direction)>, Fault> {
+fn by_lists(keys: &[&str], directions: &[&str]) -> Result<Vec<(ImageSortKey, SortDirection)>, Fault> {
     let keys = match keys {
-        [] => vec![Key::CreatedAt],
+        [] => vec![ImageSortKey::CreatedAt],
         keys => keys.iter().map(|it| key(it)).collect::<Result<_, _>>()?,
     };
-    let directions: Vec<Direction> = match directions {
-        [] => vec![Direction::Descending],
+    let directions: Vec<SortDirection> = match directions {
+        [] => vec![SortDirection::Descending],
         all => all
             .iter()
             .map(|it| direction(it))
@@ -126,7 +125,7 @@ fn by_lists(keys: &[&str], directions: &[&str]) -> Result<Vec<(Key, Direction)>,
     }
 }
 
-fn key(name: &str) -> Result<Key, Fault> {
+fn key(name: &str) -> Result<ImageSortKey, Fault> {
     let found = KEYS.iter().find(|(known, _)| *known == name);
     found.map(|(_, key)| *key).ok_or_else(|| {
         let known = KEYS.map(|(known, _)| known).join(", ");
@@ -136,10 +135,10 @@ fn key(name: &str) -> Result<Key, Fault> {
     })
 }
 
-fn direction(word: &str) -> Result<Direction, Fault> {
+fn direction(word: &str) -> Result<SortDirection, Fault> {
     match word {
-        "asc" => Ok(Direction::Ascending),
-        "desc" => Ok(Direction::Descending),
+        "asc" => Ok(SortDirection::Ascending),
+        "desc" => Ok(SortDirection::Descending),
         _ => Err(Fault::bad_request(format!(
             "Invalid sort direction: {word}"
         ))),

@@ -3,20 +3,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_http::Timestamp;
 
 use super::*;
-use crate::image::{Checksum, DiskFormat, Place};
+use crate::image::{DataChecksum, DiskFormat, ImageDataLocation};
 
 fn moment(day: u8) -> Timestamp {
     Timestamp::parse(&format!("2026-11-{day:02} 10:00:00")).unwrap()
 }
 
-/// Four images: a to d, each larger and younger than the one before; d is hidden, of c nobody knows the size.
-fn images() -> Vec<Image> {
-    let image = |name: &str, day: u8, format, size| Image {
+/// Four images, a to d, each larger and younger than the previous one; d is hidden, and c has no size.
+fn images() -> Vec<CatalogImage> {
+    let image = |name: &str, day: u8, format, size| CatalogImage {
         id: Uuid::from_u128(u128::from(day)),
         name: name.to_owned(),
-        place: Place::Hosts(format!("/{name}")),
+        place: ImageDataLocation::Hosts(format!("/{name}")),
         disk_format: format,
-        checksum: Checksum::parse(&format!("sha256:{}", "a".repeat(64))).unwrap(),
+        checksum: DataChecksum::parse(&format!("sha256:{}", "a".repeat(64))).unwrap(),
         md5: None,
         size,
         min_ram: 64,
@@ -40,10 +40,10 @@ fn images() -> Vec<Image> {
 }
 
 fn names(query: &str) -> Result<Vec<String>, String> {
-    let query = Query::parse(query).unwrap();
+    let query = QueryString::parse(query).unwrap();
     let said = |fault: Fault| fault.message().to_owned();
     let all = images();
-    let page = Listing::of(&query).map_err(said)?;
+    let page = ImageQuery::of(&query).map_err(said)?;
     let page = page.page(all.iter()).map_err(said)?;
     Ok(page.images.iter().map(|image| image.name.clone()).collect())
 }
@@ -113,8 +113,8 @@ fn pages_follow_each_other_to_the_end_with_what_was_asked_for() {
     let mut seen = Vec::new();
     let first = link.clone();
     while let Some(path) = link {
-        let query = Query::parse(path.split_once('?').unwrap().1).unwrap();
-        let page = Listing::of(&query).unwrap().page(all.iter()).unwrap();
+        let query = QueryString::parse(path.split_once('?').unwrap().1).unwrap();
+        let page = ImageQuery::of(&query).unwrap().page(all.iter()).unwrap();
         assert_eq!(Some(&page.first), first.as_ref());
         seen.extend(page.images.iter().map(|image| image.name.clone()));
         link = page.next;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use berth_http::{Prefix, mount};
-use berth_image::{ImageList, Options, router};
+use berth_image::{ImageList, ImageApiOptions, router};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -91,7 +91,7 @@ impl Service {
 
     fn of(list: ImageList, folder: TempDir) -> Self {
         let at: Prefix = "/image".parse().unwrap();
-        let service = router(Arc::new(list), Options::default());
+        let service = router(Arc::new(list), ImageApiOptions::default());
         Self {
             router: mount(Router::new(), &at, service),
             folder,

@@ -1,71 +1,72 @@
-//! For one tree: the ways to serve all parts of a request at once, one after the other.
+//! Enumerates, for one tree, the assignments of providers to all parts of a request.
 //!
-//! Depth first over the parts, those with the fewest providers first, with what prunes asked at every step: room that several
-//! parts share, one provider per group where groups are isolated, subtrees, traits that the parts of the group without suffix
-//! must have together. A step that leaves some later part nowhere to go is not taken ([`Assignments::leaves_seats`]): without
-//! it, seventeen groups on sixteen devices would be tried in every order before the answer is "none".
+//! It is a depth-first search over the parts, those with the fewest providers first. Each step checks the constraints that span
+//! parts: shared capacity, one provider per group with `group_policy=isolate`, subtrees, and traits that the unsuffixed group
+//! must have together. A step that leaves a later part without a provider is not taken ([`Assignments::leaves_seats`]).
+//! Otherwise seventeen groups on sixteen devices would be tried in every order before the search fails.
 
 use std::collections::BTreeMap;
 
-use super::options::{GroupPolicy, Wanted};
-use super::snapshot::Place;
+use super::options::{SearchGroupPolicy, SearchRequest};
+use super::snapshot::MemberRef;
 use crate::ledger::ClassId;
 
-/// How many steps may pass between two assignments before the tree is given up. What is left to prune by search alone is
-/// packing different amounts into providers that are almost full, which no known method does quickly in every case.
+/// The maximum number of steps between two assignments before a tree is given up. Packing different amounts into nearly
+/// full providers is a hard problem that pruning cannot always shorten.
 const PATIENCE: u32 = 1 << 20;
 
-/// A class that several parts ask for.
+/// A resource class that several parts request.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedClass {
     class: ClassId,
-    /// By part; 0 where it is not asked for.
+    /// The amount per part; 0 if the part does not request the class.
     need: Vec<i64>,
 }
 
 /// A provider that is an option of some part.
 #[derive(Debug)]
 struct Local<'s> {
-    place: Place<'s>,
-    /// What is left of each shared class.
+    place: MemberRef<'s>,
+    /// The remaining amount of each shared class.
     left: Vec<i64>,
-    /// Groups with a suffix that it serves now.
+    /// The number of suffixed groups that it serves now.
     serves: u32,
 }
 
 /// All ways to serve a request in one tree.
 #[derive(Debug)]
 pub(crate) struct Assignments<'s, 'w> {
-    wanted: &'w Wanted,
+    wanted: &'w SearchRequest,
     locals: Vec<Local<'s>>,
-    shared: &'w [Shared],
+    shared: &'w [SharedClass],
     /// Parts in the order they are tried.
     order: Vec<usize>,
     /// Of each part, indices of `locals`.
     options: Vec<Vec<usize>>,
-    /// Whether some part has so few options that others could take them all.
+    /// Whether some part has so few options that others could use all of them.
     tight: bool,
-    /// For each step taken or being tried, the next option to try.
+    /// For each step, the next option to try.
     next: Vec<usize>,
-    /// For each step taken, the provider.
+    /// For each completed step, the chosen provider.
     taken: Vec<usize>,
-    /// By part, while it is served.
+    /// The chosen provider per part.
     serving: Vec<Option<usize>>,
 }
 
 impl<'s, 'w> Assignments<'s, 'w> {
-    /// `options`: for each part, the providers that could serve it by itself. `shared`: [`shared_classes`] of what is wanted.
+    /// `options` lists the providers that could serve each part on its own; `shared` is the result of
+    /// [`shared_classes`].
     pub(crate) fn new(
-        wanted: &'w Wanted,
-        shared: &'w [Shared],
-        options: Vec<Vec<Place<'s>>>,
+        wanted: &'w SearchRequest,
+        shared: &'w [SharedClass],
+        options: Vec<Vec<MemberRef<'s>>>,
     ) -> Self {
-        let mut known = Known::of(&options);
+        let mut known = KnownProviders::of(&options);
         let mut locals: Vec<Local<'s>> = Vec::new();
         let options: Vec<Vec<usize>> = options
             .into_iter()
             .map(|places| {
-                let index = |place: Place<'s>| known.index(place, shared, &mut locals);
+                let index = |place: MemberRef<'s>| known.index(place, shared, &mut locals);
                 places.into_iter().map(index).collect()
             })
             .collect();
@@ -85,7 +86,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
         }
     }
 
-    /// Goes to the next assignment; false when there is none any more.
+    /// Advances to the next assignment; false if there is none.
     pub(crate) fn advance(&mut self) -> bool {
         let mut patience = PATIENCE;
         if self.taken.len() == self.order.len() {
@@ -93,10 +94,10 @@ impl<'s, 'w> Assignments<'s, 'w> {
         }
         loop {
             match self.step() {
-                Step::Taken if self.taken.len() == self.order.len() => return true,
-                Step::Taken => self.next.push(0),
-                Step::Refused => {}
-                Step::Exhausted => {
+                SearchStep::Taken if self.taken.len() == self.order.len() => return true,
+                SearchStep::Taken => self.next.push(0),
+                SearchStep::Refused => {}
+                SearchStep::Exhausted => {
                     self.next.pop();
                     if self.taken.is_empty() {
                         self.next = vec![usize::MAX];
@@ -109,7 +110,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
             if patience == 0 {
                 tracing::warn!(
                     tree = self.locals[0].place.tree.root().uuid,
-                    "a tree was given up: too many ways to serve the request end nowhere"
+                    "gave up a provider tree: too many combinations lead to no allocation candidate"
                 );
                 self.next = vec![usize::MAX];
                 self.taken.clear();
@@ -118,35 +119,35 @@ impl<'s, 'w> Assignments<'s, 'w> {
         }
     }
 
-    /// The provider of each part. Only after [`Assignments::advance`] said yes.
-    pub(crate) fn current(&self) -> impl Iterator<Item = Place<'s>> {
+    /// The provider of each part. Call it only after [`Assignments::advance`] returned true.
+    pub(crate) fn current(&self) -> impl Iterator<Item = MemberRef<'s>> {
         let serving = self.serving.iter().flatten();
         serving.map(|local| self.locals[*local].place)
     }
 
-    /// Tries the next option of the part whose turn it is.
-    fn step(&mut self) -> Step {
+    /// Tries the next option of the current part.
+    fn step(&mut self) -> SearchStep {
         let part = self.order[self.taken.len()];
         let depth = self.next.len() - 1;
         let Some(local) = self.options[part].get(self.next[depth]).copied() else {
-            return Step::Exhausted;
+            return SearchStep::Exhausted;
         };
         self.next[depth] += 1;
         if !self.may_take(part, local) {
-            return Step::Refused;
+            return SearchStep::Refused;
         }
         self.take(part, local);
         if self.may_go_on() {
-            return Step::Taken;
+            return SearchStep::Taken;
         }
         self.undo();
-        Step::Refused
+        SearchStep::Refused
     }
 
     fn may_take(&self, part: usize, index: usize) -> bool {
         let local = &self.locals[index];
         let has_room = self.has_room(part, index);
-        let alone = self.wanted.policy == GroupPolicy::None
+        let alone = self.wanted.policy == SearchGroupPolicy::None
             || self.wanted.group_of(part).is_spread()
             || local.serves == 0;
         has_room && alone && (!self.wanted.blind || self.is_only_of_its_tree(index))
@@ -183,7 +184,8 @@ impl<'s, 'w> Assignments<'s, 'w> {
         self.serving[part] = None;
     }
 
-    /// Whether what was taken can become an assignment, as far as that is quickly seen; exactly, when all parts are served.
+    /// Whether the current choice can still become an assignment. Quick checks only, but exact once all parts are
+    /// served.
     fn may_go_on(&self) -> bool {
         self.wanted
             .same_subtrees
@@ -193,7 +195,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
             && (!self.tight || self.leaves_seats())
     }
 
-    /// Whether one of the providers of these parts is above all the others, or can be.
+    /// Whether one of the providers of these parts is an ancestor of all others, or can still be.
     fn have_a_top(&self, parts: &[usize]) -> bool {
         let mut served = parts.iter().filter_map(|part| self.serving[*part]);
         let Some(first) = served.next() else {
@@ -252,7 +254,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
     /// Whether every part that is still to be served finds a provider, each class and the isolation of groups by itself.
     fn leaves_seats(&self) -> bool {
         let waiting = &self.order[self.taken.len()..];
-        if self.wanted.policy == GroupPolicy::Isolate {
+        if self.wanted.policy == SearchGroupPolicy::Isolate {
             let groups: Vec<usize> = waiting
                 .iter()
                 .copied()
@@ -277,7 +279,8 @@ impl<'s, 'w> Assignments<'s, 'w> {
         })
     }
 
-    /// Whether the parts find a seat each, where a provider has this many: matching by augmenting paths.
+    /// Whether the parts can be matched to providers with this capacity of parts each; bipartite matching by augmenting
+    /// paths.
     fn seated(&self, parts: &[usize], seats: impl Fn(&Local<'_>) -> usize) -> bool {
         let seats: Vec<usize> = self.locals.iter().map(seats).collect();
         let mut held: Vec<Vec<usize>> = vec![Vec::new(); self.locals.len()];
@@ -313,25 +316,25 @@ impl<'s, 'w> Assignments<'s, 'w> {
         false
     }
 
-    /// Whether what is left of shared classes is enough. Where a class is over its capacity less than nothing is left, which is
-    /// enough for a part that does not ask for it.
+    /// Whether the remaining amounts of shared classes suffice. A class that is over capacity has less than nothing
+    /// left, which is enough for a part that does not request it.
     fn has_room(&self, part: usize, local: usize) -> bool {
         let mut each = self.shared.iter().zip(&self.locals[local].left);
         each.all(|(shared, left)| shared.need[part] == 0 || shared.need[part] <= *left)
     }
 }
 
-/// Which providers are locals already: few are gone through, many are looked up.
-enum Known {
+/// The set of known providers: a list while small, otherwise a hash set.
+enum KnownProviders {
     Few,
     Many(BTreeMap<i64, usize>),
 }
 
-/// The most options of a tree of which each is compared with all.
+/// The maximum number of options of which each is compared with all others.
 const FEW: usize = 32;
 
-impl Known {
-    fn of(options: &[Vec<Place<'_>>]) -> Self {
+impl KnownProviders {
+    fn of(options: &[Vec<MemberRef<'_>>]) -> Self {
         match options.iter().map(Vec::len).sum::<usize>() {
             ..=FEW => Self::Few,
             _ => Self::Many(BTreeMap::new()),
@@ -340,8 +343,8 @@ impl Known {
 
     fn index<'s>(
         &mut self,
-        place: Place<'s>,
-        shared: &[Shared],
+        place: MemberRef<'s>,
+        shared: &[SharedClass],
         locals: &mut Vec<Local<'s>>,
     ) -> usize {
         let next = locals.len();
@@ -361,15 +364,15 @@ impl Known {
     }
 }
 
-enum Step {
+enum SearchStep {
     Taken,
     Refused,
     Exhausted,
 }
 
 impl<'s> Local<'s> {
-    fn new(place: Place<'s>, shared: &[Shared]) -> Self {
-        let left = |shared: &Shared| {
+    fn new(place: MemberRef<'s>, shared: &[SharedClass]) -> Self {
+        let left = |shared: &SharedClass| {
             let room = place.member().room(shared.class);
             room.map_or(0, super::Room::free)
         };
@@ -381,8 +384,8 @@ impl<'s> Local<'s> {
     }
 }
 
-/// The classes that several parts ask for.
-pub(crate) fn shared_classes(wanted: &Wanted) -> Vec<Shared> {
+/// The resource classes that several parts request.
+pub(crate) fn shared_classes(wanted: &SearchRequest) -> Vec<SharedClass> {
     let mut by_class: BTreeMap<ClassId, Vec<i64>> = BTreeMap::new();
     for (index, part) in wanted.parts.iter().enumerate() {
         for (class, amount) in &part.resources {
@@ -395,6 +398,6 @@ pub(crate) fn shared_classes(wanted: &Wanted) -> Vec<Shared> {
     by_class
         .into_iter()
         .filter(|(_, need)| need.iter().filter(|amount| **amount > 0).count() > 1)
-        .map(|(class, need)| Shared { class, need })
+        .map(|(class, need)| SharedClass { class, need })
         .collect()
 }

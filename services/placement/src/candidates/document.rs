@@ -1,4 +1,4 @@
-//! The answer, written from the search's result as it is: it can be megabytes.
+//! Writes the response document directly from the search result, because it can be megabytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,30 +6,30 @@ use berth_http::Microversion;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use super::options::Wanted;
-use super::snapshot::Place;
-use super::{Found, Member, Names, Tree};
+use super::options::SearchRequest;
+use super::snapshot::MemberRef;
+use super::{SearchResult, Member, SnapshotNames, SnapshotTree};
 use crate::ledger::ClassId;
 use crate::microversions as since;
 
-pub(crate) struct Document<'a> {
-    allocation_requests: Requests<'a>,
+pub(crate) struct CandidatesDocument<'a> {
+    allocation_requests: CandidateRequests<'a>,
     provider_summaries: Summaries<'a>,
 }
 
-/// What all parts of the document are written with.
+/// The version-dependent format of the document.
 #[derive(Clone, Copy)]
 struct Style<'a> {
-    names: &'a Names,
-    wanted: &'a Wanted,
+    names: &'a SnapshotNames,
+    wanted: &'a SearchRequest,
     version: Microversion,
 }
 
-impl<'a> Document<'a> {
+impl<'a> CandidatesDocument<'a> {
     pub(crate) fn new(
-        names: &'a Names,
-        wanted: &'a Wanted,
-        found: &'a Found<'a>,
+        names: &'a SnapshotNames,
+        wanted: &'a SearchRequest,
+        found: &'a SearchResult<'a>,
         version: Microversion,
     ) -> Self {
         let style = Style {
@@ -38,7 +38,7 @@ impl<'a> Document<'a> {
             version,
         };
         Self {
-            allocation_requests: Requests { style, found },
+            allocation_requests: CandidateRequests { style, found },
             provider_summaries: Summaries { style, found },
         }
     }
@@ -53,19 +53,19 @@ impl<'a> Document<'a> {
     }
 }
 
-struct Requests<'a> {
+struct CandidateRequests<'a> {
     style: Style<'a>,
-    found: &'a Found<'a>,
+    found: &'a SearchResult<'a>,
 }
 
-impl Serialize for Requests<'_> {
+impl Serialize for CandidateRequests<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let candidates = self.found.candidates();
         let mut list = serializer.serialize_seq(Some(candidates.len()))?;
         let mut taken = Vec::new();
         for places in candidates {
             self.style.collect(places, &mut taken);
-            list.serialize_element(&Request {
+            list.serialize_element(&CandidateRequest {
                 style: self.style,
                 places,
                 taken: &taken,
@@ -75,12 +75,12 @@ impl Serialize for Requests<'_> {
     }
 }
 
-/// What is taken of a provider.
-type Taken<'a> = (&'a Member, Vec<(ClassId, i64)>);
+/// The amounts allocated from one provider.
+type ProviderAmounts<'a> = (&'a Member, Vec<(ClassId, i64)>);
 
 impl<'a> Style<'a> {
     /// The sums by provider and class, in the order of the parts.
-    fn collect(&self, places: &[Place<'a>], taken: &mut Vec<Taken<'a>>) {
+    fn collect(&self, places: &[MemberRef<'a>], taken: &mut Vec<ProviderAmounts<'a>>) {
         taken.clear();
         for (place, part) in places.iter().zip(&self.wanted.parts) {
             if part.resources.is_empty() {
@@ -105,13 +105,13 @@ impl<'a> Style<'a> {
     }
 }
 
-struct Request<'a> {
+struct CandidateRequest<'a> {
     style: Style<'a>,
-    places: &'a [Place<'a>],
-    taken: &'a [Taken<'a>],
+    places: &'a [MemberRef<'a>],
+    taken: &'a [ProviderAmounts<'a>],
 }
 
-impl Serialize for Request<'_> {
+impl Serialize for CandidateRequest<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let version = self.style.version;
         let mut map = serializer.serialize_map(None)?;
@@ -121,49 +121,49 @@ impl Serialize for Request<'_> {
             map.serialize_entry("allocations", &AsList(self))?;
         }
         if version.has(since::MAPPINGS) {
-            map.serialize_entry("mappings", &Mappings(self))?;
+            map.serialize_entry("mappings", &GroupMappings(self))?;
         }
         map.end()
     }
 }
 
-struct ByProvider<'a>(&'a Request<'a>);
+struct ByProvider<'a>(&'a CandidateRequest<'a>);
 
 impl Serialize for ByProvider<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.taken.iter().map(|(member, amounts)| {
-            let resources = Amounts {
+            let resources = ClassAmounts {
                 names: self.0.style.names,
                 amounts,
             };
-            (&member.uuid, Resources { resources })
+            (&member.uuid, CandidateResources { resources })
         }))
     }
 }
 
 #[derive(Serialize)]
-struct Resources<'a> {
-    resources: Amounts<'a>,
+struct CandidateResources<'a> {
+    resources: ClassAmounts<'a>,
 }
 
-struct Amounts<'a> {
-    names: &'a Names,
+struct ClassAmounts<'a> {
+    names: &'a SnapshotNames,
     amounts: &'a [(ClassId, i64)],
 }
 
-impl Serialize for Amounts<'_> {
+impl Serialize for ClassAmounts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let amounts = self.amounts.iter();
         serializer.collect_map(amounts.map(|(class, sum)| (self.names.class_name(*class), sum)))
     }
 }
 
-struct AsList<'a>(&'a Request<'a>);
+struct AsList<'a>(&'a CandidateRequest<'a>);
 
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedRequest<'a> {
     resource_provider: Uuid<'a>,
-    resources: Amounts<'a>,
+    resources: ClassAmounts<'a>,
 }
 
 #[derive(Serialize)]
@@ -173,9 +173,9 @@ struct Uuid<'a> {
 
 impl Serialize for AsList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.taken.iter().map(|(member, amounts)| Listed {
+        serializer.collect_seq(self.0.taken.iter().map(|(member, amounts)| ListedRequest {
             resource_provider: Uuid { uuid: &member.uuid },
-            resources: Amounts {
+            resources: ClassAmounts {
                 names: self.0.style.names,
                 amounts,
             },
@@ -183,12 +183,12 @@ impl Serialize for AsList<'_> {
     }
 }
 
-/// From 1.34: who serves which group.
-struct Mappings<'a>(&'a Request<'a>);
+/// From 1.34: which provider serves which group.
+struct GroupMappings<'a>(&'a CandidateRequest<'a>);
 
-impl Serialize for Mappings<'_> {
+impl Serialize for GroupMappings<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Wanted { groups, parts, .. } = self.0.style.wanted;
+        let SearchRequest { groups, parts, .. } = self.0.style.wanted;
         serializer.collect_map(groups.iter().enumerate().map(|(index, group)| {
             let mut uuids: Vec<&str> = Vec::with_capacity(1);
             let places = self.0.places.iter().zip(parts);
@@ -206,13 +206,13 @@ impl Serialize for Mappings<'_> {
 /// All providers of all trees that candidates take from.
 struct Summaries<'a> {
     style: Style<'a>,
-    found: &'a Found<'a>,
+    found: &'a SearchResult<'a>,
 }
 
 impl<'a> Summaries<'a> {
-    /// The places that something is taken from.
-    fn places(&self) -> impl Iterator<Item = Place<'a>> {
-        let Wanted { parts, .. } = self.style.wanted;
+    /// The providers with allocations.
+    fn places(&self) -> impl Iterator<Item = MemberRef<'a>> {
+        let SearchRequest { parts, .. } = self.style.wanted;
         self.found.candidates().flat_map(move |places| {
             let parts = places.iter().zip(parts);
             parts
@@ -221,11 +221,11 @@ impl<'a> Summaries<'a> {
         })
     }
 
-    fn trees(&self) -> impl Iterator<Item = &'a Tree> {
-        let mut trees: BTreeMap<i64, &Tree> = BTreeMap::new();
+    fn trees(&self) -> impl Iterator<Item = &'a SnapshotTree> {
+        let mut trees: BTreeMap<i64, &SnapshotTree> = BTreeMap::new();
         let mut last = None;
         for place in self.places() {
-            // One tree's places mostly stand together.
+            // Entries of one tree are mostly adjacent.
             if last.replace(place.tree.id) != Some(place.tree.id) {
                 trees.insert(place.tree.id, place.tree);
             }
@@ -237,18 +237,18 @@ impl<'a> Summaries<'a> {
         if !self.style.version.has(since::NESTED_CANDIDATES) {
             return serde_json::to_writer(out, &Older(self));
         }
-        // From 1.29 on a tree is always shown alike, and always whole.
+        // From 1.29 a tree is always shown completely and in the same form, so it is cached.
         out.push(b'{');
         for (number, tree) in self.trees().enumerate() {
             if number > 0 {
                 out.push(b',');
             }
-            let whole = Whole {
+            let whole = FullTree {
                 style: self.style,
                 tree,
             };
             let text = tree.written(|_| serde_json::to_string(&whole))?;
-            // Without the braces around it.
+            // Without the surrounding braces.
             out.extend_from_slice(text.as_bytes().get(1..text.len() - 1).unwrap_or_default());
         }
         out.push(b'}');
@@ -256,13 +256,13 @@ impl<'a> Summaries<'a> {
     }
 }
 
-/// A tree as answers from 1.29 on show it.
-struct Whole<'a> {
+/// A tree in the format of 1.29 and later.
+struct FullTree<'a> {
     style: Style<'a>,
-    tree: &'a Tree,
+    tree: &'a SnapshotTree,
 }
 
-impl Serialize for Whole<'_> {
+impl Serialize for FullTree<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let none = BTreeSet::new();
         serializer.collect_map(self.tree.members.iter().map(|member| {
@@ -277,13 +277,13 @@ impl Serialize for Whole<'_> {
     }
 }
 
-/// As answers before 1.29 show it: who does not know of nesting sees only what is taken from.
+/// A tree in the format before 1.29: only providers with allocations, because clients do not know nested providers.
 struct Older<'a>(&'a Summaries<'a>);
 
 impl Serialize for Older<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let style = self.0.style;
-        let used: BTreeMap<i64, Place<'_>> = self
+        let used: BTreeMap<i64, MemberRef<'_>> = self
             .0
             .places()
             .map(|place| (place.member().id, place))
@@ -308,7 +308,7 @@ impl Serialize for Older<'_> {
 
 struct Summary<'a> {
     style: Style<'a>,
-    tree: &'a Tree,
+    tree: &'a SnapshotTree,
     member: &'a Member,
     asked: &'a BTreeSet<ClassId>,
 }
@@ -325,7 +325,7 @@ impl Serialize for Summary<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("resources", &Rooms(self))?;
         if version.has(since::CANDIDATES_REQUIRED) {
-            map.serialize_entry("traits", &Traits(self))?;
+            map.serialize_entry("traits", &TraitNames(self))?;
         }
         if version.has(since::NESTED_CANDIDATES) {
             let parent = self.member.parent.map(|at| &self.tree.members[at].uuid);
@@ -354,9 +354,9 @@ impl Serialize for Rooms<'_> {
     }
 }
 
-struct Traits<'a>(&'a Summary<'a>);
+struct TraitNames<'a>(&'a Summary<'a>);
 
-impl Serialize for Traits<'_> {
+impl Serialize for TraitNames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let traits = self.0.member.traits.iter();
         serializer.collect_seq(traits.map(|id| self.0.style.names.trait_name(*id)))

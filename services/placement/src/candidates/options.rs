@@ -1,21 +1,21 @@
-//! For one tree: which providers could serve each part of a request, each part looked at by itself.
+//! For one tree: the providers that could serve each part of a request, each part considered on its own.
 
-use super::snapshot::{Aggregate, Member, Place, RootId, Snapshot, TraitId, Tree};
+use super::snapshot::{AggregateKey, Member, MemberRef, RootId, Snapshot, TraitId, SnapshotTree};
 use crate::ledger::ClassId;
 
-/// Whether groups with suffixes may be served by one provider.
+/// Whether one provider may serve several suffixed groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) enum GroupPolicy {
+pub(crate) enum SearchGroupPolicy {
     #[default]
     None,
-    /// Each has a provider of its own.
+    /// Each group needs a provider of its own.
     Isolate,
 }
 
 /// Whether the caller knows that providers have parents (from 1.29).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Nesting {
-    /// A candidate may take from several providers of one tree.
+pub(crate) enum NestedProviders {
+    /// A candidate may use several providers of one tree.
     Known,
     /// Of each tree, one provider at most.
     Unknown,
@@ -23,36 +23,36 @@ pub(crate) enum Nesting {
 
 /// A group, by row ids.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Group {
+pub(crate) struct SearchGroup {
     pub(crate) suffix: String,
     pub(crate) required: Vec<Vec<TraitId>>,
     pub(crate) forbidden: Vec<TraitId>,
-    pub(crate) member_of: Vec<Vec<Aggregate>>,
-    pub(crate) forbidden_aggregates: Vec<Aggregate>,
+    pub(crate) member_of: Vec<Vec<AggregateKey>>,
+    pub(crate) forbidden_aggregates: Vec<AggregateKey>,
     pub(crate) in_tree: Option<RootId>,
 }
 
-impl Group {
-    /// Whether its parts may come from different providers, which have the required traits together.
+impl SearchGroup {
+    /// Whether its parts may come from different providers, which must have the required traits together.
     pub(crate) fn is_spread(&self) -> bool {
         self.suffix.is_empty()
     }
 }
 
-/// What one provider serves: a group with a suffix, or one class of the group without.
+/// The unit that one provider serves: a suffixed group, or one class of the unsuffixed group.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
+pub(crate) struct RequestPart {
     pub(crate) group: usize,
     pub(crate) resources: Vec<(ClassId, i64)>,
 }
 
 /// A request, by row ids.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
-    pub(crate) groups: Vec<Group>,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) policy: GroupPolicy,
-    /// Of each list, the providers of these parts are one of them and others below it.
+pub(crate) struct SearchRequest {
+    pub(crate) groups: Vec<SearchGroup>,
+    pub(crate) parts: Vec<RequestPart>,
+    pub(crate) policy: SearchGroupPolicy,
+    /// For each list of parts, one of their providers must be an ancestor of the others.
     pub(crate) same_subtrees: Vec<Vec<usize>>,
     pub(crate) root_required: Vec<TraitId>,
     pub(crate) root_forbidden: Vec<TraitId>,
@@ -60,31 +60,31 @@ pub(crate) struct Wanted {
     pub(crate) blind: bool,
 }
 
-impl Wanted {
-    pub(crate) fn group_of(&self, part: usize) -> &Group {
+impl SearchRequest {
+    pub(crate) fn group_of(&self, part: usize) -> &SearchGroup {
         &self.groups[self.parts[part].group]
     }
 
-    /// For each part, the providers that could serve it in candidates of this tree. `None` when there are none for some part.
+    /// For each part, the providers that could serve it in candidates of this tree. `None` if some part has none.
     pub(crate) fn options<'s>(
         &self,
         snapshot: &'s Snapshot,
-        tree: &'s Tree,
-    ) -> Option<Vec<Vec<Place<'s>>>> {
+        tree: &'s SnapshotTree,
+    ) -> Option<Vec<Vec<MemberRef<'s>>>> {
         let root = tree.root();
         if self.root_required.iter().any(|id| !root.has_trait(*id))
             || self.root_forbidden.iter().any(|id| root.has_trait(*id))
         {
             return None;
         }
-        let mut serving: Option<Vec<Place<'s>>> = None;
+        let mut serving: Option<Vec<MemberRef<'s>>> = None;
         let mut all = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             let group = &self.groups[part.group];
             let own = (0..tree.members.len())
-                .map(|index| Place { tree, index })
+                .map(|index| MemberRef { tree, index })
                 .filter(|place| part.fits(place.member()) && group.allows(place, root));
-            let mut options: Vec<Place<'s>> = own.collect();
+            let mut options: Vec<MemberRef<'s>> = own.collect();
             if snapshot.has_sharing() {
                 let serving = serving.get_or_insert_with(|| snapshot.serving(tree));
                 let others = serving.iter().filter(|place| {
@@ -101,16 +101,16 @@ impl Wanted {
     }
 }
 
-impl Part {
+impl RequestPart {
     fn fits(&self, member: &Member) -> bool {
         let mut each = self.resources.iter();
         each.all(|(class, amount)| member.room(*class).is_some_and(|room| room.admits(*amount)))
     }
 }
 
-impl Group {
+impl SearchGroup {
     /// Whether a member of the tree with this root may serve the group.
-    fn allows(&self, place: &Place<'_>, root: &Member) -> bool {
+    fn allows(&self, place: &MemberRef<'_>, root: &Member) -> bool {
         if self.in_tree.is_some_and(|tree| tree != place.tree.id) {
             return false;
         }
@@ -120,7 +120,7 @@ impl Group {
                 && self.is_member(member)
                 && !self.is_forbidden_member(member);
         }
-        // An aggregate of the root spans the whole tree.
+        // An aggregate of the root applies to the whole tree.
         !self.has_forbidden_trait(member)
             && (self.is_member(member) || self.is_member(root))
             && !self.is_forbidden_member(member)
@@ -128,7 +128,7 @@ impl Group {
     }
 
     /// Whether a sharing provider of another tree may serve the group in candidates of the tree with this root.
-    fn allows_of_other(&self, place: &Place<'_>, root: &Member) -> bool {
+    fn allows_of_other(&self, place: &MemberRef<'_>, root: &Member) -> bool {
         let member = place.member();
         if self.is_spread() {
             return self.in_tree.is_none()

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_http::schema::{is_uuid_like, normal_uuid};
-use berth_http::{Fault, Microversion, Query};
+use berth_http::{Fault, Microversion, QueryString};
 
-use super::options::{GroupPolicy, Nesting};
+use super::options::{SearchGroupPolicy, NestedProviders};
 use crate::filters::{self, TraitSets};
 use crate::handlers::codes;
 use crate::microversions as since;
 
-/// What must be served together.
+/// One request group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(crate) struct RequestGroup {
+pub(crate) struct QueryGroup {
     /// Amounts by class, in the order of the query.
     pub(crate) resources: Vec<(String, i64)>,
     /// Of each set, at least one trait.
@@ -28,24 +28,24 @@ pub(crate) struct RequestGroup {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct CandidatesQuery {
-    /// By suffix. The group without one may be served by several providers, each other by exactly one.
-    pub(crate) groups: BTreeMap<String, RequestGroup>,
-    pub(crate) policy: GroupPolicy,
-    /// Of each set, the providers of these groups are one of them and others below it.
+pub(crate) struct ParsedCandidatesQuery {
+    /// By suffix. The unsuffixed group may be served by several providers, each other group by exactly one.
+    pub(crate) groups: BTreeMap<String, QueryGroup>,
+    pub(crate) policy: SearchGroupPolicy,
+    /// For each set of groups, one of their providers must be an ancestor of the others.
     pub(crate) same_subtrees: Vec<BTreeSet<String>>,
     /// Traits of the tree's root.
     pub(crate) root_required: BTreeSet<String>,
     /// Traits that the tree's root has not.
     pub(crate) root_forbidden: BTreeSet<String>,
-    /// At most so many candidates.
+    /// The maximum number of candidates.
     pub(crate) limit: Option<usize>,
-    pub(crate) nesting: Nesting,
+    pub(crate) nesting: NestedProviders,
 }
 
-impl CandidatesQuery {
-    /// Reads the query string, whose keys the schema has admitted.
-    pub(crate) fn parse(query: &Query, version: Microversion) -> Result<Self, Fault> {
+impl ParsedCandidatesQuery {
+    /// Parses the query string, whose keys the schema has accepted.
+    pub(crate) fn parse(query: &QueryString, version: Microversion) -> Result<Self, Fault> {
         let (root_required, root_forbidden) = root_required(query)?;
         let same_subtrees = same_subtrees(query)?;
         let groups = groups(query, version)?;
@@ -63,28 +63,28 @@ impl CandidatesQuery {
         Ok(Self {
             groups,
             policy: match policy {
-                Some("isolate") => GroupPolicy::Isolate,
-                _ => GroupPolicy::None,
+                Some("isolate") => SearchGroupPolicy::Isolate,
+                _ => SearchGroupPolicy::None,
             },
             same_subtrees,
             root_required,
             root_forbidden,
             limit,
             nesting: if version.has(since::NESTED_CANDIDATES) {
-                Nesting::Known
+                NestedProviders::Known
             } else {
-                Nesting::Unknown
+                NestedProviders::Unknown
             },
         })
     }
 }
 
-type Traits = (BTreeSet<String>, BTreeSet<String>);
+type TraitConditions = (BTreeSet<String>, BTreeSet<String>);
 
-fn root_required(query: &Query) -> Result<Traits, Fault> {
+fn root_required(query: &QueryString) -> Result<TraitConditions, Fault> {
     let mut values = query.all("root_required");
     let Some(value) = values.next() else {
-        return Ok(Traits::default());
+        return Ok(TraitConditions::default());
     };
     if values.next().is_some() {
         return Err(Fault::bad_request(
@@ -93,7 +93,7 @@ fn root_required(query: &Query) -> Result<Traits, Fault> {
         .with_code(codes::DUPLICATE_KEY));
     }
     let mut traits = TraitSets::default();
-    // Any-traits are not known here, at no microversion.
+    // `in:` is not supported here in any microversion.
     traits.add(value, since::FORBIDDEN_TRAITS)?;
     let required: BTreeSet<String> = traits.required.into_iter().flatten().collect();
     let both: Vec<&str> = required
@@ -110,7 +110,7 @@ fn root_required(query: &Query) -> Result<Traits, Fault> {
     Ok((required, traits.forbidden))
 }
 
-fn same_subtrees(query: &Query) -> Result<Vec<BTreeSet<String>>, Fault> {
+fn same_subtrees(query: &QueryString) -> Result<Vec<BTreeSet<String>>, Fault> {
     query
         .all("same_subtree")
         .map(|value| {
@@ -129,29 +129,30 @@ fn same_subtrees(query: &Query) -> Result<Vec<BTreeSet<String>>, Fault> {
         .collect()
 }
 
-fn groups(query: &Query, version: Microversion) -> Result<BTreeMap<String, RequestGroup>, Fault> {
-    let mut groups: BTreeMap<String, RequestGroup> = BTreeMap::new();
+fn groups(query: &QueryString, version: Microversion) -> Result<BTreeMap<String, QueryGroup>, Fault> {
+    let mut groups: BTreeMap<String, QueryGroup> = BTreeMap::new();
     let mut read = BTreeSet::new();
     for (key, value) in query.pairs() {
         let Some((part, suffix)) = group_key(key, version) else {
             continue;
         };
-        // All values of these are read at the first of them: again at each would take seconds for a key that comes thousands of times.
-        if matches!(part, Part::Required | Part::MemberOf) && !read.insert(key) {
+        // All values of these keys are parsed at their first occurrence: parsing them again at each would take seconds
+        // for a key that occurs thousands of times.
+        if matches!(part, QueryKeyPart::Required | QueryKeyPart::MemberOf) && !read.insert(key) {
             continue;
         }
         let group = groups.entry(suffix.to_owned()).or_default();
         match part {
-            Part::Resources => group.resources = filters::resources(value)?,
-            Part::Required => {
+            QueryKeyPart::Resources => group.resources = filters::resources(value)?,
+            QueryKeyPart::Required => {
                 let traits = TraitSets::of_query(query, key, version)?;
                 (group.required, group.forbidden) = (traits.required, traits.forbidden);
             }
-            Part::MemberOf => {
+            QueryKeyPart::MemberOf => {
                 (group.member_of, group.forbidden_aggregates) =
                     filters::member_of(query, suffix, version)?;
             }
-            Part::InTree => group.in_tree = Some(in_tree(value)?),
+            QueryKeyPart::InTree => group.in_tree = Some(in_tree(value)?),
         }
     }
     Ok(groups)
@@ -168,24 +169,24 @@ fn in_tree(value: &str) -> Result<String, Fault> {
         })
 }
 
-/// Which part of a group a key names.
+/// The part of a group that a key names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum QueryKeyPart {
     Resources,
     Required,
     MemberOf,
     InTree,
 }
 
-const PARTS: [(&str, Part, Microversion); 4] = [
-    ("resources", Part::Resources, since::CANDIDATES),
-    ("required", Part::Required, since::CANDIDATES_REQUIRED),
-    ("member_of", Part::MemberOf, since::CANDIDATES_MEMBER_OF),
-    ("in_tree", Part::InTree, since::CANDIDATES_IN_TREE),
+const PARTS: [(&str, QueryKeyPart, Microversion); 4] = [
+    ("resources", QueryKeyPart::Resources, since::CANDIDATES),
+    ("required", QueryKeyPart::Required, since::CANDIDATES_REQUIRED),
+    ("member_of", QueryKeyPart::MemberOf, since::CANDIDATES_MEMBER_OF),
+    ("in_tree", QueryKeyPart::InTree, since::CANDIDATES_IN_TREE),
 ];
 
 /// A key as a part of a group with its suffix, if the version knows such a key.
-pub(crate) fn group_key(key: &str, version: Microversion) -> Option<(Part, &str)> {
+pub(crate) fn group_key(key: &str, version: Microversion) -> Option<(QueryKeyPart, &str)> {
     let parts = PARTS.iter().filter(|(_, _, since)| version.has(*since));
     parts
         .filter_map(|(name, part, _)| Some((*part, key.strip_prefix(name)?)))
@@ -204,7 +205,7 @@ fn is_suffix(text: &str, version: Microversion) -> bool {
 }
 
 fn check_groups(
-    groups: &BTreeMap<String, RequestGroup>,
+    groups: &BTreeMap<String, QueryGroup>,
     same_subtrees: &[BTreeSet<String>],
     version: Microversion,
 ) -> Result<(), Fault> {
@@ -235,9 +236,9 @@ fn check_groups(
     )))
 }
 
-/// From 1.36: a group may be without resources when it says where others are.
+/// From 1.36: a group without resources is allowed if it names a subtree.
 fn check_subtrees(
-    groups: &BTreeMap<String, RequestGroup>,
+    groups: &BTreeMap<String, QueryGroup>,
     same_subtrees: &[BTreeSet<String>],
 ) -> Result<(), Fault> {
     let named: BTreeSet<&String> = same_subtrees.iter().flatten().collect();
@@ -280,8 +281,8 @@ fn check_subtrees(
 }
 
 /// Before 1.36: every group has resources.
-fn check_orphans(groups: &BTreeMap<String, RequestGroup>) -> Result<(), Fault> {
-    let orphans = |name: &str, has: fn(&RequestGroup) -> bool| {
+fn check_orphans(groups: &BTreeMap<String, QueryGroup>) -> Result<(), Fault> {
+    let orphans = |name: &str, has: fn(&QueryGroup) -> bool| {
         let keys: Vec<String> = groups
             .iter()
             .filter(|(_, group)| group.resources.is_empty() && has(group))
@@ -332,7 +333,7 @@ mod tests {
     use super::*;
     use crate::microversions::RANGE;
 
-    /// Read again at each of its values a key that comes so often would keep a processor busy for minutes.
+    /// Parsing it again at each occurrence would take minutes.
     #[test]
     fn a_key_that_comes_twenty_thousand_times_is_read_once() {
         const TIMES: usize = 20_000;
@@ -342,8 +343,8 @@ mod tests {
                 "&required=in:CUSTOM_A,CUSTOM_B&member_of=a0000000-0000-4000-8000-000000000001",
             );
         }
-        let query = Query::parse(&text).expect("a query string");
-        let query = CandidatesQuery::parse(&query, RANGE.max).expect("a query");
+        let query = QueryString::parse(&text).expect("a query string");
+        let query = ParsedCandidatesQuery::parse(&query, RANGE.max).expect("a query");
         let group = query.groups.get("").expect("the group without a suffix");
         assert_eq!(
             (group.required.len(), group.member_of.len()),

@@ -1,26 +1,26 @@
-//! A request with row ids in place of names.
+//! Replaces the names in a request by row ids.
 
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::options::{Group, Nesting, Part, Wanted};
-use super::request::{CandidatesQuery, RequestGroup};
-use super::snapshot::{Aggregate, Names, RootId, Snapshot, TraitId};
+use super::options::{SearchGroup, NestedProviders, RequestPart, SearchRequest};
+use super::request::{ParsedCandidatesQuery, QueryGroup};
+use super::snapshot::{AggregateKey, SnapshotNames, RootId, Snapshot, TraitId};
 
-/// What the names in a request mean where the search goes.
+/// Looks up names.
 pub(crate) trait Meanings {
-    fn names(&self) -> &Names;
+    fn names(&self) -> &SnapshotNames;
 
     /// The root of the tree that a provider is in.
     fn root_of_uuid(&self, uuid: &str) -> Option<RootId>;
 
-    /// Those of the aggregates that any provider could be in.
-    fn aggregates(&self, uuids: &BTreeSet<String>) -> Vec<Aggregate>;
+    /// The aggregates that any provider is a member of.
+    fn aggregates(&self, uuids: &BTreeSet<String>) -> Vec<AggregateKey>;
 }
 
 impl Meanings for Snapshot {
-    fn names(&self) -> &Names {
+    fn names(&self) -> &SnapshotNames {
         self.names()
     }
 
@@ -28,7 +28,7 @@ impl Meanings for Snapshot {
         self.root_of_uuid(uuid)
     }
 
-    fn aggregates(&self, uuids: &BTreeSet<String>) -> Vec<Aggregate> {
+    fn aggregates(&self, uuids: &BTreeSet<String>) -> Vec<AggregateKey> {
         let ids = uuids.iter().filter_map(|uuid| Uuid::parse_str(uuid).ok());
         ids.map(|uuid| uuid.as_u128()).collect()
     }
@@ -44,16 +44,16 @@ pub(crate) enum NameError {
     Traits(String),
 }
 
-impl CandidatesQuery {
-    /// Looks the names up. `None` when a tree that a group must be in is not there: then nothing can be served.
-    pub(crate) fn resolve(&self, meanings: &impl Meanings) -> Result<Option<Wanted>, NameError> {
+impl ParsedCandidatesQuery {
+    /// Resolves all names. `None` if a required tree does not exist, so that nothing can be served.
+    pub(crate) fn resolve(&self, meanings: &impl Meanings) -> Result<Option<SearchRequest>, NameError> {
         let names = meanings.names();
-        let mut wanted = Wanted {
+        let mut wanted = SearchRequest {
             root_required: traits(names, &self.root_required)?,
             root_forbidden: traits(names, &self.root_forbidden)?,
             policy: self.policy,
-            blind: self.nesting == Nesting::Unknown,
-            ..Wanted::default()
+            blind: self.nesting == NestedProviders::Unknown,
+            ..SearchRequest::default()
         };
         let mut lost = false;
         for (suffix, group) in &self.groups {
@@ -66,18 +66,18 @@ impl CandidatesQuery {
             let resources = resources(names, group)?;
             if suffix.is_empty() {
                 // Each class may come from another provider.
-                let parts = resources.iter().map(|one| Part {
+                let parts = resources.iter().map(|one| RequestPart {
                     group: index,
                     resources: vec![*one],
                 });
                 wanted.parts.extend(parts);
             } else {
-                wanted.parts.push(Part {
+                wanted.parts.push(RequestPart {
                     group: index,
                     resources,
                 });
             }
-            wanted.groups.push(Group {
+            wanted.groups.push(SearchGroup {
                 suffix: suffix.clone(),
                 required: group
                     .required
@@ -105,7 +105,7 @@ impl CandidatesQuery {
     }
 }
 
-fn resources(names: &Names, group: &RequestGroup) -> Result<Vec<(i64, i64)>, NameError> {
+fn resources(names: &SnapshotNames, group: &QueryGroup) -> Result<Vec<(i64, i64)>, NameError> {
     let each = group.resources.iter();
     each.map(|(class, amount)| {
         let id = names
@@ -116,7 +116,7 @@ fn resources(names: &Names, group: &RequestGroup) -> Result<Vec<(i64, i64)>, Nam
     .collect()
 }
 
-fn traits(names: &Names, wanted: &BTreeSet<String>) -> Result<Vec<TraitId>, NameError> {
+fn traits(names: &SnapshotNames, wanted: &BTreeSet<String>) -> Result<Vec<TraitId>, NameError> {
     let mut missing = Vec::new();
     let mut ids = Vec::with_capacity(wanted.len());
     for name in wanted {
@@ -132,6 +132,6 @@ fn traits(names: &Names, wanted: &BTreeSet<String>) -> Result<Vec<TraitId>, Name
     }
 }
 
-fn sets(meanings: &impl Meanings, sets: &[BTreeSet<String>]) -> Vec<Vec<Aggregate>> {
+fn sets(meanings: &impl Meanings, sets: &[BTreeSet<String>]) -> Vec<Vec<AggregateKey>> {
     sets.iter().map(|set| meanings.aggregates(set)).collect()
 }

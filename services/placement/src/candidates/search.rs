@@ -1,31 +1,33 @@
-//! Trees in turn: all of a snapshot, or those that a reading names.
+//! Searches trees in turn: all of a snapshot, or those that were loaded.
 
 use std::collections::{HashSet, VecDeque};
 
+use berth_model::SeededRng;
+
 use super::assignment::{Assignments, shared_classes};
-use super::options::Wanted;
-use super::snapshot::{Place, RootId, SHARES, Snapshot, TraitId, Tree};
+use super::options::SearchRequest;
+use super::snapshot::{MemberRef, RootId, SHARES, Snapshot, TraitId, SnapshotTree};
 
 /// The order of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// The same for the same providers.
+pub(crate) enum CandidateOrder {
+    /// Deterministic.
     Fixed,
-    /// Another each time, told by this number.
+    /// Shuffled with this seed.
     Random(u64),
 }
 
 /// The candidates that were found.
 #[derive(Debug)]
-pub(crate) struct Found<'s> {
+pub(crate) struct SearchResult<'s> {
     /// The provider of each part, candidate after candidate.
-    places: Vec<Place<'s>>,
+    places: Vec<MemberRef<'s>>,
     /// How many parts a candidate has.
     parts: usize,
     one_of_each: bool,
 }
 
-impl Default for Found<'_> {
+impl Default for SearchResult<'_> {
     fn default() -> Self {
         Self {
             places: Vec::new(),
@@ -35,9 +37,9 @@ impl Default for Found<'_> {
     }
 }
 
-impl<'s> Found<'s> {
+impl<'s> SearchResult<'s> {
     /// Each candidate: the provider of each part.
-    pub(crate) fn candidates(&self) -> impl ExactSizeIterator<Item = &[Place<'s>]> {
+    pub(crate) fn candidates(&self) -> impl ExactSizeIterator<Item = &[MemberRef<'s>]> {
         self.places.chunks_exact(self.parts)
     }
 
@@ -54,27 +56,27 @@ impl<'s> Found<'s> {
 /// Finds at most `limit` candidates in all trees.
 pub(crate) fn search<'s>(
     snapshot: &'s Snapshot,
-    wanted: &Wanted,
+    wanted: &SearchRequest,
     limit: usize,
-    order: Order,
-) -> Found<'s> {
-    let mut dice = Dice::new(order);
-    let mut trees: Vec<&Tree> = snapshot.trees().collect();
+    order: CandidateOrder,
+) -> SearchResult<'s> {
+    let mut dice = CandidateShuffle::new(order);
+    let mut trees: Vec<&SnapshotTree> = snapshot.trees().collect();
     dice.shuffle(&mut trees);
     search_in(snapshot, wanted, limit, trees, dice)
 }
 
-/// Finds at most `limit` candidates of these trees, in which the dice fell last. Every tree gives one before any gives its
+/// Finds at most `limit` candidates in these trees. Every tree contributes one candidate before any contributes its
 /// second, and so on.
 pub(crate) fn search_in<'s>(
     snapshot: &'s Snapshot,
-    wanted: &Wanted,
+    wanted: &SearchRequest,
     limit: usize,
-    trees: impl IntoIterator<Item = &'s Tree>,
-    mut dice: Dice,
-) -> Found<'s> {
+    trees: impl IntoIterator<Item = &'s SnapshotTree>,
+    mut dice: CandidateShuffle,
+) -> SearchResult<'s> {
     let mut results = Results {
-        found: Found {
+        found: SearchResult {
             places: Vec::new(),
             parts: wanted.parts.len(),
             one_of_each: false,
@@ -113,9 +115,9 @@ pub(crate) fn search_in<'s>(
 }
 
 struct Results<'s> {
-    found: Found<'s>,
+    found: SearchResult<'s>,
     limit: usize,
-    /// Candidates of sharing providers alone, which several trees have.
+    /// Candidates of sharing providers alone, which several trees produce.
     seen: HashSet<Vec<i64>>,
     shares: Option<TraitId>,
 }
@@ -125,7 +127,7 @@ impl<'s> Results<'s> {
         self.found.len() >= self.limit
     }
 
-    /// Takes the tree's next candidate that is new; false when it has none.
+    /// Takes the tree's next new candidate; false if there is none.
     fn take_next(&mut self, tree: RootId, assignments: &mut Assignments<'s, '_>) -> bool {
         while assignments.advance() {
             let before = self.found.places.len();
@@ -147,15 +149,15 @@ impl<'s> Results<'s> {
     }
 }
 
-/// Whether another tree may have the same candidate: all its providers share.
-fn may_be_of_others(places: &[Place<'_>], tree: RootId, shares: TraitId) -> bool {
+/// Whether another tree may produce the same candidate: all its providers are sharing providers.
+fn may_be_of_others(places: &[MemberRef<'_>], tree: RootId, shares: TraitId) -> bool {
     let mut places = places.iter();
     places.all(|place| place.tree.id != tree || place.member().has_trait(shares))
 }
 
-impl Found<'_> {
-    fn shuffle(&mut self, dice: &mut Dice) {
-        if matches!(dice, Dice::Fixed) {
+impl SearchResult<'_> {
+    fn shuffle(&mut self, dice: &mut CandidateShuffle) {
+        if matches!(dice, CandidateShuffle::Fixed) {
             return;
         }
         let mut order: Vec<usize> = (0..self.len()).collect();
@@ -167,34 +169,27 @@ impl Found<'_> {
     }
 }
 
-/// Enough chance to spread load; nothing secret depends on it (splitmix64).
+/// The order of equal candidates: fixed, or random to spread the load.
 #[derive(Debug, Clone)]
-pub(crate) enum Dice {
+pub(crate) enum CandidateShuffle {
     Fixed,
-    Random(u64),
+    Random(SeededRng),
 }
 
-impl Dice {
-    pub(crate) fn new(order: Order) -> Self {
+impl CandidateShuffle {
+    pub(crate) fn new(order: CandidateOrder) -> Self {
         match order {
-            Order::Fixed => Self::Fixed,
-            Order::Random(seed) => Self::Random(seed),
+            CandidateOrder::Fixed => Self::Fixed,
+            CandidateOrder::Random(seed) => Self::Random(SeededRng::new(seed)),
         }
     }
 
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
-        let Self::Random(state) = self else {
+        let Self::Random(rng) = self else {
             return;
         };
         for last in (1..items.len()).rev() {
-            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = *state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^= z >> 31;
-            let bound = u64::try_from(last).unwrap_or(u64::MAX).saturating_add(1);
-            let other = usize::try_from(z % bound).unwrap_or_default();
-            items.swap(last, other);
+            items.swap(last, rng.below(last + 1));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! All providers at one moment, tree by tree.
+//! All providers at one point in time, tree by tree.
 //!
-//! A tree is never changed, only replaced: whoever searches an older snapshot is not disturbed, and a snapshot that follows
-//! the writes shares all trees that were not touched.
+//! Trees are immutable and are only replaced. A search in an older snapshot is therefore not disturbed, and a newer
+//! snapshot shares all trees that did not change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -12,23 +12,23 @@ use crate::ledger::{ClassId, ProviderId};
 
 /// A trait's row id.
 pub(crate) type TraitId = i64;
-pub(crate) type Aggregate = u128;
+pub(crate) type AggregateKey = u128;
 /// The row id of a tree's root.
 pub(crate) type RootId = ProviderId;
 
-/// The trait of providers that serve other trees, those they have an aggregate in common with.
+/// The trait of sharing providers, which serve the trees with which they have an aggregate in common.
 pub(crate) const SHARES: &str = "MISC_SHARES_VIA_AGGREGATE";
 
 /// Resource classes and traits by name and by row id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Names {
+pub(crate) struct SnapshotNames {
     classes: HashMap<String, ClassId>,
     class_names: HashMap<ClassId, String>,
     traits: HashMap<String, TraitId>,
     trait_names: HashMap<TraitId, String>,
 }
 
-impl Names {
+impl SnapshotNames {
     pub(crate) fn new(classes: Vec<(ClassId, String)>, traits: Vec<(TraitId, String)>) -> Self {
         let swapped = |pairs: &[(i64, String)]| {
             let swap = |(id, name): &(i64, String)| (name.clone(), *id);
@@ -42,7 +42,7 @@ impl Names {
         }
     }
 
-    /// Whether all that the other names mean the same here.
+    /// Adds names; false if a name has a different meaning here.
     fn extend(&self, other: &Self) -> bool {
         let same = |mine: &HashMap<i64, String>, others: &HashMap<i64, String>| {
             others.iter().all(|(id, name)| mine.get(id) == Some(name))
@@ -67,7 +67,7 @@ impl Names {
     }
 }
 
-/// What a provider has of one class, and how much of it is used.
+/// The inventory and usage of one resource class of a provider.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Room {
     pub(crate) class: ClassId,
@@ -76,7 +76,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Units that may be allocated: (total - reserved) × ratio, rounded down.
+    /// The capacity: (total - reserved) × ratio, rounded down.
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the cast rounds towards zero, and a ratio beyond all measure saturates"
@@ -106,7 +106,7 @@ pub(crate) struct Member {
     pub(crate) parent: Option<usize>,
     pub(crate) rooms: Vec<Room>,
     pub(crate) traits: Vec<TraitId>,
-    pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) aggregates: Vec<AggregateKey>,
 }
 
 impl Member {
@@ -118,44 +118,44 @@ impl Member {
         self.traits.binary_search(&id).is_ok()
     }
 
-    pub(crate) fn is_in(&self, aggregate: Aggregate) -> bool {
+    pub(crate) fn is_in(&self, aggregate: AggregateKey) -> bool {
         self.aggregates.binary_search(&aggregate).is_ok()
     }
 }
 
-/// A root and all below it, in the order of row ids.
+/// A root provider with all its descendants, ordered by row id.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Tree {
+pub(crate) struct SnapshotTree {
     pub(crate) id: RootId,
     /// The root's place among the members.
     root: usize,
     pub(crate) members: Vec<Member>,
     /// Of all members, in order, each once.
-    aggregates: Vec<Aggregate>,
-    written: Written,
+    aggregates: Vec<AggregateKey>,
+    written: CachedText,
 }
 
-/// How answers show a tree, once one did. No part of what the tree is, and never copied.
+/// The cached text of a tree in responses. It is not part of the tree's value and never cloned.
 #[derive(Debug, Default)]
-struct Written(OnceLock<String>);
+struct CachedText(OnceLock<String>);
 
-impl Clone for Written {
+impl Clone for CachedText {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl PartialEq for Written {
+impl PartialEq for CachedText {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Tree {
+impl SnapshotTree {
     /// `None` when the root is not among the members.
     pub(crate) fn new(id: RootId, members: Vec<Member>) -> Option<Self> {
         let root = members.iter().position(|member| member.id == id)?;
-        let aggregates: BTreeSet<Aggregate> = members
+        let aggregates: BTreeSet<AggregateKey> = members
             .iter()
             .flat_map(|member| member.aggregates.iter().copied())
             .collect();
@@ -164,11 +164,11 @@ impl Tree {
             root,
             members,
             aggregates: aggregates.into_iter().collect(),
-            written: Written::default(),
+            written: CachedText::default(),
         })
     }
 
-    /// How answers show the tree; `write` makes it where none did so far.
+    /// The cached text of the tree; `write` produces it on first use.
     pub(crate) fn written<E>(
         &self,
         write: impl FnOnce(&Self) -> Result<String, E>,
@@ -184,26 +184,26 @@ impl Tree {
         &self.members[self.root]
     }
 
-    /// A member and all above it, upwards.
+    /// A member and its ancestors, from the bottom up.
     pub(crate) fn lineage(&self, place: usize) -> impl Iterator<Item = usize> {
-        // A cycle cannot be made through the API; one made by hand must not hold the search.
+        // The API cannot create cycles; a cycle made by hand must not block the search.
         std::iter::successors(Some(place), |at| self.members[*at].parent).take(self.members.len())
     }
 }
 
 /// A provider by its place.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'s> {
-    pub(crate) tree: &'s Tree,
+pub(crate) struct MemberRef<'s> {
+    pub(crate) tree: &'s SnapshotTree,
     pub(crate) index: usize,
 }
 
-impl<'s> Place<'s> {
+impl<'s> MemberRef<'s> {
     pub(crate) fn member(&self) -> &'s Member {
         &self.tree.members[self.index]
     }
 
-    pub(crate) fn same_as(&self, other: &Place<'_>) -> bool {
+    pub(crate) fn same_as(&self, other: &MemberRef<'_>) -> bool {
         self.member().id == other.member().id
     }
 }
@@ -211,16 +211,16 @@ impl<'s> Place<'s> {
 /// All providers at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Snapshot {
-    names: Arc<Names>,
-    trees: BTreeMap<RootId, Arc<Tree>>,
+    names: Arc<SnapshotNames>,
+    trees: BTreeMap<RootId, Arc<SnapshotTree>>,
     root_of: HashMap<ProviderId, RootId>,
     root_of_uuid: HashMap<String, RootId>,
     /// The sharing providers of each aggregate.
-    sharing: BTreeSet<(Aggregate, RootId, usize)>,
+    sharing: BTreeSet<(AggregateKey, RootId, usize)>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(names: Names, trees: impl IntoIterator<Item = Tree>) -> Self {
+    pub(crate) fn new(names: SnapshotNames, trees: impl IntoIterator<Item = SnapshotTree>) -> Self {
         let mut snapshot = Self {
             names: Arc::new(names),
             ..Self::default()
@@ -231,25 +231,25 @@ impl Snapshot {
         snapshot
     }
 
-    pub(crate) fn names(&self) -> &Names {
+    pub(crate) fn names(&self) -> &SnapshotNames {
         &self.names
     }
 
     /// Replaces the names. The trees stay as they are: they know row ids alone.
-    pub(crate) fn rename(&mut self, names: Names) {
+    pub(crate) fn rename(&mut self, names: SnapshotNames) {
         if !names.extend(&self.names) {
             for tree in self.trees.values_mut() {
-                Arc::make_mut(tree).written = Written::default();
+                Arc::make_mut(tree).written = CachedText::default();
             }
         }
         self.names = Arc::new(names);
     }
 
-    pub(crate) fn trees(&self) -> impl Iterator<Item = &Tree> {
+    pub(crate) fn trees(&self) -> impl Iterator<Item = &SnapshotTree> {
         self.trees.values().map(Arc::as_ref)
     }
 
-    pub(crate) fn tree(&self, root: RootId) -> Option<&Tree> {
+    pub(crate) fn tree(&self, root: RootId) -> Option<&SnapshotTree> {
         self.trees.get(&root).map(Arc::as_ref)
     }
 
@@ -261,13 +261,13 @@ impl Snapshot {
         self.root_of_uuid.get(uuid).copied()
     }
 
-    /// Takes a tree out, if it is there.
+    /// Removes a tree, if present.
     pub(crate) fn remove(&mut self, root: RootId) {
         let Some(tree) = self.trees.remove(&root) else {
             return;
         };
         for member in &tree.members {
-            // It may be known in another tree by now.
+            // It may already belong to another tree.
             if self.root_of.get(&member.id) == Some(&root) {
                 self.root_of.remove(&member.id);
                 self.root_of_uuid.remove(&member.uuid);
@@ -278,8 +278,8 @@ impl Snapshot {
         }
     }
 
-    /// Puts a tree in, in place of the one with the same root.
-    pub(crate) fn insert(&mut self, tree: Tree) {
+    /// Inserts a tree, replacing the one with the same root.
+    pub(crate) fn insert(&mut self, tree: SnapshotTree) {
         self.remove(tree.id);
         for member in &tree.members {
             self.root_of.insert(member.id, tree.id);
@@ -290,7 +290,7 @@ impl Snapshot {
         self.trees.insert(tree.id, Arc::new(tree));
     }
 
-    fn shared_by(&self, tree: &Tree) -> Vec<(Aggregate, RootId, usize)> {
+    fn shared_by(&self, tree: &SnapshotTree) -> Vec<(AggregateKey, RootId, usize)> {
         let Some(shares) = self.names.trait_id(SHARES) else {
             return Vec::new();
         };
@@ -304,13 +304,13 @@ impl Snapshot {
             .collect()
     }
 
-    /// Whether any provider serves other trees.
+    /// Whether any provider is a sharing provider.
     pub(crate) fn has_sharing(&self) -> bool {
         !self.sharing.is_empty()
     }
 
-    /// The providers of other trees that serve this one, each once.
-    pub(crate) fn serving<'s>(&'s self, tree: &Tree) -> Vec<Place<'s>> {
+    /// The sharing providers of other trees that serve this one, without duplicates.
+    pub(crate) fn serving<'s>(&'s self, tree: &SnapshotTree) -> Vec<MemberRef<'s>> {
         if self.sharing.is_empty() {
             return Vec::new();
         }
@@ -328,7 +328,7 @@ impl Snapshot {
         keys.into_iter()
             .filter_map(|(root, index)| {
                 let tree = self.trees.get(&root)?;
-                Some(Place { tree, index })
+                Some(MemberRef { tree, index })
             })
             .collect()
     }

@@ -1,4 +1,4 @@
-//! The search against a slow one that tries everything, and the shapes that made others slow.
+//! Compares the search with an exhaustive one, and tests shapes that are expensive for naive searches.
 
 mod everything;
 
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::options::{Group, GroupPolicy, Part, Wanted};
-use super::search::{Order, search};
-use super::snapshot::{Member, Names, Room, SHARES, Snapshot, Tree};
-use crate::inventory::Inventory;
+use super::options::{SearchGroup, SearchGroupPolicy, RequestPart, SearchRequest};
+use super::search::{CandidateOrder, search};
+use super::snapshot::{Member, SnapshotNames, Room, SHARES, Snapshot, SnapshotTree};
+use crate::inventory::InventoryRecord;
 
 const VCPU: i64 = 0;
 const VGPU: i64 = 1;
@@ -18,8 +18,8 @@ const FAST: i64 = 1;
 const SAFE: i64 = 2;
 const SHARING: i64 = 9;
 
-fn names() -> Names {
-    Names::new(
+fn names() -> SnapshotNames {
+    SnapshotNames::new(
         vec![
             (VCPU, "VCPU".to_owned()),
             (VGPU, "VGPU".to_owned()),
@@ -34,7 +34,7 @@ fn names() -> Names {
 }
 
 fn room(class: i64, total: i64) -> Room {
-    let inventory = Inventory {
+    let inventory = InventoryRecord {
         total,
         reserved: 0,
         min_unit: 1,
@@ -60,12 +60,12 @@ fn member(id: i64, parent: Option<usize>, rooms: Vec<Room>) -> Member {
     }
 }
 
-/// A host with so many GPUs of one unit each below it.
-fn host(id: i64, gpus: i64) -> Tree {
+/// A host with this number of GPUs, one unit each.
+fn host(id: i64, gpus: i64) -> SnapshotTree {
     let children = (1..=gpus).map(|gpu| member(id + gpu, Some(0), vec![room(VGPU, 1)]));
     let root = member(id, None, vec![room(VCPU, 64)]);
     let members = std::iter::once(root).chain(children).collect();
-    Tree::new(id, members).unwrap()
+    SnapshotTree::new(id, members).unwrap()
 }
 
 fn hosts(count: i64, gpus: i64) -> Snapshot {
@@ -75,28 +75,28 @@ fn hosts(count: i64, gpus: i64) -> Snapshot {
     )
 }
 
-/// So many groups of one class and amount each.
-fn groups(amounts: &[i64], class: i64, policy: GroupPolicy) -> Wanted {
+/// Groups of one class with these amounts.
+fn groups(amounts: &[i64], class: i64, policy: SearchGroupPolicy) -> SearchRequest {
     let suffix = |index| format!("{}", index + 1);
-    let groups = (0..amounts.len()).map(|index| Group {
+    let groups = (0..amounts.len()).map(|index| SearchGroup {
         suffix: suffix(index),
-        ..Group::default()
+        ..SearchGroup::default()
     });
-    let parts = amounts.iter().enumerate().map(|(group, amount)| Part {
+    let parts = amounts.iter().enumerate().map(|(group, amount)| RequestPart {
         group,
         resources: vec![(class, *amount)],
     });
-    Wanted {
+    SearchRequest {
         groups: groups.collect(),
         parts: parts.collect(),
         policy,
-        ..Wanted::default()
+        ..SearchRequest::default()
     }
 }
 
-fn found(snapshot: &Snapshot, wanted: &Wanted, limit: usize) -> Vec<Vec<i64>> {
-    let found = search(snapshot, wanted, limit, Order::Fixed);
-    let ids = |places: &[super::snapshot::Place<'_>]| {
+fn found(snapshot: &Snapshot, wanted: &SearchRequest, limit: usize) -> Vec<Vec<i64>> {
+    let found = search(snapshot, wanted, limit, CandidateOrder::Fixed);
+    let ids = |places: &[super::snapshot::MemberRef<'_>]| {
         places.iter().map(|place| place.member().id).collect()
     };
     found.candidates().map(ids).collect()
@@ -106,7 +106,7 @@ fn found(snapshot: &Snapshot, wanted: &Wanted, limit: usize) -> Vec<Vec<i64>> {
 fn the_case_that_explodes_elsewhere_is_counted_exactly() {
     let snapshot = hosts(1, 8);
     for (count, candidates) in [(3, 336), (4, 1_680), (5, 6_720), (6, 20_160)] {
-        let wanted = groups(&vec![1; count], VGPU, GroupPolicy::None);
+        let wanted = groups(&vec![1; count], VGPU, SearchGroupPolicy::None);
         assert_eq!(found(&snapshot, &wanted, usize::MAX).len(), candidates);
         assert_eq!(
             found(&snapshot, &wanted, 1_000).len(),
@@ -118,7 +118,7 @@ fn the_case_that_explodes_elsewhere_is_counted_exactly() {
 #[test]
 fn what_cannot_be_is_seen_without_trying_every_order() {
     // A search by trying alone would take longer than the age of the world.
-    for policy in [GroupPolicy::None, GroupPolicy::Isolate] {
+    for policy in [SearchGroupPolicy::None, SearchGroupPolicy::Isolate] {
         let wanted = groups(&[1; 17], VGPU, policy);
         assert!(found(&hosts(3, 16), &wanted, 1).is_empty());
         let wanted = groups(&[1; 16], VGPU, policy);
@@ -128,11 +128,11 @@ fn what_cannot_be_is_seen_without_trying_every_order() {
 
 #[test]
 fn groups_for_which_few_providers_are_good_do_not_starve() {
-    // Any group could take the one fast GPU that the last two want: they cannot both have it.
+    // Any group could use the one fast GPU that the last two need: they cannot both have it.
     let mut tree = host(1, 12);
     tree.members[1].traits = vec![FAST];
     let snapshot = Snapshot::new(names(), [tree]);
-    let mut wanted = groups(&[1; 12], VGPU, GroupPolicy::None);
+    let mut wanted = groups(&[1; 12], VGPU, SearchGroupPolicy::None);
     wanted.groups[11].required = vec![vec![FAST]];
     assert_eq!(found(&snapshot, &wanted, 10).len(), 10);
     wanted.groups[10].required = vec![vec![FAST]];
@@ -145,8 +145,8 @@ fn a_provider_over_its_capacity_in_one_class_serves_another() {
     over.used = 2;
     let root = member(1, None, vec![room(VCPU, 8), over]);
     let child = member(2, Some(0), vec![room(DISK, 2)]);
-    let snapshot = Snapshot::new(names(), [Tree::new(1, vec![root, child]).unwrap()]);
-    let mut wanted = groups(&[1, 1, 1], DISK, GroupPolicy::None);
+    let snapshot = Snapshot::new(names(), [SnapshotTree::new(1, vec![root, child]).unwrap()]);
+    let mut wanted = groups(&[1, 1, 1], DISK, SearchGroupPolicy::None);
     wanted.parts[2].resources = vec![(VCPU, 1)];
     assert_eq!(found(&snapshot, &wanted, 10), [[2, 2, 1]]);
 }
@@ -154,7 +154,7 @@ fn a_provider_over_its_capacity_in_one_class_serves_another() {
 #[test]
 fn a_limit_takes_from_every_tree_before_it_takes_twice_from_one() {
     let snapshot = hosts(50, 4);
-    let wanted = groups(&[1, 1], VGPU, GroupPolicy::Isolate);
+    let wanted = groups(&[1, 1], VGPU, SearchGroupPolicy::Isolate);
     let per_tree = |limit| {
         let mut trees: BTreeMap<i64, usize> = BTreeMap::new();
         for candidate in found(&snapshot, &wanted, limit) {
@@ -171,10 +171,10 @@ fn a_limit_takes_from_every_tree_before_it_takes_twice_from_one() {
 #[test]
 fn another_order_is_the_same_set() {
     let snapshot = hosts(3, 3);
-    let wanted = groups(&[1, 1], VGPU, GroupPolicy::None);
+    let wanted = groups(&[1, 1], VGPU, SearchGroupPolicy::None);
     let ordered = |order| {
         let found = search(&snapshot, &wanted, usize::MAX, order);
-        let ids = |places: &[super::snapshot::Place<'_>]| {
+        let ids = |places: &[super::snapshot::MemberRef<'_>]| {
             places
                 .iter()
                 .map(|place| place.member().id)
@@ -182,10 +182,10 @@ fn another_order_is_the_same_set() {
         };
         found.candidates().map(ids).collect::<Vec<_>>()
     };
-    let fixed = ordered(Order::Fixed);
-    let random = ordered(Order::Random(7));
+    let fixed = ordered(CandidateOrder::Fixed);
+    let random = ordered(CandidateOrder::Random(7));
     assert_ne!(fixed, random);
-    assert_ne!(random, ordered(Order::Random(8)));
+    assert_ne!(random, ordered(CandidateOrder::Random(8)));
     let set = |list: Vec<Vec<i64>>| list.into_iter().collect::<BTreeSet<_>>();
     assert_eq!(set(fixed), set(random));
 }
@@ -195,7 +195,7 @@ fn some_room() -> impl Strategy<Value = Room> {
     numbers.prop_map(|(class, total, reserved, max_unit, step_size, used)| Room {
         class,
         used,
-        inventory: Inventory {
+        inventory: InventoryRecord {
             total,
             reserved: reserved.min(total),
             min_unit: 1,
@@ -242,13 +242,13 @@ fn some_snapshot() -> impl Strategy<Value = Snapshot> {
                     )
                 }
             });
-            Tree::new(first, members.collect()).unwrap()
+            SnapshotTree::new(first, members.collect()).unwrap()
         });
         Snapshot::new(names(), trees.collect::<Vec<_>>())
     })
 }
 
-fn some_group() -> impl Strategy<Value = (Group, Vec<(i64, i64)>)> {
+fn some_group() -> impl Strategy<Value = (SearchGroup, Vec<(i64, i64)>)> {
     let resources = proptest::collection::btree_map(0..3_i64, 1..4_i64, 0..3);
     let rarely = |ids| prop_oneof![4 => Just(Vec::new()), 1 => some_of(ids)];
     let sets = |ids| {
@@ -267,7 +267,7 @@ fn some_group() -> impl Strategy<Value = (Group, Vec<(i64, i64)>)> {
         .prop_map(
             |(resources, required, forbidden, member_of, apart, in_tree)| {
                 let aggregates = |ids: Vec<i64>| ids.into_iter().map(|id| id.unsigned_abs().into());
-                let group = Group {
+                let group = SearchGroup {
                     suffix: String::new(),
                     required,
                     forbidden,
@@ -283,7 +283,7 @@ fn some_group() -> impl Strategy<Value = (Group, Vec<(i64, i64)>)> {
         )
 }
 
-fn some_wanted() -> impl Strategy<Value = Wanted> {
+fn some_wanted() -> impl Strategy<Value = SearchRequest> {
     let rarely = || prop_oneof![4 => Just(Vec::new()), 1 => some_of(&[FAST, SAFE])];
     (
         proptest::option::of(some_group()),
@@ -294,20 +294,20 @@ fn some_wanted() -> impl Strategy<Value = Wanted> {
         proptest::bool::weighted(0.2),
     )
         .prop_map(|(spread, granular, isolate, subtree, root, blind)| {
-            let mut wanted = Wanted {
+            let mut wanted = SearchRequest {
                 policy: if isolate {
-                    GroupPolicy::Isolate
+                    SearchGroupPolicy::Isolate
                 } else {
-                    GroupPolicy::None
+                    SearchGroupPolicy::None
                 },
                 root_required: root.0,
                 root_forbidden: root.1,
                 blind,
-                ..Wanted::default()
+                ..SearchRequest::default()
             };
             if let Some((group, resources)) = spread.filter(|(_, resources)| !resources.is_empty())
             {
-                let parts = resources.into_iter().map(|one| Part {
+                let parts = resources.into_iter().map(|one| RequestPart {
                     group: 0,
                     resources: vec![one],
                 });
@@ -319,11 +319,11 @@ fn some_wanted() -> impl Strategy<Value = Wanted> {
                 if resources.is_empty() && (blind || !subtree) {
                     continue;
                 }
-                wanted.parts.push(Part {
+                wanted.parts.push(RequestPart {
                     group: wanted.groups.len(),
                     resources,
                 });
-                wanted.groups.push(Group {
+                wanted.groups.push(SearchGroup {
                     suffix: format!("_{number}"),
                     ..group
                 });

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use uuid::Uuid;
 
 use crate::candidates::snapshot::SHARES;
-use crate::candidates::{Member, Names, Room, Snapshot, Tree};
-use crate::inventory::Inventory;
-use crate::ledger::{ProviderId, Slot};
+use crate::candidates::{Member, SnapshotNames, Room, Snapshot, SnapshotTree};
+use crate::inventory::InventoryRecord;
+use crate::ledger::{ProviderId, ProviderClass};
 
 const CLASSES: [&str; 5] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU", "CUSTOM_A"];
 const TRAITS: [&str; 4] = [SHARES, "HW_CPU_X86_AVX2", "CUSTOM_FAST", "CUSTOM_B"];
@@ -21,17 +21,17 @@ const CUSTOM: i64 = 4;
 /// The aggregate of the hosts and the pool.
 const TOGETHER: u128 = 0xa000_0000_0000_0000_0000_0000_0000_0001;
 
-pub(super) struct Cloud {
+pub(super) struct FuzzCloud {
     pub(super) snapshot: Snapshot,
-    pub(super) inventories: BTreeMap<Slot, Inventory>,
-    pub(super) usage: BTreeMap<Slot, i64>,
-    pub(super) holdings: BTreeMap<&'static str, Vec<(Slot, i64)>>,
+    pub(super) inventories: BTreeMap<ProviderClass, InventoryRecord>,
+    pub(super) usage: BTreeMap<ProviderClass, i64>,
+    pub(super) holdings: BTreeMap<&'static str, Vec<(ProviderClass, i64)>>,
 }
 
-impl Cloud {
+impl FuzzCloud {
     /// The one there is.
     pub(super) fn known() -> &'static Self {
-        static CLOUD: OnceLock<Cloud> = OnceLock::new();
+        static CLOUD: OnceLock<FuzzCloud> = OnceLock::new();
         CLOUD.get_or_init(Self::new)
     }
 
@@ -53,7 +53,7 @@ impl Cloud {
                 vec![((11, VCPU), 64), ((20, DISK), 100)],
             ),
         ]);
-        let mut usage: BTreeMap<Slot, i64> = BTreeMap::new();
+        let mut usage: BTreeMap<ProviderClass, i64> = BTreeMap::new();
         for (slot, amount) in holdings.values().flatten() {
             *usage.entry(*slot).or_default() += amount;
         }
@@ -68,10 +68,10 @@ impl Cloud {
         Self {
             inventories: inventories.collect(),
             snapshot: Snapshot::new(
-                Names::new(numbered(&CLASSES), numbered(&TRAITS)),
+                SnapshotNames::new(numbered(&CLASSES), numbered(&TRAITS)),
                 trees
                     .iter()
-                    .filter_map(|tree| Tree::new(tree.first()?.id, tree.clone())),
+                    .filter_map(|tree| SnapshotTree::new(tree.first()?.id, tree.clone())),
             ),
             usage,
             holdings,
@@ -85,7 +85,7 @@ fn numbered(names: &[&str]) -> Vec<(i64, String)> {
         .collect()
 }
 
-fn with(mut member: Member, usage: &BTreeMap<Slot, i64>) -> Member {
+fn with(mut member: Member, usage: &BTreeMap<ProviderClass, i64>) -> Member {
     for room in &mut member.rooms {
         let slot = (member.id, room.class);
         room.used = usage.get(&slot).copied().unwrap_or_default();
@@ -96,7 +96,7 @@ fn with(mut member: Member, usage: &BTreeMap<Slot, i64>) -> Member {
 fn room(class: i64, total: i64, ratio: f64) -> Room {
     Room {
         class,
-        inventory: Inventory {
+        inventory: InventoryRecord {
             total,
             reserved: 0,
             min_unit: 1,

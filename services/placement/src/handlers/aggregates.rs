@@ -1,36 +1,36 @@
-//! /resource_providers/{uuid}/aggregates
+//! /resource_providers/{uuid}/aggregates: show and replace the aggregates of a provider.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use serde::{Deserialize, Serialize};
 
 use super::{GENERATION_CHANGED, codes, database, modified, provider_fault, read, require};
 use crate::router::Placement;
-use crate::store::aggregates::{self, AggregateError, SetOfProvider};
-use crate::store::providers::{self, Provider};
+use crate::store::aggregates::{self, AggregateError, SetProviderAggregates};
+use crate::store::providers::{self, ProviderRow};
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct AggregatesDocument<'a> {
     aggregates: Vec<&'a String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_provider_generation: Option<i64>,
 }
 
 fn answer<'a>(
-    call: &Call,
-    provider: &Provider,
+    call: &ApiRequest,
+    provider: &ProviderRow,
     uuids: impl Iterator<Item = &'a String>,
-) -> Result<Answer, Fault> {
+) -> Result<ApiResponse, Fault> {
     let shown = call.version.has(microversions::AGGREGATES_GENERATION);
-    let document = Document {
+    let document = AggregatesDocument {
         aggregates: uuids.collect(),
         resource_provider_generation: shown.then_some(provider.generation),
     };
-    Ok(modified(Answer::ok(&document)?, call, None))
+    Ok(modified(ApiResponse::ok(&document)?, call, None))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     require(&call, microversions::AGGREGATES)?;
     placement.allow(&call, policies::AGGREGATES_LIST)?;
@@ -45,12 +45,12 @@ pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Resu
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct AggregatesRequest {
     aggregates: Vec<String>,
     resource_provider_generation: i64,
 }
 
-pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     require(&call, microversions::AGGREGATES)?;
     placement.allow(&call, policies::AGGREGATES_UPDATE)?;
@@ -62,7 +62,7 @@ pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Resul
             .map_err(provider_fault)?;
     }
     let (generation, aggregates) = wanted(&call)?;
-    let set = SetOfProvider {
+    let set = SetProviderAggregates {
         uuid: uuid.to_owned(),
         generation,
         aggregates,
@@ -81,9 +81,9 @@ pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Resul
     answer(&call, &provider, set.aggregates.iter())
 }
 
-fn wanted(call: &Call) -> Result<(Option<i64>, Vec<String>), Fault> {
+fn wanted(call: &ApiRequest) -> Result<(Option<i64>, Vec<String>), Fault> {
     if call.version.has(microversions::AGGREGATES_GENERATION) {
-        let wanted: Wanted = call.body(&schemas::AGGREGATES)?;
+        let wanted: AggregatesRequest = call.body(&schemas::AGGREGATES)?;
         Ok((Some(wanted.resource_provider_generation), wanted.aggregates))
     } else {
         Ok((None, call.body(&schemas::AGGREGATE_LIST)?))

@@ -1,4 +1,4 @@
-//! /allocations and /resource_providers/{uuid}/allocations
+//! /allocations and /resource_providers/{uuid}/allocations: show, replace and delete allocations.
 
 mod body;
 
@@ -6,28 +6,28 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_http::schema::normal_uuid;
-use berth_http::{Answer, Call, Fault, Timestamp};
+use berth_http::{ApiResponse, ApiRequest, Fault, Timestamp};
 use serde::Serialize;
 
 use super::{codes, database, modified, outrun, provider_fault, read, require};
 use crate::router::Placement;
-use crate::store::allocations::{self, Consumer, Held, Holding, Release, ReleaseError};
+use crate::store::allocations::{self, Consumer, HeldAllocation, ProviderAllocation, Release, ReleaseError};
 use crate::store::providers::{self, ProviderError};
 use crate::store::replace::{Replace, ReplaceError};
 use crate::store::usages::UNTYPED;
 use crate::{microversions, policies, schemas};
 
-pub(crate) use body::{Body, consumers};
+pub(crate) use body::{ConsumerBody, consumers};
 
 #[derive(Serialize, Default)]
-struct AtProvider<'a> {
+struct AllocationsAtProvider<'a> {
     resources: BTreeMap<&'a str, i64>,
     generation: i64,
 }
 
 #[derive(Serialize)]
 struct OfConsumer<'a> {
-    allocations: BTreeMap<&'a str, AtProvider<'a>>,
+    allocations: BTreeMap<&'a str, AllocationsAtProvider<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     project_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ struct OfConsumer<'a> {
     consumer_type: Option<&'a str>,
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::ALLOCATIONS_LIST)?;
     let consumer = placement
@@ -47,17 +47,17 @@ pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Resu
         .await
         .map_err(database)?;
     let held = consumer.as_ref().map_or(&[][..], |consumer| &consumer.held);
-    let answer = Answer::ok(&of_consumer(&call, consumer.as_deref(), held))?;
+    let answer = ApiResponse::ok(&of_consumer(&call, consumer.as_deref(), held))?;
     let newest = held.iter().filter_map(|one| one.modified).max();
     Ok(modified(answer, &call, newest))
 }
 
 fn of_consumer<'a>(
-    call: &Call,
+    call: &ApiRequest,
     consumer: Option<&'a Consumer>,
-    held: &'a [Held],
+    held: &'a [HeldAllocation],
 ) -> OfConsumer<'a> {
-    let mut allocations: BTreeMap<&str, AtProvider> = BTreeMap::new();
+    let mut allocations: BTreeMap<&str, AllocationsAtProvider> = BTreeMap::new();
     for one in held {
         let at = allocations.entry(&one.provider_uuid).or_default();
         at.generation = one.provider_generation;
@@ -82,15 +82,15 @@ struct ByConsumer<'a> {
 }
 
 #[derive(Serialize)]
-struct OfProvider<'a> {
+struct ProviderAllocationsDocument<'a> {
     allocations: BTreeMap<&'a str, ByConsumer<'a>>,
     resource_provider_generation: i64,
 }
 
 pub(crate) async fn of_provider(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::PROVIDER_ALLOCATIONS_LIST)?;
     let uuid = call.path("uuid")?;
@@ -106,15 +106,15 @@ pub(crate) async fn of_provider(
     let holdings = allocations::of_provider(&mut tx, provider.id)
         .await
         .map_err(database)?;
-    let document = OfProvider {
+    let document = ProviderAllocationsDocument {
         allocations: by_consumer(&call, &holdings),
         resource_provider_generation: provider.generation,
     };
     let newest: Option<Timestamp> = holdings.iter().filter_map(|one| one.modified).max();
-    Ok(modified(Answer::ok(&document)?, &call, newest))
+    Ok(modified(ApiResponse::ok(&document)?, &call, newest))
 }
 
-fn by_consumer<'a>(call: &Call, holdings: &'a [Holding]) -> BTreeMap<&'a str, ByConsumer<'a>> {
+fn by_consumer<'a>(call: &ApiRequest, holdings: &'a [ProviderAllocation]) -> BTreeMap<&'a str, ByConsumer<'a>> {
     let shown = call.version.has(microversions::CONSUMER_GENERATIONS);
     let mut consumers: BTreeMap<&str, ByConsumer> = BTreeMap::new();
     for one in holdings {
@@ -125,13 +125,13 @@ fn by_consumer<'a>(call: &Call, holdings: &'a [Holding]) -> BTreeMap<&'a str, By
     consumers
 }
 
-pub(crate) async fn put(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn put(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::ALLOCATIONS_UPDATE)?;
     let given = call.path("consumer_uuid")?;
     let consumer = normal_uuid(given)
         .ok_or_else(|| Fault::bad_request(format!("Malformed consumer_uuid: {given}")))?;
-    let body: Body = call.body(&schemas::put_allocations(call.version))?;
+    let body: ConsumerBody = call.body(&schemas::put_allocations(call.version))?;
     let replace = Replace {
         providers: Vec::new(),
         consumers: vec![body.wanting(&consumer, call.version, &placement.options)],
@@ -146,14 +146,14 @@ pub(crate) async fn put(State(placement): State<Placement>, call: Call) -> Resul
             )),
             other => claim_fault(&other),
         })?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }
 
-pub(crate) async fn post(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn post(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     require(&call, microversions::POST_ALLOCATIONS)?;
     call.require_json()?;
     placement.allow(&call, policies::ALLOCATIONS_MANAGE)?;
-    let bodies: BTreeMap<String, Body> = call.body(&schemas::post_allocations(call.version))?;
+    let bodies: BTreeMap<String, ConsumerBody> = call.body(&schemas::post_allocations(call.version))?;
     let replace = Replace {
         providers: Vec::new(),
         consumers: consumers(bodies, call.version, &placement.options),
@@ -168,7 +168,7 @@ pub(crate) async fn post(State(placement): State<Placement>, call: Call) -> Resu
             }
             other => claim_fault(&other),
         })?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }
 
 fn claim_fault(error: &ReplaceError) -> Fault {
@@ -182,7 +182,7 @@ fn claim_fault(error: &ReplaceError) -> Fault {
     }
 }
 
-/// What claims and reshapes tell alike.
+/// The response to errors that claims and reshapes share.
 pub(crate) fn replace_fault(error: &ReplaceError) -> Fault {
     match error {
         ReplaceError::Together(error) => replace_fault(error),
@@ -212,8 +212,8 @@ pub(crate) fn replace_fault(error: &ReplaceError) -> Fault {
 
 pub(crate) async fn delete(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     placement.allow(&call, policies::ALLOCATIONS_DELETE)?;
     let release = Release {
         consumer: call.path("consumer_uuid")?.to_owned(),
@@ -226,5 +226,5 @@ pub(crate) async fn delete(
             ReleaseError::NotFound(_) => Fault::not_found(error.to_string()),
             ReleaseError::Sql(error) => outrun(&error),
         })?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

@@ -1,42 +1,42 @@
-//! /resource_providers/{uuid}/inventories
+//! /resource_providers/{uuid}/inventories: list, show, create, replace and delete inventories.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{codes, database, modified, provider_fault, read};
-use crate::inventory::Inventory;
+use crate::inventory::InventoryRecord;
 use crate::router::Placement;
-use crate::store::inventories::{self, Add, Change, InventoryError, Remove, SetAll};
-use crate::store::providers::{self, Provider, ProviderError};
+use crate::store::inventories::{self, Add, ChangeInventory, InventoryTableError, Remove, SetAll};
+use crate::store::providers::{self, ProviderRow, ProviderError};
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
-struct Listing<'a> {
+struct InventoryList<'a> {
     resource_provider_generation: i64,
-    inventories: BTreeMap<&'a str, &'a Inventory>,
+    inventories: BTreeMap<&'a str, &'a InventoryRecord>,
 }
 
 #[derive(Serialize)]
 struct Single<'a> {
     resource_provider_generation: i64,
     #[serde(flatten)]
-    inventory: &'a Inventory,
+    inventory: &'a InventoryRecord,
 }
 
-/// Words differ by route; what is left is told as the provider's or the database's own.
-fn plain(error: InventoryError) -> Fault {
+/// Messages differ by route; this handles the errors that all routes share.
+fn plain(error: InventoryTableError) -> Fault {
     match error {
-        InventoryError::Provider(error) => provider_fault(error),
-        InventoryError::Sql(error) => database(error),
-        InventoryError::Generation => {
+        InventoryTableError::Provider(error) => provider_fault(error),
+        InventoryTableError::Sql(error) => database(error),
+        InventoryTableError::Generation => {
             Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
         }
-        InventoryError::NoSuchClass(_) => Fault::not_found(error.to_string()),
-        InventoryError::InUse { .. } => {
+        InventoryTableError::NoSuchClass(_) => Fault::not_found(error.to_string()),
+        InventoryTableError::InUse { .. } => {
             Fault::conflict(error.to_string()).with_code(codes::INVENTORY_INUSE)
         }
         other => {
@@ -45,7 +45,7 @@ fn plain(error: InventoryError) -> Fault {
     }
 }
 
-async fn provider(tx: &mut berth_store::Transaction, uuid: &str) -> Result<Provider, Fault> {
+async fn provider(tx: &mut berth_store::Transaction, uuid: &str) -> Result<ProviderRow, Fault> {
     providers::get(tx, uuid).await.map_err(|error| match error {
         ProviderError::NotFound(_) => Fault::not_found(format!(
             "No resource provider with uuid {uuid} found : {error}"
@@ -54,7 +54,7 @@ async fn provider(tx: &mut berth_store::Transaction, uuid: &str) -> Result<Provi
     })
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::INVENTORIES_LIST)?;
     let mut tx = read(&placement.store).await?;
@@ -62,7 +62,7 @@ pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Resu
     let records = inventories::of_provider(&mut tx, provider.id)
         .await
         .map_err(database)?;
-    let listing = Listing {
+    let listing = InventoryList {
         resource_provider_generation: provider.generation,
         inventories: records
             .iter()
@@ -70,10 +70,10 @@ pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Resu
             .collect(),
     };
     let newest = records.iter().map(|record| record.modified).max();
-    Ok(modified(Answer::ok(&listing)?, &call, newest))
+    Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::INVENTORIES_SHOW)?;
     let (uuid, class) = (call.path("uuid")?, call.path("resource_class")?);
@@ -90,20 +90,20 @@ pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Resu
         resource_provider_generation: provider.generation,
         inventory: &record.inventory,
     };
-    Ok(modified(Answer::ok(&single)?, &call, Some(record.modified)))
+    Ok(modified(ApiResponse::ok(&single)?, &call, Some(record.modified)))
 }
 
 #[derive(Deserialize)]
 struct NewInventory {
     resource_class: String,
     #[serde(flatten)]
-    inventory: Inventory,
+    inventory: InventoryRecord,
 }
 
 pub(crate) async fn create(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::INVENTORIES_CREATE)?;
     let uuid = call.path("uuid")?;
@@ -120,10 +120,10 @@ pub(crate) async fn create(
         .write(&add)
         .await
         .map_err(|error| match error {
-            InventoryError::Reserved { .. } | InventoryError::NoSuchClass(_) => Fault::bad_request(
+            InventoryTableError::Reserved { .. } | InventoryTableError::NoSuchClass(_) => Fault::bad_request(
                 format!("Unable to create inventory for resource provider {uuid}: {error}"),
             ),
-            InventoryError::Exists(_) | InventoryError::ConcurrentUpdate => {
+            InventoryTableError::Exists(_) | InventoryTableError::ConcurrentUpdate => {
                 Fault::conflict(format!("Update conflict: {error}"))
                     .with_code(codes::CONCURRENT_UPDATE)
             }
@@ -133,12 +133,12 @@ pub(crate) async fn create(
         resource_provider_generation: provider.generation,
         inventory: &add.inventory,
     };
-    let answer = Answer::with_body(StatusCode::CREATED, &single)?;
+    let answer = ApiResponse::with_body(StatusCode::CREATED, &single)?;
     let path = format!("/resource_providers/{uuid}/inventories/{}", add.class);
     Ok(modified(answer, &call, None).located(&call, &path))
 }
 
-/// A missing provider is told before a malformed body.
+/// A missing provider is reported before a malformed body.
 async fn must_exist(placement: &Placement, uuid: &str) -> Result<(), Fault> {
     let mut tx = read(&placement.store).await?;
     providers::get(&mut tx, uuid)
@@ -150,10 +150,10 @@ async fn must_exist(placement: &Placement, uuid: &str) -> Result<(), Fault> {
 #[derive(Deserialize)]
 struct WantedInventories {
     resource_provider_generation: i64,
-    inventories: BTreeMap<String, Inventory>,
+    inventories: BTreeMap<String, InventoryRecord>,
 }
 
-pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::INVENTORIES_UPDATE)?;
     let uuid = call.path("uuid")?;
@@ -170,15 +170,15 @@ pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Resul
         .write(&set)
         .await
         .map_err(|error| match error {
-            InventoryError::NoSuchClass(_) => Fault::bad_request(format!(
+            InventoryTableError::NoSuchClass(_) => Fault::bad_request(format!(
                 "Unknown resource class in inventory for resource provider {uuid}: {error}"
             )),
-            InventoryError::Reserved { .. } => cannot_update(uuid, &error),
-            InventoryError::InUse { .. } => Fault::conflict(format!("update conflict: {error}"))
+            InventoryTableError::Reserved { .. } => cannot_update(uuid, &error),
+            InventoryTableError::InUse { .. } => Fault::conflict(format!("update conflict: {error}"))
                 .with_code(codes::INVENTORY_INUSE),
             other => plain(other),
         })?;
-    let listing = Listing {
+    let listing = InventoryList {
         resource_provider_generation: provider.generation,
         inventories: set
             .inventories
@@ -186,10 +186,10 @@ pub(crate) async fn set(State(placement): State<Placement>, call: Call) -> Resul
             .map(|(class, inventory)| (class.as_str(), inventory))
             .collect(),
     };
-    Ok(modified(Answer::ok(&listing)?, &call, None))
+    Ok(modified(ApiResponse::ok(&listing)?, &call, None))
 }
 
-fn cannot_update(uuid: &str, error: &InventoryError) -> Fault {
+fn cannot_update(uuid: &str, error: &InventoryTableError) -> Fault {
     Fault::bad_request(format!(
         "Unable to update inventory for resource provider {uuid}: {error}"
     ))
@@ -199,19 +199,19 @@ fn cannot_update(uuid: &str, error: &InventoryError) -> Fault {
 struct ChangedInventory {
     resource_provider_generation: i64,
     #[serde(flatten)]
-    inventory: Inventory,
+    inventory: InventoryRecord,
 }
 
 pub(crate) async fn update(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::INVENTORIES_UPDATE)?;
     let uuid = call.path("uuid")?;
     must_exist(&placement, uuid).await?;
     let body: ChangedInventory = call.body(&schemas::INVENTORY)?;
-    let change = Change {
+    let change = ChangeInventory {
         uuid: uuid.to_owned(),
         class: call.path("resource_class")?.to_owned(),
         generation: body.resource_provider_generation,
@@ -223,8 +223,8 @@ pub(crate) async fn update(
         .write(&change)
         .await
         .map_err(|error| match error {
-            InventoryError::Reserved { .. } => cannot_update(uuid, &error),
-            InventoryError::NotFound(_) => Fault::bad_request(format!(
+            InventoryTableError::Reserved { .. } => cannot_update(uuid, &error),
+            InventoryTableError::NotFound(_) => Fault::bad_request(format!(
                 "No inventory record with resource class for resource provider {uuid}: {error}"
             )),
             other => plain(other),
@@ -233,13 +233,13 @@ pub(crate) async fn update(
         resource_provider_generation: provider.generation,
         inventory: &change.inventory,
     };
-    Ok(modified(Answer::ok(&single)?, &call, None))
+    Ok(modified(ApiResponse::ok(&single)?, &call, None))
 }
 
 pub(crate) async fn delete(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     placement.allow(&call, policies::INVENTORIES_DELETE)?;
     let remove = Remove {
         uuid: call.path("uuid")?.to_owned(),
@@ -251,26 +251,26 @@ pub(crate) async fn delete(
         .write(&remove)
         .await
         .map_err(|error| match error {
-            InventoryError::InUse { .. } | InventoryError::ConcurrentUpdate => Fault::conflict(
+            InventoryTableError::InUse { .. } | InventoryTableError::ConcurrentUpdate => Fault::conflict(
                 format!("Unable to delete inventory of class {class}: {error}"),
             )
             .with_code(codes::CONCURRENT_UPDATE),
-            InventoryError::NoSuchClass(_) => Fault::not_found(format!(
+            InventoryTableError::NoSuchClass(_) => Fault::not_found(format!(
                 "No inventory of class {class} found for delete: {error}"
             )),
-            InventoryError::NotFound(_) => Fault::not_found(format!(
+            InventoryTableError::NotFound(_) => Fault::not_found(format!(
                 "No inventory of class {class} found for delete: \
                  No inventory of class {class} found for delete"
             )),
             other => plain(other),
         })?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }
 
 pub(crate) async fn delete_all(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     if !call.version.has(microversions::DELETE_INVENTORIES) {
         return Err(Fault::new(StatusCode::METHOD_NOT_ALLOWED, ""));
     }
@@ -287,12 +287,12 @@ pub(crate) async fn delete_all(
         .write(&none)
         .await
         .map_err(|error| match error {
-            InventoryError::ConcurrentUpdate => Fault::conflict(format!(
+            InventoryTableError::ConcurrentUpdate => Fault::conflict(format!(
                 "Unable to delete inventory for resource provider {uuid} because the inventory \
                  was updated by another process. Please retry your request."
             ))
             .with_code(codes::CONCURRENT_UPDATE),
             other => plain(other),
         })?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

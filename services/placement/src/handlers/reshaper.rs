@@ -1,36 +1,36 @@
-//! /reshaper: inventories and allocations in one step, all or nothing.
+//! /reshaper: replaces inventories and allocations in one atomic step.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault, Microversion};
+use berth_http::{ApiResponse, ApiRequest, Fault, Microversion};
 use serde::Deserialize;
 
-use super::allocations::{Body, consumers, replace_fault};
+use super::allocations::{ConsumerBody, consumers, replace_fault};
 use super::require;
-use crate::inventory::Inventory;
-use crate::router::{Options, Placement};
-use crate::store::replace::{Replace, ReplaceError, Reshaped};
+use crate::inventory::InventoryRecord;
+use crate::router::{PlacementApiOptions, Placement};
+use crate::store::replace::{Replace, ReplaceError, ReshapedProvider};
 use crate::{microversions, policies, schemas};
 
-/// The body. The schema has checked what the version demands.
+/// The body. The schema has already enforced what the version requires.
 #[derive(Deserialize)]
 pub(crate) struct Reshape {
-    inventories: BTreeMap<String, AtProvider>,
-    allocations: BTreeMap<String, Body>,
+    inventories: BTreeMap<String, ReshapedProviderBody>,
+    allocations: BTreeMap<String, ConsumerBody>,
 }
 
 #[derive(Deserialize)]
-struct AtProvider {
+struct ReshapedProviderBody {
     resource_provider_generation: i64,
-    inventories: BTreeMap<String, Inventory>,
+    inventories: BTreeMap<String, InventoryRecord>,
 }
 
 impl Reshape {
-    /// What is to be written.
-    pub(crate) fn replace(self, version: Microversion, options: &Options) -> Replace {
+    /// Converts the body to the write.
+    pub(crate) fn replace(self, version: Microversion, options: &PlacementApiOptions) -> Replace {
         let providers = self.inventories.into_iter();
-        let providers = providers.map(|(provider, at)| Reshaped {
+        let providers = providers.map(|(provider, at)| ReshapedProvider {
             provider,
             generation: at.resource_provider_generation,
             inventories: at.inventories,
@@ -44,8 +44,8 @@ impl Reshape {
 
 pub(crate) async fn reshape(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESHAPER)?;
     call.require_json()?;
     placement.allow(&call, policies::RESHAPE)?;
@@ -61,5 +61,5 @@ pub(crate) async fn reshape(
             }
             other => replace_fault(&other),
         })?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

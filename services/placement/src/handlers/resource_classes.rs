@@ -1,7 +1,7 @@
-//! /resource_classes
+//! /resource_classes: list, show, create, rename and delete resource classes.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -9,35 +9,35 @@ use serde_json::json;
 use super::{database, modified, read, require};
 use crate::router::Placement;
 use crate::store::resource_classes::{
-    self, ClassError, Delete, Ensure, Ensured, Rename, is_standard,
+    self, ClassError, DeleteClass, EnsureClass, ClassEnsured, RenameClass, is_standard,
 };
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
-struct Link {
+struct ClassLink {
     rel: &'static str,
     href: String,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ResourceClassDocument<'a> {
     name: &'a str,
-    links: [Link; 1],
+    links: [ClassLink; 1],
 }
 
 #[derive(Serialize)]
-struct Listing<'a> {
-    resource_classes: Vec<Document<'a>>,
+struct ResourceClassList<'a> {
+    resource_classes: Vec<ResourceClassDocument<'a>>,
 }
 
 fn url(name: &str) -> String {
     format!("/resource_classes/{name}")
 }
 
-fn document<'a>(name: &'a str, call: &Call) -> Document<'a> {
-    Document {
+fn document<'a>(name: &'a str, call: &ApiRequest) -> ResourceClassDocument<'a> {
+    ResourceClassDocument {
         name,
-        links: [Link {
+        links: [ClassLink {
             rel: "self",
             href: call.href(&url(name)),
         }],
@@ -59,23 +59,23 @@ fn fault(error: ClassError) -> Fault {
     }
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESOURCE_CLASSES)?;
     call.check_accept()?;
     placement.allow(&call, policies::CLASSES_LIST)?;
     let mut tx = read(&placement.store).await?;
     let classes = resource_classes::list(&mut tx).await.map_err(database)?;
-    let listing = Listing {
+    let listing = ResourceClassList {
         resource_classes: classes
             .iter()
             .map(|class| document(&class.name, &call))
             .collect(),
     };
     let newest = classes.iter().filter_map(|class| class.modified).max();
-    Ok(modified(Answer::ok(&listing)?, &call, newest))
+    Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESOURCE_CLASSES)?;
     call.check_accept()?;
     placement.allow(&call, policies::CLASSES_SHOW)?;
@@ -83,36 +83,36 @@ pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Resu
     let class = resource_classes::get(&mut tx, call.path("name")?)
         .await
         .map_err(fault)?;
-    let answer = Answer::ok(&document(&class.name, &call))?;
+    let answer = ApiResponse::ok(&document(&class.name, &call))?;
     Ok(modified(answer, &call, class.modified))
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct ClassName {
     name: String,
 }
 
 pub(crate) async fn create(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESOURCE_CLASSES)?;
     call.require_json()?;
     placement.allow(&call, policies::CLASSES_CREATE)?;
-    let Named { name } = call.body(&schemas::RESOURCE_CLASS)?;
+    let ClassName { name } = call.body(&schemas::RESOURCE_CLASS)?;
     let location = url(&name);
     let taken = format!("Conflicting resource class already exists: {name}");
-    match placement.snapshots.write(&Ensure { name }).await {
-        Ok(Ensured::Made) => Ok(Answer::empty(StatusCode::CREATED).located(&call, &location)),
-        Ok(Ensured::Found) => Err(Fault::conflict(taken)),
+    match placement.snapshots.write(&EnsureClass { name }).await {
+        Ok(ClassEnsured::Made) => Ok(ApiResponse::empty(StatusCode::CREATED).located(&call, &location)),
+        Ok(ClassEnsured::Found) => Err(Fault::conflict(taken)),
         Err(error) => Err(fault(error)),
     }
 }
 
 pub(crate) async fn update(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESOURCE_CLASSES)?;
     if call.version.has(microversions::CLASS_PUT_CREATES) {
         ensure(&placement, &call).await
@@ -121,44 +121,44 @@ pub(crate) async fn update(
     }
 }
 
-async fn ensure(placement: &Placement, call: &Call) -> Result<Answer, Fault> {
+async fn ensure(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse, Fault> {
     placement.allow(call, policies::CLASSES_UPDATE)?;
     let name = call.path("name")?;
     schemas::RESOURCE_CLASS
         .check(&json!({ "name": name }))
         .map_err(|violation| Fault::bad_request(format!("JSON does not validate: {violation}")))?;
-    let ensure = Ensure {
+    let ensure = EnsureClass {
         name: name.to_owned(),
     };
     let answer = match placement.snapshots.write(&ensure).await.map_err(fault)? {
-        Ensured::Made => Answer::empty(StatusCode::CREATED),
-        Ensured::Found => Answer::no_content(),
+        ClassEnsured::Made => ApiResponse::empty(StatusCode::CREATED),
+        ClassEnsured::Found => ApiResponse::no_content(),
     };
     Ok(answer.located(call, &url(name)))
 }
 
-async fn rename(placement: &Placement, call: &Call) -> Result<Answer, Fault> {
+async fn rename(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(call, policies::CLASSES_UPDATE)?;
     let from = call.path("name")?.to_owned();
-    let Named { name: to } = call.body(&schemas::RESOURCE_CLASS)?;
+    let ClassName { name: to } = call.body(&schemas::RESOURCE_CLASS)?;
     if is_standard(&from) {
         return Err(fault(ClassError::UpdateStandard(from)));
     }
-    let rename = Rename { from, to };
+    let rename = RenameClass { from, to };
     placement.snapshots.write(&rename).await.map_err(fault)?;
-    Answer::ok(&document(&rename.to, call))
+    ApiResponse::ok(&document(&rename.to, call))
 }
 
 pub(crate) async fn delete(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESOURCE_CLASSES)?;
     placement.allow(&call, policies::CLASSES_DELETE)?;
-    let delete = Delete {
+    let delete = DeleteClass {
         name: call.path("name")?.to_owned(),
     };
     placement.snapshots.write(&delete).await.map_err(fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

@@ -1,50 +1,50 @@
-//! /resource_providers
+//! /resource_providers: list, show, create, change and delete resource providers.
 
 use axum::extract::State;
 use berth_http::request_id::random_uuid;
 use berth_http::schema::normal_uuid;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{codes, modified, provider_fault, read};
 use crate::filters::ProviderFilters;
 use crate::router::Placement;
-use crate::store::providers::{self, Create, Delete, Provider, ProviderError, Reparenting, Update};
+use crate::store::providers::{self, CreateProvider, DeleteProvider, ProviderRow, ProviderError, ReparentingRule, UpdateProvider};
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
-struct Link {
+struct ProviderLink {
     rel: &'static str,
     href: String,
 }
 
 #[derive(Serialize)]
-struct Nesting<'a> {
+struct ParentField<'a> {
     parent_provider_uuid: Option<&'a str>,
     root_provider_uuid: &'a str,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ProviderDocument<'a> {
     uuid: &'a str,
     name: &'a str,
     generation: i64,
-    links: Vec<Link>,
+    links: Vec<ProviderLink>,
     #[serde(flatten)]
-    nesting: Option<Nesting<'a>>,
+    nesting: Option<ParentField<'a>>,
 }
 
 #[derive(Serialize)]
-struct Listing<'a> {
-    resource_providers: Vec<Document<'a>>,
+struct ProviderList<'a> {
+    resource_providers: Vec<ProviderDocument<'a>>,
 }
 
-fn url(provider: &Provider) -> String {
+fn url(provider: &ProviderRow) -> String {
     format!("/resource_providers/{}", provider.uuid)
 }
 
-fn document<'a>(provider: &'a Provider, call: &Call) -> Document<'a> {
+fn document<'a>(provider: &'a ProviderRow, call: &ApiRequest) -> ProviderDocument<'a> {
     let (url, version) = (call.href(&url(provider)), call.version);
     let known = [
         ("inventories", microversions::RANGE.min),
@@ -56,34 +56,34 @@ fn document<'a>(provider: &'a Provider, call: &Call) -> Document<'a> {
     let below = known
         .into_iter()
         .filter(|(_, since)| version.has(*since))
-        .map(|(rel, _)| Link {
+        .map(|(rel, _)| ProviderLink {
             rel,
             href: format!("{url}/{rel}"),
         });
-    let itself = Link {
+    let itself = ProviderLink {
         rel: "self",
         href: url.clone(),
     };
-    Document {
+    ProviderDocument {
         uuid: &provider.uuid,
         name: &provider.name,
         generation: provider.generation,
         links: std::iter::once(itself).chain(below).collect(),
         nesting: version
             .has(microversions::NESTED_PROVIDERS)
-            .then_some(Nesting {
+            .then_some(ParentField {
                 parent_provider_uuid: provider.parent_uuid.as_deref(),
                 root_provider_uuid: &provider.root_uuid,
             }),
     }
 }
 
-fn answer(provider: &Provider, call: &Call) -> Result<Answer, Fault> {
-    let answer = Answer::ok(&document(provider, call))?;
+fn answer(provider: &ProviderRow, call: &ApiRequest) -> Result<ApiResponse, Fault> {
+    let answer = ApiResponse::ok(&document(provider, call))?;
     Ok(modified(answer, call, Some(provider.modified)))
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::PROVIDERS_LIST)?;
     call.check_query(&schemas::list_providers(call.version))?;
@@ -100,17 +100,17 @@ pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Resu
             )),
             other => provider_fault(other),
         })?;
-    let listing = Listing {
+    let listing = ProviderList {
         resource_providers: providers
             .iter()
             .map(|provider| document(provider, &call))
             .collect(),
     };
     let newest = providers.iter().map(|provider| provider.modified).max();
-    Ok(modified(Answer::ok(&listing)?, &call, newest))
+    Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::PROVIDERS_SHOW)?;
     let mut tx = read(&placement.store).await?;
@@ -129,13 +129,13 @@ struct NewProvider {
 
 pub(crate) async fn create(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::PROVIDERS_CREATE)?;
     let body: NewProvider = call.body(&schemas::create_provider(call.version))?;
     let given = body.uuid.as_deref().and_then(normal_uuid);
-    let create = Create {
+    let create = CreateProvider {
         uuid: given.unwrap_or_else(|| random_uuid().to_string()),
         name: body.name,
         parent: body.parent_provider_uuid,
@@ -161,12 +161,12 @@ pub(crate) async fn create(
     let answer = if call.version.has(microversions::PROVIDER_POST_BODY) {
         answer(&provider, &call)?
     } else {
-        Answer::empty(StatusCode::CREATED)
+        ApiResponse::empty(StatusCode::CREATED)
     };
     Ok(answer.located(&call, &url(&provider)))
 }
 
-fn cannot_create(create: &Create, error: &dyn std::fmt::Display) -> Fault {
+fn cannot_create(create: &CreateProvider, error: &dyn std::fmt::Display) -> Fault {
     Fault::bad_request(format!(
         "Unable to create resource provider \"{}\", {}: {error}",
         create.name, create.uuid
@@ -180,7 +180,7 @@ struct ChangedProvider {
     parent_provider_uuid: Option<Option<String>>,
 }
 
-/// Tells a null from a key that is not there.
+/// Distinguishes null from a missing key.
 fn present<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<String>>, D::Error> {
@@ -189,8 +189,8 @@ fn present<'de, D: serde::Deserializer<'de>>(
 
 pub(crate) async fn update(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::PROVIDERS_UPDATE)?;
     let uuid = call.path("uuid")?;
@@ -201,14 +201,14 @@ pub(crate) async fn update(
             .map_err(provider_fault)?;
     }
     let body: ChangedProvider = call.body(&schemas::update_provider(call.version))?;
-    let update = Update {
+    let update = UpdateProvider {
         uuid: uuid.to_owned(),
         name: body.name,
         parent: body.parent_provider_uuid,
         reparenting: if call.version.has(microversions::REPARENTING) {
-            Reparenting::Allowed
+            ReparentingRule::Allowed
         } else {
-            Reparenting::Refused
+            ReparentingRule::Refused
         },
     };
     let provider = placement
@@ -231,11 +231,11 @@ pub(crate) async fn update(
 
 pub(crate) async fn delete(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     placement.allow(&call, policies::PROVIDERS_DELETE)?;
     let uuid = call.path("uuid")?;
-    let delete = Delete {
+    let delete = DeleteProvider {
         uuid: uuid.to_owned(),
     };
     placement
@@ -256,5 +256,5 @@ pub(crate) async fn delete(
             .with_code(codes::CANNOT_DELETE_PARENT),
             other => provider_fault(other),
         })?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

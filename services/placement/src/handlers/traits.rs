@@ -1,7 +1,7 @@
-//! /traits and /resource_providers/{uuid}/traits
+//! /traits and /resource_providers/{uuid}/traits: list, create, delete and assign traits.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault, Query, Timestamp};
+use berth_http::{ApiResponse, ApiRequest, Fault, QueryString, Timestamp};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,44 +11,44 @@ use super::{
 };
 use crate::router::Placement;
 use crate::store::traits::{
-    self, Associated, Delete, Ensure, Ensured, SetOfProvider, Trait, TraitError, TraitFilters,
+    self, TraitAssociation, DeleteTrait, EnsureTrait, TraitEnsured, SetProviderTraits, TraitRow, TraitTableError, TraitFilters,
 };
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
-struct Listing<'a> {
+struct TraitList<'a> {
     traits: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_provider_generation: Option<i64>,
 }
 
-fn listing(traits: &[Trait], generation: Option<i64>) -> Listing<'_> {
-    Listing {
+fn listing(traits: &[TraitRow], generation: Option<i64>) -> TraitList<'_> {
+    TraitList {
         traits: traits.iter().map(|one| one.name.as_str()).collect(),
         resource_provider_generation: generation,
     }
 }
 
-fn newest(traits: &[Trait]) -> Option<Timestamp> {
+fn newest(traits: &[TraitRow]) -> Option<Timestamp> {
     traits.iter().filter_map(|one| one.modified).max()
 }
 
-fn fault(error: TraitError) -> Fault {
+fn fault(error: TraitTableError) -> Fault {
     match error {
-        TraitError::NotFound(_) => Fault::not_found(error.to_string()),
-        TraitError::DeleteStandard(_) | TraitError::Unknown(_) => {
+        TraitTableError::NotFound(_) => Fault::not_found(error.to_string()),
+        TraitTableError::DeleteStandard(_) | TraitTableError::Unknown(_) => {
             Fault::bad_request(error.to_string())
         }
-        TraitError::InUse(_) => Fault::conflict(error.to_string()),
-        TraitError::Generation => {
+        TraitTableError::InUse(_) => Fault::conflict(error.to_string()),
+        TraitTableError::Generation => {
             Fault::conflict(GENERATION_CHANGED).with_code(codes::CONCURRENT_UPDATE)
         }
-        TraitError::Provider(error) => provider_fault(error),
-        TraitError::Sql(error) => database(error),
+        TraitTableError::Provider(error) => provider_fault(error),
+        TraitTableError::Sql(error) => database(error),
     }
 }
 
-pub(crate) fn filters(query: &Query) -> Result<TraitFilters, Fault> {
+pub(crate) fn filters(query: &QueryString) -> Result<TraitFilters, Fault> {
     let mut filters = TraitFilters::default();
     if let Some(name) = query.last("name") {
         match name.split_once(':') {
@@ -71,8 +71,8 @@ pub(crate) fn filters(query: &Query) -> Result<TraitFilters, Fault> {
         .as_deref()
     {
         None => None,
-        Some("true") => Some(Associated::Yes),
-        Some("false") => Some(Associated::No),
+        Some("true") => Some(TraitAssociation::Yes),
+        Some("false") => Some(TraitAssociation::No),
         Some(_) => {
             return Err(Fault::bad_request(
                 "The query parameter \"associated\" only accepts \"true\" or \"false\"",
@@ -82,7 +82,7 @@ pub(crate) fn filters(query: &Query) -> Result<TraitFilters, Fault> {
     Ok(filters)
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     call.check_accept()?;
     placement.allow(&call, policies::TRAITS_LIST)?;
@@ -90,24 +90,24 @@ pub(crate) async fn list(State(placement): State<Placement>, call: Call) -> Resu
     let filters = filters(&call.query)?;
     let mut tx = read(&placement.store).await?;
     let found = traits::list(&mut tx, &filters).await.map_err(database)?;
-    let answer = Answer::ok(&listing(&found, None))?;
+    let answer = ApiResponse::ok(&listing(&found, None))?;
     Ok(modified(answer, &call, newest(&found)))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     placement.allow(&call, policies::TRAITS_SHOW)?;
     let mut tx = read(&placement.store).await?;
     let found = traits::get(&mut tx, call.path("name")?)
         .await
         .map_err(fault)?;
-    Ok(modified(Answer::no_content(), &call, found.modified))
+    Ok(modified(ApiResponse::no_content(), &call, found.modified))
 }
 
 pub(crate) async fn update(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     placement.allow(&call, policies::TRAITS_UPDATE)?;
     let name = call.path("name")?;
@@ -118,12 +118,12 @@ pub(crate) async fn update(
              and \"_\"",
         ));
     }
-    let ensure = Ensure {
+    let ensure = EnsureTrait {
         name: name.to_owned(),
     };
     let (answer, found) = match placement.snapshots.write(&ensure).await.map_err(fault)? {
-        Ensured::Made(made) => (Answer::empty(StatusCode::CREATED), made),
-        Ensured::Found(found) => (Answer::no_content(), found),
+        TraitEnsured::Made(made) => (ApiResponse::empty(StatusCode::CREATED), made),
+        TraitEnsured::Found(found) => (ApiResponse::no_content(), found),
     };
     let answer = answer.located(&call, &format!("/traits/{}", found.name));
     Ok(modified(answer, &call, found.modified))
@@ -131,21 +131,21 @@ pub(crate) async fn update(
 
 pub(crate) async fn delete(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     placement.allow(&call, policies::TRAITS_DELETE)?;
-    let delete = Delete {
+    let delete = DeleteTrait {
         name: call.path("name")?.to_owned(),
     };
     placement.snapshots.write(&delete).await.map_err(fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }
 
 pub(crate) async fn of_provider(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     call.check_accept()?;
     placement.allow(&call, policies::PROVIDER_TRAITS_LIST)?;
@@ -155,7 +155,7 @@ pub(crate) async fn of_provider(
     let found = traits::of_provider(&mut tx, provider.id)
         .await
         .map_err(database)?;
-    let answer = Answer::ok(&listing(&found, Some(provider.generation)))?;
+    let answer = ApiResponse::ok(&listing(&found, Some(provider.generation)))?;
     Ok(modified(answer, &call, newest(&found)))
 }
 
@@ -167,33 +167,33 @@ struct WantedTraits {
 
 pub(crate) async fn set_of_provider(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     call.require_json()?;
     placement.allow(&call, policies::PROVIDER_TRAITS_UPDATE)?;
     let body: WantedTraits = call.body(&schemas::PROVIDER_TRAITS)?;
-    let set = SetOfProvider {
+    let set = SetProviderTraits {
         uuid: call.path("uuid")?.to_owned(),
         generation: Some(body.resource_provider_generation),
         names: body.traits,
     };
     let (provider, found) = placement.snapshots.write(&set).await.map_err(fault)?;
-    let answer = Answer::ok(&listing(&found, Some(provider.generation)))?;
+    let answer = ApiResponse::ok(&listing(&found, Some(provider.generation)))?;
     Ok(modified(answer, &call, newest(&found)))
 }
 
 pub(crate) async fn delete_of_provider(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     placement.allow(&call, policies::PROVIDER_TRAITS_DELETE)?;
-    let none = SetOfProvider {
+    let none = SetProviderTraits {
         uuid: call.path("uuid")?.to_owned(),
         generation: None,
         names: Vec::new(),
     };
     placement.snapshots.write(&none).await.map_err(fault)?;
-    Ok(Answer::no_content())
+    Ok(ApiResponse::no_content())
 }

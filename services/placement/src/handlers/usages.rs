@@ -1,17 +1,17 @@
-//! /resource_providers/{uuid}/usages and /usages
+//! /resource_providers/{uuid}/usages and /usages: show usage.
 
 use axum::extract::State;
-use berth_http::{Answer, Call, Fault};
+use berth_http::{ApiResponse, ApiRequest, Fault};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{database, modified, provider_of_path, read, require};
 use crate::router::Placement;
-use crate::store::usages::{self, Consumers, Group, Holder};
+use crate::store::usages::{self, ConsumerFilter, UsageGroup, UsageOwner};
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
-struct OfProvider {
+struct ProviderUsagesDocument {
     resource_provider_generation: i64,
     usages: Map<String, Value>,
 }
@@ -24,8 +24,8 @@ fn by_class(used: Vec<(String, i64)>) -> Map<String, Value> {
 
 pub(crate) async fn of_provider(
     State(placement): State<Placement>,
-    call: Call,
-) -> Result<Answer, Fault> {
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::PROVIDER_USAGES)?;
     let uuid = call.path("uuid")?;
@@ -34,14 +34,14 @@ pub(crate) async fn of_provider(
     let used = usages::of_provider(&mut tx, provider.id)
         .await
         .map_err(database)?;
-    let document = OfProvider {
+    let document = ProviderUsagesDocument {
         resource_provider_generation: provider.generation,
         usages: by_class(used),
     };
-    Ok(modified(Answer::ok(&document)?, &call, None))
+    Ok(modified(ApiResponse::ok(&document)?, &call, None))
 }
 
-pub(crate) async fn total(State(placement): State<Placement>, call: Call) -> Result<Answer, Fault> {
+pub(crate) async fn total(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TOTAL_USAGES)?;
     call.check_accept()?;
     let project = call.query.last("project_id");
@@ -50,17 +50,17 @@ pub(crate) async fn total(State(placement): State<Placement>, call: Call) -> Res
         .policy
         .authorize(&call.caller, policies::TOTAL_USAGES, project)?;
     call.check_query(&schemas::total_usages(call.version))?;
-    let holder = Holder {
+    let holder = UsageOwner {
         project: project.unwrap_or_default().to_owned(),
         user: call.query.last("user_id").map(str::to_owned),
     };
     let typed = call.version.has(microversions::CONSUMER_TYPES);
     let consumers = match call.query.last("consumer_type") {
-        _ if !typed => Consumers::All,
-        None => Consumers::ByType,
-        Some(usages::ALL) => Consumers::All,
-        Some(usages::UNTYPED) => Consumers::Untyped,
-        Some(name) => Consumers::OfType(name.to_owned()),
+        _ if !typed => ConsumerFilter::All,
+        None => ConsumerFilter::ByType,
+        Some(usages::ALL) => ConsumerFilter::All,
+        Some(usages::UNTYPED) => ConsumerFilter::Untyped,
+        Some(name) => ConsumerFilter::OfType(name.to_owned()),
     };
     let mut tx = read(&placement.store).await?;
     let groups = usages::by_holder(&mut tx, &holder, &consumers)
@@ -73,13 +73,13 @@ pub(crate) async fn total(State(placement): State<Placement>, call: Call) -> Res
         all.map(|group| by_class(group.used)).unwrap_or_default()
     };
     Ok(modified(
-        Answer::ok(&json!({ "usages": usages }))?,
+        ApiResponse::ok(&json!({ "usages": usages }))?,
         &call,
         None,
     ))
 }
 
-fn grouped(group: Group) -> (String, Value) {
+fn grouped(group: UsageGroup) -> (String, Value) {
     let mut members = by_class(group.used);
     members.insert("consumer_count".to_owned(), Value::from(group.consumers));
     (group.heading, Value::Object(members))

@@ -1,4 +1,4 @@
-//! What each method of each path does: what it takes, what it answers.
+//! The operation of each method and path: its parameters, body and responses.
 
 use berth_http::Microversion;
 use berth_wire::placement::{
@@ -17,18 +17,18 @@ use crate::schemas;
 pub(super) struct Operation {
     pub(super) name: &'static str,
     pub(super) does: &'static str,
-    /// The first microversion that has it.
+    /// The first microversion with this operation.
     pub(super) since: Microversion,
     /// How older microversions differ.
     pub(super) older: Option<&'static str>,
     pub(super) query: Vec<Value>,
     /// The body's shape.
     pub(super) asks: Option<Value>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<SuccessResponse>,
 }
 
-/// What is answered when all went well.
-pub(super) struct Answer {
+/// A successful response.
+pub(super) struct SuccessResponse {
     pub(super) status: u16,
     pub(super) says: &'static str,
     pub(super) body: Option<Value>,
@@ -60,13 +60,13 @@ impl Operation {
         Self { query, ..self }
     }
 
-    fn asks(self, schema: &berth_http::Schema) -> Self {
+    fn asks(self, schema: &berth_http::BodySchema) -> Self {
         let asks = Some(schema.to_json_schema());
         Self { asks, ..self }
     }
 
     fn answers(mut self, status: u16, says: &'static str, body: Option<Value>) -> Self {
-        self.answers.push(Answer { status, says, body });
+        self.answers.push(SuccessResponse { status, says, body });
         self
     }
 
@@ -87,7 +87,7 @@ impl Operation {
     }
 }
 
-/// A method of a path; none of one that nobody wrote down here.
+/// The operation of a method and path; `None` if it is not described here.
 pub(super) fn of(shapes: &mut Shapes, method: &str, path: &str) -> Option<Operation> {
     if let Some(rest) = path.strip_prefix("/resource_providers/{uuid}/") {
         return of_provider(shapes, method, rest);
@@ -262,7 +262,7 @@ fn of_provider(shapes: &mut Shapes, method: &str, rest: &str) -> Option<Operatio
     })
 }
 
-/// An inventory that is alone says the generation beside its fields.
+/// A single inventory includes the generation.
 fn one_inventory(shapes: &mut Shapes) -> Value {
     let generation = json!({
         "type": "object",

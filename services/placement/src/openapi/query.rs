@@ -1,11 +1,11 @@
-//! Query strings as OpenAPI tells them: a parameter a key.
+//! Query strings in the OpenAPI document: one parameter per key.
 
 use serde_json::{Value, json};
 
-use berth_http::Schema;
+use berth_http::BodySchema;
 
-/// The parameters of a query string that a shape judges whole.
-pub(super) fn keys_of(schema: &Schema) -> Vec<Value> {
+/// The parameters of a query string that one schema validates.
+pub(super) fn keys_of(schema: &BodySchema) -> Vec<Value> {
     let shape = schema.to_json_schema();
     let required = |name: &str| {
         let names = shape["required"].as_array();
@@ -46,7 +46,7 @@ fn says(name: &str) -> Option<&'static str> {
 }
 
 /// The parameters of GET /allocation_candidates. The keys of a group end with its suffix (from 1.25 a number, from 1.33
-/// letters, digits, `_` and `-`), so they are told as one object whose members are keys of the query string.
+/// letters, digits, `_` and `-`), so they are described as an object whose members are query keys.
 pub(super) fn candidates() -> Vec<Value> {
     let amounts =
         json!({"type": "string", "pattern": "^[A-Z0-9_]+:[1-9][0-9]*(,[A-Z0-9_]+:[1-9][0-9]*)*$"});

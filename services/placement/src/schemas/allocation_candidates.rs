@@ -1,26 +1,26 @@
 //! The query string of GET /allocation_candidates.
 
-use berth_http::schema::{Object, Pattern, Schema, Text};
-use berth_http::{Fault, Microversion, Query};
+use berth_http::schema::{ObjectSchema, TextPattern, BodySchema, TextSchema};
+use berth_http::{Fault, Microversion, QueryString};
 
 use super::ANY_TEXT;
 use crate::candidates::request::group_key;
 use crate::microversions as since;
 
-const LIMIT: Schema = Schema::Text(Text {
+const LIMIT: BodySchema = BodySchema::Text(TextSchema {
     min: 1,
-    pattern: Some(Pattern {
+    pattern: Some(TextPattern {
         shown: "^[1-9][0-9]*$",
         matches: |text| {
             !text.starts_with('0') && !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
         },
     }),
-    ..Text::ANY
+    ..TextSchema::ANY
 });
 
 /// Before groups had suffixes: fixed keys.
-fn ungrouped(version: Microversion) -> Schema {
-    const ALL: &[(&str, Schema)] = &[
+fn ungrouped(version: Microversion) -> BodySchema {
+    const ALL: &[(&str, BodySchema)] = &[
         ("resources", ANY_TEXT),
         ("limit", LIMIT),
         ("required", ANY_TEXT),
@@ -46,7 +46,7 @@ fn ungrouped(version: Microversion) -> Schema {
     }
 }
 
-const FIXED: Schema = Schema::Object(&Object {
+const FIXED: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[
         ("limit", LIMIT),
         ("group_policy", ANY_TEXT),
@@ -59,7 +59,7 @@ const FIXED: Schema = Schema::Object(&Object {
 const POLICIES: [&str; 2] = ["none", "isolate"];
 
 /// Refuses keys that the version does not know, and values that no version knows.
-pub(crate) fn check_candidates(query: &Query, version: Microversion) -> Result<(), Fault> {
+pub(crate) fn check_candidates(query: &QueryString, version: Microversion) -> Result<(), Fault> {
     let refuse = |text: String| {
         Err(Fault::bad_request(format!(
             "Invalid query string parameters: {text}"

@@ -1,26 +1,26 @@
-//! What a consumer is to hold, as each version since 1.0 sends it.
+//! The allocations of a consumer, in the formats of all versions since 1.0.
 
 use berth_http::Microversion;
 use berth_http::schema::{
-    ListOf, MapOf, NAME, Object, OtherKeys, Pattern, Schema, Text, UUID_KEY, Unique,
+    ListOf, MapOf, NAME, ObjectSchema, OtherKeys, TextPattern, BodySchema, TextSchema, UUID_KEY, Unique,
 };
 
 use super::{EXTERNAL_ID, GENERATION, UUID};
 use crate::microversions as since;
 
-const RESOURCES: Schema = Schema::Map(&MapOf {
+const RESOURCES: BodySchema = BodySchema::Map(&MapOf {
     keys: NAME,
-    values: Schema::Integer(Some(1), None),
+    values: BodySchema::Integer(Some(1), None),
     min: 1,
     others: OtherKeys::Refused,
 });
 
-const LISTED_ALLOCATIONS: Schema = Schema::List(&ListOf {
-    items: Schema::Object(&Object {
+const LISTED_ALLOCATIONS: BodySchema = BodySchema::List(&ListOf {
+    items: BodySchema::Object(&ObjectSchema {
         properties: &[
             (
                 "resource_provider",
-                Schema::Object(&Object {
+                BodySchema::Object(&ObjectSchema {
                     properties: &[("uuid", UUID)],
                     required: &["uuid"],
                 }),
@@ -33,34 +33,34 @@ const LISTED_ALLOCATIONS: Schema = Schema::List(&ListOf {
     unique: Unique::No,
 });
 
-const AT_PROVIDER: Schema = Schema::Object(&Object {
+const AT_PROVIDER: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[("generation", GENERATION), ("resources", RESOURCES)],
     required: &["resources"],
 });
 
-const SOME_ALLOCATIONS: Schema = Schema::Map(&MapOf {
+const SOME_ALLOCATIONS: BodySchema = BodySchema::Map(&MapOf {
     keys: UUID_KEY,
     values: AT_PROVIDER,
     min: 1,
     others: OtherKeys::Refused,
 });
 
-const ANY_ALLOCATIONS: Schema = Schema::Map(&MapOf {
+const ANY_ALLOCATIONS: BodySchema = BodySchema::Map(&MapOf {
     keys: UUID_KEY,
     values: AT_PROVIDER,
     min: 0,
     others: OtherKeys::Refused,
 });
 
-const MAPPINGS: Schema = Schema::Map(&MapOf {
-    keys: Pattern {
+const MAPPINGS: BodySchema = BodySchema::Map(&MapOf {
+    keys: TextPattern {
         shown: "[a-zA-Z0-9_-]{1,64}",
         matches: |text| {
             text.bytes()
                 .any(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
         },
     },
-    values: Schema::List(&ListOf {
+    values: BodySchema::List(&ListOf {
         items: UUID,
         min: 1,
         unique: Unique::No,
@@ -69,14 +69,14 @@ const MAPPINGS: Schema = Schema::Map(&MapOf {
     others: OtherKeys::Ignored,
 });
 
-const CONSUMER_TYPE: Schema = Schema::Text(Text {
+const CONSUMER_TYPE: BodySchema = BodySchema::Text(TextSchema {
     min: 1,
     max: Some(255),
     pattern: Some(NAME),
     format: None,
 });
 
-/// One consumer's body: its allocations, then what later versions added, all of it required but for what stands after `may`.
+/// The schema of one consumer's body: its allocations, then what later versions added. Keys after `may` are optional.
 macro_rules! consumer {
     ($allocations:expr $(, $name:literal: $shape:expr)* $(; may $also:literal: $optional:expr)*) => {
         Schema::Object(&Object {
@@ -90,38 +90,38 @@ macro_rules! consumer {
     };
 }
 
-const ALLOCATIONS_1_0: Schema = consumer!(LISTED_ALLOCATIONS);
+const ALLOCATIONS_1_0: BodySchema = consumer!(LISTED_ALLOCATIONS);
 
-const ALLOCATIONS_1_8: Schema = consumer!(
+const ALLOCATIONS_1_8: BodySchema = consumer!(
     LISTED_ALLOCATIONS, "project_id": EXTERNAL_ID, "user_id": EXTERNAL_ID
 );
 
-const ALLOCATIONS_1_12: Schema = consumer!(
+const ALLOCATIONS_1_12: BodySchema = consumer!(
     SOME_ALLOCATIONS, "project_id": EXTERNAL_ID, "user_id": EXTERNAL_ID
 );
 
-const ALLOCATIONS_1_13: Schema = consumer!(
+const ALLOCATIONS_1_13: BodySchema = consumer!(
     ANY_ALLOCATIONS, "project_id": EXTERNAL_ID, "user_id": EXTERNAL_ID
 );
 
-pub(super) const ALLOCATIONS_1_28: Schema = consumer!(
+pub(super) const ALLOCATIONS_1_28: BodySchema = consumer!(
     ANY_ALLOCATIONS, "project_id": EXTERNAL_ID, "user_id": EXTERNAL_ID,
-    "consumer_generation": Schema::IntegerOrNull
+    "consumer_generation": BodySchema::IntegerOrNull
 );
 
-pub(super) const ALLOCATIONS_1_34: Schema = consumer!(
+pub(super) const ALLOCATIONS_1_34: BodySchema = consumer!(
     ANY_ALLOCATIONS, "project_id": EXTERNAL_ID, "user_id": EXTERNAL_ID,
-    "consumer_generation": Schema::IntegerOrNull;
+    "consumer_generation": BodySchema::IntegerOrNull;
     may "mappings": MAPPINGS
 );
 
-pub(super) const ALLOCATIONS_1_38: Schema = consumer!(
+pub(super) const ALLOCATIONS_1_38: BodySchema = consumer!(
     ANY_ALLOCATIONS, "project_id": EXTERNAL_ID, "user_id": EXTERNAL_ID,
-    "consumer_generation": Schema::IntegerOrNull, "consumer_type": CONSUMER_TYPE;
+    "consumer_generation": BodySchema::IntegerOrNull, "consumer_type": CONSUMER_TYPE;
     may "mappings": MAPPINGS
 );
 
-pub(crate) fn put_allocations(version: Microversion) -> Schema {
+pub(crate) fn put_allocations(version: Microversion) -> BodySchema {
     if version.has(since::CONSUMER_TYPES) {
         ALLOCATIONS_1_38
     } else if version.has(since::MAPPINGS) {
@@ -137,7 +137,7 @@ pub(crate) fn put_allocations(version: Microversion) -> Schema {
     }
 }
 
-pub(crate) fn post_allocations(version: Microversion) -> Schema {
+pub(crate) fn post_allocations(version: Microversion) -> BodySchema {
     if version.has(since::CONSUMER_TYPES) {
         by_consumer!(ALLOCATIONS_1_38, 1)
     } else if version.has(since::MAPPINGS) {

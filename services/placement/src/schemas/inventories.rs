@@ -1,16 +1,16 @@
-//! What providers have.
+//! Inventories.
 
-use berth_http::schema::{MapOf, NAME, Object, OtherKeys, Schema, Text};
+use berth_http::schema::{MapOf, NAME, ObjectSchema, OtherKeys, BodySchema, TextSchema};
 
 use super::GENERATION;
 use crate::inventory::MAX_INT;
 
-const FROM_ONE: Schema = Schema::Integer(Some(1), Some(MAX_INT));
-const FROM_ZERO: Schema = Schema::Integer(Some(0), Some(MAX_INT));
-/// What a single-precision column takes.
-const RATIO: Schema = Schema::Number(Some(3.402_82e38));
+const FROM_ONE: BodySchema = BodySchema::Integer(Some(1), Some(MAX_INT));
+const FROM_ZERO: BodySchema = BodySchema::Integer(Some(0), Some(MAX_INT));
+/// The range of a single-precision column.
+const RATIO: BodySchema = BodySchema::Number(Some(3.402_82e38));
 
-const INVENTORY_FIELDS: &[(&str, Schema)] = &[
+const INVENTORY_FIELDS: &[(&str, BodySchema)] = &[
     ("resource_provider_generation", GENERATION),
     ("total", FROM_ONE),
     ("reserved", FROM_ZERO),
@@ -21,13 +21,13 @@ const INVENTORY_FIELDS: &[(&str, Schema)] = &[
 ];
 
 /// PUT of one inventory.
-pub(crate) const INVENTORY: Schema = Schema::Object(&Object {
+pub(crate) const INVENTORY: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: INVENTORY_FIELDS,
     required: &["total", "resource_provider_generation"],
 });
 
 /// POST of one inventory.
-pub(crate) const NEW_INVENTORY: Schema = Schema::Object(&Object {
+pub(crate) const NEW_INVENTORY: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[
         ("resource_provider_generation", GENERATION),
         ("total", FROM_ONE),
@@ -38,27 +38,27 @@ pub(crate) const NEW_INVENTORY: Schema = Schema::Object(&Object {
         ("allocation_ratio", RATIO),
         (
             "resource_class",
-            Schema::Text(Text {
+            BodySchema::Text(TextSchema {
                 pattern: Some(NAME),
-                ..Text::ANY
+                ..TextSchema::ANY
             }),
         ),
     ],
     required: &["total", "resource_class"],
 });
 
-const INVENTORY_RECORD: Schema = Schema::Object(&Object {
+const INVENTORY_RECORD: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: INVENTORY_FIELDS,
     required: &["total"],
 });
 
 /// PUT of all inventories; also one provider of a reshape.
-pub(crate) const INVENTORIES: Schema = Schema::Object(&Object {
+pub(crate) const INVENTORIES: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[
         ("resource_provider_generation", GENERATION),
         (
             "inventories",
-            Schema::Map(&MapOf {
+            BodySchema::Map(&MapOf {
                 keys: NAME,
                 values: INVENTORY_RECORD,
                 min: 0,

@@ -1,24 +1,24 @@
-//! Classes, traits and aggregates.
+//! Resource classes, traits and aggregates.
 
-use berth_http::schema::{CUSTOM_NAME, ListOf, Object, Schema, Text, Unique};
+use berth_http::schema::{CUSTOM_NAME, ListOf, ObjectSchema, BodySchema, TextSchema, Unique};
 
 use super::{ANY_TEXT, EXTERNAL_ID, GENERATION, UUID};
 
 /// A class's name in a body.
-pub(crate) const RESOURCE_CLASS: Schema = Schema::Object(&Object {
+pub(crate) const RESOURCE_CLASS: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[(
         "name",
-        Schema::Text(Text {
+        BodySchema::Text(TextSchema {
             max: Some(255),
             pattern: Some(CUSTOM_NAME),
-            ..Text::ANY
+            ..TextSchema::ANY
         }),
     )],
     required: &["name"],
 });
 
-/// An own trait's name.
-pub(crate) const CUSTOM_TRAIT: Schema = Schema::Text(Text {
+/// The name of a custom trait.
+pub(crate) const CUSTOM_TRAIT: BodySchema = BodySchema::Text(TextSchema {
     min: 1,
     max: Some(255),
     pattern: Some(CUSTOM_NAME),
@@ -26,11 +26,11 @@ pub(crate) const CUSTOM_TRAIT: Schema = Schema::Text(Text {
 });
 
 /// PUT of a provider's traits.
-pub(crate) const PROVIDER_TRAITS: Schema = Schema::Object(&Object {
+pub(crate) const PROVIDER_TRAITS: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[
         (
             "traits",
-            Schema::List(&ListOf {
+            BodySchema::List(&ListOf {
                 items: EXTERNAL_ID,
                 min: 0,
                 unique: Unique::No,
@@ -42,20 +42,20 @@ pub(crate) const PROVIDER_TRAITS: Schema = Schema::Object(&Object {
 });
 
 /// The query string of GET /traits.
-pub(crate) const LIST_TRAITS: Schema = Schema::Object(&Object {
+pub(crate) const LIST_TRAITS: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[("name", ANY_TEXT), ("associated", ANY_TEXT)],
     required: &[],
 });
 
 /// PUT of aggregates before 1.19: the bare list.
-pub(crate) const AGGREGATE_LIST: Schema = Schema::List(&ListOf {
+pub(crate) const AGGREGATE_LIST: BodySchema = BodySchema::List(&ListOf {
     items: UUID,
     min: 0,
     unique: Unique::Yes,
 });
 
 /// PUT of aggregates from 1.19.
-pub(crate) const AGGREGATES: Schema = Schema::Object(&Object {
+pub(crate) const AGGREGATES: BodySchema = BodySchema::Object(&ObjectSchema {
     properties: &[
         ("aggregates", AGGREGATE_LIST),
         ("resource_provider_generation", GENERATION),

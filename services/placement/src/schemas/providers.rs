@@ -1,40 +1,40 @@
 //! Resource providers.
 
 use berth_http::Microversion;
-use berth_http::schema::{Object, Schema};
+use berth_http::schema::{ObjectSchema, BodySchema};
 
 use super::{ANY_TEXT, DASHED_UUID, PROVIDER_NAME, UUID};
 use crate::microversions as since;
 
-pub(crate) fn create_provider(version: Microversion) -> Schema {
+pub(crate) fn create_provider(version: Microversion) -> BodySchema {
     if version.has(since::NESTED_PROVIDERS) {
-        Schema::Object(&Object {
+        BodySchema::Object(&ObjectSchema {
             properties: &[
                 ("name", PROVIDER_NAME),
                 ("uuid", UUID),
-                ("parent_provider_uuid", Schema::UuidOrNull),
+                ("parent_provider_uuid", BodySchema::UuidOrNull),
             ],
             required: &["name"],
         })
     } else {
-        Schema::Object(&Object {
+        BodySchema::Object(&ObjectSchema {
             properties: &[("name", PROVIDER_NAME), ("uuid", UUID)],
             required: &["name"],
         })
     }
 }
 
-pub(crate) fn update_provider(version: Microversion) -> Schema {
+pub(crate) fn update_provider(version: Microversion) -> BodySchema {
     if version.has(since::NESTED_PROVIDERS) {
-        Schema::Object(&Object {
+        BodySchema::Object(&ObjectSchema {
             properties: &[
                 ("name", PROVIDER_NAME),
-                ("parent_provider_uuid", Schema::UuidOrNull),
+                ("parent_provider_uuid", BodySchema::UuidOrNull),
             ],
             required: &["name"],
         })
     } else {
-        Schema::Object(&Object {
+        BodySchema::Object(&ObjectSchema {
             properties: &[("name", PROVIDER_NAME)],
             required: &["name"],
         })
@@ -42,8 +42,8 @@ pub(crate) fn update_provider(version: Microversion) -> Schema {
 }
 
 /// The query string of GET /resource_providers.
-pub(crate) fn list_providers(version: Microversion) -> Schema {
-    const ALL: &[(&str, Schema)] = &[
+pub(crate) fn list_providers(version: Microversion) -> BodySchema {
+    const ALL: &[(&str, BodySchema)] = &[
         ("name", ANY_TEXT),
         ("uuid", DASHED_UUID),
         ("member_of", ANY_TEXT),

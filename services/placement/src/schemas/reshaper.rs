@@ -1,7 +1,7 @@
-//! Inventories and allocations together.
+//! Inventories and allocations of a reshape.
 
 use berth_http::Microversion;
-use berth_http::schema::{MapOf, Object, OtherKeys, Schema, UUID_KEY};
+use berth_http::schema::{MapOf, ObjectSchema, OtherKeys, BodySchema, UUID_KEY};
 
 use super::allocations::{ALLOCATIONS_1_28, ALLOCATIONS_1_34, ALLOCATIONS_1_38};
 use super::inventories::INVENTORIES;
@@ -27,7 +27,7 @@ macro_rules! reshape_with {
     };
 }
 
-pub(crate) fn reshape(version: Microversion) -> Schema {
+pub(crate) fn reshape(version: Microversion) -> BodySchema {
     if version.has(since::CONSUMER_TYPES) {
         reshape_with!(ALLOCATIONS_1_38)
     } else if version.has(since::MAPPINGS) {

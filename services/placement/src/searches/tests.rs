@@ -1,6 +1,6 @@
-//! What a search asks of the tables: statements and rows, by the size of the cloud and by what fits.
+//! The statements and rows of a search, by the size of the cloud and the number of matches.
 
-use berth_http::Query;
+use berth_http::QueryString;
 use berth_store::Asked;
 
 use super::*;
@@ -31,20 +31,20 @@ macro_rules! hosts {
     };
 }
 
-/// What is asked until a first answer could be given, and how many trees are read.
+/// The statements until a first result is possible, and the number of trees read.
 async fn asked(store: &SqlStore, query: &str, limit: usize) -> (Vec<Asked>, usize) {
-    let query = Query::parse(query).unwrap();
-    let query = CandidatesQuery::parse(&query, RANGE.max).unwrap();
+    let query = QueryString::parse(query).unwrap();
+    let query = ParsedCandidatesQuery::parse(&query, RANGE.max).unwrap();
     let mut tx = store.read().await.unwrap();
     tx.record();
-    let meanings = FromTables::read(&mut tx, &query).await.unwrap();
+    let meanings = ResolvedNames::read(&mut tx, &query).await.unwrap();
     let wanted = query.resolve(&meanings).unwrap().unwrap();
-    let mut reading = Reading::new(&tx, &wanted, meanings, Order::Fixed, limit);
+    let mut reading = SearchReading::new(&tx, &wanted, meanings, CandidateOrder::Fixed, limit);
     reading.go_on(&mut tx).await.unwrap();
     (tx.recorded(), reading.snapshot.trees().count())
 }
 
-/// All but the names of classes and traits, which have a length of their own.
+/// The number of rows, without the names of classes and traits.
 fn rows(asked: &[Asked]) -> u64 {
     asked.iter().skip(2).map(|asked| asked.rows).sum()
 }

@@ -1,4 +1,4 @@
-//! The snapshot that follows against one that is read whole, after any writes.
+//! Compares the incremental snapshot with one that is read as a whole, after random writes.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use tower::ServiceExt;
 
 use super::Snapshots;
 use crate::store::trees;
-use crate::{Options, prepare, router};
+use crate::{PlacementApiOptions, prepare, router};
 
-/// One write that some client makes. Numbers name providers, consumers, aggregates and traits out of a few.
+/// A random write of a client. Numbers refer to providers, consumers, aggregates and traits.
 #[derive(Debug, Clone)]
-enum Write {
+enum RandomWrite {
     Make {
         provider: usize,
         parent: Option<usize>,
@@ -60,29 +60,29 @@ enum Write {
     },
 }
 
-fn some_write() -> impl Strategy<Value = Write> {
+fn some_write() -> impl Strategy<Value = RandomWrite> {
     let provider = || 0..5_usize;
     let parent = || proptest::option::of(0..5_usize);
     prop_oneof![
-        3 => (provider(), parent()).prop_map(|(provider, parent)| Write::Make { provider, parent }),
-        1 => (provider(), parent()).prop_map(|(provider, parent)| Write::Move { provider, parent }),
-        1 => provider().prop_map(|provider| Write::Delete { provider }),
-        2 => (provider(), 0..9_i64).prop_map(|(provider, total)| Write::Inventory { provider, total }),
-        1 => (provider(), any::<bool>()).prop_map(|(provider, sharing)| Write::Traits { provider, sharing }),
+        3 => (provider(), parent()).prop_map(|(provider, parent)| RandomWrite::Make { provider, parent }),
+        1 => (provider(), parent()).prop_map(|(provider, parent)| RandomWrite::Move { provider, parent }),
+        1 => provider().prop_map(|provider| RandomWrite::Delete { provider }),
+        2 => (provider(), 0..9_i64).prop_map(|(provider, total)| RandomWrite::Inventory { provider, total }),
+        1 => (provider(), any::<bool>()).prop_map(|(provider, sharing)| RandomWrite::Traits { provider, sharing }),
         1 => (provider(), proptest::collection::vec(0..3_usize, 0..3))
-            .prop_map(|(provider, aggregates)| Write::Aggregates { provider, aggregates }),
+            .prop_map(|(provider, aggregates)| RandomWrite::Aggregates { provider, aggregates }),
         3 => (0..3_usize, proptest::collection::vec(provider(), 0..3), 1..4_i64).prop_map(
-            |(consumer, providers, amount)| Write::Claim { consumer, providers, amount }
+            |(consumer, providers, amount)| RandomWrite::Claim { consumer, providers, amount }
         ),
-        1 => (0..3_usize).prop_map(|consumer| Write::Release { consumer }),
+        1 => (0..3_usize).prop_map(|consumer| RandomWrite::Release { consumer }),
         1 => (provider(), provider(), 0..3_usize)
-            .prop_map(|(from, to, consumer)| Write::Reshape { from, to, consumer }),
-        1 => (0..2_usize).prop_map(|name| Write::Name { name }),
-        1 => (0..2_usize).prop_map(|name| Write::Unname { name }),
+            .prop_map(|(from, to, consumer)| RandomWrite::Reshape { from, to, consumer }),
+        1 => (0..2_usize).prop_map(|name| RandomWrite::Name { name }),
+        1 => (0..2_usize).prop_map(|name| RandomWrite::Unname { name }),
     ]
 }
 
-struct Service {
+struct TestService {
     store: SqlStore,
 }
 
@@ -90,14 +90,14 @@ fn uuid(kind: char, n: usize) -> String {
     format!("{kind}0000000-0000-0000-0000-{n:012}")
 }
 
-impl Service {
+impl TestService {
     async fn send(&self, method: &str, path: &str, body: Option<Value>) -> (StatusCode, Value) {
-        // A router of its own each time: all over one store know of each other's writes.
+        // A new router each time: all routers over one store see each other's writes.
         let router = router(
             self.store.clone(),
-            Options {
+            PlacementApiOptions {
                 policy: crate::default_policy(crate::DeprecatedDefaults::Honoured),
-                ..Options::default()
+                ..PlacementApiOptions::default()
             },
         );
         let request = Request::builder()
@@ -125,22 +125,22 @@ impl Service {
         self.send("GET", &path, None).await.1["consumer_generation"].clone()
     }
 
-    /// Makes the write, whatever the answer.
-    async fn write(&self, write: &Write) {
+    /// Sends the write and ignores the response.
+    async fn write(&self, write: &RandomWrite) {
         let at = |provider: usize| format!("/resource_providers/{}", uuid('a', provider));
         let parent_uuid = |parent: &Option<usize>| parent.map(|parent| uuid('a', parent));
         let (method, path, body) = match write {
-            Write::Make { provider, parent } => {
+            RandomWrite::Make { provider, parent } => {
                 let uuid = uuid('a', *provider);
                 let body = json!({"uuid": uuid, "name": uuid, "parent_provider_uuid": parent_uuid(parent)});
                 ("POST", "/resource_providers".to_owned(), Some(body))
             }
-            Write::Move { provider, parent } => {
+            RandomWrite::Move { provider, parent } => {
                 let body = json!({"name": uuid('a', *provider), "parent_provider_uuid": parent_uuid(parent)});
                 ("PUT", at(*provider), Some(body))
             }
-            Write::Delete { provider } => ("DELETE", at(*provider), None),
-            Write::Inventory { provider, total } => {
+            RandomWrite::Delete { provider } => ("DELETE", at(*provider), None),
+            RandomWrite::Inventory { provider, total } => {
                 let inventories = match total {
                     0 => json!({}),
                     total => json!({"VCPU": {"total": total}}),
@@ -150,7 +150,7 @@ impl Service {
                     json!({"resource_provider_generation": generation, "inventories": inventories});
                 ("PUT", format!("{}/inventories", at(*provider)), Some(body))
             }
-            Write::Traits { provider, sharing } => {
+            RandomWrite::Traits { provider, sharing } => {
                 let traits = if *sharing {
                     vec!["MISC_SHARES_VIA_AGGREGATE"]
                 } else {
@@ -160,7 +160,7 @@ impl Service {
                 let body = json!({"resource_provider_generation": generation, "traits": traits});
                 ("PUT", format!("{}/traits", at(*provider)), Some(body))
             }
-            Write::Aggregates {
+            RandomWrite::Aggregates {
                 provider,
                 aggregates,
             } => {
@@ -171,7 +171,7 @@ impl Service {
                 let body = json!({"resource_provider_generation": generation, "aggregates": uuids});
                 ("PUT", format!("{}/aggregates", at(*provider)), Some(body))
             }
-            Write::Claim {
+            RandomWrite::Claim {
                 consumer,
                 providers,
                 amount,
@@ -190,12 +190,12 @@ impl Service {
                     Some(body),
                 )
             }
-            Write::Release { consumer } => (
+            RandomWrite::Release { consumer } => (
                 "DELETE",
                 format!("/allocations/{}", uuid('c', *consumer)),
                 None,
             ),
-            Write::Reshape { from, to, consumer } => {
+            RandomWrite::Reshape { from, to, consumer } => {
                 let inventories = json!({
                     uuid('a', *from): {"resource_provider_generation": self.generation(*from).await, "inventories": {}},
                     uuid('a', *to): {
@@ -211,8 +211,8 @@ impl Service {
                 let body = json!({"inventories": inventories, "allocations": allocations});
                 ("POST", "/reshaper".to_owned(), Some(body))
             }
-            Write::Name { name } => ("PUT", format!("/traits/CUSTOM_{name}"), None),
-            Write::Unname { name } => ("DELETE", format!("/traits/CUSTOM_{name}"), None),
+            RandomWrite::Name { name } => ("PUT", format!("/traits/CUSTOM_{name}"), None),
+            RandomWrite::Unname { name } => ("DELETE", format!("/traits/CUSTOM_{name}"), None),
         };
         self.send(method, &path, body).await;
     }
@@ -225,10 +225,10 @@ fn on_a_thread<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-async fn service() -> Service {
+async fn service() -> TestService {
     let store = SqlStore::in_memory().await.unwrap();
     prepare(&store).await.unwrap();
-    Service { store }
+    TestService { store }
 }
 
 async fn whole(store: &SqlStore) -> crate::candidates::Snapshot {
@@ -261,14 +261,14 @@ proptest! {
 async fn who_searches_an_older_snapshot_is_not_disturbed() {
     let service = service().await;
     let snapshots = Snapshots::new(service.store.clone());
-    let make = Write::Make {
+    let make = RandomWrite::Make {
         provider: 1,
         parent: None,
     };
     service.write(&make).await;
     let before = snapshots.current().await.unwrap();
     service
-        .write(&Write::Inventory {
+        .write(&RandomWrite::Inventory {
             provider: 1,
             total: 4,
         })
@@ -283,13 +283,13 @@ async fn what_was_not_touched_is_not_read_again() {
     let service = service().await;
     let snapshots = Snapshots::new(service.store.clone());
     service
-        .write(&Write::Make {
+        .write(&RandomWrite::Make {
             provider: 1,
             parent: None,
         })
         .await;
     service
-        .write(&Write::Make {
+        .write(&RandomWrite::Make {
             provider: 2,
             parent: None,
         })
@@ -297,7 +297,7 @@ async fn what_was_not_touched_is_not_read_again() {
     let first = snapshots.current().await.unwrap();
     assert!(Arc::ptr_eq(&first, &snapshots.current().await.unwrap()));
     service
-        .write(&Write::Inventory {
+        .write(&RandomWrite::Inventory {
             provider: 2,
             total: 4,
         })
@@ -315,14 +315,14 @@ async fn a_refused_write_touches_nothing() {
     let service = service().await;
     let snapshots = Snapshots::new(service.store.clone());
     service
-        .write(&Write::Make {
+        .write(&RandomWrite::Make {
             provider: 1,
             parent: None,
         })
         .await;
     let before = snapshots.current().await.unwrap();
     service
-        .write(&Write::Claim {
+        .write(&RandomWrite::Claim {
             consumer: 1,
             providers: vec![1],
             amount: 1,
@@ -336,13 +336,13 @@ async fn a_write_whose_caller_went_away_counts_as_one_that_touched_everything() 
     let service = service().await;
     let snapshots = Snapshots::new(service.store.clone());
     service
-        .write(&Write::Make {
+        .write(&RandomWrite::Make {
             provider: 1,
             parent: None,
         })
         .await;
     snapshots.current().await.unwrap();
-    let write = crate::store::providers::Create {
+    let write = crate::store::providers::CreateProvider {
         uuid: uuid('a', 2),
         name: "late".to_owned(),
         parent: None,
@@ -354,7 +354,7 @@ async fn a_write_whose_caller_went_away_counts_as_one_that_touched_everything() 
         .poll(&mut std::task::Context::from_waker(waker));
     drop(writing);
     assert!(snapshots.memory.noted().all);
-    // Whether it was committed or not, the snapshot is what the database holds.
+    // Whether or not it was committed, the snapshot must equal the database.
     let followed = snapshots.current().await.unwrap();
     assert_eq!(*followed, whole(&service.store).await);
 }
@@ -364,7 +364,7 @@ async fn an_answer_shows_names_as_they_are_now() {
     let service = service().await;
     let at = |path: &str| format!("/resource_providers/{}{path}", uuid('a', 1));
     service
-        .write(&Write::Make {
+        .write(&RandomWrite::Make {
             provider: 1,
             parent: None,
         })
@@ -388,9 +388,9 @@ async fn an_answer_shows_names_as_they_are_now() {
         .header("openstack-api-version", "placement 1.6")
         .header("content-type", "application/json")
         .body(Body::from(json!({"name": "CUSTOM_NEW"}).to_string()));
-    let options = Options {
+    let options = PlacementApiOptions {
         policy: crate::default_policy(crate::DeprecatedDefaults::Honoured),
-        ..Options::default()
+        ..PlacementApiOptions::default()
     };
     let response = router(service.store.clone(), options)
         .oneshot(request.unwrap())

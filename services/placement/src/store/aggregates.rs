@@ -1,11 +1,11 @@
-//! Aggregates: groups that providers belong to, known by uuid only.
+//! Aggregates: groups of providers, identified by UUID only.
 
 use std::collections::BTreeMap;
 
 use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
 
 use super::now;
-use super::providers::{self, Provider, ProviderError};
+use super::providers::{self, ProviderRow, ProviderError};
 
 /// Why aggregates could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -43,19 +43,19 @@ pub(crate) async fn of_provider(
 }
 
 /// Sets the aggregates of a provider.
-pub(crate) struct SetOfProvider {
+pub(crate) struct SetProviderAggregates {
     pub(crate) uuid: String,
-    /// The generation the caller knows. Before 1.19 there is none, and none is raised.
+    /// The generation that the caller knows. Before 1.19 there is none, and it is not raised.
     pub(crate) generation: Option<i64>,
     pub(crate) aggregates: Vec<String>,
 }
 
-impl Work for SetOfProvider {
-    type Output = Provider;
+impl Work for SetProviderAggregates {
+    type Output = ProviderRow;
     type Error = AggregateError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Provider, AggregateError> {
-        // Before 1.19 no generation tells one writer of another.
+    async fn run(&self, tx: &mut Transaction) -> Result<ProviderRow, AggregateError> {
+        // Before 1.19 no generation protects against concurrent writers.
         providers::hold(tx, &self.uuid).await?;
         let mut provider = providers::get(tx, &self.uuid).await?;
         if self

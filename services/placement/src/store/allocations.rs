@@ -1,4 +1,4 @@
-//! What consumers hold: reads, and the removal of all a consumer holds. Writing is in `replace`.
+//! Allocations of consumers: reads, and the removal of all allocations of a consumer. Writing is in `replace`.
 
 mod together;
 
@@ -13,7 +13,7 @@ pub(crate) use together::ConsumerReader;
 
 /// One allocation of a consumer.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct HeldAllocation {
     pub(crate) provider_uuid: String,
     pub(crate) provider_generation: i64,
     pub(crate) class: String,
@@ -21,7 +21,7 @@ pub(crate) struct Held {
     pub(crate) modified: Option<Timestamp>,
 }
 
-/// A consumer with what it holds.
+/// A consumer with its allocations.
 #[derive(Debug, Clone)]
 pub(crate) struct Consumer {
     pub(crate) project: String,
@@ -29,10 +29,10 @@ pub(crate) struct Consumer {
     pub(crate) generation: i64,
     /// `None`: a consumer without a type.
     pub(crate) consumer_type: Option<String>,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldAllocation>,
 }
 
-/// What consumers hold, by uuid; those that hold nothing are left out.
+/// The allocations of consumers by UUID; consumers without any are left out.
 async fn of_consumers(
     store: &SqlStore,
     uuids: &[&str],
@@ -63,7 +63,7 @@ async fn of_consumers(
                 consumer_type,
                 held: Vec::new(),
             });
-            consumer.held.push(Held {
+            consumer.held.push(HeldAllocation {
                 provider_uuid,
                 provider_generation: provider_generation.unwrap_or_default(),
                 class,
@@ -78,7 +78,7 @@ async fn of_consumers(
 
 /// One allocation at a provider.
 #[derive(Debug, Clone)]
-pub(crate) struct Holding {
+pub(crate) struct ProviderAllocation {
     pub(crate) consumer_uuid: String,
     pub(crate) consumer_generation: i64,
     pub(crate) class: String,
@@ -86,11 +86,11 @@ pub(crate) struct Holding {
     pub(crate) modified: Option<Timestamp>,
 }
 
-/// Who holds what of a provider.
+/// The allocations from a provider.
 pub(crate) async fn of_provider(
     tx: &mut Transaction,
     provider: i64,
-) -> Result<Vec<Holding>, SqlError> {
+) -> Result<Vec<ProviderAllocation>, SqlError> {
     let columns = "k.uuid, k.generation, c.name, a.used, COALESCE(a.updated_at, a.created_at)";
     let sql = format!(
         "SELECT {} FROM allocations a \
@@ -103,7 +103,7 @@ pub(crate) async fn of_provider(
     for rows in tx.rows(Statement::recurring(sql).bind(provider)).await? {
         for row in rows.unpack::<(_, _, _, _, Option<String>)>(0)? {
             let (consumer_uuid, consumer_generation, class, used, modified) = row;
-            holdings.push(Holding {
+            holdings.push(ProviderAllocation {
                 consumer_uuid,
                 consumer_generation,
                 class,
@@ -133,13 +133,13 @@ impl Retryable for ReleaseError {
     }
 }
 
-/// Removes a consumer with all it holds.
+/// Deletes a consumer with all its allocations.
 pub(crate) struct Release {
     pub(crate) consumer: String,
 }
 
 impl Work for Release {
-    /// The providers it held of.
+    /// The providers that it had allocations from.
     type Output = Vec<i64>;
     type Error = ReleaseError;
 

@@ -1,4 +1,4 @@
-//! Consumers and whom they belong to: projects, users, types.
+//! Consumers with their projects, users and types.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,23 @@ use berth_store::{Dialect, SqlError, Statement, Transaction, Value};
 
 use super::now;
 
-/// A consumer's own row.
+/// A row of the consumers table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConsumerRow {
     pub(crate) id: i64,
     pub(crate) generation: i64,
-    pub(crate) owner: Owner,
+    pub(crate) owner: ConsumerOwner,
 }
 
-/// Whom a consumer belongs to, as row ids.
+/// The owner of a consumer, as row ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Owner {
+pub(crate) struct ConsumerOwner {
     pub(crate) project: i64,
     pub(crate) user: i64,
     pub(crate) consumer_type: Option<i64>,
 }
 
-/// Those of the uuids that are consumers.
+/// The rows of those UUIDs that are consumers.
 pub(crate) async fn find(
     tx: &mut Transaction,
     uuids: &[String],
@@ -34,7 +34,7 @@ pub(crate) async fn find(
     let mut found = BTreeMap::new();
     for row in &rows {
         for (uuid, id, generation, project, user, consumer_type) in row.unpack(0)? {
-            let owner = Owner {
+            let owner = ConsumerOwner {
                 project,
                 user,
                 consumer_type,
@@ -50,16 +50,16 @@ pub(crate) async fn find(
     Ok(found)
 }
 
-/// A table of names that are made when they are first used.
+/// A table of names that are inserted on first use.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Registry {
+pub(crate) enum NameTable {
     Projects,
     Users,
     ConsumerTypes,
 }
 
-/// Holds a consumer until the transaction ends: who writes what it has changes its row first. The first statement of a
-/// transaction, so that what is read after it is no older.
+/// Locks a consumer until the transaction ends, because its row is always changed before its allocations. It is the
+/// first statement of a transaction, so that later reads are not older.
 pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlError> {
     let end = tx.dialect().for_update();
     if !end.is_empty() {
@@ -69,22 +69,22 @@ pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlErro
     Ok(())
 }
 
-/// The ids of all names; those not known yet are added.
+/// The ids of all names; unknown names are inserted.
 pub(crate) async fn ensure(
     tx: &mut Transaction,
-    registry: Registry,
+    registry: NameTable,
     names: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, i64>, SqlError> {
     let (select, insert) = match registry {
-        Registry::Projects => (
+        NameTable::Projects => (
             "SELECT external_id, id FROM projects WHERE external_id IN",
             "INSERT INTO projects (created_at, external_id) VALUES",
         ),
-        Registry::Users => (
+        NameTable::Users => (
             "SELECT external_id, id FROM users WHERE external_id IN",
             "INSERT INTO users (created_at, external_id) VALUES",
         ),
-        Registry::ConsumerTypes => (
+        NameTable::ConsumerTypes => (
             "SELECT name, id FROM consumer_types WHERE name IN",
             "INSERT INTO consumer_types (created_at, name) VALUES",
         ),
@@ -96,7 +96,7 @@ pub(crate) async fn ensure(
         .filter(|name| !known.contains_key(name))
         .collect();
     if tx.dialect() == Dialect::MySql {
-        // It takes names for the same that differ in case or in accents, and so does the Python service there.
+        // MySQL treats names that differ in case or accents as equal, and so does the Python service there.
         let alike = std::mem::take(&mut missing);
         for name in alike {
             let rows = tx.rows_in(&Statement::new(select), &[&name], "").await?;
@@ -130,10 +130,10 @@ async fn pick(
         .collect()
 }
 
-/// Adds consumers at generation 1: each is made together with its first allocations.
+/// Inserts consumers with generation 1, together with their first allocations.
 pub(crate) async fn insert(
     tx: &mut Transaction,
-    consumers: &[(&str, Owner)],
+    consumers: &[(&str, ConsumerOwner)],
 ) -> Result<(), SqlError> {
     let rows = consumers.iter().map(|(uuid, owner)| {
         [
@@ -151,15 +151,14 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-/// Raises the generation of each by one and sets its owner. False when one of them changed since
-/// it was read.
+/// Raises the generation of each consumer and sets its owner. False if one of them changed since it was read.
 pub(crate) async fn update(
     tx: &mut Transaction,
-    consumers: &[(ConsumerRow, Owner)],
+    consumers: &[(ConsumerRow, ConsumerOwner)],
 ) -> Result<bool, SqlError> {
-    // Consumers of one call mostly share the generation: a few statements do. An owner that stays is not written, for the
-    // indexes it is in.
-    let mut alike: BTreeMap<(i64, Option<Owner>), Vec<i64>> = BTreeMap::new();
+    // Consumers of one call mostly share a generation, so few statements are needed. An unchanged owner is not written,
+    // because it is indexed.
+    let mut alike: BTreeMap<(i64, Option<ConsumerOwner>), Vec<i64>> = BTreeMap::new();
     for (row, owner) in consumers {
         let new_owner = Some(*owner).filter(|owner| *owner != row.owner);
         alike
@@ -193,7 +192,7 @@ pub(crate) async fn update(
     Ok(true)
 }
 
-/// Removes consumers that give all back. False when one of them changed since it was read.
+/// Deletes consumers without allocations. False if one of them changed since it was read.
 pub(crate) async fn delete(
     tx: &mut Transaction,
     consumers: &[ConsumerRow],

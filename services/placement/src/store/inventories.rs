@@ -1,4 +1,4 @@
-//! What providers have.
+//! Inventories of providers.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use berth_store::{
     Dialect, Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work,
 };
 
-use super::providers::{self, Provider, ProviderError};
+use super::providers::{self, ProviderRow, ProviderError};
 use super::{moment, now, resource_classes};
-use crate::inventory::{Inventory, ReservedError, check_reserved};
+use crate::inventory::{InventoryRecord, ReservedError, check_reserved};
 
 #[derive(Debug, Clone)]
-pub(crate) struct Record {
+pub(crate) struct InventoryRow {
     pub(crate) class_id: i64,
     pub(crate) class: String,
-    pub(crate) inventory: Inventory,
+    pub(crate) inventory: InventoryRecord,
     pub(crate) modified: Timestamp,
 }
 
 /// Why inventories could not be changed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum InventoryError {
+pub(crate) enum InventoryTableError {
     #[error("resource provider generation conflict")]
     Generation,
     #[error("No such resource class {0}.")]
@@ -48,7 +48,7 @@ pub(crate) enum InventoryError {
     Sql(#[from] SqlError),
 }
 
-impl Retryable for InventoryError {
+impl Retryable for InventoryTableError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => super::retry(error),
@@ -67,9 +67,9 @@ pub(crate) fn columns(dialect: Dialect) -> String {
     )
 }
 
-/// Reads what [`columns`] selected.
-pub(crate) fn inventory_at(row: &Row, first: usize) -> Result<Inventory, SqlError> {
-    Ok(Inventory {
+/// Reads the columns of [`columns`].
+pub(crate) fn inventory_at(row: &Row, first: usize) -> Result<InventoryRecord, SqlError> {
+    Ok(InventoryRecord {
         total: row.int(first)?,
         reserved: row.int(first + 1)?,
         min_unit: row.int(first + 2)?,
@@ -79,11 +79,11 @@ pub(crate) fn inventory_at(row: &Row, first: usize) -> Result<Inventory, SqlErro
     })
 }
 
-/// The inventories of a provider in the order they were made.
+/// The inventories of a provider in the order of creation.
 pub(crate) async fn of_provider(
     tx: &mut Transaction,
     provider: i64,
-) -> Result<Vec<Record>, SqlError> {
+) -> Result<Vec<InventoryRow>, SqlError> {
     let sql = format!(
         "SELECT i.resource_class_id, c.name, COALESCE(i.updated_at, i.created_at), {} \
          FROM inventories i JOIN resource_classes c ON c.id = i.resource_class_id \
@@ -93,7 +93,7 @@ pub(crate) async fn of_provider(
     let rows = tx.rows(Statement::new(sql).bind(provider)).await?;
     rows.iter()
         .map(|row| {
-            Ok(Record {
+            Ok(InventoryRow {
                 class_id: row.int(0)?,
                 class: row.text(1)?,
                 modified: moment(row, 2)?.unwrap_or_else(Timestamp::now),
@@ -106,7 +106,7 @@ pub(crate) async fn of_provider(
 /// Writes new records for one provider.
 pub(crate) async fn insert(
     tx: &mut Transaction,
-    records: &[(i64, i64, Inventory)],
+    records: &[(i64, i64, InventoryRecord)],
 ) -> Result<(), SqlError> {
     let rows: Vec<[Value; 9]> = records
         .iter()
@@ -130,12 +130,12 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-/// Changes one record; false when there is none.
+/// Updates one record; false if it does not exist.
 pub(crate) async fn update(
     tx: &mut Transaction,
     provider: i64,
     class: i64,
-    inventory: &Inventory,
+    inventory: &InventoryRecord,
 ) -> Result<bool, SqlError> {
     let sql = "UPDATE inventories SET updated_at = ?, total = ?, reserved = ?, min_unit = ?, \
                max_unit = ?, step_size = ?, allocation_ratio = ? \
@@ -168,9 +168,9 @@ pub(crate) async fn delete(
 
 async fn refuse_used(
     tx: &mut Transaction,
-    provider: &Provider,
+    provider: &ProviderRow,
     classes: &[i64],
-) -> Result<(), InventoryError> {
+) -> Result<(), InventoryTableError> {
     let head = Statement::new(
         "SELECT c.name FROM allocations a \
          JOIN resource_classes c ON c.id = a.resource_class_id \
@@ -183,15 +183,15 @@ async fn refuse_used(
     if used.is_empty() {
         return Ok(());
     }
-    Err(InventoryError::InUse {
+    Err(InventoryTableError::InUse {
         classes: used.join(", "),
         provider: provider.uuid.clone(),
     })
 }
 
-async fn raise(tx: &mut Transaction, provider: &mut Provider) -> Result<(), InventoryError> {
+async fn raise(tx: &mut Transaction, provider: &mut ProviderRow) -> Result<(), InventoryTableError> {
     if !providers::bump(tx, provider.id, provider.generation).await? {
-        return Err(InventoryError::ConcurrentUpdate);
+        return Err(InventoryTableError::ConcurrentUpdate);
     }
     provider.generation += 1;
     Ok(())
@@ -199,21 +199,21 @@ async fn raise(tx: &mut Transaction, provider: &mut Provider) -> Result<(), Inve
 
 fn check(
     version: Microversion,
-    provider: &Provider,
+    provider: &ProviderRow,
     class: &str,
-    inventory: &Inventory,
-) -> Result<(), InventoryError> {
-    check_reserved(version, inventory).map_err(|reason| InventoryError::Reserved {
+    inventory: &InventoryRecord,
+) -> Result<(), InventoryTableError> {
+    check_reserved(version, inventory).map_err(|reason| InventoryTableError::Reserved {
         class: class.to_owned(),
         provider: provider.uuid.clone(),
         reason,
     })
 }
 
-async fn class_id(tx: &mut Transaction, class: &str) -> Result<i64, InventoryError> {
+async fn class_id(tx: &mut Transaction, class: &str) -> Result<i64, InventoryTableError> {
     resource_classes::id(tx, class)
         .await?
-        .ok_or_else(|| InventoryError::NoSuchClass(class.to_owned()))
+        .ok_or_else(|| InventoryTableError::NoSuchClass(class.to_owned()))
 }
 
 /// Sets all inventories of a provider.
@@ -221,21 +221,21 @@ pub(crate) struct SetAll {
     pub(crate) uuid: String,
     /// The generation the caller knows; `None` takes the current one.
     pub(crate) generation: Option<i64>,
-    pub(crate) inventories: BTreeMap<String, Inventory>,
+    pub(crate) inventories: BTreeMap<String, InventoryRecord>,
     pub(crate) version: Microversion,
 }
 
 impl Work for SetAll {
-    type Output = Provider;
-    type Error = InventoryError;
+    type Output = ProviderRow;
+    type Error = InventoryTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Provider, InventoryError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ProviderRow, InventoryTableError> {
         let mut provider = providers::get(tx, &self.uuid).await?;
         if self
             .generation
             .is_some_and(|known| known != provider.generation)
         {
-            return Err(InventoryError::Generation);
+            return Err(InventoryTableError::Generation);
         }
         for (class, inventory) in &self.inventories {
             check(self.version, &provider, class, inventory)?;
@@ -269,14 +269,14 @@ impl SetAll {
     async fn by_class_id(
         &self,
         tx: &mut Transaction,
-    ) -> Result<BTreeMap<i64, Inventory>, InventoryError> {
+    ) -> Result<BTreeMap<i64, InventoryRecord>, InventoryTableError> {
         let names: Vec<String> = self.inventories.keys().cloned().collect();
         let ids = resource_classes::ids(tx, &names).await?;
         let mut wanted = BTreeMap::new();
         for (class, inventory) in &self.inventories {
             let id = ids
                 .get(class)
-                .ok_or_else(|| InventoryError::NoSuchClass(class.clone()))?;
+                .ok_or_else(|| InventoryTableError::NoSuchClass(class.clone()))?;
             wanted.insert(*id, *inventory);
         }
         Ok(wanted)
@@ -286,22 +286,22 @@ impl SetAll {
 pub(crate) struct Add {
     pub(crate) uuid: String,
     pub(crate) class: String,
-    pub(crate) inventory: Inventory,
+    pub(crate) inventory: InventoryRecord,
     pub(crate) version: Microversion,
 }
 
 impl Work for Add {
-    type Output = Provider;
-    type Error = InventoryError;
+    type Output = ProviderRow;
+    type Error = InventoryTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Provider, InventoryError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ProviderRow, InventoryTableError> {
         let mut provider = providers::get(tx, &self.uuid).await?;
         check(self.version, &provider, &self.class, &self.inventory)?;
         resource_classes::keep(tx, std::slice::from_ref(&self.class)).await?;
         let class = class_id(tx, &self.class).await?;
         let present = of_provider(tx, provider.id).await?;
         if present.iter().any(|record| record.class_id == class) {
-            return Err(InventoryError::Exists(self.class.clone()));
+            return Err(InventoryTableError::Exists(self.class.clone()));
         }
         insert(tx, &[(provider.id, class, self.inventory)]).await?;
         raise(tx, &mut provider).await?;
@@ -309,34 +309,34 @@ impl Work for Add {
     }
 }
 
-pub(crate) struct Change {
+pub(crate) struct ChangeInventory {
     pub(crate) uuid: String,
     pub(crate) class: String,
     pub(crate) generation: i64,
-    pub(crate) inventory: Inventory,
+    pub(crate) inventory: InventoryRecord,
     pub(crate) version: Microversion,
 }
 
-impl Work for Change {
-    type Output = Provider;
-    type Error = InventoryError;
+impl Work for ChangeInventory {
+    type Output = ProviderRow;
+    type Error = InventoryTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Provider, InventoryError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ProviderRow, InventoryTableError> {
         let mut provider = providers::get(tx, &self.uuid).await?;
         if self.generation != provider.generation {
-            return Err(InventoryError::Generation);
+            return Err(InventoryTableError::Generation);
         }
         check(self.version, &provider, &self.class, &self.inventory)?;
         let class = class_id(tx, &self.class).await?;
         if !update(tx, provider.id, class, &self.inventory).await? {
-            return Err(InventoryError::NotFound(self.class.clone()));
+            return Err(InventoryTableError::NotFound(self.class.clone()));
         }
         raise(tx, &mut provider).await?;
         Ok(provider)
     }
 }
 
-/// Removes one inventory that nobody uses.
+/// Deletes one inventory that is not in use.
 pub(crate) struct Remove {
     pub(crate) uuid: String,
     pub(crate) class: String,
@@ -344,15 +344,15 @@ pub(crate) struct Remove {
 
 impl Work for Remove {
     type Output = ();
-    type Error = InventoryError;
+    type Error = InventoryTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), InventoryError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), InventoryTableError> {
         let mut provider = providers::get(tx, &self.uuid).await?;
         let class = class_id(tx, &self.class).await?;
         let present = of_provider(tx, provider.id).await?;
         refuse_used(tx, &provider, &[class]).await?;
         if !present.iter().any(|record| record.class_id == class) {
-            return Err(InventoryError::NotFound(self.class.clone()));
+            return Err(InventoryTableError::NotFound(self.class.clone()));
         }
         delete(tx, provider.id, &[class]).await?;
         raise(tx, &mut provider).await

@@ -1,4 +1,4 @@
-//! Resource providers. Where each is in its tree is [`place`]'s.
+//! Resource providers. Their position in the tree is handled by [`place`].
 
 mod place;
 
@@ -11,11 +11,11 @@ use super::{moment, now, resource_classes, traits};
 use crate::filters::ProviderFilters;
 
 use place::HeldTrees;
-pub(crate) use place::Reparenting;
+pub(crate) use place::ReparentingRule;
 
-/// One row with what it refers to.
+/// A row with what it refers to.
 #[derive(Debug, Clone)]
-pub(crate) struct Provider {
+pub(crate) struct ProviderRow {
     pub(crate) id: i64,
     pub(crate) uuid: String,
     pub(crate) name: String,
@@ -73,8 +73,8 @@ const SELECT_ONE: &str = "SELECT rp.id, rp.uuid, rp.name, rp.generation, root.uu
      LEFT JOIN resource_providers parent ON rp.parent_provider_id = parent.id \
      WHERE rp.uuid = ?";
 
-fn provider(row: &berth_store::Row) -> Result<Provider, SqlError> {
-    Ok(Provider {
+fn provider(row: &berth_store::Row) -> Result<ProviderRow, SqlError> {
+    Ok(ProviderRow {
         id: row.int(0)?,
         uuid: row.text(1)?,
         name: row.opt_text(2)?.unwrap_or_default(),
@@ -86,13 +86,13 @@ fn provider(row: &berth_store::Row) -> Result<Provider, SqlError> {
 }
 
 /// The provider with this uuid.
-pub(crate) async fn find(tx: &mut Transaction, uuid: &str) -> Result<Option<Provider>, SqlError> {
+pub(crate) async fn find(tx: &mut Transaction, uuid: &str) -> Result<Option<ProviderRow>, SqlError> {
     let row = tx.row(Statement::new(SELECT_ONE).bind(uuid)).await?;
     row.as_ref().map(provider).transpose()
 }
 
 /// The provider with this uuid, or [`ProviderError::NotFound`].
-pub(crate) async fn get(tx: &mut Transaction, uuid: &str) -> Result<Provider, ProviderError> {
+pub(crate) async fn get(tx: &mut Transaction, uuid: &str) -> Result<ProviderRow, ProviderError> {
     find(tx, uuid)
         .await?
         .ok_or_else(|| ProviderError::NotFound(uuid.to_owned()))
@@ -109,7 +109,7 @@ pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlErro
     Ok(())
 }
 
-/// Raises the generation from the one that was read; false when another writer came first.
+/// Raises the generation if it still is the one that was read; false after a concurrent write.
 pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Result<bool, SqlError> {
     let sql = "UPDATE resource_providers SET updated_at = ?, generation = ? \
                WHERE id = ? AND COALESCE(generation, 0) = ?";
@@ -125,7 +125,7 @@ pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Resu
 pub(crate) async fn list(
     tx: &mut Transaction,
     filters: &ProviderFilters,
-) -> Result<Vec<Provider>, ProviderError> {
+) -> Result<Vec<ProviderRow>, ProviderError> {
     let mut found = Conditions::default();
     if let Some(name) = &filters.name {
         found.add("rp.name = ?", [name.as_str()]);
@@ -144,7 +144,7 @@ pub(crate) async fn list(
     let mut chunks = found.0.chunks(AT_ONCE).map(Chunk);
     let first = chunks.next().unwrap_or(Chunk(&[]));
     let rows = tx.rows(first.statement(SELECT)).await?;
-    let providers: Result<Vec<Provider>, SqlError> = rows.iter().map(provider).collect();
+    let providers: Result<Vec<ProviderRow>, SqlError> = rows.iter().map(provider).collect();
     let mut providers = providers?;
     for chunk in chunks {
         let select = "SELECT rp.id FROM resource_providers rp";
@@ -156,11 +156,11 @@ pub(crate) async fn list(
     Ok(providers)
 }
 
-/// Conditions in one statement. The servers make a join of each, look for the best order of them all, and with some dozens do
-/// nothing else any more.
+/// The maximum number of conditions in one statement. Servers turn each into a join, and optimising dozens of joins
+/// takes them forever.
 const AT_ONCE: usize = 6;
 
-/// What must hold of a provider `rp`, each with its values.
+/// The conditions on a provider `rp`, with their values.
 #[derive(Default)]
 struct Conditions(Vec<(String, Vec<berth_store::Value>)>);
 
@@ -269,17 +269,17 @@ async fn resource_conditions(
     Ok(())
 }
 
-pub(crate) struct Create {
+pub(crate) struct CreateProvider {
     pub(crate) uuid: String,
     pub(crate) name: String,
     pub(crate) parent: Option<String>,
 }
 
-impl Work for Create {
-    type Output = Provider;
+impl Work for CreateProvider {
+    type Output = ProviderRow;
     type Error = ProviderError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Provider, ProviderError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ProviderRow, ProviderError> {
         let parent = match &self.parent {
             None => None,
             Some(uuid) if *uuid == self.uuid => {
@@ -322,7 +322,8 @@ async fn refuse_duplicates(
     let mut duplicates = Vec::new();
     for row in &rows {
         let is_uuids = row.text(0)?.eq_ignore_ascii_case(uuid);
-        // MySQL takes names for the same that differ in case or in accents: what is not there by its UUID is by its name.
+        // MySQL treats names that differ in case or accents as equal: a row that does not match by UUID matches by
+        // name.
         if !is_uuids || row.opt_text(1)?.as_deref() == Some(name) {
             duplicates.push(format!("name: {name}"));
         }
@@ -330,7 +331,7 @@ async fn refuse_duplicates(
             duplicates.push(format!("uuid: {uuid}"));
         }
     }
-    // Where both are taken the uuid is told, as the schema's own order of keys would.
+    // If both are taken the UUID is reported, like in the Python service.
     match duplicates.pop() {
         None => Ok(()),
         Some(duplicate) => Err(ProviderError::Duplicate(duplicate)),
@@ -338,19 +339,19 @@ async fn refuse_duplicates(
 }
 
 /// Renames a provider and sets its parent.
-pub(crate) struct Update {
+pub(crate) struct UpdateProvider {
     pub(crate) uuid: String,
     pub(crate) name: String,
-    /// `None`: leave the parent as it is.
+    /// `None`: keep the parent.
     pub(crate) parent: Option<Option<String>>,
-    pub(crate) reparenting: Reparenting,
+    pub(crate) reparenting: ReparentingRule,
 }
 
-impl Work for Update {
-    type Output = Provider;
+impl Work for UpdateProvider {
+    type Output = ProviderRow;
     type Error = ProviderError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Provider, ProviderError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ProviderRow, ProviderError> {
         let held = match &self.parent {
             None => None,
             Some(parent) => {
@@ -381,11 +382,11 @@ impl Work for Update {
 }
 
 /// Removes a provider with its inventories, traits and aggregates.
-pub(crate) struct Delete {
+pub(crate) struct DeleteProvider {
     pub(crate) uuid: String,
 }
 
-impl Work for Delete {
+impl Work for DeleteProvider {
     type Output = ();
     type Error = ProviderError;
 

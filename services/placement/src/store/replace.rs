@@ -1,8 +1,9 @@
-//! The write of allocations: PUT and POST /allocations, and POST /reshaper.
+//! Writes allocations: PUT and POST /allocations, and POST /reshaper.
 //!
-//! One transaction for everything. It reads all that is named in a few statements (`read`), decides in
-//! memory (`ledger`), and writes what differs (`changes`, `write`) in batches. Projects, users, types and consumers are made in
-//! it too, so a refused call leaves no row behind. Claims that come at once share one (`claims`).
+//! Everything is one transaction. It reads all named objects in a few statements (`read`), decides in memory
+//! (`ledger`), and writes the differences (`changes`, `write`) in batches. Projects, users, types and consumers are
+//! inserted in the same transaction, so a refused call leaves no row behind. Concurrent claims share a transaction
+//! (`claims`).
 
 mod changes;
 mod claims;
@@ -14,11 +15,11 @@ use std::sync::Arc;
 
 use berth_store::{Disposition, Retryable, SqlError, Transaction, Work};
 
-use crate::inventory::Inventory;
+use crate::inventory::InventoryRecord;
 use crate::ledger::ProviderId;
-pub(crate) use claims::Claims;
-use read::Read;
-use write::Accepted;
+pub(crate) use claims::ClaimBatch;
+use read::NamedObjects;
+use write::AcceptedWrites;
 
 /// The generation of a consumer that a caller expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,33 +31,33 @@ pub(crate) enum ExpectedGeneration {
     At(i64),
 }
 
-/// One consumer and all it is to hold.
+/// One consumer with its desired allocations.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanting {
+pub(crate) struct DesiredAllocations {
     pub(crate) consumer: String,
     pub(crate) project: String,
     pub(crate) user: String,
     pub(crate) generation: ExpectedGeneration,
-    /// `None`: leave the type as it is.
+    /// `None`: keep the type.
     pub(crate) consumer_type: Option<String>,
     /// Provider uuid, then class and amount. Empty: the consumer gives all back.
     pub(crate) allocations: Vec<(String, Vec<(String, i64)>)>,
 }
 
-/// One provider and all it is to have.
+/// One provider with its desired inventories.
 #[derive(Debug, Clone)]
-pub(crate) struct Reshaped {
+pub(crate) struct ReshapedProvider {
     pub(crate) provider: String,
     pub(crate) generation: i64,
-    pub(crate) inventories: BTreeMap<String, Inventory>,
+    pub(crate) inventories: BTreeMap<String, InventoryRecord>,
 }
 
 /// Replaces the allocations of the named consumers, and the inventories of the named providers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replace {
     /// Empty in a claim.
-    pub(crate) providers: Vec<Reshaped>,
-    pub(crate) consumers: Vec<Wanting>,
+    pub(crate) providers: Vec<ReshapedProvider>,
+    pub(crate) consumers: Vec<DesiredAllocations>,
 }
 
 /// Why nothing was changed.
@@ -98,7 +99,7 @@ pub(crate) enum ReplaceError {
     ConcurrentUpdate,
     #[error("the database failed")]
     Sql(#[from] SqlError),
-    /// What befell the transaction of several claims.
+    /// The error of a transaction that several claims shared.
     #[error(transparent)]
     Together(Arc<Self>),
 }
@@ -107,7 +108,7 @@ impl Retryable for ReplaceError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => super::retry(error),
-            // The whole transaction again, reads included: never a second look inside it.
+            // The whole transaction is retried, including its reads.
             Self::ConcurrentUpdate => Disposition::Retry,
             _ => Disposition::Fatal,
         }
@@ -120,19 +121,19 @@ impl Work for Replace {
     type Error = ReplaceError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<ProviderId>, ReplaceError> {
-        let (read, mut ledger) = Read::of(tx, &[self]).await?;
+        let (read, mut ledger) = NamedObjects::of(tx, &[self]).await?;
         self.enter(&read, &mut ledger)?;
         if let Err(refusal) = ledger.check() {
             return Err(read.explain(tx, &ledger, refusal).await?);
         }
-        let mut accepted = Accepted::default();
+        let mut accepted = AcceptedWrites::default();
         accepted.add(self, &read, &ledger);
         accepted.write(tx, &read, &ledger).await?;
         Ok(accepted.touched(&read))
     }
 }
 
-impl Wanting {
+impl DesiredAllocations {
     fn classes(&self) -> impl Iterator<Item = &String> {
         self.allocations
             .iter()

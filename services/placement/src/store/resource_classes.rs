@@ -1,4 +1,4 @@
-//! Resource classes: the standard ones and own ones.
+//! Resource classes, standard and custom.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{moment, now};
 use crate::standard::{self, CUSTOM_PREFIX, FIRST_CUSTOM_CLASS_ID};
 
 #[derive(Debug, Clone)]
-pub(crate) struct ResourceClass {
+pub(crate) struct ResourceClassRow {
     pub(crate) id: i64,
     pub(crate) name: String,
     pub(crate) modified: Option<Timestamp>,
@@ -42,14 +42,14 @@ impl Retryable for ClassError {
 }
 
 /// All classes by id.
-pub(crate) async fn list(tx: &mut Transaction) -> Result<Vec<ResourceClass>, SqlError> {
+pub(crate) async fn list(tx: &mut Transaction) -> Result<Vec<ResourceClassRow>, SqlError> {
     let sql = "SELECT id, name, COALESCE(updated_at, created_at) FROM resource_classes ORDER BY id";
     let rows = tx.rows(Statement::new(sql)).await?;
     rows.iter().map(class).collect()
 }
 
-fn class(row: &berth_store::Row) -> Result<ResourceClass, SqlError> {
-    Ok(ResourceClass {
+fn class(row: &berth_store::Row) -> Result<ResourceClassRow, SqlError> {
+    Ok(ResourceClassRow {
         id: row.int(0)?,
         name: row.text(1)?,
         modified: moment(row, 2)?,
@@ -57,7 +57,7 @@ fn class(row: &berth_store::Row) -> Result<ResourceClass, SqlError> {
 }
 
 /// The class with this name.
-pub(crate) async fn get(tx: &mut Transaction, name: &str) -> Result<ResourceClass, ClassError> {
+pub(crate) async fn get(tx: &mut Transaction, name: &str) -> Result<ResourceClassRow, ClassError> {
     let sql = "SELECT id, name, COALESCE(updated_at, created_at) FROM resource_classes \
                WHERE name = ?";
     match tx.row(Statement::new(sql).bind(name)).await? {
@@ -85,8 +85,8 @@ pub(crate) async fn ids(
         .collect()
 }
 
-/// Holds own classes until the transaction ends: none is deleted while inventories of it are made, which no key of the tables
-/// forbids. On PostgreSQL who deletes one keeps all inventories away ([`Delete`]).
+/// Locks custom classes until the transaction ends, so that none is deleted while inventories of it are created; no
+/// foreign key prevents that. On PostgreSQL a deletion locks the inventories instead ([`Delete`]).
 pub(crate) async fn keep(tx: &mut Transaction, names: &[String]) -> Result<(), SqlError> {
     if tx.dialect() == Dialect::MySql {
         let own = names.iter().filter(|name| name.starts_with(CUSTOM_PREFIX));
@@ -98,25 +98,25 @@ pub(crate) async fn keep(tx: &mut Transaction, names: &[String]) -> Result<(), S
     Ok(())
 }
 
-/// Whether a PUT found or made the class.
+/// Whether a PUT found or created the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ensured {
+pub(crate) enum ClassEnsured {
     Made,
     Found,
 }
 
-/// Makes an own class unless it is there.
-pub(crate) struct Ensure {
+/// Creates a custom class if it does not exist.
+pub(crate) struct EnsureClass {
     pub(crate) name: String,
 }
 
-impl Work for Ensure {
-    type Output = Ensured;
+impl Work for EnsureClass {
+    type Output = ClassEnsured;
     type Error = ClassError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Ensured, ClassError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ClassEnsured, ClassError> {
         if id(tx, &self.name).await?.is_some() {
-            return Ok(Ensured::Found);
+            return Ok(ClassEnsured::Found);
         }
         let row = tx
             .row(Statement::new("SELECT MAX(id) FROM resource_classes"))
@@ -133,17 +133,16 @@ impl Work for Ensure {
         let sql = "INSERT INTO resource_classes (created_at, id, name) VALUES (?, ?, ?)";
         let insert = Statement::new(sql).bind(now()).bind(id).bind(&self.name);
         tx.execute(insert).await?;
-        Ok(Ensured::Made)
+        Ok(ClassEnsured::Made)
     }
 }
 
-/// Renames an own class.
-pub(crate) struct Rename {
+pub(crate) struct RenameClass {
     pub(crate) from: String,
     pub(crate) to: String,
 }
 
-impl Work for Rename {
+impl Work for RenameClass {
     type Output = ();
     type Error = ClassError;
 
@@ -165,19 +164,18 @@ impl Work for Rename {
     }
 }
 
-/// Removes an own class.
-pub(crate) struct Delete {
+pub(crate) struct DeleteClass {
     pub(crate) name: String,
 }
 
-impl Work for Delete {
+impl Work for DeleteClass {
     type Output = ();
     type Error = ClassError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ClassError> {
         match tx.dialect() {
             Dialect::Sqlite => {}
-            // Before anything is read: what is read then has all inventories that are.
+            // Before the first read, so that it sees all inventories.
             Dialect::Postgres => tx.script("LOCK TABLE inventories IN SHARE MODE").await?,
             Dialect::MySql => {
                 let sql = "SELECT id FROM resource_classes WHERE name = ? FOR UPDATE";
@@ -198,7 +196,7 @@ impl Work for Delete {
     }
 }
 
-/// Whether the name is one that every Placement has.
+/// Whether the name is a standard one.
 pub(crate) fn is_standard(name: &str) -> bool {
     !name.starts_with(CUSTOM_PREFIX) && standard::resource_classes().any(|(_, known)| known == name)
 }

@@ -1,6 +1,7 @@
-//! Brings a database to OpenStack Placement's schema, or refuses one that is at another.
+//! Creates OpenStack Placement's database schema, or refuses a database at another revision.
 //!
-//! A start makes the tables in an empty database and upgrades none: that is [`sync()`]'s, for which no service may run.
+//! A start creates the tables in an empty database but never upgrades. Upgrading is done by [`sync()`] while no service
+//! is running.
 
 mod copy;
 mod data;
@@ -20,24 +21,24 @@ use berth_store::{
 use super::now;
 use crate::standard;
 
-pub use copy::{Copied, Copy, CopyError, can_be_copied_to, copy};
+pub use copy::{CopiedTable, Copy, CopyError, can_be_copied_to, copy};
 pub use data::IncompleteConsumers;
 pub use revision::Revision;
-pub use shape::{Difference, Problem};
-pub use sync::{Plan, Step, Sync, Version, compare, plan, sync, version};
+pub use shape::{Difference, ShapeDifference};
+pub use sync::{SyncPlan, SchemaStep, Sync, SchemaVersion, compare, plan, sync, version};
 
 /// The alembic revision of the schema.
 pub const HEAD: &str = "a082b8bb98d0";
 
-/// What stands in place of a revision while rows are copied into a database.
+/// The revision while rows are being copied into a database.
 const INCOMPLETE: &str = "incomplete-copy";
 
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// How long a start waits for another process that makes or changes the schema.
+/// How long a start waits for another process that changes the schema.
 const SCHEMA_WAIT: Duration = Duration::from_secs(60);
 
-/// The schema in the words of a database.
+/// The schema in the dialect of a database.
 fn schema(dialect: Dialect) -> &'static str {
     static POSTGRES: LazyLock<String> = LazyLock::new(|| {
         SCHEMA
@@ -59,14 +60,14 @@ fn schema(dialect: Dialect) -> &'static str {
 
 /// Why a database is not ready.
 #[derive(Debug, thiserror::Error)]
-pub enum SchemaError {
-    /// The schema is at an older revision, or not made whole.
+pub enum PlacementSchemaError {
+    /// The schema is at an older revision, or incomplete.
     #[error(
         "the database is at schema revision {}, this release needs {HEAD}; bring it there with `berth placement db sync`",
         if found.is_empty() { "none" } else { found }
     )]
     OtherRevision {
-        /// What `alembic_version` says; empty where there is nothing yet.
+        /// The revision in `alembic_version`; empty in an empty database.
         found: String,
     },
     /// The schema is at a revision that this release does not know.
@@ -75,31 +76,30 @@ pub enum SchemaError {
          another service's?"
     )]
     UnknownRevision {
-        /// What `alembic_version` says.
+        /// The revision in `alembic_version`.
         found: String,
     },
-    /// `alembic_version` is empty, and other tables are not.
+    /// `alembic_version` is empty but other tables are not.
     #[error(
         "its alembic_version has no row, so nobody knows at which schema revision it is; bring that row back from a backup, or where \
          you know the revision ({HEAD} is this release's) insert it, and look with `berth placement db check`"
     )]
     NoRevision,
-    /// Rows were being copied into it, and not all are there.
+    /// A copy into the database was interrupted.
     #[error(
         "a copy into the database was not completed; empty it, or copy into it again with `berth placement db copy`"
     )]
     Incomplete,
-    /// The revision says one schema, and the tables are another.
+    /// The tables do not match the revision.
     #[error(
         "the database says that it is at schema revision {revision}, and is not: {}",
         few(differences)
     )]
     NotAsRevision {
         revision: Revision,
-        /// In what it is not so.
         differences: Vec<Difference>,
     },
-    /// Resource providers whose root nobody can tell.
+    /// Providers whose root cannot be determined.
     #[error(
         "no root can be found for {} resource providers: a parent is not there, or they are parents of each other: {}",
         providers.len(), few(providers)
@@ -107,12 +107,12 @@ pub enum SchemaError {
     NoRoot {
         providers: Vec<String>,
     },
-    /// There are tables, but none of alembic's.
+    /// Tables without `alembic_version`.
     #[error(
         "the database has tables but no alembic_version: it is not Placement's; name another file"
     )]
     NotPlacement,
-    /// The revision is ours, but tables of it are not there.
+    /// Tables of the current revision are missing.
     #[error(
         "the database lacks {}, which schema revision {HEAD} has; restore it from a backup, or name another file for a new one",
         tables.join(", ")
@@ -125,7 +125,7 @@ pub enum SchemaError {
     Sql(#[from] SqlError),
 }
 
-impl Retryable for SchemaError {
+impl Retryable for PlacementSchemaError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => super::retry(error),
@@ -144,35 +144,35 @@ fn few(all: &[impl ToString]) -> String {
     texts.join("; ")
 }
 
-/// Makes the schema in an empty database, checks it in another, and adds the standard traits and
-/// resource classes that are missing.
-pub async fn prepare(store: &SqlStore) -> Result<(), SchemaError> {
+/// Creates the schema in an empty database, checks an existing one, and inserts missing standard traits and resource
+/// classes.
+pub async fn prepare(store: &SqlStore) -> Result<(), PlacementSchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
-    store.write(&Prepare).await
+    store.write(&PreparePlacementSchema).await
 }
 
 /// Checks the schema of a database, and changes nothing.
-pub async fn check(store: &SqlStore) -> Result<(), SchemaError> {
+pub async fn check(store: &SqlStore) -> Result<(), PlacementSchemaError> {
     let mut tx = store.read().await?;
     let found = tx.table_names().await?;
     if is_half_made(&mut tx, &found).await? {
         let found = String::new();
-        return Err(SchemaError::OtherRevision { found });
+        return Err(PlacementSchemaError::OtherRevision { found });
     }
     if !found.contains("alembic_version") {
-        return Err(SchemaError::NotPlacement);
+        return Err(PlacementSchemaError::NotPlacement);
     }
     check_revision(&mut tx).await?;
     check_tables(&found)
 }
 
-struct Prepare;
+struct PreparePlacementSchema;
 
-impl Work for Prepare {
+impl Work for PreparePlacementSchema {
     type Output = ();
-    type Error = SchemaError;
+    type Error = PlacementSchemaError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), PlacementSchemaError> {
         let found = tx.table_names().await?;
         if found.is_empty() || is_half_made(tx, &found).await? {
             make(tx, &found, HEAD).await?;
@@ -180,7 +180,7 @@ impl Work for Prepare {
             check_revision(tx).await?;
             check_tables(&found)?;
         } else {
-            return Err(SchemaError::NotPlacement);
+            return Err(PlacementSchemaError::NotPlacement);
         }
         add_standard_classes(tx).await?;
         add_standard_traits(tx).await?;
@@ -188,8 +188,8 @@ impl Work for Prepare {
     }
 }
 
-/// Whether somebody was killed while it made the tables: MySQL keeps each as it is made, and OpenStack's tool makes
-/// alembic_version first on all of them. What has a row is none such.
+/// Whether an earlier creation was interrupted: MySQL commits each table separately, and OpenStack's tool creates
+/// alembic_version first. Tables with rows are complete.
 async fn is_half_made(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<bool, SqlError> {
     if found.is_empty() || !found.iter().all(|name| expected().any(|it| it == name)) {
         return Ok(false);
@@ -203,15 +203,15 @@ async fn is_half_made(tx: &mut Transaction, found: &BTreeSet<String>) -> Result<
     Ok(true)
 }
 
-/// Makes the tables, at a revision. Those `found` go first: they are empty, and nobody knows how far they were made, or by which
-/// release; or they are those of a copy that was not completed.
+/// Creates the tables at a revision. The tables in `found` are dropped first: they are empty leftovers of an
+/// interrupted creation, or of an incomplete copy.
 async fn make(
     tx: &mut Transaction,
     found: &BTreeSet<String>,
     revision: &str,
 ) -> Result<(), SqlError> {
     let made: Vec<_> = expected().filter(|name| found.contains(*name)).collect();
-    // Who refers to another was made after it.
+    // Tables that refer to others were created after them.
     for name in made.into_iter().rev() {
         tx.execute(Statement::new(format!("DROP TABLE {name}")))
             .await?;
@@ -223,14 +223,14 @@ async fn make(
         return Ok(());
     }
     for statement in schema(tx.dialect()).split(";\n") {
-        // Those that stand before the first statement.
+        // The tables that come before this statement.
         let lines = statement
             .trim()
             .lines()
             .filter(|line| !line.starts_with("--"));
         let statement = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
         let is_mark = statement.starts_with("INSERT INTO alembic_version");
-        // Whoever is killed from here on leaves what nobody takes for empty; at the newest revision that would be a lie.
+        // An interruption from here on leaves tables, so the revision must not claim to be current yet.
         let begins = statement.starts_with("CREATE TABLE alembic_version");
         if !is_mark && !statement.is_empty() {
             tx.execute(Statement::new(statement)).await?;
@@ -249,28 +249,28 @@ fn expected() -> impl Iterator<Item = &'static str> {
     lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
 }
 
-/// Nothing is made anew in a database that has been used: what is missing was lost, and its rows with it.
-fn check_tables(found: &BTreeSet<String>) -> Result<(), SchemaError> {
+/// Missing tables of a used database are not created again: their rows were lost.
+fn check_tables(found: &BTreeSet<String>) -> Result<(), PlacementSchemaError> {
     let tables: Vec<&str> = expected().filter(|name| !found.contains(*name)).collect();
     if tables.is_empty() {
         Ok(())
     } else {
-        Err(SchemaError::MissingTables { tables })
+        Err(PlacementSchemaError::MissingTables { tables })
     }
 }
 
-async fn check_revision(tx: &mut Transaction) -> Result<(), SchemaError> {
+async fn check_revision(tx: &mut Transaction) -> Result<(), PlacementSchemaError> {
     let found = revision_row(tx).await?;
     match Revision::of(&found) {
         Some(Revision::HEAD) => Ok(()),
-        None if found == INCOMPLETE => Err(SchemaError::Incomplete),
-        None if found.is_empty() => Err(SchemaError::NoRevision),
-        None => Err(SchemaError::UnknownRevision { found }),
-        Some(_) => Err(SchemaError::OtherRevision { found }),
+        None if found == INCOMPLETE => Err(PlacementSchemaError::Incomplete),
+        None if found.is_empty() => Err(PlacementSchemaError::NoRevision),
+        None => Err(PlacementSchemaError::UnknownRevision { found }),
+        Some(_) => Err(PlacementSchemaError::OtherRevision { found }),
     }
 }
 
-/// What `alembic_version` says; empty when it has no row.
+/// The revision in `alembic_version`; empty without a row.
 async fn revision_row(tx: &mut Transaction) -> Result<String, SqlError> {
     let sql = "SELECT version_num FROM alembic_version";
     let row = tx.row(Statement::new(sql)).await?;

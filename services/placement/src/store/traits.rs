@@ -1,16 +1,16 @@
-//! Traits, and which providers have them.
+//! Traits, and their assignment to providers.
 
 use std::collections::BTreeMap;
 
 use berth_http::Timestamp;
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 
-use super::providers::{self, Provider, ProviderError};
+use super::providers::{self, ProviderRow, ProviderError};
 use super::{moment, now};
 use crate::standard::CUSTOM_PREFIX;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Trait {
+pub(crate) struct TraitRow {
     pub(crate) id: i64,
     pub(crate) name: String,
     pub(crate) modified: Option<Timestamp>,
@@ -18,7 +18,7 @@ pub(crate) struct Trait {
 
 /// Why a trait could not be read or changed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TraitError {
+pub(crate) enum TraitTableError {
     #[error("No such trait(s): {0}.")]
     NotFound(String),
     #[error("Cannot delete standard trait {0}.")]
@@ -35,7 +35,7 @@ pub(crate) enum TraitError {
     Sql(#[from] SqlError),
 }
 
-impl Retryable for TraitError {
+impl Retryable for TraitTableError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => super::retry(error),
@@ -45,23 +45,23 @@ impl Retryable for TraitError {
     }
 }
 
-/// Which traits a list names.
+/// The filters of a list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TraitFilters {
     pub(crate) names: Option<Vec<String>>,
     pub(crate) prefix: Option<String>,
-    pub(crate) associated: Option<Associated>,
+    pub(crate) associated: Option<TraitAssociation>,
 }
 
 /// Whether some provider has the trait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Associated {
+pub(crate) enum TraitAssociation {
     Yes,
     No,
 }
 
-fn one(row: &Row) -> Result<Trait, SqlError> {
-    Ok(Trait {
+fn one(row: &Row) -> Result<TraitRow, SqlError> {
+    Ok(TraitRow {
         id: row.int(0)?,
         name: row.text(1)?,
         modified: moment(row, 2)?,
@@ -72,7 +72,7 @@ fn one(row: &Row) -> Result<Trait, SqlError> {
 pub(crate) async fn list(
     tx: &mut Transaction,
     filters: &TraitFilters,
-) -> Result<Vec<Trait>, SqlError> {
+) -> Result<Vec<TraitRow>, SqlError> {
     let mut sql =
         "SELECT t.id, t.name, COALESCE(t.updated_at, t.created_at) FROM traits t WHERE 1 = 1"
             .to_owned();
@@ -92,8 +92,8 @@ pub(crate) async fn list(
     let some_provider = "EXISTS (SELECT 1 FROM resource_provider_traits WHERE trait_id = t.id)";
     match filters.associated {
         None => {}
-        Some(Associated::Yes) => sql.push_str(&format!(" AND {some_provider}")),
-        Some(Associated::No) => sql.push_str(&format!(" AND NOT {some_provider}")),
+        Some(TraitAssociation::Yes) => sql.push_str(&format!(" AND {some_provider}")),
+        Some(TraitAssociation::No) => sql.push_str(&format!(" AND NOT {some_provider}")),
     }
     sql.push_str(" ORDER BY t.id");
     let rows = tx.rows(Statement::new(sql).bind_all(values)).await?;
@@ -101,11 +101,11 @@ pub(crate) async fn list(
 }
 
 /// The trait with this name.
-pub(crate) async fn get(tx: &mut Transaction, name: &str) -> Result<Trait, TraitError> {
+pub(crate) async fn get(tx: &mut Transaction, name: &str) -> Result<TraitRow, TraitTableError> {
     let sql = "SELECT id, name, COALESCE(updated_at, created_at) FROM traits WHERE name = ?";
     match tx.row(Statement::new(sql).bind(name)).await? {
         Some(row) => Ok(one(&row)?),
-        None => Err(TraitError::NotFound(name.to_owned())),
+        None => Err(TraitTableError::NotFound(name.to_owned())),
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) async fn ids(
 pub(crate) async fn of_provider(
     tx: &mut Transaction,
     provider: i64,
-) -> Result<Vec<Trait>, SqlError> {
+) -> Result<Vec<TraitRow>, SqlError> {
     let sql = "SELECT t.id, t.name, COALESCE(t.updated_at, t.created_at) \
                FROM resource_provider_traits rt JOIN traits t ON t.id = rt.trait_id \
                WHERE rt.resource_provider_id = ? ORDER BY t.id";
@@ -133,51 +133,50 @@ pub(crate) async fn of_provider(
     rows.iter().map(one).collect()
 }
 
-/// Whether a PUT found or made the trait.
-pub(crate) enum Ensured {
-    Made(Trait),
-    Found(Trait),
+/// Whether a PUT found or created the trait.
+pub(crate) enum TraitEnsured {
+    Made(TraitRow),
+    Found(TraitRow),
 }
 
-/// Makes an own trait unless it is there.
-pub(crate) struct Ensure {
+/// Creates a custom trait if it does not exist.
+pub(crate) struct EnsureTrait {
     pub(crate) name: String,
 }
 
-impl Work for Ensure {
-    type Output = Ensured;
-    type Error = TraitError;
+impl Work for EnsureTrait {
+    type Output = TraitEnsured;
+    type Error = TraitTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Ensured, TraitError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<TraitEnsured, TraitTableError> {
         match get(tx, &self.name).await {
-            Ok(found) => return Ok(Ensured::Found(found)),
-            Err(TraitError::NotFound(_)) => {}
+            Ok(found) => return Ok(TraitEnsured::Found(found)),
+            Err(TraitTableError::NotFound(_)) => {}
             Err(error) => return Err(error),
         }
         let sql = "INSERT INTO traits (created_at, name) VALUES (?, ?)";
         tx.execute(Statement::new(sql).bind(now()).bind(&self.name))
             .await?;
-        Ok(Ensured::Made(get(tx, &self.name).await?))
+        Ok(TraitEnsured::Made(get(tx, &self.name).await?))
     }
 }
 
-/// Removes an own trait.
-pub(crate) struct Delete {
+pub(crate) struct DeleteTrait {
     pub(crate) name: String,
 }
 
-impl Work for Delete {
+impl Work for DeleteTrait {
     type Output = ();
-    type Error = TraitError;
+    type Error = TraitTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), TraitError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), TraitTableError> {
         let found = get(tx, &self.name).await?;
         if !self.name.starts_with(CUSTOM_PREFIX) {
-            return Err(TraitError::DeleteStandard(self.name.clone()));
+            return Err(TraitTableError::DeleteStandard(self.name.clone()));
         }
         let used = "SELECT 1 FROM resource_provider_traits WHERE trait_id = ? LIMIT 1";
         if tx.row(Statement::new(used).bind(found.id)).await?.is_some() {
-            return Err(TraitError::InUse(self.name.clone()));
+            return Err(TraitTableError::InUse(self.name.clone()));
         }
         let sql = "DELETE FROM traits WHERE id = ?";
         tx.execute(Statement::new(sql).bind(found.id)).await?;
@@ -186,24 +185,24 @@ impl Work for Delete {
 }
 
 /// Sets the traits of a provider.
-pub(crate) struct SetOfProvider {
+pub(crate) struct SetProviderTraits {
     pub(crate) uuid: String,
     /// The generation the caller knows; `None` takes the current one.
     pub(crate) generation: Option<i64>,
     pub(crate) names: Vec<String>,
 }
 
-impl Work for SetOfProvider {
-    type Output = (Provider, Vec<Trait>);
-    type Error = TraitError;
+impl Work for SetProviderTraits {
+    type Output = (ProviderRow, Vec<TraitRow>);
+    type Error = TraitTableError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Self::Output, TraitError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<Self::Output, TraitTableError> {
         let mut provider = providers::get(tx, &self.uuid).await?;
         if self
             .generation
             .is_some_and(|known| known != provider.generation)
         {
-            return Err(TraitError::Generation);
+            return Err(TraitTableError::Generation);
         }
         let filters = TraitFilters {
             names: Some(self.names.clone()),
@@ -212,7 +211,7 @@ impl Work for SetOfProvider {
         let wanted = list(tx, &filters).await?;
         self.refuse_unknown(&wanted)?;
         let present = of_provider(tx, provider.id).await?;
-        let lacks = |of: &[Trait], id| !of.iter().any(|known| known.id == id);
+        let lacks = |of: &[TraitRow], id| !of.iter().any(|known| known.id == id);
         let dropped: Vec<i64> = present
             .iter()
             .map(|known| known.id)
@@ -226,7 +225,7 @@ impl Work for SetOfProvider {
         if !dropped.is_empty() || !added.is_empty() {
             associate(tx, provider.id, &dropped, &added).await?;
             if !providers::bump(tx, provider.id, provider.generation).await? {
-                return Err(TraitError::Generation);
+                return Err(TraitTableError::Generation);
             }
             provider.generation += 1;
         }
@@ -234,8 +233,8 @@ impl Work for SetOfProvider {
     }
 }
 
-impl SetOfProvider {
-    fn refuse_unknown(&self, known: &[Trait]) -> Result<(), TraitError> {
+impl SetProviderTraits {
+    fn refuse_unknown(&self, known: &[TraitRow]) -> Result<(), TraitTableError> {
         let unknown: Vec<&str> = self
             .names
             .iter()
@@ -245,7 +244,7 @@ impl SetOfProvider {
         if unknown.is_empty() {
             return Ok(());
         }
-        Err(TraitError::Unknown(unknown.join(", ")))
+        Err(TraitTableError::Unknown(unknown.join(", ")))
     }
 }
 

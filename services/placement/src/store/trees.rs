@@ -1,4 +1,4 @@
-//! Whole trees as the search for candidates sees them: all of them, those that were touched, or those that could serve a request.
+//! Loads whole trees for the candidates search: all of them, the touched ones, or those that could serve a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,15 @@ use berth_store::{Row, SqlError, Statement, Transaction, Value};
 use uuid::Uuid;
 
 use super::inventories;
-use super::touched::Touched;
-use crate::candidates::snapshot::Aggregate;
+use super::invalidation::TouchedTrees;
+use crate::candidates::snapshot::AggregateKey;
 use crate::candidates::snapshot::RootId;
-use crate::candidates::{Member, Names, Room, Snapshot, Tree};
+use crate::candidates::{Member, SnapshotNames, Room, Snapshot, SnapshotTree};
 use crate::ledger::ProviderId;
 
 pub(crate) async fn all(tx: &mut Transaction) -> Result<Snapshot, SqlError> {
     let names = names(tx).await?;
-    let trees = trees(tx, Which::All, AggregatesBy::Uuid).await?;
+    let trees = trees(tx, TreeSelection::All, AggregatesBy::Uuid).await?;
     Ok(Snapshot::new(names, trees))
 }
 
@@ -22,38 +22,38 @@ pub(crate) async fn all(tx: &mut Transaction) -> Result<Snapshot, SqlError> {
 pub(crate) async fn of_roots(
     tx: &mut Transaction,
     roots: &[RootId],
-) -> Result<Vec<Tree>, SqlError> {
+) -> Result<Vec<SnapshotTree>, SqlError> {
     match roots {
         [] => Ok(Vec::new()),
-        roots => trees(tx, Which::Of(roots), AggregatesBy::RowId).await,
+        roots => trees(tx, TreeSelection::Of(roots), AggregatesBy::RowId).await,
     }
 }
 
-/// What was touched, as it is now.
-pub(crate) struct Changes {
-    names: Option<Names>,
-    /// The trees in which touched providers were or are.
+/// The new state of touched trees.
+pub(crate) struct TreeChanges {
+    names: Option<SnapshotNames>,
+    /// The old and new trees of touched providers.
     roots: BTreeSet<RootId>,
-    /// Those of them that are there.
-    trees: Vec<Tree>,
+    /// Those that still exist.
+    trees: Vec<SnapshotTree>,
 }
 
-/// Reads again what was touched since the snapshot was read.
+/// Loads what was touched since the snapshot was read.
 pub(crate) async fn changes(
     tx: &mut Transaction,
     snapshot: &Snapshot,
-    touched: &Touched,
-) -> Result<Changes, SqlError> {
+    touched: &TouchedTrees,
+) -> Result<TreeChanges, SqlError> {
     let names = match touched.names {
         true => Some(names(tx).await?),
         false => None,
     };
     let mut roots: BTreeSet<RootId> = BTreeSet::new();
-    // Where they were.
+    // The old trees.
     roots.extend(touched.ids.iter().filter_map(|id| snapshot.root_of(*id)));
     let known = touched.uuids.iter();
     roots.extend(known.filter_map(|uuid| snapshot.root_of_uuid(uuid)));
-    // Where they are.
+    // The new trees.
     let ids: Vec<ProviderId> = touched.ids.iter().copied().collect();
     let uuids: Vec<&str> = touched.uuids.iter().map(String::as_str).collect();
     let by_id =
@@ -68,22 +68,22 @@ pub(crate) async fn changes(
     let keys: Vec<RootId> = roots.iter().copied().collect();
     let trees = match keys.as_slice() {
         [] => Vec::new(),
-        keys => trees(tx, Which::Of(keys), AggregatesBy::Uuid).await?,
+        keys => trees(tx, TreeSelection::Of(keys), AggregatesBy::Uuid).await?,
     };
-    Ok(Changes {
+    Ok(TreeChanges {
         names,
         roots,
         trees,
     })
 }
 
-impl Changes {
+impl TreeChanges {
     /// Brings the snapshot up to date.
     pub(crate) fn apply(self, snapshot: &mut Snapshot) {
         if let Some(names) = self.names {
             snapshot.rename(names);
         }
-        // All go before any comes: a provider may have gone from one to the other.
+        // Remove all before inserting any: a provider may have moved between them.
         for root in self.roots {
             snapshot.remove(root);
         }
@@ -94,7 +94,7 @@ impl Changes {
 }
 
 /// All resource classes and traits.
-pub(crate) async fn names(tx: &mut Transaction) -> Result<Names, SqlError> {
+pub(crate) async fn names(tx: &mut Transaction) -> Result<SnapshotNames, SqlError> {
     let pair = |row: &Row| Ok((row.int(0)?, row.text(1)?));
     let classes = tx
         .rows(Statement::new("SELECT id, name FROM resource_classes"))
@@ -102,28 +102,28 @@ pub(crate) async fn names(tx: &mut Transaction) -> Result<Names, SqlError> {
     let traits = tx
         .rows(Statement::new("SELECT id, name FROM traits"))
         .await?;
-    Ok(Names::new(
+    Ok(SnapshotNames::new(
         classes.iter().map(pair).collect::<Result<_, SqlError>>()?,
         traits.iter().map(pair).collect::<Result<_, SqlError>>()?,
     ))
 }
 
-/// By what an aggregate is known in the trees that are read: its uuid, which stays, or what the tables join by.
+/// How aggregates are identified in loaded trees: by UUID, which is stable, or by row id.
 #[derive(Clone, Copy)]
 enum AggregatesBy {
     Uuid,
     RowId,
 }
 
-/// Which trees are read.
+/// The trees to load.
 #[derive(Clone, Copy)]
-enum Which<'a> {
+enum TreeSelection<'a> {
     All,
     Of(&'a [RootId]),
 }
 
-impl Which<'_> {
-    /// The rows of `select` whose provider is in such a tree; `column` is the provider's row id.
+impl TreeSelection<'_> {
+    /// The rows of `select` whose provider is in one of the trees; `column` is the provider's row id.
     async fn rows(
         self,
         tx: &mut Transaction,
@@ -151,14 +151,14 @@ impl Which<'_> {
 
 async fn trees(
     tx: &mut Transaction,
-    which: Which<'_>,
+    which: TreeSelection<'_>,
     by: AggregatesBy,
-) -> Result<Vec<Tree>, SqlError> {
+) -> Result<Vec<SnapshotTree>, SqlError> {
     let mut members = members(tx, which).await?;
     rooms(tx, which, &mut members).await?;
     traits(tx, which, &mut members).await?;
     aggregates(tx, which, by, &mut members).await?;
-    let mut by_root: BTreeMap<RootId, Vec<Read>> = BTreeMap::new();
+    let mut by_root: BTreeMap<RootId, Vec<ReadTrees>> = BTreeMap::new();
     for read in members.into_values() {
         by_root.entry(read.root).or_default().push(read);
     }
@@ -169,13 +169,13 @@ async fn trees(
 }
 
 /// A provider with its places as row ids.
-struct Read {
+struct ReadTrees {
     root: RootId,
     parent: Option<ProviderId>,
     member: Member,
 }
 
-fn tree(root: RootId, reads: Vec<Read>) -> Option<Tree> {
+fn tree(root: RootId, reads: Vec<ReadTrees>) -> Option<SnapshotTree> {
     let place_of: BTreeMap<ProviderId, usize> = reads
         .iter()
         .enumerate()
@@ -185,21 +185,21 @@ fn tree(root: RootId, reads: Vec<Read>) -> Option<Tree> {
         parent: read.parent.and_then(|id| place_of.get(&id).copied()),
         ..read.member
     });
-    Tree::new(root, members.collect())
+    SnapshotTree::new(root, members.collect())
 }
 
 async fn members(
     tx: &mut Transaction,
-    which: Which<'_>,
-) -> Result<BTreeMap<ProviderId, Read>, SqlError> {
+    which: TreeSelection<'_>,
+) -> Result<BTreeMap<ProviderId, ReadTrees>, SqlError> {
     let select = "SELECT id, uuid, root_provider_id, parent_provider_id FROM resource_providers";
     let mut members = BTreeMap::new();
     for row in which.rows(tx, select, "id", "").await? {
-        // Without a root it is in no tree, and no answer of the API has it.
+        // A provider without a root is in no tree and in no response of the API.
         let Some(root) = row.opt_int(2)? else {
             continue;
         };
-        let read = Read {
+        let read = ReadTrees {
             root,
             parent: row.opt_int(3)?,
             member: Member {
@@ -218,8 +218,8 @@ async fn members(
 
 async fn rooms(
     tx: &mut Transaction,
-    which: Which<'_>,
-    members: &mut BTreeMap<ProviderId, Read>,
+    which: TreeSelection<'_>,
+    members: &mut BTreeMap<ProviderId, ReadTrees>,
 ) -> Result<(), SqlError> {
     let select = format!(
         "SELECT i.resource_provider_id, i.resource_class_id, \
@@ -246,8 +246,8 @@ async fn rooms(
 
 async fn traits(
     tx: &mut Transaction,
-    which: Which<'_>,
-    members: &mut BTreeMap<ProviderId, Read>,
+    which: TreeSelection<'_>,
+    members: &mut BTreeMap<ProviderId, ReadTrees>,
 ) -> Result<(), SqlError> {
     let select = "SELECT resource_provider_id, trait_id FROM resource_provider_traits";
     for row in which.rows(tx, select, "resource_provider_id", "").await? {
@@ -263,9 +263,9 @@ async fn traits(
 
 async fn aggregates(
     tx: &mut Transaction,
-    which: Which<'_>,
+    which: TreeSelection<'_>,
     by: AggregatesBy,
-    members: &mut BTreeMap<ProviderId, Read>,
+    members: &mut BTreeMap<ProviderId, ReadTrees>,
 ) -> Result<(), SqlError> {
     let select = match by {
         AggregatesBy::Uuid => {
@@ -291,13 +291,13 @@ async fn aggregates(
     Ok(())
 }
 
-/// An aggregate as [`of_roots`] knows it.
-pub(crate) fn aggregate_of_row(id: i64) -> Aggregate {
+/// An aggregate as [`of_roots`] identifies it.
+pub(crate) fn aggregate_of_row(id: i64) -> AggregateKey {
     id.unsigned_abs().into()
 }
 
-/// The uuid in a column, however it is written there; none where it is none.
-pub(crate) fn uuid_at(row: &Row, column: usize) -> Result<Option<Aggregate>, SqlError> {
+/// The UUID in a column, in any notation; `None` if it is not a UUID.
+pub(crate) fn uuid_at(row: &Row, column: usize) -> Result<Option<AggregateKey>, SqlError> {
     let text = row.opt_text(column)?;
     let uuid = text.and_then(|text| Uuid::parse_str(&text).ok());
     Ok(uuid.map(|uuid| uuid.as_u128()))

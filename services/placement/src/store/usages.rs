@@ -1,8 +1,8 @@
-//! How much is used: of a provider, or by a project.
+//! Usage of a provider or a project.
 
 use berth_store::{Row, SqlError, Statement, Transaction, Value};
 
-/// What one class has in use at a provider, by name of the class.
+/// The usage of a provider by resource class.
 pub(crate) async fn of_provider(
     tx: &mut Transaction,
     provider: i64,
@@ -18,23 +18,23 @@ pub(crate) async fn of_provider(
         .collect()
 }
 
-/// Whose usage is asked for.
+/// The project and user whose usage is requested.
 #[derive(Debug, Clone)]
-pub(crate) struct Holder {
+pub(crate) struct UsageOwner {
     pub(crate) project: String,
     pub(crate) user: Option<String>,
 }
 
 /// Which consumers count, and how they are grouped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Consumers {
+pub(crate) enum ConsumerFilter {
     /// All, under one heading.
     All,
-    /// Those without a type.
+    /// Consumers without a type.
     Untyped,
-    /// Those of one type.
+    /// Consumers of one type.
     OfType(String),
-    /// All, each type under its own heading.
+    /// All, grouped by type.
     ByType,
 }
 
@@ -45,7 +45,7 @@ pub(crate) const ALL: &str = "all";
 
 /// One group of consumers.
 #[derive(Debug, Clone)]
-pub(crate) struct Group {
+pub(crate) struct UsageGroup {
     pub(crate) heading: String,
     pub(crate) consumers: i64,
     pub(crate) used: Vec<(String, i64)>,
@@ -62,11 +62,11 @@ const FROM: &str = " FROM allocations a \
 /// The usage of a project's or user's consumers, group by group.
 pub(crate) async fn by_holder(
     tx: &mut Transaction,
-    holder: &Holder,
-    consumers: &Consumers,
-) -> Result<Vec<Group>, SqlError> {
+    holder: &UsageOwner,
+    consumers: &ConsumerFilter,
+) -> Result<Vec<UsageGroup>, SqlError> {
     let heading = match consumers {
-        Consumers::All => "'all'",
+        ConsumerFilter::All => "'all'",
         _ => "COALESCE(t.name, 'unknown')",
     };
     let (filter, mut values) = condition(holder, consumers);
@@ -76,7 +76,7 @@ pub(crate) async fn by_holder(
     let rows = tx
         .rows(Statement::new(sums).bind_all(values.clone()))
         .await?;
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<UsageGroup> = Vec::new();
     for row in &rows {
         add(&mut groups, row)?;
     }
@@ -94,7 +94,7 @@ pub(crate) async fn by_holder(
     Ok(groups)
 }
 
-fn condition(holder: &Holder, consumers: &Consumers) -> (String, Vec<Value>) {
+fn condition(holder: &UsageOwner, consumers: &ConsumerFilter) -> (String, Vec<Value>) {
     let mut sql = String::new();
     let mut values = vec![Value::from(&holder.project)];
     if let Some(user) = &holder.user {
@@ -102,9 +102,9 @@ fn condition(holder: &Holder, consumers: &Consumers) -> (String, Vec<Value>) {
         values.push(Value::from(user));
     }
     match consumers {
-        Consumers::All | Consumers::ByType => {}
-        Consumers::Untyped => sql.push_str(" AND k.consumer_type_id IS NULL"),
-        Consumers::OfType(name) => {
+        ConsumerFilter::All | ConsumerFilter::ByType => {}
+        ConsumerFilter::Untyped => sql.push_str(" AND k.consumer_type_id IS NULL"),
+        ConsumerFilter::OfType(name) => {
             sql.push_str(" AND t.name = ?");
             values.push(Value::from(name));
         }
@@ -112,12 +112,12 @@ fn condition(holder: &Holder, consumers: &Consumers) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-fn add(groups: &mut Vec<Group>, row: &Row) -> Result<(), SqlError> {
+fn add(groups: &mut Vec<UsageGroup>, row: &Row) -> Result<(), SqlError> {
     let heading = row.text(0)?;
     let used = (row.text(1)?, row.int(2)?);
     match groups.last_mut() {
         Some(group) if group.heading == heading => group.used.push(used),
-        _ => groups.push(Group {
+        _ => groups.push(UsageGroup {
             heading,
             consumers: 0,
             used: vec![used],

@@ -1,6 +1,6 @@
 //! GET /allocation_candidates: shapes by microversion, refusals, and that what is offered can be had.
 
-use berth_placement::Options;
+use berth_placement::PlacementApiOptions;
 use berth_store::SqlStore;
 use berth_wire::placement::AllocationCandidates;
 use proptest::prelude::*;
@@ -221,10 +221,10 @@ async fn what_is_wrong_with_a_query_is_told() {
 
 #[tokio::test]
 async fn an_answer_has_no_more_candidates_than_the_service_allows() {
-    let options = Options {
+    let options = PlacementApiOptions {
         max_allocation_candidates: 1,
         randomize_allocation_candidates: true,
-        ..Options::default()
+        ..PlacementApiOptions::default()
     };
     let service = Service::with(options).await;
     host(&service).await;
@@ -316,7 +316,7 @@ proptest! {
     fn every_candidate_can_be_claimed(world in some_world(), queries in proptest::collection::vec(some_query(), 1..4)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let service = Service::over(SqlStore::in_memory().await.unwrap(), Options::default()).await;
+            let service = Service::over(SqlStore::in_memory().await.unwrap(), PlacementApiOptions::default()).await;
             build(&service, &world).await;
             for query in &queries {
                 let offered = service.get(&format!("/allocation_candidates?limit=20&{query}")).await.body;

@@ -1,6 +1,6 @@
 //! Many claims at once: never more than there is, and every refusal is a true one.
 
-use berth_placement::Options;
+use berth_placement::PlacementApiOptions;
 use berth_store::{Location, SqlOptions, SqlStore, Synchronous};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ async fn on_disk(folder: &std::path::Path) -> Service {
     };
     let location = Location::SqliteFile(folder.join("placement.db"));
     let store = SqlStore::open(&location, &options).await.unwrap();
-    Service::over(store, Options::default()).await
+    Service::over(store, PlacementApiOptions::default()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -1,8 +1,8 @@
 //! What browsers are told about other sites' scripts.
 
 use axum::body::Body;
-use berth_http::Cors;
-use berth_placement::Options;
+use berth_http::CorsOptions;
+use berth_placement::PlacementApiOptions;
 use http::Request;
 
 use crate::service::{Reply, Service};
@@ -21,13 +21,13 @@ async fn asked(service: &Service, method: &str, origin: &str, headers: &str) -> 
 }
 
 async fn service(allowed: &[&str]) -> Service {
-    let cors = Cors {
+    let cors = CorsOptions {
         allowed_origin: allowed.iter().map(|&origin| origin.to_owned()).collect(),
-        ..Cors::default()
+        ..CorsOptions::default()
     };
-    Service::with(Options {
+    Service::with(PlacementApiOptions {
         cors,
-        ..Options::default()
+        ..PlacementApiOptions::default()
     })
     .await
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use berth_http::{NoAuth2, PolicyFile};
-use berth_placement::{Options, default_policy};
+use berth_placement::{PlacementApiOptions, default_policy};
 use http::Request;
 
 use crate::service::{ABSENT, HOST, Service, consumer, refused};
@@ -144,9 +144,9 @@ async fn a_body_needs_its_content_type() {
 
 #[tokio::test]
 async fn a_body_above_the_limit_is_refused() {
-    let service = Service::with(Options {
+    let service = Service::with(PlacementApiOptions {
         body_limit: 100,
-        ..Options::default()
+        ..PlacementApiOptions::default()
     })
     .await;
     let body = serde_json::json!({"name": "x".repeat(200)});
@@ -181,11 +181,11 @@ async fn a_caller_who_reads_no_json_is_told_in_a_form_he_reads() {
 
 #[tokio::test]
 async fn roles_decide_by_rule() {
-    let strict = Options {
+    let strict = PlacementApiOptions {
         tokens: Arc::new(NoAuth2::with_admin_roles(["admin"])),
-        ..Options::default()
+        ..PlacementApiOptions::default()
     };
-    let lenient = Options {
+    let lenient = PlacementApiOptions {
         policy: default_policy(berth_placement::DeprecatedDefaults::Honoured),
         ..strict.clone()
     };
@@ -222,10 +222,10 @@ async fn what_an_operator_says_of_a_base_rule_holds_for_the_rules_made_of_it() {
     ];
     for deprecated in deprecated {
         let file = PolicyFile::read("admin_or_service_api: role:keeper").unwrap();
-        let options = Options {
+        let options = PlacementApiOptions {
             tokens: Arc::new(NoAuth2::with_admin_roles(["admin"])),
             policy: default_policy(deprecated).with_file(file).unwrap(),
-            ..Options::default()
+            ..PlacementApiOptions::default()
         };
         let service = Service::with(options).await;
         for (roles, path, passes) in [
@@ -244,9 +244,9 @@ async fn what_an_operator_says_of_a_base_rule_holds_for_the_rules_made_of_it() {
 
 #[tokio::test]
 async fn behind_a_prefix_links_and_locations_have_it() {
-    let options = Options {
+    let options = PlacementApiOptions {
         path_prefix: "/placement".parse().unwrap(),
-        ..Options::default()
+        ..PlacementApiOptions::default()
     };
     let service = Service::with(options).await;
     let body = r#"{"name": "host", "uuid": "11111111-0000-0000-0000-000000000001"}"#;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use berth_placement::Options;
+use berth_placement::PlacementApiOptions;
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ async fn over(path: &Path) -> Service {
     let store = SqlStore::open(&location, &SqlOptions::default())
         .await
         .unwrap();
-    Service::over(store, Options::default()).await
+    Service::over(store, PlacementApiOptions::default()).await
 }
 
 /// Where the VGPU units stand: all on one of the two providers.

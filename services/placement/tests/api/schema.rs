@@ -1,6 +1,6 @@
 //! The schema is OpenStack Placement's, and nothing else is taken for it.
 
-use berth_placement::{HEAD, SchemaError, prepare};
+use berth_placement::{HEAD, PlacementSchemaError, prepare};
 use berth_store::{Location, SqlError, SqlOptions, SqlStore, Statement, Transaction, Work};
 
 struct Script(&'static str);
@@ -87,7 +87,7 @@ async fn another_revision_is_refused_with_both_named() {
     let older = Script("UPDATE alembic_version SET version_num = '422ece571366'");
     store.write(&older).await.unwrap();
     let error = prepare(&store).await.unwrap_err();
-    assert!(matches!(&error, SchemaError::OtherRevision { found } if found == "422ece571366"));
+    assert!(matches!(&error, PlacementSchemaError::OtherRevision { found } if found == "422ece571366"));
     assert!(error.to_string().contains(HEAD), "{error}");
 }
 
@@ -113,7 +113,7 @@ async fn a_database_of_something_else_is_refused() {
         .await
         .unwrap();
     let error = prepare(&store).await.unwrap_err();
-    assert!(matches!(error, SchemaError::NotPlacement), "{error}");
+    assert!(matches!(error, PlacementSchemaError::NotPlacement), "{error}");
     assert_eq!(
         column(&store, "SELECT name FROM sqlite_master").await,
         ["music"]

@@ -1,17 +1,17 @@
 //! The two ways to search for candidates, one against the other: in the snapshot, and in the tables.
 
 use axum::Router;
-use berth_placement::{CandidatesFrom, Options, prepare, router};
+use berth_placement::{CandidatesFrom, PlacementApiOptions, prepare, router};
 use berth_store::SqlStore;
 use proptest::prelude::*;
 
 use crate::random_cloud::{Question, Write, some_cloud, some_question, some_write, sorted};
 
 fn searching(store: &SqlStore, from: CandidatesFrom, randomize: bool) -> Router {
-    let options = Options {
+    let options = PlacementApiOptions {
         candidates_from: from,
         randomize_allocation_candidates: randomize,
-        ..Options::default()
+        ..PlacementApiOptions::default()
     };
     router(store.clone(), options)
 }

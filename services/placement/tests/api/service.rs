@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use berth_placement::{Options, prepare, router};
+use berth_placement::{PlacementApiOptions, prepare, router};
 use berth_store::{SqlStore, Statement};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -57,14 +57,14 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) async fn start() -> Self {
-        Self::with(Options::default()).await
+        Self::with(PlacementApiOptions::default()).await
     }
 
-    pub(crate) async fn with(options: Options) -> Self {
+    pub(crate) async fn with(options: PlacementApiOptions) -> Self {
         Self::over(SqlStore::in_memory().await.unwrap(), options).await
     }
 
-    pub(crate) async fn over(store: SqlStore, options: Options) -> Self {
+    pub(crate) async fn over(store: SqlStore, options: PlacementApiOptions) -> Self {
         prepare(&store).await.unwrap();
         Self {
             router: router(store.clone(), options),

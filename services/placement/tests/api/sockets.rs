@@ -1,6 +1,6 @@
 //! The same router behind TCP and a unix socket.
 
-use berth_placement::{Options, prepare, router, serve_tcp, serve_unix};
+use berth_placement::{PlacementApiOptions, prepare, router, serve_tcp, serve_unix};
 use berth_store::SqlStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -19,7 +19,7 @@ async fn ask(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> String {
 async fn placement() -> axum::Router {
     let store = SqlStore::in_memory().await.unwrap();
     prepare(&store).await.unwrap();
-    router(store, Options::default())
+    router(store, PlacementApiOptions::default())
 }
 
 #[tokio::test]

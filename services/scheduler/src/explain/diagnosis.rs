@@ -18,48 +18,48 @@ use crate::host_state::ConsideredHost;
 use crate::reason::Reason;
 use crate::select::{NoHost, NoValidHost, Scheduler};
 
-/// So many sets of filters are told.
+/// The maximum number of recorded relaxations.
 const RELAXATIONS: usize = 5;
 
-/// So many filters a set of bits holds; with more enabled there is no diagnosis.
+/// The maximum number of filters in a bit set; with more enabled filters there is no diagnosis.
 const FILTERS: usize = 64;
 
-/// What stands in the way of a host.
+/// Which filters prevent a request from having a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// Hosts at the request's destination.
     pub hosts: usize,
-    /// Those that all filters let pass: they are out because they cannot be weighed.
+    /// Hosts that pass all filters but cannot be weighed.
     pub passing: usize,
     /// Filters that reject hosts, in their order.
     pub filters: Vec<FilterVerdicts>,
-    /// The smallest sets of filters without which there would be a host, the smallest first, then those of most hosts: five at most,
-    /// of three filters at most.
+    /// The smallest sets of filters without which there would be a host: smallest first, then those that free most
+    /// hosts; at most five sets of at most three filters.
     pub relaxations: Vec<Relaxation>,
-    /// Sets that are as small, and are not told.
+    /// The number of further sets of the same sizes.
     pub more_relaxations: usize,
-    /// The host that the fewest filters reject, where no three filters stand in the way alone.
+    /// The host that the fewest filters reject, if no three filters alone are the obstacle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<Nearest>,
 }
 
-/// What one filter says of all hosts.
+/// The verdicts of one filter on all hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterVerdicts {
     pub filter: Cow<'static, str>,
     /// Hosts that it rejects.
     pub rejects: usize,
-    /// Those of them that no other filter rejects.
+    /// Hosts that only this filter rejects.
     pub alone: usize,
 }
 
-/// Filters without which there would be a host.
+/// A set of filters without which there would be a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Relaxation {
     pub without: Vec<Cow<'static, str>>,
     /// Hosts that would pass.
     pub hosts: usize,
-    /// Of those the one that lacks least.
+    /// The host closest to passing.
     pub nearest: Nearest,
 }
 
@@ -68,15 +68,15 @@ pub struct Relaxation {
 pub struct Nearest {
     pub host: String,
     pub node: String,
-    /// The filters that stand in its way.
+    /// The filters that reject it.
     pub verdicts: Vec<NearestVerdict>,
 }
 
-/// Why a filter stands in the way of a host.
+/// Why a filter rejects a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NearestVerdict {
     pub filter: Cow<'static, str>,
-    /// What it says; none where it lets the host pass, and leaves it no candidate that the others let pass.
+    /// The reason; `None` if it lets the host pass but leaves no candidate that the others accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Told>,
 }
@@ -95,7 +95,7 @@ impl Scheduler {
     }
 }
 
-/// So many sets of filters that take candidates away are left out in turn for one host: all of four such filters.
+/// The number of subsets of narrowing filters that are tried for one host: all subsets of four.
 const WAYS: usize = 15;
 
 /// Filters with their names, each once.
@@ -172,7 +172,7 @@ fn named(plans: &Plans<'_>, filters: Filters) -> Vec<Cow<'static, str>> {
 /// Sets of filters without which a host passes.
 struct Ways {
     first: Way,
-    /// Those where a filter is left out that would let the host pass.
+    /// Sets that also omit a filter that would let the host pass.
     others: Vec<Way>,
 }
 
@@ -186,7 +186,7 @@ impl Ways {
         let mut distance_of = 0.0;
         let first = walk(plans, host, 0, |_, reason| distance_of += distance(&reason));
         let way = |without: Filters, distance| Way { without, distance };
-        // Those after the last rejection have nobody to take candidates from.
+        // Filters after the last rejection cannot be the cause.
         let before_the_last = first.narrowing & up_to_the_last(first.rejecting);
         let left_out = std::iter::once(before_the_last)
             .filter(|it| *it != 0)
@@ -217,11 +217,11 @@ fn up_to_the_last(filters: Filters) -> Filters {
 #[derive(Default)]
 struct Walk {
     rejecting: Filters,
-    /// Those that let the host pass with fewer candidates.
+    /// Filters that accept the host but remove candidates.
     narrowing: Filters,
 }
 
-/// Asks all filters but those that are left out about a host.
+/// Runs all filters on a host except the omitted ones.
 fn walk(
     plans: &Plans<'_>,
     host: &ConsideredHost,
@@ -249,9 +249,10 @@ fn walk(
     walk
 }
 
-/// A host with what stands in its way, which is this set.
+/// A host with the set of filters that rejects it.
 fn nearest_of(plans: &Plans<'_>, host: &ConsideredHost, filters: Filters) -> Nearest {
-    // Without the whole set it passes; what rejects it without a part of it are those that are left of the set.
+    // Without the whole set the host passes. The reasons are those of the filters that remain when part of the set is
+    // omitted.
     let mut reasons: Vec<(usize, Reason)> = Vec::new();
     let whole = walk(plans, host, 0, |_, _| {});
     walk(plans, host, filters & !whole.rejecting, |place, reason| {

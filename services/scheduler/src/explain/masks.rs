@@ -1,31 +1,31 @@
-//! Sets of filters as bits, and which of them are smallest.
+//! Sets of filters as bit masks, and the minimal ones among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Filters by their places: bit 0 is the first.
 pub(super) type Filters = u64;
 
-/// So many filters a set may have that is told.
+/// The maximum size of a recorded set.
 pub(super) const LARGEST: u32 = 3;
 
-/// Of the hosts that pass without a set of filters, how many, and which is nearest.
+/// The hosts that pass without a set of filters: how many, and the closest one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hosts {
     pub(super) many: usize,
-    /// The place of the nearest one, the first of those that are alike.
+    /// The index of the closest one; the first of equals.
     pub(super) nearest: usize,
-    /// How far from passing it is.
+    /// How far it is from passing.
     pub(super) distance: f64,
-    /// The place of the one that was counted last.
+    /// The index of the last counted host.
     last: usize,
 }
 
-/// The sets without which hosts pass, and those hosts.
+/// Sets of filters, with the hosts that pass without them.
 #[derive(Debug, Default)]
 pub(super) struct Sets(BTreeMap<Filters, Hosts>);
 
 impl Sets {
-    /// The host at a place passes without these filters. Hosts come by their places; one that comes twice with a set counts once.
+    /// Counts a host that passes without these filters. Hosts are counted in index order; duplicates count once.
     pub(super) fn count(&mut self, filters: Filters, place: usize, distance: f64) {
         let first = Hosts {
             many: 0,
@@ -48,7 +48,7 @@ impl Sets {
         self.0.get(&0).map_or(0, |hosts| hosts.many)
     }
 
-    /// The set with the fewest filters, and of those the nearest host's.
+    /// The set with the fewest filters; among equals, that of the closest host.
     pub(super) fn nearest(&self) -> Option<(Filters, Hosts)> {
         let sets = self.0.iter().map(|(filters, hosts)| (*filters, *hosts));
         sets.min_by(|(a, one), (b, other)| {
@@ -58,7 +58,7 @@ impl Sets {
         })
     }
 
-    /// The sets of at most [`LARGEST`] filters of which no part is one: the smallest first, then those of most hosts. None where a
+    /// The minimal sets of at most [`LARGEST`] filters: smallest first, then those that free most hosts. Empty if some
     /// host passes anyway.
     pub(super) fn smallest(&self) -> Vec<(Filters, Hosts)> {
         if self.passing() > 0 {
@@ -78,7 +78,7 @@ impl Sets {
     }
 }
 
-/// All sets that are smaller and in this one, but for the empty one. There are few: it is called with few filters.
+/// All proper non-empty subsets. Called with few filters, so there are few.
 pub(super) fn parts(filters: Filters) -> impl Iterator<Item = Filters> {
     let mut next = filters;
     std::iter::from_fn(move || {

@@ -1,9 +1,9 @@
-//! How far a host is from passing.
+//! How far a host is from passing a filter.
 
 use crate::numbers::as_float;
 use crate::reason::Reason;
 
-/// What is lacking as a share of what is asked for: 0.5 where a half is free. 1 where the reason has no numbers to tell it by.
+/// The missing share of the request: 0.5 if half of it is free, 1 if the reason has no numbers.
 pub(super) fn distance(reason: &Reason) -> f64 {
     let (lacking, asked) = match reason {
         Reason::TotalTooSmall {
@@ -42,7 +42,7 @@ pub(super) fn distance(reason: &Reason) -> f64 {
     }
 }
 
-/// So many, of which that many are too many.
+/// A limit that is exceeded by `too_many`.
 fn over(many: i64, too_many: i64) -> (f64, f64) {
     (
         as_float(many) - as_float(too_many) + 1.0,

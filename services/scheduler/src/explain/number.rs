@@ -1,4 +1,4 @@
-//! Numbers that JSON has not: `"inf"`, `"-inf"` and `"nan"`, which a multiplier of an aggregate may be.
+//! Serde for numbers that JSON lacks: `"inf"`, `"-inf"` and `"nan"`, which an aggregate's multiplier may be.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! How a request ended, as it is kept.
+//! The recorded outcome of a request.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::PlacementStage;
 use crate::select::{NoHost, NoValidHost, Selected};
 use crate::text::shortened;
 
-/// Of so many instances it is told where they are.
+/// The maximum number of recorded placements.
 const INSTANCES: usize = 100;
 
 /// How a request ended.
@@ -17,25 +17,25 @@ pub enum Outcome {
     Selected {
         /// In their order; a hundred at most.
         instances: Vec<Placed>,
-        /// Other instances, which have a host too.
+        /// The number of further placed instances.
         more: usize,
     },
     /// Not each instance has a host, so none has.
     NoValidHost {
         why: WhyNone,
-        /// The instance for which there is none, by its place, the first 0.
+        /// The index of the instance without a host.
         instance: usize,
-        /// A sentence for whoever asked.
+        /// A sentence for the user.
         text: String,
     },
-    /// Nothing was decided by filters and claims: the request cannot be asked as it is, or a service did not do its part.
+    /// The request is invalid or a service failed, so filters and claims decided nothing.
     Failed {
         /// Why, in a sentence.
         text: String,
     },
 }
 
-/// Where an instance is.
+/// The host of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
     pub instance_uuid: String,
@@ -52,13 +52,13 @@ pub struct Placed {
 pub enum WhyNone {
     /// Placement has no candidate.
     NoCandidates,
-    /// There was no host to look at.
+    /// There were no hosts.
     NoHosts,
-    /// None is what the request is for: its destination, hosts that are forced, hosts to leave out.
+    /// No host matches the request's destination, forced hosts and excluded hosts.
     NoneAtDestination,
     /// Filters rejected them all, or weighers could not weigh them.
     AllRejected,
-    /// None of those that were left could be claimed.
+    /// No remaining host could be claimed.
     NoneClaimed,
     /// The caller gave up.
     GivenUp,
@@ -108,7 +108,7 @@ impl Outcome {
         }
     }
 
-    /// After this answer of Placement.
+    /// Adds Placement's answer.
     pub(super) fn after(mut self, placement: &PlacementStage) -> Self {
         if let (Self::NoValidHost { text, .. }, Some(cut)) = (&mut self, placement.cut())
             && !text.ends_with(&cut)

@@ -1,4 +1,4 @@
-//! How hosts fared for one instance, as it is kept.
+//! The recorded search for one instance.
 
 use std::borrow::Cow;
 
@@ -9,21 +9,21 @@ use crate::host_state::HostState;
 use crate::select::{LeftOut, RejectedHosts, Turnout};
 use crate::weighers::Card;
 
-/// So many kinds of rejections are told: filters times reasons.
+/// The maximum number of recorded kinds of rejections (filter and reason).
 const KINDS: usize = 64;
 
 /// How hosts fared for one instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Search {
     pub instance_uuid: String,
-    /// Hosts that there were: all with a candidate for the first instance, those that are left for a later one.
+    /// The number of hosts: all with a candidate for the first instance, the remaining ones for later instances.
     pub hosts: usize,
-    /// Those of them that the request's destination left.
+    /// Those that match the destination.
     pub at_destination: usize,
-    /// Those that the request leaves out by name.
+    /// Those that the request excludes by name.
     #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
     pub left_out: LeftOut,
-    /// What each filter that was asked let pass, in their order; none where a host is forced.
+    /// The hosts that each filter let pass, in order; empty if a host is forced.
     pub filters: Vec<FilterPassed>,
     /// Hosts that are out, by filter and reason.
     pub rejected: Vec<RejectedBy>,
@@ -38,13 +38,13 @@ pub struct Search {
     pub not_counted: Option<Told>,
 }
 
-/// What one filter did.
+/// The result of one filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPassed {
     pub filter: Cow<'static, str>,
-    /// Hosts that it was asked about.
+    /// The number of hosts before it.
     pub before: usize,
-    /// Hosts that it let pass.
+    /// The number of hosts after it.
     pub after: usize,
 }
 
@@ -79,20 +79,20 @@ pub struct Scored {
     pub scores: Vec<WeigherScore>,
 }
 
-/// What one weigher says of a host.
+/// One weigher's score of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WeigherScore {
     pub weigher: Cow<'static, str>,
-    /// In its own unit.
+    /// The raw value in the weigher's own unit.
     #[serde(with = "number")]
     pub raw: f64,
     /// On the common scale.
     #[serde(with = "number")]
     pub norm: f64,
-    /// The option, or what the host's aggregates say instead.
+    /// The multiplier from the options or the host's aggregates.
     #[serde(with = "number")]
     pub multiplier: f64,
-    /// What it adds to the weight: `norm` times `multiplier`.
+    /// The contribution to the weight: `norm` times `multiplier`.
     #[serde(with = "number")]
     pub score: f64,
 }
@@ -105,12 +105,12 @@ pub struct Pivotal {
     pub host: String,
 }
 
-/// What was claimed for one instance.
+/// The claims for one instance.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Claims {
-    /// In their order: the first twenty, and the one that was granted.
+    /// In order: the first twenty, and the granted one.
     pub tried: Vec<Claim>,
-    /// Others, which were refused.
+    /// The number of further refused claims.
     pub more: usize,
 }
 

@@ -1,10 +1,10 @@
-//! What Placement said before any filter was asked. A caller that asks Placement fills it in: the scheduler does not.
+//! Placement's answer before any filter ran. The caller that queried Placement provides it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::text::shortened;
 
-/// So many demands are kept.
+/// The maximum number of recorded demands.
 const DEMANDS: usize = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -13,13 +13,13 @@ pub struct PlacementStage {
     pub query: String,
     /// Candidates that were found.
     pub candidates: usize,
-    /// How many were asked for at most; none, or 0: all.
+    /// The limit of the query; none or 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Where there are none: demands of the query, each of which alone stands in the way; forty at most.
+    /// Without candidates: the demands of the query each of which alone rules out every candidate; at most forty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
-    /// Where there are none: why, in a sentence.
+    /// Without candidates: why, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -34,7 +34,7 @@ impl PlacementStage {
         }
     }
 
-    /// There are none. `causes` are the demands without any one of which there would be some.
+    /// There are no candidates. Without any one of the demands in `causes` there would be some.
     #[must_use]
     pub fn empty(query: &str, causes: impl IntoIterator<Item = String>, why: &str) -> Self {
         let causes = causes.into_iter().take(DEMANDS);
@@ -47,7 +47,7 @@ impl PlacementStage {
         }
     }
 
-    /// Where so many candidates were asked for at most; 0: all.
+    /// Sets the limit of the query; 0: no limit.
     #[must_use]
     pub fn with_limit(self, limit: usize) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl PlacementStage {
         }
     }
 
-    /// Where there were as many as were asked for, so that there may be others that nobody looked at: that, in a sentence.
+    /// A sentence for the case that the answer was truncated, so that there may be candidates that were not considered.
     #[must_use]
     pub fn cut(&self) -> Option<String> {
         let limit = self.limit.filter(|it| (1..=self.candidates).contains(it))?;

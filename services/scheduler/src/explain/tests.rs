@@ -1,4 +1,4 @@
-//! What is kept of a request: by tables, and what must hold for all.
+//! Explanations: table tests, and properties that hold for all.
 
 mod relaxations;
 
@@ -17,7 +17,7 @@ fn scheduler(filters: &[&str], weighers: &[&str]) -> Scheduler {
     Scheduler::new(options).expect("filters and weighers")
 }
 
-/// The whole way: every claim is granted that is not of a host that refuses.
+/// A whole request; claims are granted except on hosts that refuse.
 fn explained(
     scheduler: &Scheduler,
     asked: &Value,
@@ -74,7 +74,7 @@ fn nothing_that_others_wrote_reaches_the_terminal_as_it_is() {
         );
         assert!(text.contains("h1a\\u001b[2J\\u0000\\n  host7"), "{text}");
     }
-    // As a document it is what it was.
+    // Serialising and parsing it gives the same value.
     let json = serde_json::to_string(&explanation).expect("JSON");
     assert_eq!(serde_json::from_str(&json).ok(), Some(explanation));
 }
@@ -328,7 +328,7 @@ fn a_search_that_failed_tells_why_as_far_as_it_came() {
     let first = |it: &Explanation| it.to_string().lines().next().map(str::to_owned);
     let told = format!("No host was chosen: {why}.");
     assert_eq!(first(&got), Some(told.clone()));
-    // What was found out before it stands there, too.
+    // The findings before the failure are kept, too.
     let scheduler = scheduler(&["ComputeFilter"], &[]);
     let these = json!([{"host": "a"}, {"host": "b", "service": {"disabled": true}}]);
     let got = explained(&scheduler, &json!({}), &these, 1, "").failed(why);
@@ -336,7 +336,7 @@ fn a_search_that_failed_tells_why_as_far_as_it_came() {
     assert_eq!(first(&got), Some(told));
     let search = &got.searches[0];
     assert_eq!((search.hosts, search.left), (2, 1));
-    // A long reason is told by its beginning.
+    // A long reason is truncated.
     let long = Explanation::of_failure(Asked::default(), &"x".repeat(100_000));
     assert!(long.to_string().len() < 1000);
 }

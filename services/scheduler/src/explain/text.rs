@@ -1,4 +1,4 @@
-//! An explanation for people.
+//! Explanations as text.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -10,10 +10,11 @@ use super::{
 use crate::request::Hints;
 use crate::text::all_printable;
 
-/// So many letters a column of names has at least.
+/// The minimum width of a column of names.
 const NAME: usize = 24;
 
-/// From the outcome to its causes; ends without a new line. What others wrote is on its line, without control characters.
+/// From the outcome to its causes, without a trailing newline. User-supplied text stays on its line, without control
+/// characters.
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match all_printable(self) {
@@ -331,7 +332,7 @@ impl Display for Nearest {
     }
 }
 
-/// A host, and its node where that is another name: a host may have several.
+/// A host, with its node if that has another name.
 fn on<'a>(host: &'a str, node: &str) -> Cow<'a, str> {
     match node.is_empty() || node == host {
         true => host.into(),
@@ -359,7 +360,7 @@ fn listed(names: &[Cow<'static, str>]) -> String {
     }
 }
 
-/// A whole number without a point, others with three digits behind it.
+/// Whole numbers without a decimal point, others with three decimals.
 fn plain(number: f64) -> String {
     match number.fract() == 0.0 && number.abs() < 1e15 {
         true => format!("{number:.0}"),

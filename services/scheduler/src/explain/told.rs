@@ -1,4 +1,4 @@
-//! A reason as it is kept: its code, its values and its sentence, none of them longer than an operator reads.
+//! A recorded reason: code, values and sentence, all of limited length.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::reason::Reason;
 use crate::text::{beginning, shortened};
 
-/// So many entries of a list or an object are kept.
+/// The maximum number of recorded entries of a list or an object.
 const ENTRIES: usize = 20;
 
 /// Why a host is out.
@@ -16,7 +16,7 @@ pub struct Told {
     pub code: String,
     /// One sentence about the host: `it has 512 MiB of memory free, and 1024 are asked for`.
     pub text: String,
-    /// What was compared, by name. Long texts and lists are told by their beginning.
+    /// The compared values by name. Long texts and lists are truncated.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub values: Map<String, Value>,
 }

@@ -1,4 +1,4 @@
-//! What every filter says of one host.
+//! The verdict of every filter on one host.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,29 +11,29 @@ use crate::request::RequestSpec;
 use crate::select::{Scheduler, narrow};
 use crate::text::all_printable;
 
-/// What every enabled filter says of one host.
+/// The verdict of every enabled filter on one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostVerdicts {
     pub host: String,
     pub node: String,
-    /// Whether the request is for it: its destination, hosts that are forced, hosts to leave out.
+    /// Whether it matches the request's destination, forced hosts and excluded hosts.
     pub at_destination: bool,
     /// Whether filters count: they do not on a host that is forced.
     pub is_filtered: bool,
     pub filters: Vec<HostVerdict>,
-    /// Allocation candidates on it.
+    /// The number of its allocation candidates.
     pub candidates: usize,
-    /// Those of them that no filter takes away, by their places.
+    /// The indices of the candidates that no filter removes.
     pub surviving_candidates: Vec<usize>,
 }
 
-/// What one filter says of a host.
+/// The verdict of one filter on a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostVerdict {
     pub filter: String,
-    /// Whether the request asks for something that the filter looks at.
+    /// Whether the request has something that the filter checks.
     pub looks: bool,
-    /// Why it rejects the host; none where it lets it pass.
+    /// Why it rejects the host; `None` if it accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejects: Option<Told>,
 }
@@ -48,8 +48,8 @@ impl HostVerdicts {
 }
 
 impl Scheduler {
-    /// What every enabled filter says of a host, those too that would not be asked because one before them rejects it: they are asked
-    /// as if that one were not there.
+    /// The verdict of every enabled filter on a host, including those after a rejection: they run as if the rejecting
+    /// filter were absent.
     #[must_use]
     pub fn verdicts(&self, request: &RequestSpec, host: &ConsideredHost) -> HostVerdicts {
         let narrowed = narrow(vec![host.clone()], request);
@@ -79,7 +79,7 @@ impl Scheduler {
     }
 }
 
-/// A line for each filter; ends without a new line. What others wrote is on its line, without control characters.
+/// One line per filter, without a trailing newline. User-supplied text stays on its line, without control characters.
 impl Display for HostVerdicts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match all_printable(self) {

@@ -1,4 +1,4 @@
-//! `AggregateCoreFilter`: as `CoreFilter`, with ratios of the host's aggregates.
+//! `AggregateCoreFilter`: like `CoreFilter`, with the allocation ratio of the host's aggregates.
 
 use super::core::fits;
 use super::{Filter, Plan, Runs};

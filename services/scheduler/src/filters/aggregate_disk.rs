@@ -1,4 +1,4 @@
-//! `AggregateDiskFilter`: as `DiskFilter`, with ratios of the host's aggregates.
+//! `AggregateDiskFilter`: like `DiskFilter`, with the allocation ratio of the host's aggregates.
 
 use super::disk::fits;
 use super::{Filter, Plan, Runs};

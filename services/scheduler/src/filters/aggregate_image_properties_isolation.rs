@@ -1,5 +1,5 @@
-//! `AggregateImagePropertiesIsolation`: where the host's aggregates have a key of an image property's name, the image has one of their
-//! values, or none.
+//! `AggregateImagePropertiesIsolation`: if the host's aggregates have a key with the name of an image property, the
+//! image must have one of its values or lack the property.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::Aggregates;

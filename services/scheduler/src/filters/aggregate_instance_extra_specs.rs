@@ -1,7 +1,7 @@
-//! `AggregateInstanceExtraSpecsFilter`: the host's aggregates are as the flavor's extra specs demand.
+//! `AggregateInstanceExtraSpecsFilter`: the host's aggregates must satisfy the flavor's extra specs.
 //!
-//! Extra specs without a scope count, and those under `aggregate_instance_extra_specs:`. Of several values one that is right is
-//! enough, whichever others cannot be read.
+//! It uses extra specs without a scope and those under `aggregate_instance_extra_specs:`. If a key has several values,
+//! one match is enough, even if others are unreadable.
 
 use super::{Filter, Plan, Runs};
 use crate::extra_specs::{Requirement, Unreadable};
@@ -33,7 +33,7 @@ impl Filter for AggregateInstanceExtraSpecsFilter {
     }
 }
 
-/// What one extra spec demands.
+/// The requirement of one extra spec.
 struct Demand<'a> {
     key: &'a str,
     requirement: Requirement,

@@ -1,4 +1,4 @@
-//! `AggregateIoOpsFilter`: as `IoOpsFilter`, with limits of the host's aggregates.
+//! `AggregateIoOpsFilter`: like `IoOpsFilter`, with the limit of the host's aggregates.
 
 use super::io_ops::is_below;
 use super::{Filter, Plan, Runs};

@@ -1,5 +1,5 @@
-//! `AggregateMultiTenancyIsolation`: the host's aggregates name the project under a key that begins with `filter_tenant_id`, or no
-//! project at all.
+//! `AggregateMultiTenancyIsolation`: if the host's aggregates have keys that begin with `filter_tenant_id`, one of them
+//! must name the project.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! `AggregateNumInstancesFilter`: as `NumInstancesFilter`, with limits of the host's aggregates.
+//! `AggregateNumInstancesFilter`: like `NumInstancesFilter`, with the limit of the host's aggregates.
 
 use super::num_instances::is_below;
 use super::{Filter, Plan, Runs};

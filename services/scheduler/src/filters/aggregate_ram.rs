@@ -1,4 +1,4 @@
-//! `AggregateRamFilter`: as `RamFilter`, with ratios of the host's aggregates.
+//! `AggregateRamFilter`: like `RamFilter`, with the allocation ratio of the host's aggregates.
 
 use super::ram::fits;
 use super::{Filter, Plan, Runs};

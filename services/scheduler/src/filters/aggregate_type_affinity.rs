@@ -1,4 +1,5 @@
-//! `AggregateTypeAffinityFilter`: the host's aggregates name the flavor under `instance_type`, or no flavor at all.
+//! `AggregateTypeAffinityFilter`: if the host's aggregates have the key `instance_type`, one of its values must name
+//! the flavor.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::Aggregates;

@@ -1,4 +1,4 @@
-//! `AvailabilityZoneFilter`: the host is in the zone that is asked for. A host whose aggregates name none is in
+//! `AvailabilityZoneFilter`: the host must be in the requested zone. A host without a zone is in
 //! `default_availability_zone`.
 
 use super::{Filter, Plan, Runs};

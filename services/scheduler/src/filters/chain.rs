@@ -1,4 +1,4 @@
-//! The enabled filters, in their order.
+//! The chain of enabled filters, in order.
 
 mod looking;
 mod shares;
@@ -12,19 +12,19 @@ pub(crate) use shares::in_shares;
 
 use super::{ALL, Filter, Plan, named};
 use crate::host_state::ConsideredHost;
-use crate::nearest::nearest;
 use crate::options::Options;
 use crate::own::Own;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
+use berth_model::nearest_name;
 
 /// All filters, as an available one.
 const ALL_FILTERS: &str = "nova.scheduler.filters.all_filters";
 
-/// `enabled_filters` are not all to be had.
+/// `enabled_filters` or `available_filters` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// There is no such filter.
+    /// An unknown filter.
     #[error(
         "[filter_scheduler] {option}: there is no filter {name}{}; there are {}{}",
         near.map_or_else(String::new, |near| format!(", did you mean {near}?")),
@@ -34,22 +34,22 @@ pub enum ChainError {
     Unknown {
         /// `enabled_filters` or `available_filters`
         option: &'static str,
-        /// As it was written.
+        /// The configured name.
         name: String,
-        /// Those that are not built in.
+        /// The names of custom filters.
         own: Vec<&'static str>,
-        /// Which may be meant.
+        /// A similar name.
         near: Option<&'static str>,
     },
-    /// There is, but it may not be enabled.
+    /// A known filter that is not available.
     #[error(
         "[filter_scheduler] enabled_filters: {name} is not among available_filters, which are {available}; \
          add it there, or `{ALL_FILTERS}` for all"
     )]
     Unavailable {
-        /// As it was written.
+        /// The configured name.
         name: String,
-        /// The names of those that may.
+        /// The names of the available filters.
         available: String,
     },
 }
@@ -59,20 +59,20 @@ fn names(filters: &[&dyn Filter]) -> String {
     names.join(", ")
 }
 
-/// Filters in the order in which they are asked.
+/// The filters in the order in which they run.
 pub struct Chain {
     filters: Vec<&'static dyn Filter>,
-    /// Hosts are looked at by so many, where there are enough of them.
+    /// The number of threads for long lists of hosts.
     threads: NonZero<usize>,
 }
 
-/// What one filter did.
+/// The result of one filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passed {
     pub filter: &'static str,
-    /// Hosts that it was asked about.
+    /// The number of hosts before it.
     pub before: usize,
-    /// Hosts that it let pass.
+    /// The number of hosts after it.
     pub after: usize,
 }
 
@@ -80,17 +80,17 @@ pub struct Passed {
 #[derive(Debug, Clone)]
 pub struct Rejected {
     pub host: ConsideredHost,
-    /// The filter that was the first to reject it.
+    /// The first filter that rejected it.
     pub filter: &'static str,
     pub reason: Reason,
 }
 
-/// Which instance of a request is placed.
+/// The position of an instance within a request for several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// The first one, or the only one.
     First,
-    /// One of the others: filters that look at nothing a claim changes are not asked again.
+    /// A later one: filters whose verdict a claim cannot change do not run again.
     Later,
 }
 
@@ -100,7 +100,7 @@ impl Chain {
         Self::with_own(options, &Own::new())
     }
 
-    /// As [`Chain::new`], where options may also name filters that are not built in.
+    /// Like [`Chain::new`]; options may also name custom filters.
     pub fn with_own(options: &Options, own: &Own) -> Result<Self, ChainError> {
         let options = &options.filter_scheduler;
         let available = available(&options.available_filters, own)?;
@@ -128,7 +128,7 @@ impl Chain {
         self.filters.iter().map(|one| one.name())
     }
 
-    /// With so many threads at most, and not as many as the machine has processors. The answers are the same.
+    /// Limits the number of threads; the default is the number of processors. The result does not depend on it.
     #[must_use]
     pub fn with_threads(self, threads: NonZero<usize>) -> Self {
         Self { threads, ..self }
@@ -138,7 +138,7 @@ impl Chain {
         self.threads
     }
 
-    /// What each filter makes of a request, those that are named twice once; for who asks them out of their turn.
+    /// The prepared filters, without duplicates, for running them individually.
     pub(crate) fn plans<'a>(
         &self,
         request: &'a RequestSpec,
@@ -155,8 +155,7 @@ impl Chain {
         plans
     }
 
-    /// Asks each filter about the hosts that all before it let pass, until none is left. Takes the hosts that are out from `hosts`,
-    /// which keep their order.
+    /// Runs the filters until no host is left. Removes rejected hosts from `hosts`; the order is kept.
     pub fn filter(
         &self,
         hosts: &mut Vec<ConsideredHost>,
@@ -183,8 +182,8 @@ impl Chain {
         passed
     }
 
-    /// Asks the filters again, for one of the later instances of a request, about hosts that passed for the one before. Since then
-    /// only the host at `changed` took an instance, so only it is looked at, but for filters that look at the group.
+    /// Runs the filters for a later instance on the hosts that passed for the previous one. Only the host at `changed`
+    /// has changed, so only it is checked again, except by filters that depend on the server group.
     pub fn filter_again(
         &self,
         hosts: &mut [ConsideredHost],
@@ -234,8 +233,8 @@ impl Chain {
         (passed, out)
     }
 
-    /// One host goes through all filters before the next one does, while what it is made of is at hand: that no filter sees a host
-    /// which one before it rejected is all that the order is about.
+    /// Runs all filters on one host before the next host, which is good for the cache. The result is the same, because
+    /// a filter never sees a host that an earlier one rejected.
     fn first_rejections(
         &self,
         plans: &[(&'static dyn Filter, Plan<'_>)],
@@ -252,12 +251,12 @@ impl Chain {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Out {
     pub place: usize,
-    /// The filter that was the first to reject it.
+    /// The first filter that rejected it.
     pub filter: &'static str,
     pub reason: Reason,
 }
 
-/// What a filter makes of a request. One that does not look at rebuilds lets every host pass where an instance is rebuilt.
+/// Prepares a filter. Filters that ignore rebuilds accept every host for a rebuild.
 fn plan<'a>(
     filter: &'static dyn Filter,
     is_rebuild: bool,
@@ -270,7 +269,7 @@ fn plan<'a>(
     }
 }
 
-/// The filters that may be enabled: those that the option names, and all that are not built in.
+/// The available filters: those that the option names, and all custom ones.
 fn available(texts: &[String], own: &Own) -> Result<Vec<&'static dyn Filter>, ChainError> {
     let mut available = own.filters.clone();
     for text in texts {
@@ -287,7 +286,7 @@ fn known(option: &'static str, name: &str, own: &Own) -> Result<&'static dyn Fil
         option,
         name: name.to_owned(),
         own: own.filters.iter().map(|one| one.name()).collect(),
-        near: nearest(
+        near: nearest_name(
             name,
             ALL.iter()
                 .map(|one| one.name())
@@ -298,10 +297,10 @@ fn known(option: &'static str, name: &str, own: &Own) -> Result<&'static dyn Fil
     known.ok_or_else(unknown)
 }
 
-/// A host's place in the list, the place of the filter that is the first to reject it, and why.
+/// A host's index, the index of the first filter that rejects it, and the reason.
 type Rejection = (usize, (usize, Reason));
 
-/// What each filter did, up to the one that left no host.
+/// The result of each filter, up to the one that left no host.
 fn passed(
     plans: &[(&'static dyn Filter, Plan<'_>)],
     hosts: usize,

@@ -1,4 +1,4 @@
-//! `ComputeFilter`: the host's agent is enabled and alive.
+//! `ComputeFilter`: the host's agent must be enabled and alive.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Service};
@@ -32,7 +32,7 @@ fn is_up(service: &Service, allowed: f64) -> Result<(), Reason> {
     if service.forced_down {
         return Err(Reason::ServiceForcedDown);
     }
-    // A clock that is ahead is as good as one that is behind.
+    // A clock difference counts in both directions.
     match service.last_seen_age_s.or(service.created_age_s) {
         Some(age) if age.abs() <= allowed => Ok(()),
         age => Err(Reason::ServiceDown {

@@ -46,22 +46,22 @@ impl Filter for ComputeCapabilitiesFilter {
 
 const BITS: &str = "cpu_info:maxphysaddr:bits";
 
-/// What one extra spec demands.
+/// The requirement of one extra spec.
 struct Demand {
     path: String,
     attribute: Option<Attribute>,
-    /// The first part of the path, and where it leads from there.
+    /// The first part of the path, and the rest.
     first: String,
     fields: Vec<String>,
     requirement: Requirement,
     counts: Counts,
 }
 
-/// For which hosts a demand counts.
+/// The hosts for which a requirement counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counts {
     Always,
-    /// Where there is an attribute or a stat of the name.
+    /// Hosts that have an attribute or stat of the name.
     WhereKnown,
 }
 
@@ -133,7 +133,7 @@ impl Demand {
     }
 }
 
-/// Into a field. A text on the way is JSON.
+/// Descends into a field; text on the path is parsed as JSON.
 fn step<'a>(found: Found<'a>, field: &str) -> Option<Found<'a>> {
     let parsed = |text: &str| serde_json::from_str(text).ok().map(Found::made);
     let found = match found {

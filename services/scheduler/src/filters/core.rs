@@ -1,4 +1,5 @@
-//! `CoreFilter`: the host has enough CPUs free, at its allocation ratio. One that does not tell how many it has passes.
+//! `CoreFilter`: the host must have enough free CPUs, at its allocation ratio. A host that does not report its CPUs
+//! passes.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
@@ -26,7 +27,7 @@ impl Filter for CoreFilter {
     }
 }
 
-/// Notes the limit, where there is one, and says whether the flavor fits.
+/// Sets the limit, if any, and checks whether the flavor fits.
 pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Result<(), Reason> {
     let (resource, requested) = (Resource::Vcpu, flavor.vcpus);
     let total = host.state.vcpus_total;

@@ -1,4 +1,4 @@
-//! `DifferentHostFilter`: the host has none of the instances of the hint `different_host`.
+//! `DifferentHostFilter`: the host must not have any instance named by the hint `different_host`.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Sought};

@@ -1,4 +1,4 @@
-//! `DiskFilter`: the host has enough disk free, at its allocation ratio.
+//! `DiskFilter`: the host must have enough free disk, at its allocation ratio.
 
 use super::ram::at_most;
 use super::{Filter, Plan, Runs};
@@ -27,7 +27,7 @@ impl Filter for DiskFilter {
     }
 }
 
-/// Says whether the flavor fits, and notes the limit where it does.
+/// Checks whether the flavor fits, and sets the limit if it does.
 pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Result<(), Reason> {
     let total = host.state.total_usable_disk_gb.saturating_mul(1024);
     let used = total.saturating_sub(host.state.free_disk_mb);

@@ -1,4 +1,4 @@
-//! `ExactCoreFilter`: exactly as many CPUs are free as the flavor has.
+//! `ExactCoreFilter`: the number of free CPUs must equal that of the flavor.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
@@ -21,7 +21,7 @@ impl Filter for ExactCoreFilter {
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
         let requested = request.flavor.vcpus;
         Plan::each(move |host: &mut ConsideredHost| {
-            // One that does not tell how many it has may have any number.
+            // A host that does not report its CPUs may have any number.
             if host.state.vcpus_total == 0 {
                 return Err(Reason::TotalTooSmall {
                     resource: Resource::Vcpu,
@@ -37,7 +37,7 @@ impl Filter for ExactCoreFilter {
     }
 }
 
-/// Whether what is free is what is asked for.
+/// Whether the free amount equals the requested one.
 pub(super) fn exactly(resource: Resource, requested: i64, free: i64) -> Result<(), Reason> {
     match free == requested {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! `ExactDiskFilter`: exactly as much disk is free as the flavor has.
+//! `ExactDiskFilter`: the free disk must equal that of the flavor.
 
 use super::disk::requested_mb;
 use super::exact_core::exactly;

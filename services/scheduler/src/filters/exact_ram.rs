@@ -1,4 +1,4 @@
-//! `ExactRamFilter`: exactly as much memory is free as the flavor has.
+//! `ExactRamFilter`: the free memory must equal that of the flavor.
 
 use super::exact_core::exactly;
 use super::{Filter, Plan, Runs};

@@ -1,7 +1,7 @@
-//! `ImagePropertiesFilter`: the host runs guests of the image's architecture, hypervisor type and VM mode, by a hypervisor of
-//! the version that the image asks for.
+//! `ImagePropertiesFilter`: the host must support the image's architecture, hypervisor type and VM mode, with a
+//! hypervisor of the required version.
 //!
-//! An image that says none of the three goes anywhere, whatever version it asks for.
+//! An image without any of the three passes everywhere, whatever version it requires.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{CapabilityRef, ConsideredHost, HostState};
@@ -31,7 +31,7 @@ impl Filter for ImagePropertiesFilter {
     }
 }
 
-/// What the image asks for.
+/// The requirements of the image.
 struct Demand {
     /// Architecture, hypervisor type, VM mode.
     kind: [Option<String>; 3],
@@ -62,7 +62,7 @@ impl Demand {
     }
 
     fn check(&self, host: &HostState) -> Result<(), Reason> {
-        // At which place of the three a word stands is not looked at.
+        // The position of a word among the three is ignored, as in Nova.
         let is_right = |one: &[String; 3]| self.kind.iter().flatten().all(|it| one.contains(it));
         if !host.supported_instances.iter().any(is_right) {
             let all = host.supported_instances.iter();
@@ -92,7 +92,7 @@ impl Demand {
         })
     }
 
-    /// A host that does not tell its bits has enough of them.
+    /// A host that does not report its address bits passes.
     fn check_bits(&self, host: &HostState) -> Result<(), Reason> {
         let Some(requested) = self.bits else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `IoOpsFilter`: the host has fewer builds, moves and snapshots than `max_io_ops_per_host`.
+//! `IoOpsFilter`: the host must have fewer builds, moves and snapshots in progress than `max_io_ops_per_host`.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;

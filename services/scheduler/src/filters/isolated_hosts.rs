@@ -1,5 +1,5 @@
-//! `IsolatedHostsFilter`: isolated images go to isolated hosts, and (unless `restrict_isolated_hosts_to_isolated_images` is
-//! false) nothing else does.
+//! `IsolatedHostsFilter`: isolated images run only on isolated hosts and, unless
+//! `restrict_isolated_hosts_to_isolated_images` is false, nothing else runs there.
 
 use std::collections::BTreeSet;
 

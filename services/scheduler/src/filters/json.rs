@@ -1,4 +1,4 @@
-//! `JsonFilter`: the query of the hint `query` holds for the host.
+//! `JsonFilter`: the query in the hint `query` must be true for the host.
 
 use std::sync::Arc;
 

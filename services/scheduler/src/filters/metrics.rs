@@ -1,4 +1,4 @@
-//! `MetricsFilter`: the host measures all metrics of `[metrics] weight_setting`.
+//! `MetricsFilter`: the host must report all metrics of `[metrics] weight_setting`.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, HostState};
@@ -38,7 +38,7 @@ impl Filter for MetricsFilter {
     }
 }
 
-/// What a host measures; none where it is no finite number, by which nothing can be weighed.
+/// A metric of a host; `None` if it is not finite, because such values cannot be weighed.
 pub(crate) fn measured(host: &HostState, metric: &str) -> Option<f64> {
     let measured = host.metrics.as_ref()?.get(metric).copied();
     measured.filter(|value| value.is_finite())

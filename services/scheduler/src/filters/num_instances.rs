@@ -1,4 +1,4 @@
-//! `NumInstancesFilter`: the host has fewer instances than `max_instances_per_host`.
+//! `NumInstancesFilter`: the host must have fewer instances than `max_instances_per_host`.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;

@@ -1,7 +1,7 @@
-//! `NUMATopologyFilter`: the cells of the instance fit on cells of the host.
+//! `NUMATopologyFilter`: the instance's NUMA cells must fit on cells of the host.
 //!
-//! Each allocation candidate is looked at, since the devices that must be near may be of it. The allocation ratios by which the
-//! cells were looked at go with the request, so that the host's agent looks again by the same.
+//! Each allocation candidate is checked, because it determines which devices must be near. The allocation ratios used
+//! are sent with the request, so that the host's agent checks with the same ones.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, HostState, NumaLimits, NumaTopology};
@@ -53,7 +53,7 @@ fn needs_threads(request: &RequestSpec) -> bool {
         && says("hw:cpu_thread_policy", "hw_cpu_thread_policy", "require")
 }
 
-/// Whether cores have several threads, or nobody knows.
+/// Whether cores have several threads, or this is unknown.
 fn has_threads(host: &HostState) -> bool {
     cells(host).is_none_or(NumaTopology::has_threads)
 }

@@ -1,7 +1,7 @@
-//! `PciPassthroughFilter`: the host has the devices that are asked for.
+//! `PciPassthroughFilter`: the host must have the requested devices.
 //!
-//! Each allocation candidate is looked at, since it may say from which providers the devices are; those that the host's pools do
-//! not serve are out.
+//! Each allocation candidate is checked, because it may name the devices' providers. Candidates that the host's pools
+//! cannot serve are removed.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;

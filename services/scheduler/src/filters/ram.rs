@@ -1,4 +1,4 @@
-//! `RamFilter`: the host has enough memory free, at its allocation ratio.
+//! `RamFilter`: the host must have enough free memory, at its allocation ratio.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
@@ -26,7 +26,7 @@ impl Filter for RamFilter {
     }
 }
 
-/// Says whether the flavor fits, and notes the limit where it does.
+/// Checks whether the flavor fits, and sets the limit if it does.
 pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Result<(), Reason> {
     let (resource, requested) = (Resource::MemoryMb, flavor.memory_mb);
     let total = host.state.total_usable_ram_mb;
@@ -37,7 +37,7 @@ pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Re
     Ok(())
 }
 
-/// Whether a request is neither larger than the host nor than what is free on it. A number that is none has room for nothing.
+/// Whether a request is at most the host's total and its free amount. A NaN ratio leaves no room.
 pub(super) fn at_most(
     resource: Resource,
     requested: i64,

@@ -1,4 +1,4 @@
-//! `RetryFilter`: the build did not fail there before.
+//! `RetryFilter`: the host must not be one where the build already failed.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;

@@ -1,4 +1,4 @@
-//! `SameHostFilter`: the host has one of the instances of the hint `same_host`.
+//! `SameHostFilter`: the host must have one of the instances named by the hint `same_host`.
 
 use std::sync::Arc;
 

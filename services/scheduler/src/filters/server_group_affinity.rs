@@ -1,4 +1,4 @@
-//! `ServerGroupAffinityFilter`: the host is one of those that the affinity group is on already, where it is on any.
+//! `ServerGroupAffinityFilter`: the host must be one that the affinity group already uses, if it uses any.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `ServerGroupAntiAffinityFilter`: the host has fewer members of the anti-affinity group than may be on one.
+//! `ServerGroupAntiAffinityFilter`: the host must have fewer members of the anti-affinity group than the rule allows.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Sought};
@@ -32,7 +32,7 @@ impl Filter for ServerGroupAntiAffinityFilter {
             let instances = &host.state.instances;
             let members = instances.these(&sought).count();
             let is_below = i64::try_from(members).is_ok_and(|members| members < limit);
-            // One that is moved may come to where it is.
+            // An instance that is moved may stay on its host.
             if is_below || instances.contains(&request.instance_uuid) {
                 return Ok(());
             }

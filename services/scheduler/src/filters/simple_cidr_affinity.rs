@@ -1,4 +1,4 @@
-//! `SimpleCIDRAffinityFilter`: the host is in the network of the hints `build_near_host_ip` and `cidr`.
+//! `SimpleCIDRAffinityFilter`: the host must be in the network given by the hints `build_near_host_ip` and `cidr`.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
@@ -43,7 +43,7 @@ impl Filter for SimpleCIDRAffinityFilter {
     }
 }
 
-/// The address and the prefix, one after the other.
+/// The network of an address and a prefix length.
 fn network(near: &[String], request: &RequestSpec) -> Result<Network, String> {
     let cidr = match request.hints.has("cidr") {
         false => "/24",

@@ -1,4 +1,4 @@
-//! One filter, asked about hosts, for its tests.
+//! Test helpers: runs one filter on hosts.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub(super) fn options(group: &str, name: &str, value: &Value) -> Options {
     serde_json::from_value(groups).expect("an option")
 }
 
-/// The code of each host's rejection, empty for one that passes.
+/// The code of each host's rejection; empty if it passes.
 pub(super) fn verdicts(
     filter: &str,
     options: &Options,
@@ -25,7 +25,7 @@ pub(super) fn verdicts(
     verdicts_on(filter, options, &testing::request(request), hosts)
 }
 
-/// As [`verdicts`], of a request that is made already.
+/// Like [`verdicts`] for an existing request.
 pub(super) fn verdicts_on(
     filter: &str,
     options: &Options,
@@ -44,7 +44,7 @@ pub(super) fn verdicts_on(
     asked.into_iter().map(|(_, reason)| code(reason)).collect()
 }
 
-/// What the filter notes for each host's agent.
+/// The limits that the filter sets for each host's agent.
 pub(super) fn limits(
     filter: &str,
     options: &Options,

@@ -1,4 +1,4 @@
-//! `TrustedFilter`: the node was attested to be as trustworthy as the extra spec `trust:trusted_host` asks.
+//! `TrustedFilter`: the node's attestation must have the level that the extra spec `trust:trusted_host` requires.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;

@@ -1,4 +1,4 @@
-//! `TypeAffinityFilter`: the host has guests of the same flavor only, or none.
+//! `TypeAffinityFilter`: the host may only have guests of the same flavor.
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Instance};
@@ -25,7 +25,7 @@ impl Filter for TypeAffinityFilter {
             if !guests().any(is_other) {
                 return Ok(());
             }
-            // A guest of which the flavor is not known may be any.
+            // The flavor of this guest is unknown, so it may be any.
             let name = |guest: &Instance| guest.flavorid.as_deref().unwrap_or("unknown").to_owned();
             Err(Reason::OtherFlavors {
                 flavorid: wanted.to_owned(),

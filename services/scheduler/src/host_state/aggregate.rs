@@ -1,4 +1,4 @@
-//! Host aggregates: keys and values that an operator gives to groups of hosts.
+//! Host aggregates: groups of hosts with metadata set by an operator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,31 +7,29 @@ use crate::numbers::{float, int_or_nearest, strip};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Aggregate {
-    /// Placement's; none where only metadata matter.
+    /// The UUID in Placement; `None` if only the metadata matter.
     pub uuid: Option<String>,
-    /// The operator's name for it.
     pub name: String,
-    /// What filters and weighers read.
+    /// The metadata that filters and weighers use.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// The aggregates of one host. Hosts of the same aggregates share one value.
+/// The aggregates of one host. Hosts with the same aggregates share one value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Aggregates(Arc<[Arc<Aggregate>]>);
 
 impl Aggregates {
-    /// In the order in which they were told.
     #[must_use]
     pub fn new(aggregates: Vec<Arc<Aggregate>>) -> Self {
         Self(aggregates.into())
     }
 
-    /// Whether both are one value, which hosts share; two that are alike may be two.
+    /// Whether both are the same shared value; equal values may be different ones.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Where it lies in memory.
+    /// Its memory address.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
@@ -40,7 +38,7 @@ impl Aggregates {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// The values of a key, as they stand, of each aggregate that has it.
+    /// The raw values of a key in all aggregates that have it.
     pub fn raw<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.iter()
             .filter_map(move |one| one.metadata.get(key).map(String::as_str))
@@ -57,14 +55,14 @@ impl Aggregates {
         self.raw(key).flat_map(parts)
     }
 
-    /// The least of a key's values, which overrides an option. None where no aggregate has the key, or one of the values is no whole
-    /// number: then the option stands.
+    /// The minimum of a key's values, which overrides an option. `None` if no aggregate has the key or a value is not a
+    /// whole number; then the option applies.
     #[must_use]
     pub fn least_int(&self, key: &str) -> Option<i64> {
         self.least(key, int_or_nearest, i64::min)
     }
 
-    /// As [`Aggregates::least_int`], of numbers. One that is none (`nan`) counts where all are.
+    /// Like [`Aggregates::least_int`] for floats. `nan` only counts if all values are `nan`.
     #[must_use]
     pub fn least_float(&self, key: &str) -> Option<f64> {
         self.least(key, float, f64::min)

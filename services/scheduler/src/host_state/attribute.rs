@@ -1,10 +1,11 @@
-//! The attributes of a host by Nova's names, for extra specs (`capabilities:free_ram_mb`) and JSON queries (`$free_ram_mb`).
+//! Attributes of a host by Nova's names, for extra specs (`capabilities:free_ram_mb`) and JSON queries
+//! (`$free_ram_mb`).
 
 use std::collections::BTreeMap;
 
 use super::{Capability, CapabilityRef, ConsideredHost, CpuInfo, Dict, HostState, Limits, List};
 
-/// An attribute that hosts have, be it null.
+/// An attribute of hosts, which may be null.
 #[derive(Clone, Copy)]
 pub struct Attribute {
     name: &'static str,
@@ -12,7 +13,7 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// The one of this name; none where hosts have no such attribute.
+    /// The attribute of this name; `None` if hosts have no such attribute.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let found = ATTRIBUTES.iter().find(|one| one.name == name);
@@ -24,7 +25,7 @@ impl Attribute {
         ATTRIBUTES.iter().map(|one| one.name)
     }
 
-    /// What a host has.
+    /// The host's value.
     #[must_use]
     pub fn of(self, host: &ConsideredHost) -> Found<'_> {
         (self.read)(host)
@@ -37,11 +38,11 @@ impl std::fmt::Debug for Attribute {
     }
 }
 
-/// What was found where a path goes along.
+/// The value at a path.
 #[derive(Debug, Clone)]
 pub enum Found<'a> {
     Value(CapabilityRef<'a>),
-    /// A value that had to be made.
+    /// A computed value.
     Made(Box<Capability>),
     /// A text that is JSON.
     CpuInfo(&'a CpuInfo),
@@ -55,22 +56,20 @@ pub enum Found<'a> {
     Opaque(Opaque),
 }
 
-/// What is only there, or empty.
+/// A value of which only emptiness is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opaque {
     pub name: &'static str,
-    /// Whether there is nothing in it.
     pub is_empty: bool,
 }
 
 impl Found<'_> {
-    /// Whether it is null.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self, Found::Value(CapabilityRef::Null))
     }
 
-    /// Whole, as a value; none where it has none.
+    /// The value; `None` for opaque ones.
     #[must_use]
     pub fn value(&self) -> Option<CapabilityRef<'_>> {
         match self {
@@ -91,7 +90,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// What a key of it has. None where it has no keys at all; null where it has no such one.
+    /// The value of a key. `None` if it has no keys at all; null if the key is missing.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Found<'a>> {
         let or_null = |value: Option<&'a Capability>| {
@@ -110,7 +109,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// With what is no value made one, where it can be.
+    /// Converts an opaque value to a real one, if possible.
     #[must_use]
     pub fn whole(self) -> Self {
         let dict =
@@ -163,7 +162,7 @@ const fn attribute(name: &'static str, read: Read) -> Attribute {
     Attribute { name, read }
 }
 
-/// As Nova's `HostState` has them. What it has and hosts here do not tell is null.
+/// Nova's `HostState` attributes. Those that hosts do not report here are null.
 const ATTRIBUTES: &[Attribute] = &[
     attribute("host", |host| text(&host.state.host)),
     attribute("nodename", |host| text(&host.state.nodename)),

@@ -1,12 +1,11 @@
-//! What is made of a host's aggregates, once for hosts that share them.
+//! A cache of values computed from aggregates, shared by hosts with the same aggregates.
 
 use super::Aggregates;
 
-/// So many are kept at a time; clouds have few sets of aggregates that differ.
+/// The size of the cache; clouds have few different sets of aggregates.
 const KEPT: usize = 64;
 
-/// What was made of aggregates, by which value they are and not by what is in them: nothing is compared. One that is not kept any
-/// more is made again.
+/// The cache. Keys are compared by identity, not content. Evicted values are computed again.
 #[derive(Debug)]
 pub(crate) struct ByAggregates<T>(Vec<Option<(Aggregates, T)>>);
 
@@ -15,7 +14,7 @@ impl<T> ByAggregates<T> {
         Self((0..KEPT).map(|_| None).collect())
     }
 
-    /// What these aggregates are made, or were.
+    /// The cached value, computed on first use.
     pub(crate) fn get(&mut self, of: &Aggregates, make: impl FnOnce(&Aggregates) -> T) -> &T {
         let slot = &mut self.0[place(of)];
         let kept = slot.take().filter(|(it, _)| it.is(of));

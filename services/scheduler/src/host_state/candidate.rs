@@ -1,9 +1,8 @@
-//! An allocation candidate of Placement.
+//! Allocation candidates of Placement.
 
 use std::collections::BTreeMap;
 
-/// Where the resources of a request would be taken from: `allocation_requests` of GET /allocation_candidates, from microversion
-/// 1.34 on.
+/// An allocation candidate: `allocation_requests` of GET /allocation_candidates, from microversion 1.34.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AllocationCandidate {
     /// Amounts by provider and resource class.

@@ -30,7 +30,7 @@ pub enum Capability {
 #[derive(Debug, Clone)]
 pub struct List {
     items: Vec<Capability>,
-    /// Once it was asked for.
+    /// Cached on first use.
     text: OnceLock<String>,
 }
 
@@ -40,14 +40,13 @@ impl PartialEq for List {
     }
 }
 
-/// An object; keys are in the order in which they came.
+/// An object with its keys in their original order.
 #[derive(Debug, Clone)]
 pub struct Dict {
     entries: Vec<(String, Capability)>,
-    /// Places of `entries`, by their keys, each with the beginning of its key: most keys are told from another by it, and then no
-    /// text is fetched from memory.
+    /// Indices of `entries` sorted by key, each with a prefix of its key, which usually suffices for a comparison.
     by_key: Vec<(u64, usize)>,
-    /// Once it was asked for.
+    /// Cached on first use.
     text: OnceLock<String>,
 }
 
@@ -57,7 +56,7 @@ impl PartialEq for Dict {
     }
 }
 
-/// One that is looked at where it stands.
+/// A borrowed value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapabilityRef<'a> {
     Null,
@@ -121,7 +120,7 @@ impl Dict {
         }
     }
 
-    /// What a key has.
+    /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Capability> {
         let begins = beginning(key);
@@ -146,7 +145,7 @@ impl Dict {
     }
 }
 
-/// The first eight bytes of a text as a number, which is in the order of texts.
+/// The first eight bytes of a text as a number with the same order.
 fn beginning(text: &str) -> u64 {
     let bytes = text.bytes().chain(std::iter::repeat(0));
     bytes
@@ -169,7 +168,7 @@ impl Capability {
     }
 }
 
-/// Two values have no order: a number and a text, say.
+/// The values have no order, such as a number and a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incomparable;
 
@@ -189,7 +188,7 @@ impl<'a> CapabilityRef<'a> {
         }
     }
 
-    /// Its text as it stands in that of a list; what is inside of it is not asked to keep one.
+    /// Appends its text as an element of a list, without caching.
     fn write(self, out: &mut String) {
         match self {
             Self::Text(it) => out.push_str(&quoted(it)),
@@ -215,7 +214,7 @@ impl<'a> CapabilityRef<'a> {
         }
     }
 
-    /// How many values it is made of, itself among them.
+    /// The number of values it contains, including itself.
     #[must_use]
     pub fn parts(self) -> usize {
         let parts = |it: &Capability| it.view().parts();
@@ -226,7 +225,7 @@ impl<'a> CapabilityRef<'a> {
         }
     }
 
-    /// `float(str(value))`; none where its text is no number.
+    /// `float(str(value))`; `None` if the text is not a number.
     #[must_use]
     pub fn number(self) -> Option<f64> {
         match self {
@@ -276,7 +275,7 @@ impl<'a> CapabilityRef<'a> {
         }
     }
 
-    /// Which is less; none with a number that is none.
+    /// The order; `None` if one is NaN.
     pub fn order(self, other: CapabilityRef<'_>) -> Result<Option<Ordering>, Incomparable> {
         match (self, other) {
             (Self::Text(a), CapabilityRef::Text(b)) => Ok(Some(a.cmp(b))),
@@ -295,7 +294,7 @@ impl<'a> CapabilityRef<'a> {
         }
     }
 
-    /// What a number is, of which true and false are two.
+    /// The numeric value; true and false count as numbers.
     fn quantity(self) -> Option<f64> {
         match self {
             Self::Bool(it) => Some(f64::from(u8::from(it))),

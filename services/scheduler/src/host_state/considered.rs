@@ -1,23 +1,23 @@
-//! A host on its way through the filters.
+//! A host while it passes through the filters.
 
 use std::sync::Arc;
 
 use super::{AllocationCandidate, HostState};
 
-/// A host with the candidates of this request that are on it.
+/// A host with its candidates of this request.
 #[derive(Debug, Clone)]
 pub struct ConsideredHost {
-    /// Shared with every other request until a claim of this one changes it.
+    /// Shared with other requests until a claim of this request changes it.
     pub state: Arc<HostState>,
     pub candidates: Arc<[AllocationCandidate]>,
-    /// Those of them that no filter has refused.
+    /// The candidates that no filter has removed.
     pub surviving: Surviving,
-    /// What filters found for the host's agent to check again.
+    /// Limits that the host's agent checks again.
     pub limits: Limits,
 }
 
 impl ConsideredHost {
-    /// Not looked at yet.
+    /// A host that no filter has checked.
     #[must_use]
     pub fn new(state: Arc<HostState>, candidates: Arc<[AllocationCandidate]>) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl ConsideredHost {
         }
     }
 
-    /// The candidates that no filter has refused, with their places in the answer.
+    /// The surviving candidates with their indices in the answer.
     pub fn surviving(&self) -> impl Iterator<Item = (usize, &AllocationCandidate)> {
         let (all, these): (_, &[usize]) = match &self.surviving {
             Surviving::All => (0..self.candidates.len(), &[]),
@@ -38,10 +38,10 @@ impl ConsideredHost {
         places.map(|place| (place, &self.candidates[place]))
     }
 
-    /// Keeps those of the surviving candidates that fit.
+    /// Keeps the surviving candidates that fit.
     ///
     /// # Errors
-    /// None is left: why the first of them did not fit; none where there was none before.
+    /// None is left: the reason of the first one, or `None` if there were none before.
     pub fn keep<E>(
         &mut self,
         mut fit: impl FnMut(&HostState, &AllocationCandidate) -> Result<(), E>,
@@ -66,8 +66,8 @@ impl ConsideredHost {
         if are_left { Ok(()) } else { Err(first) }
     }
 
-    /// As [`ConsideredHost::keep`]; where the answer does not depend on the candidate (`each` is false), one answer, on a candidate
-    /// that says nothing, is that for all of them.
+    /// Like [`ConsideredHost::keep`]. If the result does not depend on the candidate (`each` is false), it is computed
+    /// once, with an empty candidate.
     pub fn keep_each_or_all<E: Clone>(
         &mut self,
         each: bool,
@@ -81,20 +81,20 @@ impl ConsideredHost {
     }
 }
 
-/// Which candidates of a host are left.
+/// The remaining candidates of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Surviving {
     All,
     These(Vec<usize>),
 }
 
-/// Upper bounds that go with the request to the host's agent, which checks its claim by them.
+/// Limits that are sent with the request, by which the agent checks its claim.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
     pub vcpu: Option<f64>,
     pub memory_mb: Option<f64>,
     pub disk_gb: Option<f64>,
-    /// Allocation ratios of CPUs and of memory in each cell, where NUMA cells are asked for.
+    /// Allocation ratios of CPUs and memory per cell, if NUMA cells are requested.
     pub numa: Option<NumaLimits>,
 }
 

@@ -1,4 +1,4 @@
-//! A host after a claim: its NUMA cells and its devices.
+//! The effect of a claim on a host's NUMA cells and devices.
 
 use super::{HostState, NumaLimits};
 use crate::numa::{NumaAsk, Offer, Packing};

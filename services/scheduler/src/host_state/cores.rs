@@ -1,8 +1,8 @@
-//! The cores of a NUMA cell.
+//! CPU cores of a NUMA cell.
 
 use super::CpuSet;
 
-/// Which CPUs are threads of one core, each core a set; a core without such threads is a set of one.
+/// The cores as sets of thread siblings; a core without siblings is a set of one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cores {
     cores: Vec<CpuSet>,
@@ -21,7 +21,7 @@ impl Cores {
         &self.all
     }
 
-    /// The threads of the core that has most; none where the host tells of no cores.
+    /// The threads of the largest core; `None` if the host does not report cores.
     #[must_use]
     pub fn threads(&self) -> Option<usize> {
         (!self.cores.is_empty()).then(|| self.threads.max(1))

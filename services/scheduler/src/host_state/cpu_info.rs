@@ -1,8 +1,8 @@
-//! What a host's processors are.
+//! The processors of a host.
 
 use super::Capability;
 
-/// `cpu_info` as it came, and what it says.
+/// `cpu_info` as text and parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuInfo {
     text: String,
@@ -10,7 +10,7 @@ pub struct CpuInfo {
 }
 
 impl CpuInfo {
-    /// Reads it once; a text that is no JSON is kept and has no fields.
+    /// Parses the text once. Invalid JSON is kept as text without fields.
     #[must_use]
     pub fn new(text: String) -> Self {
         let value = serde_json::from_str(&text).ok();
@@ -22,7 +22,7 @@ impl CpuInfo {
         &self.text
     }
 
-    /// What it says; none for a text that is no JSON.
+    /// The parsed value; `None` for invalid JSON.
     #[must_use]
     pub fn value(&self) -> Option<&Capability> {
         self.value.as_ref()

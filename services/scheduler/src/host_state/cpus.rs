@@ -1,19 +1,19 @@
-//! Sets of CPUs.
+//! Sets of CPU numbers.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A set of CPU numbers, host's or guest's. One bit each, because hosts have hundreds and the scheduler counts them again and
-/// again; a number has 16 bits, so that no input can ask for much memory.
+/// A set of CPU numbers of a host or guest, as a bit set for speed. Numbers have 16 bits, so that input cannot request
+/// much memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct CpuSet(Words);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Words {
-    /// Of CPUs below 192, which is all that most cells have, in place.
+    /// CPUs below 192, inline, which suffices for most cells.
     Few([u64; 3]),
-    /// Of more; the last word is not 0, so that equal sets are equal values.
+    /// More CPUs; the last word is not 0, so that equal sets compare equal.
     Many(Vec<u64>),
 }
 
@@ -24,7 +24,7 @@ impl Default for Words {
 }
 
 impl CpuSet {
-    /// The first so many, from 0 on.
+    /// The CPUs from 0 to `count` - 1.
     #[must_use]
     pub fn first(count: u16) -> Self {
         (0..count).collect()
@@ -48,20 +48,17 @@ impl CpuSet {
         }
     }
 
-    /// Whether it is in.
     #[must_use]
     pub fn contains(&self, cpu: u16) -> bool {
         let (word, bit) = place(cpu);
         self.word(word) & bit != 0
     }
 
-    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words().iter().map(|word| ones(*word)).sum()
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words().iter().all(|word| *word == 0)
@@ -72,14 +69,14 @@ impl CpuSet {
         numbers(self.words().iter().copied())
     }
 
-    /// How many are in this set, but not in the other.
+    /// The size of the difference.
     #[must_use]
     pub fn len_without(&self, other: &Self) -> usize {
         let words = self.words().iter().enumerate();
         words.map(|(at, word)| ones(word & !other.word(at))).sum()
     }
 
-    /// How many are in this set and in the other, but not in the third.
+    /// The size of the intersection with `other` without `third`.
     #[must_use]
     pub fn len_common_without(&self, other: &Self, third: &Self) -> usize {
         let words = self.words().iter().enumerate();
@@ -88,7 +85,7 @@ impl CpuSet {
             .sum()
     }
 
-    /// Those in this set and in the other, but not in the third, from the least on.
+    /// The intersection with `other` without `third`, ascending.
     pub fn common_without<'a>(
         &'a self,
         other: &'a Self,
@@ -98,7 +95,7 @@ impl CpuSet {
         numbers(words.map(|(at, word)| word & other.word(at) & !third.word(at)))
     }
 
-    /// Those in this set, but not in the other.
+    /// The difference.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| !other.contains(*cpu)).collect()
@@ -111,7 +108,7 @@ impl CpuSet {
         words.any(|(one, two)| one & two != 0)
     }
 
-    /// Whether all are in the other too.
+    /// Whether it is a subset.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         self.len_without(other) == 0
@@ -129,7 +126,7 @@ impl CpuSet {
     }
 }
 
-/// The word of a CPU, and its bit there.
+/// The word and bit of a CPU.
 fn place(cpu: u16) -> (usize, u64) {
     (usize::from(cpu / 64), 1 << (cpu % 64))
 }
@@ -144,7 +141,7 @@ const fn ones(word: u64) -> usize {
 
 /// The numbers of the bits that are set.
 fn numbers(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u16> {
-    // The words lead: after the last one no number is counted, which would be too large for 16 bits.
+    // Iterating over words first keeps the counter from overflowing 16 bits.
     words.zip(0_u16..).flat_map(|(mut word, at)| {
         std::iter::from_fn(move || {
             if word == 0 {

@@ -5,10 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::request::ImageProperties;
 
-/// The guests on a host, by uuid.
+/// The guests on a host by UUID.
 ///
-/// Filters look for the same few guests on every host, so a host keeps a small number for each guest beside its uuid: most hosts
-/// are done with after a glance at those.
+/// Filters search for the same few guests on every host. A host therefore stores a hash per guest, which usually
+/// suffices.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Instances {
     by_uuid: BTreeMap<String, Instance>,
@@ -16,16 +16,16 @@ pub struct Instances {
     hashes: Vec<u64>,
 }
 
-/// What filters and weighers know of a guest.
+/// A guest as filters and weighers see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Instance {
-    /// The id of its flavor in the API; none where the host does not tell.
+    /// The id of its flavor in the API, if reported.
     pub flavorid: Option<String>,
-    /// The image properties that it was booted with.
+    /// The image properties at boot.
     pub image: ImageProperties,
 }
 
-/// Guests that are looked for on many hosts. Uuids are compared letter by letter.
+/// Guests that are searched for on many hosts. UUIDs are compared as text.
 #[derive(Debug, Clone)]
 pub struct Sought<'a> {
     /// In the order of their numbers.
@@ -35,7 +35,7 @@ pub struct Sought<'a> {
 }
 
 impl<'a> Sought<'a> {
-    /// By uuid; one that is named twice counts once.
+    /// Duplicates count once.
     #[must_use]
     pub fn new(uuids: impl IntoIterator<Item = &'a String>) -> Self {
         let numbered = uuids.into_iter().map(|uuid| (hash(uuid), uuid.as_str()));
@@ -53,7 +53,7 @@ impl<'a> Sought<'a> {
         }
     }
 
-    /// Those of this number.
+    /// Those with this hash.
     fn of_hash(&self, hash: u64) -> &[(u64, &'a str)] {
         let (word, bit) = first_byte(hash);
         if self.first_bytes[word] & bit == 0 {
@@ -79,7 +79,6 @@ impl Instances {
         self.by_uuid.len()
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_uuid.is_empty()
@@ -93,7 +92,7 @@ impl Instances {
 
     /// The sought ones that are on the host.
     pub fn these<'a>(&'a self, sought: &'a Sought<'_>) -> impl Iterator<Item = &'a str> {
-        // Two uuids of one number would be two of it here, and each is looked for once.
+        // Two UUIDs with the same hash: each is looked up once.
         let mut last = None;
         let candidates = self
             .hashes
@@ -127,13 +126,13 @@ impl Instances {
     }
 }
 
-/// Where the bit of a number's first byte is.
+/// The position of the bit for a hash's first byte.
 fn first_byte(hash: u64) -> (usize, u64) {
     let byte = hash.to_be_bytes()[0];
     (usize::from(byte / 64), 1 << (byte % 64))
 }
 
-/// The same in every process.
+/// A hash that is the same in every process.
 fn hash(uuid: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     uuid.hash(&mut hasher);

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Cores, CpuSet};
 
-/// The cells, in the order in which the host tells them.
+/// The cells, in the host's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NumaTopology {
-    /// None, and the host is as one that tells of no cells.
+    /// Empty: like a host that reports no cells.
     pub cells: Vec<NumaCell>,
 }
 
@@ -25,7 +25,7 @@ impl NumaTopology {
 pub struct CellSet(u128);
 
 impl CellSet {
-    /// So many cells a set can have.
+    /// The maximum number of cells in a set.
     pub const LIMIT: usize = 128;
 
     #[must_use]
@@ -33,7 +33,6 @@ impl CellSet {
         Self(self.0 | bit(place))
     }
 
-    /// Whether it is in.
     #[must_use]
     pub fn contains(self, place: usize) -> bool {
         self.0 & bit(place) != 0
@@ -64,26 +63,26 @@ fn bit(place: usize) -> u128 {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NumaCell {
-    /// The host's number for it.
+    /// The host's cell number.
     pub id: i64,
     /// CPUs for guests that share them.
     pub cpuset: CpuSet,
-    /// CPUs for guests with CPUs of their own.
+    /// CPUs for guests with dedicated CPUs.
     pub pcpuset: CpuSet,
     pub memory: i64,
     /// Memory that guests have, in MiB.
     pub memory_usage: i64,
     /// CPUs that guests have.
     pub cpu_usage: i64,
-    /// CPUs that are one guest's own.
+    /// CPUs dedicated to a guest.
     pub pinned_cpus: CpuSet,
     /// CPUs that are threads of one core.
     pub siblings: Cores,
     /// Memory by the size of its pages.
     pub mempages: Vec<MemoryPages>,
-    /// The socket; none where the host does not tell.
+    /// The socket, if reported.
     pub socket: Option<i64>,
-    /// Physical networks whose cards are at this cell.
+    /// Physical networks with cards at this cell.
     pub physnets: BTreeSet<String>,
     /// Whether tunnelled networks leave from this cell.
     pub tunneled: bool,
@@ -94,7 +93,6 @@ pub struct NumaCell {
 pub struct MemoryPages {
     /// Of one page, in KiB.
     pub size_kb: i64,
-    /// How many there are.
     pub total: i64,
     /// How many guests have.
     pub used: i64,

@@ -1,4 +1,4 @@
-//! The devices of a host that guests may be given, in pools of like ones.
+//! The host's devices for passthrough, in pools of equal devices.
 
 mod summary;
 
@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use summary::{PciDevType, PciId, PciSummary};
 
-/// Pools, in the order in which devices are taken from them: those with the fewest tags first, as less may be asked of them.
+/// Pools in the order in which devices are taken: those with the fewest tags first, because they satisfy fewer
+/// requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PciPools {
     pools: Vec<PciPool>,
@@ -16,8 +17,7 @@ pub struct PciPools {
 }
 
 impl PciPools {
-    /// In the order in which the host tells them, which holds among those with equally many tags. A pool that tells of fewer than no
-    /// devices has none.
+    /// Sorts the pools; pools with equally many tags keep the host's order. A negative count becomes 0.
     #[must_use]
     pub fn new(mut pools: Vec<PciPool>) -> Self {
         for pool in &mut pools {
@@ -42,7 +42,6 @@ impl PciPools {
         self.pools.len()
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pools.is_empty()
@@ -52,7 +51,7 @@ impl PciPools {
         self.pools.iter()
     }
 
-    /// All in short, in the same order.
+    /// Summaries in the same order.
     pub(crate) fn summaries(&self) -> &[PciSummary] {
         &self.summaries
     }
@@ -68,7 +67,7 @@ impl PciPools {
         self.free
     }
 
-    /// Whether two pools are of one provider, so that nobody knows from which of them an allocation is.
+    /// Whether two pools have the same provider, so that the pool of an allocation is ambiguous.
     #[must_use]
     pub fn has_split_provider(&self) -> bool {
         self.has_split_provider
@@ -80,11 +79,11 @@ impl PciPools {
 pub struct PciPool {
     pub vendor_id: String,
     pub product_id: String,
-    /// The cell they are at; none where nobody knows.
+    /// Their NUMA cell, if known.
     pub numa_node: Option<i64>,
     /// How many are free; 0 at least in [`PciPools`].
     pub count: i64,
-    /// `dev_type`, `physical_network`, `remote_managed`, `live_migratable`, `rp_uuid` and what `device_spec` gives them.
+    /// `dev_type`, `physical_network`, `remote_managed`, `live_migratable`, `rp_uuid` and tags of `device_spec`.
     pub tags: BTreeMap<String, String>,
 }
 
@@ -94,7 +93,7 @@ impl PciPool {
         self.tags.get(name).map(String::as_str)
     }
 
-    /// The provider in Placement; none where the devices are not in Placement.
+    /// The provider in Placement; `None` if the devices are not in Placement.
     #[must_use]
     pub fn rp_uuid(&self) -> Option<&str> {
         self.tag("rp_uuid")

@@ -1,15 +1,15 @@
-//! The agent of a host, as a service.
+//! The compute service of a host.
 
-/// What is known of it. Moments are seconds before the request's "now", so that nothing here needs a clock.
+/// The state of the service. Times are ages in seconds, so that no clock is needed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Service {
     /// By its operator, or by itself after too many failed builds.
     pub disabled: bool,
     pub disabled_reason: Option<String>,
-    /// By an operator who knows that it is dead.
+    /// Declared down by an operator.
     pub forced_down: bool,
-    /// Seconds since it was last heard of; negative where its clock is ahead; none: never.
+    /// Seconds since the last heartbeat; negative if its clock is ahead; `None` without one.
     pub last_seen_age_s: Option<f64>,
-    /// Seconds since it was first known.
+    /// Seconds since it was first registered.
     pub created_age_s: Option<f64>,
 }

@@ -1,14 +1,14 @@
-//! An aggregate's metadata.
+//! Rules for aggregates' metadata.
 
 use super::extra_specs::demanded;
 use super::options::Enabled;
 use super::{AggregateEntry, Catalogue, Code, Finding, Kind, Place, Severity};
-use crate::nearest::nearest;
 use crate::numbers::{float, int};
 use crate::request::ImageProperties;
 use crate::weighers;
+use berth_model::nearest_name;
 
-/// Keys that filters read, the filters, and what their values are.
+/// The keys that filters read, with the filters and the type of the values.
 const KEYS: [(&str, &[&str], Values); 8] = [
     ("availability_zone", &[], Values::Zone),
     (
@@ -105,7 +105,7 @@ fn is_of_plugin(key: &str, catalogue: &Catalogue) -> bool {
     name.is_some_and(|name| weighers.any(|it| it.name == name))
 }
 
-/// A key that an image or a flavor may ask for.
+/// A key that images or flavors may request.
 fn of_requests(
     place: &Place,
     key: &str,
@@ -138,7 +138,7 @@ fn of_requests(
 fn unknown(place: &Place, key: &str) -> Finding {
     let multipliers = weighers::ALL.iter().map(|one| one.multiplier().key());
     let names = KEYS.iter().map(|(name, ..)| *name).chain(multipliers);
-    if let Some(near) = nearest(key, names) {
+    if let Some(near) = nearest_name(key, names) {
         let text = "nobody reads a key of this name";
         return place
             .finds(Severity::Error, Code::UnknownName, text)
@@ -159,7 +159,7 @@ fn unread(place: &Place, is_read: bool, by: &str) -> Option<Finding> {
     (!is_read).then(|| place.finds(Severity::Warning, Code::Unread, text()))
 }
 
-/// A value that keeps every aggregate of a host from overriding the option.
+/// A value that keeps all aggregates of a host from overriding the option.
 fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
     let wanted = match values {
         Values::Any => return None,

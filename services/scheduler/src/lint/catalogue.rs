@@ -1,5 +1,5 @@
-//! What is looked at: a document with `flavors`, `aggregates`, `device_profiles`, `images`, `server_groups`, `options`, `plugins`
-//! and `hosts`.
+//! The input: a document with `flavors`, `aggregates`, `device_profiles`, `images`, `server_groups`, `options`,
+//! `plugins` and `hosts`.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::nearest::nearest;
 use crate::plugin::PluginManifest;
 use crate::text::shortened;
+use berth_model::nearest_name;
 
-/// Flavors and what they meet. What the file has not is not judged by.
+/// Flavors and what they are checked against. Missing lists are not checked against.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
     pub flavors: Vec<FlavorEntry>,
@@ -25,9 +25,9 @@ pub struct Catalogue {
     pub server_groups: Vec<ServerGroupEntry>,
     /// The scheduler's options, by group and name.
     pub options: BTreeMap<(String, String), Value>,
-    /// What the scheduler's plugins say of themselves.
+    /// The manifests of the scheduler's plugins.
     pub plugins: Vec<PluginManifest>,
-    /// How many hosts there are, where the file says.
+    /// The number of hosts, if given.
     pub hosts: Option<usize>,
 }
 
@@ -35,10 +35,10 @@ pub struct Catalogue {
 pub struct FlavorEntry {
     #[serde(alias = "Name")]
     pub name: String,
-    /// CPUs, where the file has them.
+    /// CPUs, if given.
     #[serde(alias = "VCPUs")]
     pub vcpus: Option<i64>,
-    /// Memory in MiB, where the file has it.
+    /// Memory in MiB, if given.
     #[serde(alias = "ram", alias = "RAM")]
     pub memory_mb: Option<i64>,
     /// Extra specs; `properties` as `openstack flavor show` prints them.
@@ -93,28 +93,25 @@ pub struct ImageEntry {
 pub struct ServerGroupEntry {
     #[serde(alias = "Name")]
     pub name: String,
-    /// Its policy, as `openstack server group show` prints it.
+    /// The policy, as printed by `openstack server group show`.
     #[serde(alias = "Policy")]
     pub policy: String,
 }
 
-/// A document that cannot be looked at.
+/// The document is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// It is no object.
+    /// It is not an object.
     #[error("it should be an object with {}, and is {is}", LISTS.join(", "))]
-    NoObject {
-        is: String,
-    },
-    /// It has a list that nobody knows.
+    NoObject { is: String },
+    /// An unknown list.
     #[error("there is no list {}; there are {}{}", shortened(name), LISTS.join(", "), meant(*near))]
     UnknownList {
-        /// As it is named.
         name: String,
-        /// Which may be meant.
+        /// A similar name.
         near: Option<&'static str>,
     },
-    /// Something in it is not as it should be.
+    /// An invalid field.
     #[error("{}: {}", shortened(path), shortened(wrong))]
     Field {
         /// `flavors[2]`
@@ -159,7 +156,7 @@ impl Catalogue {
                 "plugins" => all.plugins = plugins(list)?,
                 other => {
                     return Err(CatalogueError::UnknownList {
-                        near: nearest(other, LISTS),
+                        near: nearest_name(other, LISTS),
                         name: other.to_owned(),
                     });
                 }
@@ -186,7 +183,7 @@ fn entries<T: DeserializeOwned>(name: &str, list: &Value) -> Result<Vec<T>, Cata
     entries.collect()
 }
 
-/// What a value is: a scalar by itself.
+/// Describes a value; scalars are shown as they are.
 fn kind(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),
@@ -195,7 +192,7 @@ fn kind(value: &Value) -> String {
     }
 }
 
-/// How many there are.
+/// The number of hosts.
 fn hosts(many: &Value) -> Result<usize, CatalogueError> {
     let many = many.as_u64().and_then(|many| usize::try_from(many).ok());
     many.ok_or_else(|| CatalogueError::Field {

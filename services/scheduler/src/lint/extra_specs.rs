@@ -1,4 +1,4 @@
-//! A flavor's extra specs.
+//! Rules for flavors' extra specs.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::options::Enabled;
 use super::profiles::ONE_UNIT;
 use super::{Catalogue, Code, Finding, FlavorEntry, Kind, Place, Severity, requirement};
 use crate::host_state::Attribute;
-use crate::nearest::nearest;
 use crate::numbers::int;
 use crate::plugin::ExtraSpec;
 use crate::request::{Flavor, InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest};
+use berth_model::nearest_name;
 
 const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
 const OF_CAPABILITIES: &str = "ComputeCapabilitiesFilter";
@@ -51,7 +51,7 @@ pub(super) fn lint(
     }
 }
 
-/// What its cells cannot be, for a flavor that says how large it is.
+/// Invalid NUMA cells of a flavor with a known size.
 fn numa(flavor: &FlavorEntry) -> Option<Finding> {
     let asked = Flavor {
         name: flavor.name.clone(),
@@ -70,7 +70,7 @@ fn numa(flavor: &FlavorEntry) -> Option<Finding> {
     Some(place.finds(Severity::Error, Code::BadValue, text))
 }
 
-/// One extra spec, and what it meets.
+/// One extra spec and its context.
 struct Spec<'a> {
     place: &'a Place,
     key: &'a str,
@@ -84,7 +84,7 @@ impl Spec<'_> {
         self.place.finds(severity, code, text)
     }
 
-    /// Whether plugins read it: those that name it in their manifests.
+    /// Whether plugins read it, according to their manifests.
     fn of_plugins(&self, findings: &mut Vec<Finding>) -> bool {
         let plugins = self.catalogue.plugins.iter();
         let is_it = |spec: &ExtraSpec| spec.name == self.key;
@@ -104,7 +104,7 @@ impl Spec<'_> {
         is_read
     }
 
-    /// Capabilities and aggregates both read it.
+    /// An extra spec that both ComputeCapabilitiesFilter and the aggregate filter read.
     fn unscoped(&self, findings: &mut Vec<Finding>) {
         let known = UNSCOPED.iter().find(|(name, _)| *name == self.key);
         if let Some((_, values)) = known {
@@ -140,7 +140,7 @@ impl Spec<'_> {
             };
             let scoped = SCOPED.iter().map(|(name, _)| *name);
             let unscoped = UNSCOPED.iter().map(|(name, _)| *name);
-            let near = nearest(self.key, unscoped.chain(Attribute::names()));
+            let near = nearest_name(self.key, unscoped.chain(Attribute::names()));
             let tail = |name: &&str| name.split_once(':').map(|(_, tail)| tail) == Some(self.key);
             let near = near.or_else(|| {
                 let mut scoped = scoped;
@@ -160,7 +160,7 @@ impl Spec<'_> {
             let text = format!(
                 "hosts have no attribute {first}: each host is rejected that has no stat of the name"
             );
-            let near = nearest(first, Attribute::names());
+            let near = nearest_name(first, Attribute::names());
             let near = near.map(|near| format!("capabilities:{near}{}", &path[first.len()..]));
             let found = self.find(Severity::Warning, Code::UnknownName, text);
             findings.push(found.near(near.as_deref()));
@@ -186,7 +186,7 @@ impl Spec<'_> {
         }
         let text = format!("no aggregate has {key}, so {OF_AGGREGATES} rejects every host");
         let keys = aggregates.iter().flat_map(|it| it.metadata.keys());
-        let near = nearest(key, keys.map(String::as_str));
+        let near = nearest_name(key, keys.map(String::as_str));
         Some(self.find(Severity::Error, Code::NeverMet, text).near(near))
     }
 
@@ -234,7 +234,7 @@ impl Spec<'_> {
         }
     }
 
-    /// Devices by aliases that nobody configured, or that are not asked for.
+    /// Device aliases that are not configured, or not requested from Placement.
     fn devices(&self) -> Option<Finding> {
         let flavor = Flavor {
             extra_specs: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
@@ -259,12 +259,12 @@ impl Spec<'_> {
     fn unknown(&self, scope: &str) -> Finding {
         let of_plugins = self.catalogue.plugins.iter().flat_map(|it| &it.extra_specs);
         let of_plugins = of_plugins.map(|spec| spec.name.as_str());
-        let near = nearest(
+        let near = nearest_name(
             self.key,
             SCOPED.iter().map(|(name, _)| *name).chain(of_plugins),
         );
         let is_scope = SCOPES.contains(&scope);
-        let near_scope = nearest(scope, SCOPES).filter(|_| !is_scope);
+        let near_scope = nearest_name(scope, SCOPES).filter(|_| !is_scope);
         let near_scope = near_scope.map(|near| format!("{near}{}", &self.key[scope.len()..]));
         let near = near.map(str::to_owned).or(near_scope);
         let text = "no extra spec has this name, so nobody reads it";
@@ -284,7 +284,7 @@ impl Spec<'_> {
     fn resource(&self, class: &str) -> Option<Finding> {
         if let Err(error) = ResourceClass::new(class) {
             let text = format!("the resource class is none: {error}");
-            let near = nearest(class, ResourceClass::STANDARD);
+            let near = nearest_name(class, ResourceClass::STANDARD);
             let near = near.map(|near| self.key.replace(class, near));
             let found = self.find(Severity::Error, Code::UnknownName, text);
             return Some(found.near(near.as_deref()));
@@ -293,7 +293,7 @@ impl Spec<'_> {
         wrong.or_else(|| self.one_unit(class))
     }
 
-    /// Several units of one provider, where each has one.
+    /// Several units of a class that has one unit per provider.
     fn one_unit(&self, class: &str) -> Option<Finding> {
         let units = int(self.value).filter(|units| *units > 1 && ONE_UNIT.contains(&class))?;
         let text = format!(
@@ -314,7 +314,7 @@ impl Spec<'_> {
     }
 }
 
-/// `resources`, or that with the name of a group behind it: a number, or `_` and letters.
+/// `resources`, or the same with a group suffix: a number, or `_` and letters.
 fn is_group(scope: &str, of: &str) -> bool {
     scope.strip_prefix(of).is_some_and(|suffix| {
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

@@ -1,8 +1,8 @@
-//! An image's properties.
+//! Rules for images' properties.
 
 use super::{Code, Finding, ImageEntry, Kind, Place, Severity};
-use crate::nearest::nearest;
 use crate::request::ImageProperties;
+use berth_model::nearest_name;
 
 /// How properties begin that Nova reads.
 const PREFIXES: [&str; 4] = ["hw_", "img_", "os_", "trait"];
@@ -24,7 +24,7 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
         if is_known {
             continue;
         }
-        let near = nearest(name, ImageProperties::names());
+        let near = nearest_name(name, ImageProperties::names());
         let is_ours = PREFIXES.iter().any(|it| name.starts_with(it));
         let text = "no property has this name, so no filter reads it";
         match near {
@@ -35,7 +35,7 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
             None if is_ours => {
                 findings.push(place.finds(Severity::Warning, Code::UnknownName, text));
             }
-            // Users have properties of their own.
+            // Users may define properties of their own.
             None => {}
         }
     }

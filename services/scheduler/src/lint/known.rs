@@ -1,21 +1,21 @@
-//! The extra specs that Nova knows, with what their values may be (its documentation of them, 2025.2).
+//! Nova's extra specs with the values that each allows (its documentation, 2025.2).
 
 use crate::numbers::int;
 use crate::placement_query::MEMORY_ENCRYPTION_MODELS;
 use crate::text::is_flag;
 
-/// What a value may be.
+/// The allowed values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Values {
     Any,
-    /// A whole number from here on.
+    /// A whole number from this on.
     From(i64),
     Flag,
     OneOf(&'static [&'static str]),
 }
 
 impl Values {
-    /// What would be right, where a value is not.
+    /// A description of what is allowed, for a value that is not.
     pub(super) fn wrong(self, value: &str) -> Option<String> {
         match self {
             Self::Any => None,
@@ -29,7 +29,7 @@ impl Values {
     }
 }
 
-/// Scopes with names of their own behind them.
+/// Scopes under which names are free.
 pub(super) const SCOPES: [&str; 13] = [
     "accel",
     "aggregate_instance_extra_specs",
@@ -46,7 +46,7 @@ pub(super) const SCOPES: [&str; 13] = [
     "vmware",
 ];
 
-/// Extra specs without a scope that are somebody's.
+/// Extra specs without a scope that have a reader.
 pub(super) const UNSCOPED: [(&str, Values); 2] = [
     ("group_policy", Values::OneOf(&["none", "isolate"])),
     ("hide_hypervisor_id", Values::Flag),

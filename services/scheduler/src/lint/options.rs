@@ -1,4 +1,4 @@
-//! The scheduler's options.
+//! Rules for the scheduler's options.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::server_groups::{POLICIES, SeenTo};
 use super::{Code, Finding, Kind, Place, Severity};
 use crate::filters::{self, Chain};
-use crate::nearest::nearest;
 use crate::options::{Checked, OptionError, Options};
 use crate::plugin::PluginManifest;
 use crate::request::PciAlias;
 use crate::weighers::{self, Weighers};
+use berth_model::nearest_name;
 
-/// What the options enable, for who judges by it.
+/// What the options enable, for other rules.
 pub(super) struct Enabled {
     filters: BTreeSet<&'static str>,
     weighers: BTreeSet<&'static str>,
@@ -22,11 +22,11 @@ pub(super) struct Enabled {
     pub(super) limits_tenants: bool,
     /// Whether traits that aggregates require are.
     pub(super) isolates_aggregates: bool,
-    /// What keys of aggregates begin with that are image properties.
+    /// The prefix of aggregate keys that are image properties.
     pub(super) image_namespace: Option<String>,
-    /// The names by which flavors ask for devices.
+    /// The device aliases.
     pub(super) aliases: Vec<PciAlias>,
-    /// Whether those are asked for at all.
+    /// Whether devices are requested from Placement.
     pub(super) pci_in_placement: bool,
 }
 
@@ -79,7 +79,7 @@ fn of_class(options: &Options, name: &str) -> Options {
 
 type Given = BTreeMap<(String, String), Value>;
 
-/// The options that can be read, the others by their defaults, and of filters and weighers the built-in ones; and what is wrong.
+/// The valid options, with defaults for invalid ones and without plugins; and the findings.
 pub(super) fn lint(
     given: &Given,
     plugins: &[PluginManifest],
@@ -130,7 +130,7 @@ pub(super) fn lint(
     (options, findings)
 }
 
-/// What plugins are is not known beyond their names.
+/// Only the names of plugins are known.
 fn leave_out(plugins: &[PluginManifest], options: &mut Options) {
     let fs = &mut options.filter_scheduler;
     for plugin in plugins {
@@ -143,8 +143,8 @@ fn leave_out(plugins: &[PluginManifest], options: &mut Options) {
     }
 }
 
-/// Nova has options that the scheduler does not read; one that is nearly one of the scheduler's is not meant to be such. A section
-/// that is none of the scheduler's is told once.
+/// Nova has options that the scheduler ignores. An option that is similar to one of the scheduler's is reported as a
+/// typo, an unknown section once.
 fn unknown(
     place: &Place,
     full: &str,
@@ -154,7 +154,7 @@ fn unknown(
     if place.name.starts_with("scheduler_plugin_") {
         return None;
     }
-    if let Some(near) = nearest(full, known.iter().map(|(name, _)| name.as_str())) {
+    if let Some(near) = nearest_name(full, known.iter().map(|(name, _)| name.as_str())) {
         let text = "no option has this name, so nobody reads it";
         let found = place.finds(Severity::Error, Code::UnknownName, text);
         return Some(found.mend(near));
@@ -173,7 +173,7 @@ fn unknown(
         ..place.clone()
     };
     let text = "the scheduler has no section of this name, so it does not read it";
-    let near = nearest(&place.name, groups);
+    let near = nearest_name(&place.name, groups);
     Some(match near {
         Some(near) => section
             .finds(Severity::Error, Code::UnknownName, text)
@@ -207,7 +207,7 @@ fn chain(options: &Options, findings: &mut Vec<Finding>) {
             .filter(|it| *it != "nova.scheduler.filters.all_filters")
         {
             let Some(filter) = filters::named(name) else {
-                let near = nearest(name, filters::ALL.iter().map(|it| it.name()));
+                let near = nearest_name(name, filters::ALL.iter().map(|it| it.name()));
                 let found = place.finds(
                     Severity::Error,
                     Code::UnknownName,
@@ -232,7 +232,7 @@ fn chain(options: &Options, findings: &mut Vec<Finding>) {
     for name in &fs.weight_classes {
         if Weighers::new(&of_class(options, name)).is_err() {
             let place = Place::new(Kind::Option, GROUP, "weight_classes");
-            let near = nearest(name, weighers::ALL.iter().map(|it| it.name()));
+            let near = nearest_name(name, weighers::ALL.iter().map(|it| it.name()));
             let found = place.finds(
                 Severity::Error,
                 Code::UnknownName,
@@ -304,7 +304,7 @@ fn idle_filters(options: &Options, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Where the file says which filters and weighers there are: policies of server groups that none of them sees to.
+/// Server group policies that no enabled filter or weigher enforces.
 fn groups_refused(options: &Options, given: &Given, findings: &mut Vec<Finding>) {
     let enabled = Enabled::of(options);
     for (policy, seen_to) in POLICIES {
@@ -324,7 +324,7 @@ fn groups_refused(options: &Options, given: &Given, findings: &mut Vec<Finding>)
     }
 }
 
-/// Placement is asked for fewer candidates than there are hosts.
+/// The query limit is lower than the number of hosts.
 fn few_candidates(options: &Options, hosts: usize) -> Option<Finding> {
     let limit = options.scheduler.max_placement_results;
     let place = Place::new(Kind::Option, "scheduler", "max_placement_results");

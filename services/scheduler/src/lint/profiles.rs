@@ -1,16 +1,16 @@
-//! A device profile's groups.
+//! Rules for device profiles' groups.
 
 use berth_model::DeviceProfileGroup;
 
 use super::{Code, DeviceProfileEntry, Finding, Kind, Place, Severity};
-use crate::nearest::nearest;
 use crate::numbers::int;
+use berth_model::nearest_name;
 
-/// Classes of which a provider has one unit: each card is a provider of its own, and a group is served by one. Of an FPGA there may be
+/// Classes with one unit per provider: each card is a provider, and one provider serves a group. An FPGA may have
 /// several.
 pub(super) const ONE_UNIT: [&str; 2] = ["PGPU", "CUSTOM_PCI"];
 
-/// What stands before the colon of a key.
+/// The scopes of keys.
 const SCOPES: [&str; 3] = ["resources", "trait", "accel"];
 
 pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<Finding>) {
@@ -62,7 +62,7 @@ fn entry(place: &Place, key: &str, value: &str) -> Option<Finding> {
     if !SCOPES.contains(&scope) {
         let text = "keys begin with resources:, trait: or accel:";
         let found = place.finds(Severity::Error, Code::UnknownName, text);
-        let near = nearest(scope, SCOPES).map(|near| format!("{near}:{name}"));
+        let near = nearest_name(scope, SCOPES).map(|near| format!("{near}:{name}"));
         return Some(found.near(near.as_deref()));
     }
     let units = int(value).filter(|_| scope == "resources")?;

@@ -1,4 +1,4 @@
-//! What an extra spec demands of a value, as far as it cannot be what was meant.
+//! Rules for requirements on values, in extra specs.
 
 use super::{Code, Finding, Place, Severity};
 use crate::numbers::{float, words};
@@ -7,7 +7,7 @@ const NUMBERS: [&str; 5] = ["=", ">=", "==", "!=", "<="];
 const TEXTS: [&str; 6] = ["s==", "s!=", "s<=", "s>=", "s<", "s>"];
 const PARTS: [&str; 3] = ["<in>", "<all-in>", "<or>"];
 
-/// Looks at a demand of `capabilities:`, of aggregates, or without a scope.
+/// Checks a requirement in `capabilities:`, for aggregates, or without a scope.
 pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
     let all: Vec<&str> = words(text).collect();
     let Some((first, rest)) = all.split_first() else {
@@ -44,7 +44,7 @@ pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A text that begins with no operator is itself what is demanded.
+/// A text without an operator is the required value itself.
 fn no_operator(place: &Place, text: &str, first: &str) -> Option<Finding> {
     let glued = PARTS.iter().chain(&TEXTS).chain(&NUMBERS);
     // The longest one: `>=` before `=`.

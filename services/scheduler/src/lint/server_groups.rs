@@ -1,10 +1,10 @@
-//! A server group's policy.
+//! Rules for server groups' policies.
 
 use super::options::Enabled;
 use super::{Code, Finding, Kind, Place, ServerGroupEntry, Severity};
-use crate::nearest::nearest;
+use berth_model::nearest_name;
 
-/// Who sees to each policy.
+/// The filters and weighers that enforce each policy.
 pub(super) const POLICIES: [(&str, SeenTo); 4] = [
     ("affinity", SeenTo::Filter("ServerGroupAffinityFilter")),
     (
@@ -21,7 +21,7 @@ pub(super) const POLICIES: [(&str, SeenTo); 4] = [
     ),
 ];
 
-/// What sees to a policy.
+/// How a policy is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SeenTo {
     Filter(&'static str),
@@ -51,7 +51,7 @@ pub(super) fn lint(group: &ServerGroupEntry, enabled: &Enabled, findings: &mut V
         let text = format!("no filter or weigher sees to `{policy}`");
         let found = place.finds(Severity::Error, Code::BadValue, text);
         let wanted = format!("one of {}", names.join(", "));
-        findings.push(found.mend(nearest(policy, names).map_or(wanted, str::to_owned)));
+        findings.push(found.mend(nearest_name(policy, names).map_or(wanted, str::to_owned)));
         return;
     };
     if !seen_to.is_enabled(enabled) {

@@ -1,10 +1,10 @@
-//! Findings, by tables.
+//! Findings, as table tests.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Without what is told of server groups where the test enables few filters.
+/// The findings, without those about server groups if the test enables few filters.
 fn found(document: &Value) -> Vec<String> {
     let all = all_found(document).into_iter();
     all.filter(|it| !it.contains("nobody sees to server groups"))
@@ -20,7 +20,7 @@ fn all_found(document: &Value) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
-/// A flavor with one extra spec, where capabilities and aggregates are looked at.
+/// The findings for a flavor with one extra spec, with the capabilities and aggregate filters enabled.
 fn of_spec(key: &str, value: &str) -> Vec<String> {
     found(&json!({
         "flavors": [{"name": "f", "extra_specs": {key: value}}],

@@ -1,4 +1,4 @@
-//! One cell of an instance on one cell of a host.
+//! Whether one instance cell fits on one host cell.
 
 use super::{CellReason, Need, pages, pinning};
 use crate::host_state::{NumaCell, NumaLimits};

@@ -1,10 +1,10 @@
-//! Cells near the cards of the instance's networks.
+//! Affinity of cells to the network cards of the instance's networks.
 
 use super::NumaReason;
 use crate::host_state::{CellSet, NumaCell, NumaTopology};
 use crate::request::NetworkMetadata;
 
-/// A network that the host has at some cells must be at one of the chosen; one that it has at none may be anywhere.
+/// A network that the host has at some cells must be at one of the chosen cells; other networks do not matter.
 pub(super) fn check(
     networks: &NetworkMetadata,
     host: &NumaTopology,

@@ -1,4 +1,4 @@
-//! In which order a host's cells are tried.
+//! The order in which host cells are tried.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 use super::{NumaAsk, Offer};
 use crate::host_state::{CellSet, NumaCell};
 
-/// Which cells come first.
+/// The packing strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
-    /// Those that have least on them.
+    /// Least used cells first.
     Spread,
-    /// Those that have most: `[compute] packing_host_numa_cells_allocation_strategy`.
+    /// Most used cells first: `[compute] packing_host_numa_cells_allocation_strategy`.
     Pack,
 }
 
-/// The places of the host's cells. A host with as many cells as the instance keeps its own order. Cells with devices come first
-/// where devices are asked for, else last; then free CPUs count, then free memory, then the host's own order.
+/// The order of the host's cells. If the host has as many cells as the instance, its own order is kept. Cells with
+/// devices come first if devices are requested, otherwise last; then free CPUs decide, then free memory, then the
+/// host's order.
 pub(super) fn places(ask: &NumaAsk<'_>, offer: Offer<'_>, packing: Packing) -> Vec<usize> {
     let cells = &offer.numa.cells;
     let mut places: Vec<usize> = (0..cells.len().min(CellSet::LIMIT)).collect();

@@ -1,10 +1,10 @@
-//! Memory: by pages where the host tells of them, else as a whole.
+//! Memory of a cell: by pages if the host reports them, otherwise as a whole.
 
 use super::{CellReason, Need};
 use crate::host_state::{MemoryPages, NumaCell};
 use crate::request::PageSize;
 
-/// The size in KiB of the pages that a cell would take; none where the host tells of no pages and none are asked for.
+/// The page size in KiB that a cell would use; `None` if the host reports no pages and none are requested.
 pub(super) fn choose(need: &Need, cell: &NumaCell) -> Result<Option<i64>, CellReason> {
     let smallest = cell.mempages.iter().map(|pages| pages.size_kb).min();
     let Some(wanted) = need.pagesize else {
@@ -67,7 +67,7 @@ fn whole(need: &Need, cell: &NumaCell) -> Result<(), CellReason> {
     }
 }
 
-/// Whether so much memory in pages of such a size takes the cell's, in whole pages.
+/// Whether the memory fits into pages of this size, in whole pages.
 fn takes(size_kb: i64, need: &Need, available_kb: i64) -> bool {
     let requested = kib(need.memory);
     requested <= available_kb && size_kb > 0 && requested % size_kb == 0

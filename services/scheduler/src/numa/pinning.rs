@@ -1,7 +1,7 @@
-//! Dedicated CPUs, by cores and their threads.
+//! Dedicated CPUs by cores and thread siblings.
 //!
-//! `prefer` takes threads of one core together as far as equally many are free on enough cores, and else any; `require` takes
-//! them together or not at all; `isolate` takes one thread of each core that is wholly free.
+//! `prefer` uses siblings together if enough cores have equally many free ones, and otherwise any CPUs; `require` uses
+//! them together or fails; `isolate` uses one thread of each completely free core.
 
 use super::{CellReason, Pinned};
 use crate::host_state::{CpuSet, NumaCell};
@@ -32,7 +32,7 @@ pub(super) fn check(pinned: Pinned, cell: &NumaCell) -> Result<(), CellReason> {
             free_by_core(cell).filter(|free| *free == threads).count()
         }
     };
-    // Nova's: where no CPU is dedicated, there is nothing that could be together or alone.
+    // As in Nova: the policy has no effect without dedicated CPUs.
     let is_void = pinned.cpus == 0
         && match pinned.threads {
             CpuThreadPolicy::Prefer => false,
@@ -67,7 +67,7 @@ fn free_by_core(cell: &NumaCell) -> impl Iterator<Item = usize> {
     cores.map(|core| core.len_common_without(&cell.pcpuset, &cell.pinned_cpus))
 }
 
-/// The most CPUs that can be had so that as many of each core are taken, and two at least.
+/// The maximum number of CPUs with equally many from each core, at least two.
 fn together(cell: &NumaCell, threads: usize) -> usize {
     let cores = |threads| free_by_core(cell).filter(|free| *free >= threads).count();
     (2..=threads)
@@ -82,7 +82,7 @@ fn free_of_cores(cell: &NumaCell) -> usize {
     all.len_common_without(&cell.pcpuset, &cell.pinned_cpus)
 }
 
-/// Which CPUs a cell takes; none where [`check`] refuses it.
+/// The CPUs that a cell takes; `None` if [`check`] refuses it.
 pub(super) fn choose(pinned: Pinned, cell: &NumaCell) -> Option<Pinning> {
     check(pinned, cell).ok()?;
     let cores: Vec<Vec<u16>> = cell
@@ -112,7 +112,7 @@ pub(super) fn choose(pinned: Pinned, cell: &NumaCell) -> Option<Pinning> {
     Some(Pinning { cpus, emulator })
 }
 
-/// So many CPUs, as many of each core as `taken`, from cores that have `free`; none where they have not enough.
+/// CPUs with `taken` from each core that has `free`; `None` if there are too few cores.
 fn of_each(cores: &[Vec<u16>], free: usize, taken: usize, cpus: usize) -> Option<CpuSet> {
     let cores = cores.iter().filter(|core| core.len() >= free);
     let taken: Vec<u16> = cores.flat_map(|core| &core[..taken]).copied().collect();

@@ -1,4 +1,4 @@
-//! Why the cells of an instance do not fit on those of a host.
+//! Reasons why an instance's NUMA cells do not fit on a host.
 
 use std::fmt;
 
@@ -10,21 +10,18 @@ use crate::pci::PciReason;
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "constraint", rename_all = "snake_case")]
 pub enum NumaReason {
-    /// The host tells of no cells.
+    /// The host reports no cells.
     #[error("it tells of no NUMA cells")]
     NoTopology,
-    /// No allocation candidate is left that could be looked at.
+    /// No allocation candidate is left.
     #[error("it has no allocation candidate left")]
     NoCandidates,
     /// Threads of one core are required, and its cores have one each.
     #[error("its cores have no threads, and hw:cpu_thread_policy is require")]
     NoThreads,
-    /// It has fewer cells than the instance.
+    /// The host has fewer cells than the instance.
     #[error("it has {available} NUMA cells, and {requested} are asked for")]
-    TooFewCells {
-        requested: usize,
-        available: usize,
-    },
+    TooFewCells { requested: usize, available: usize },
     /// A cell of the instance fits on none of the host's.
     #[error(
         "instance cell {instance_cell} fits on none of its NUMA cells: {}",
@@ -42,7 +39,7 @@ pub enum NumaReason {
         list(cells)
     )]
     CellsContend {
-        /// Where they do not fit.
+        /// The pairs that do not fit.
         cells: Vec<CellRefusal>,
     },
     /// Its devices do not serve the instance on any cells that would do.
@@ -52,7 +49,7 @@ pub enum NumaReason {
         cells: Vec<i64>,
         reason: PciReason,
     },
-    /// A physical network leaves from other cells only.
+    /// A physical network is only at other cells.
     #[error(
         "network {physnet} is at its NUMA cells {at:?}, and the instance would be on {cells:?}"
     )]
@@ -62,7 +59,7 @@ pub enum NumaReason {
         /// The first cells that were tried.
         cells: Vec<i64>,
     },
-    /// Tunnelled networks leave from other cells only.
+    /// Tunnelled networks are only at other cells.
     #[error(
         "tunnelled networks are at its NUMA cells {at:?}, and the instance would be on {cells:?}"
     )]
@@ -71,14 +68,11 @@ pub enum NumaReason {
         /// The first cells that were tried.
         cells: Vec<i64>,
     },
-    /// A host of more than 16 cells that all differ, and none of very many ways fits: the search was given up.
+    /// The search was given up: more than 16 different cells, and none of very many combinations fits.
     #[error(
         "it has {cells} NUMA cells, and none of {ways} ways to use them fits; others were not tried"
     )]
-    TooManyWays {
-        cells: usize,
-        ways: usize,
-    },
+    TooManyWays { cells: usize, ways: usize },
 }
 
 /// A cell of a host that cannot take a cell of an instance.
@@ -92,55 +86,52 @@ pub struct CellRefusal {
     pub reason: CellReason,
 }
 
-/// What a cell of a host lacks for a cell of an instance.
+/// What a host cell lacks for an instance cell.
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "lacks", rename_all = "snake_case")]
 pub enum CellReason {
-    /// It has no pages of such a size.
+    /// No pages of this size.
     #[error("has no pages of size {pagesize}")]
     PageSize {
-        /// In KiB, or a word.
+        /// In KiB, or by name.
         pagesize: String,
     },
-    /// Too few of its pages of such a size are free, or the memory is not a whole number of them.
+    /// Too few free pages of this size, or the memory is not a multiple of it.
     #[error(
         "has {available_kb} KiB in pages of size {pagesize} for {requested_kb} KiB in whole pages"
     )]
     Pages {
-        /// In KiB, or a word.
+        /// In KiB, or by name.
         pagesize: String,
         requested_kb: i64,
-        /// In KiB; of several sizes the one that has most.
+        /// In KiB; for several sizes, the one with the most.
         available_kb: i64,
     },
-    /// It has not the memory.
+    /// Too little memory.
     #[error("has {available_mb} MiB for {requested_mb} MiB")]
     Memory {
         requested_mb: i64,
-        /// In MiB: all of it for shared CPUs, what is free for dedicated ones.
+        /// In MiB: the total for shared CPUs, the free memory for dedicated ones.
         available_mb: i64,
     },
-    /// It has not so many CPUs for dedication, used or not.
+    /// Too few CPUs for dedicated use, used or not.
     #[error("has {total} dedicated CPUs in all for {requested}")]
     DedicatedCpus {
         /// CPUs, with that of the emulator.
         requested: usize,
         total: usize,
     },
-    /// It has not so many CPUs to share.
+    /// Too few CPUs for shared use.
     #[error("has {total} shared CPUs in all for {requested}")]
-    SharedCpus {
-        requested: usize,
-        total: usize,
-    },
-    /// Not so many dedicated CPUs are free.
+    SharedCpus { requested: usize, total: usize },
+    /// Too few free dedicated CPUs.
     #[error("has {free} dedicated CPUs free for {requested}")]
     FreeCpus {
         /// CPUs, with that of the emulator.
         requested: usize,
         free: usize,
     },
-    /// So many CPUs are free, but not as the thread policy wants them.
+    /// Enough free CPUs, but not as the thread policy requires.
     #[error("has {available} CPUs as hw:cpu_thread_policy {policy} wants them, for {requested}")]
     Threads {
         policy: &'static str,
@@ -151,11 +142,10 @@ pub enum CellReason {
     /// The dedicated CPUs leave none for the emulator's threads.
     #[error("has no dedicated CPU left for the emulator's threads")]
     EmulatorCpu,
-    /// It does not tell which CPUs are threads of one core.
+    /// The host does not report thread siblings.
     #[error("does not tell its cores")]
     NoCores,
-    /// Its cores have several threads, and other CPUs are for sharing than for dedication: so it cannot keep other instances
-    /// from a core.
+    /// Cores have several threads and the sets of shared and dedicated CPUs differ, so a core cannot be isolated.
     #[error("has cores of several threads, which it cannot isolate for one instance")]
     Isolation,
     /// More CPUs than the allocation ratio allows.

@@ -13,13 +13,13 @@ use crate::short::Short;
 /// Enough for every host of 16 cells, be they all different.
 const STATES: usize = 1 << 16;
 
-/// Reasons that are told where many pairs do not fit.
+/// The maximum number of reported pairs.
 const REFUSALS: usize = 16;
 
 /// What the caller wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Whether there is one.
+    /// Whether a placement exists.
     Any,
     First,
 }
@@ -31,14 +31,14 @@ pub(super) struct Search<'s, 'a> {
     /// The places of the host's cells as they are tried; none: as they are.
     order: Option<Vec<usize>>,
     fits: Short<Fits, 4>,
-    /// Why the first way that was complete would not do.
+    /// Why the first complete placement was refused.
     refused: Option<NumaReason>,
     failed: Option<Failed>,
     /// The host's cell for each of the instance's, the last one first.
     way: Vec<usize>,
 }
 
-/// On which cells a kind of cell fits, as far as it was tried.
+/// The host cells on which a kind of cell fits, as far as tried.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fits {
     tried: CellSet,
@@ -47,9 +47,9 @@ struct Fits {
 
 /// States that are known to fail.
 struct Failed {
-    /// For each cell of the host the first that is like it.
+    /// For each host cell the first equivalent one.
     first: Vec<usize>,
-    /// For each cell of the host the next that is like it; itself where there is none.
+    /// For each host cell the next equivalent one; itself if there is none.
     next: Vec<usize>,
     states: HashSet<CellSet>,
 }
@@ -67,7 +67,7 @@ impl Failed {
         }
     }
 
-    /// One set for all that use as many of each that are alike: the first of them.
+    /// The canonical set among sets that use equally many of each group of equivalent cells.
     fn state(&self, used: CellSet) -> CellSet {
         let mut state = CellSet::default();
         for place in used.places() {
@@ -105,7 +105,7 @@ impl<'s, 'a> Search<'s, 'a> {
         })
     }
 
-    /// The place of the host's cell for each of the instance's, where the caller wants them.
+    /// The host cell for each instance cell, if requested.
     pub(super) fn run(&mut self, want: Way) -> Result<Vec<usize>, NumaReason> {
         match self.place(0, CellSet::default(), want) {
             true => {
@@ -117,7 +117,7 @@ impl<'s, 'a> Search<'s, 'a> {
         }
     }
 
-    /// Puts this cell of the instance and all after it on cells that are not used.
+    /// Places this instance cell and all later ones on unused cells.
     fn place(&mut self, instance_cell: usize, used: CellSet, want: Way) -> bool {
         let Some(kind) = self.ask.cells.get(instance_cell).copied() else {
             return self.is_accepted(used);
@@ -184,7 +184,7 @@ impl<'s, 'a> Search<'s, 'a> {
         failed.is_some_and(|failed| failed.states.len() >= STATES)
     }
 
-    /// The first cell that each cell is like: the same kinds fit on both, and both are near the same networks and devices.
+    /// The equivalence classes of cells: the same kinds fit, and the same networks and devices are near.
     fn classes(&mut self) -> Vec<usize> {
         let cells = self.offer.numa.cells.len().min(CellSet::LIMIT);
         for kind in 0..self.ask.kinds.len() {
@@ -210,7 +210,7 @@ impl<'s, 'a> Search<'s, 'a> {
             && !self.has_devices(b)
     }
 
-    /// Whether devices that may be asked for are at a cell: then no other is like it.
+    /// Whether devices that may be requested are at the cell; then it is equivalent to no other.
     fn has_devices(&self, cell: &NumaCell) -> bool {
         self.offer.pci.is_some_and(|pools| {
             let all = pools.summaries().iter().enumerate();
@@ -219,7 +219,7 @@ impl<'s, 'a> Search<'s, 'a> {
         })
     }
 
-    /// Why there is no way.
+    /// Why there is no placement.
     fn reason(&mut self) -> NumaReason {
         if self.is_given_up() {
             return NumaReason::TooManyWays {

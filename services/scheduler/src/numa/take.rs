@@ -1,4 +1,4 @@
-//! A host after it has taken the cells of an instance.
+//! The host's state after an instance took NUMA cells.
 
 use super::order::{self, Packing};
 use super::pages::kib;
@@ -9,8 +9,8 @@ use crate::host_state::{CellSet, CpuSet, NumaCell, NumaTopology};
 use crate::request::CpuThreadPolicy;
 
 impl NumaAsk<'_> {
-    /// The host's cells with the instance on them, by the first way in Nova's order, and which of them it is on. Where that order
-    /// has too many ways, by the first one in the host's own: what fits can be taken.
+    /// The host's cells after the claim, and the cells used, by the first placement in Nova's order. If that order has
+    /// too many combinations, the host's own order is used, so that everything that fits can be claimed.
     pub fn take(
         &self,
         offer: Offer<'_>,
@@ -36,7 +36,7 @@ impl NumaAsk<'_> {
     }
 }
 
-/// Puts a cell on one on which it fits.
+/// Adds an instance cell to a host cell on which it fits.
 fn put(need: &Need, cell: &mut NumaCell) {
     let size = pages::choose(need, cell).ok().flatten();
     let mut pools = cell.mempages.iter_mut();
@@ -53,7 +53,7 @@ fn put(need: &Need, cell: &mut NumaCell) {
     }
 }
 
-/// Marks CPUs as one instance's own; whole cores where nobody else may be on them.
+/// Marks CPUs as dedicated; whole cores for isolation.
 fn pin(pinning: Pinning, is_isolated: bool, cell: &mut NumaCell) {
     let mut cpus = pinning.cpus;
     cpus.extend(pinning.emulator);

@@ -10,7 +10,7 @@ use crate::host_state::HostState;
 use crate::replay::testing;
 use random::Case;
 
-/// A host of which nothing matters but its cells and devices.
+/// A host with only cells and devices.
 fn host(numa: NumaTopology, pci: Option<PciPools>) -> HostState {
     let mut hosts = testing::hosts(&serde_json::json!([{}]));
     let host = hosts.pop().expect("there is one");
@@ -21,7 +21,7 @@ fn host(numa: NumaTopology, pci: Option<PciPools>) -> HostState {
     }
 }
 
-/// What was decided, by one word.
+/// The result as one word.
 fn word(found: &Result<(), NumaReason>) -> String {
     match found {
         Ok(()) => "fits".to_owned(),
@@ -95,7 +95,7 @@ fn the_search_agrees_with_the_oracle() {
         *words.entry(agrees(number)).or_default() += 1;
     }
     println!("{words:?}");
-    // The cases are worth something only where much fits and much does not.
+    // The cases are useful only if both outcomes are frequent.
     for word in [
         "fits",
         "\"pci\"",

@@ -1,5 +1,5 @@
-//! Which values of options are wrong: Nova's lower bounds. Those that an aggregate's metadata override are not looked at, as in Nova.
-//! Caller: `select::Scheduler`.
+//! Validation of options: Nova's lower bounds. As in Nova, values that aggregates override are not checked. Caller:
+//! `select::Scheduler`.
 
 mod numbers;
 
@@ -9,7 +9,7 @@ use std::fmt::Display;
 use super::{FilterSchedulerOptions, Options, is_not_finite, weight_setting};
 use crate::request::architecture;
 
-/// A value that nobody can schedule by.
+/// An invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("[{group}] {option}: should be {wanted}, and is {value}")]
 pub struct OptionError {
@@ -20,12 +20,12 @@ pub struct OptionError {
     pub wanted: Cow<'static, str>,
 }
 
-/// A value that is wrong, and is taken as another one.
+/// An invalid value that is replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{wrong}; {instead}")]
 pub struct OptionWarning {
     pub wrong: OptionError,
-    /// What is done with it.
+    /// The replacement.
     pub instead: &'static str,
 }
 

@@ -15,6 +15,10 @@ use crate::select::Scheduler;
 
 /// A case, with what every kind has.
 pub(super) struct Case<'a> {
+    #[cfg_attr(
+        not(feature = "replay"),
+        expect(dead_code, reason = "only replay uses it")
+    )]
     pub(super) id: &'a str,
     pub(super) options: Options,
     /// All of it, for what only some kinds have.
@@ -62,6 +66,7 @@ impl<'a> Case<'a> {
     }
 
     /// Its filters and weighers.
+    #[cfg(feature = "replay")]
     pub(super) fn scheduler(&self) -> Result<Scheduler, FieldError> {
         scheduler(self.options.clone(), &Own::new())
     }

@@ -8,18 +8,18 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::case::{self, Case, CaseError};
+use super::claim_failures::{ClaimFailures, claim_failures};
 use super::field::{Field, FieldError};
-use super::schedule::{Fails, fails};
 use super::what_if::{WhatIf, WhatIfError, listed, meant};
 use super::{Kind, ReplayError, beyond, head, known, without_mark};
 use crate::explain::{Explanation, HostVerdicts};
 use crate::host_state::ConsideredHost;
-use crate::nearest::nearest;
 use crate::options::Options;
 use crate::own::Own;
 use crate::plugin::PluginAnswers;
 use crate::request::RequestSpec;
 use crate::select::{Alternates, Ask, Claims, Scheduler, Step};
+use berth_model::nearest_name;
 
 /// A case that cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +29,7 @@ pub enum DryRunError {
     Case(#[from] ReplayError),
     /// The file has several cases.
     #[error("the file has the cases {}; which one is meant?", listed(there))]
-    WhichCase {
-        there: Vec<String>,
-    },
+    WhichCase { there: Vec<String> },
     /// The file has no such case.
     #[error("the file has no case {id}; it has {}", listed(there))]
     NoCase {
@@ -75,7 +73,7 @@ pub struct DryRunCase {
     options: Options,
     ask: Ask,
     hosts: Vec<ConsideredHost>,
-    fails: Fails,
+    fails: ClaimFailures,
 }
 
 /// One case, ready to be scheduled.
@@ -83,7 +81,7 @@ pub struct DryRun {
     scheduler: Scheduler,
     ask: Ask,
     hosts: Vec<ConsideredHost>,
-    fails: Fails,
+    fails: ClaimFailures,
 }
 
 impl DryRunCase {
@@ -127,7 +125,7 @@ impl DryRunCase {
             options: case.options,
             ask,
             hosts,
-            fails: fails(&asked)?,
+            fails: claim_failures(&asked)?,
         })
     }
 
@@ -203,7 +201,7 @@ impl DryRun {
         let there = || self.hosts.iter().take(20).map(|it| it.state.host.clone());
         let found = found.ok_or_else(|| DryRunError::NoHost {
             host: host.to_owned(),
-            near: nearest(host, self.hosts.iter().map(|it| it.state.host.as_str()))
+            near: nearest_name(host, self.hosts.iter().map(|it| it.state.host.as_str()))
                 .map(str::to_owned),
             there: there().collect(),
         })?;

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::field::FieldError;
-use crate::nearest::nearest;
 use crate::options::Options;
 use crate::text::shortened;
+use berth_model::nearest_name;
 
 /// What is known of a value.
 #[derive(Clone, Copy)]
@@ -255,7 +255,7 @@ fn unknown(path: String, key: &str, keys: &[(&'static str, Shape)]) -> FieldErro
     let names = || keys.iter().map(|(name, _)| *name);
     // What is cut short is farther than letters that are wrong.
     let begins = || names().find(|name| key.len() > 3 && name.starts_with(key));
-    let wrong = match nearest(key, names()).or_else(begins) {
+    let wrong = match nearest_name(key, names()).or_else(begins) {
         Some(near) => format!("there is no such key; is {near} meant?"),
         None => format!(
             "there is no such key; there are {}",
@@ -274,7 +274,7 @@ fn option(name: &str, path: &str) -> Result<(), FieldError> {
     if OPTIONS.iter().any(|it| it == name) {
         return Ok(());
     }
-    match nearest(name, OPTIONS.iter().map(String::as_str)) {
+    match nearest_name(name, OPTIONS.iter().map(String::as_str)) {
         None => Ok(()),
         Some(near) => Err(FieldError {
             path: shortened(&under(path, name)).into_owned(),

@@ -1,13 +1,13 @@
 //! What is to be otherwise in a case.
 
+use berth_model::printable;
 use serde_json::{Map, Value, json};
 
 use crate::host_state::ConsideredHost;
 use crate::lint::misspelt;
-use crate::nearest::nearest;
 use crate::options::Options;
 use crate::request::Hints;
-use crate::text::printable;
+use berth_model::nearest_name;
 
 /// Changes of a case before it is scheduled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl WhatIf {
             if !names().any(|it| it.eq_ignore_ascii_case(name)) {
                 return Err(WhatIfError::NoHost {
                     name: name.clone(),
-                    near: nearest(name, names()).map(str::to_owned),
+                    near: nearest_name(name, names()).map(str::to_owned),
                     there: names().take(20).map(str::to_owned).collect(),
                 });
             }
@@ -182,7 +182,7 @@ impl WhatIf {
                 let names = enabled.iter().filter_map(|it| known(it));
                 return Err(WhatIfError::NotEnabled {
                     name: name.clone(),
-                    near: nearest(name, names),
+                    near: nearest_name(name, names),
                     enabled: enabled.clone(),
                 });
             }
@@ -211,7 +211,7 @@ fn put(case: &mut Value, path: &[&str], key: &str, value: Value) {
 fn value(name: &str, text: &str) -> Result<Value, WhatIfError> {
     let all = Options::by_name();
     let Some((_, default)) = all.iter().find(|(it, _)| it == name) else {
-        let near = nearest(name, all.iter().map(|(name, _)| name.as_str()));
+        let near = nearest_name(name, all.iter().map(|(name, _)| name.as_str()));
         return Err(WhatIfError::NoOption {
             name: name.to_owned(),
             near: near.map(str::to_owned),

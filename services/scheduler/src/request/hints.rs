@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::nearest::nearest;
+use berth_model::nearest_name;
 
 /// The hints that Nova knows, by name: `group` is read where the request is taken, `target_cell` by nobody any more, the others by
 /// filters. Plugins may read any.
@@ -39,7 +39,7 @@ impl Hints {
     #[must_use]
     pub fn meant(name: &str) -> Option<&'static str> {
         let is_read = KNOWN.contains(&name) || name.starts_with("_nova_");
-        nearest(name, KNOWN).filter(|_| !is_read)
+        nearest_name(name, KNOWN).filter(|_| !is_read)
     }
 
     /// The built-in filter that reads a hint of this name.

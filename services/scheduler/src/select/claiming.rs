@@ -12,7 +12,7 @@ use super::sorted::SortedHosts;
 use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Limits, Surviving};
 use crate::request::RequestSpec;
 use crate::text::shortened;
-use crate::weighers::Chance;
+use berth_model::SeededRng;
 
 #[must_use]
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub struct Claim<'a> {
 pub(super) struct Run<'a> {
     pub(super) scheduler: &'a Scheduler,
     pub(super) ask: Ask,
-    pub(super) chance: Chance,
+    pub(super) rng: SeededRng,
     pub(super) sorted: SortedHosts,
     pub(super) chosen: Vec<Chosen>,
     pub(super) record: Record,
@@ -75,11 +75,11 @@ impl std::fmt::Debug for Run<'_> {
 pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHost>) -> Step<'_> {
     let first = ask.instance_uuids.first().cloned().unwrap_or_default();
     ask.request.instance_uuid.clone_from(&first);
-    let mut chance = Chance::new(ask.seed);
+    let mut rng = SeededRng::new(ask.seed);
     let mut turnout = Turnout::new(first, Detail::of(0, scheduler.keeps_record));
-    let sorted = SortedHosts::new(scheduler, &ask.request, hosts, &mut chance, &mut turnout);
+    let sorted = SortedHosts::new(scheduler, &ask.request, hosts, &mut rng, &mut turnout);
     let run = Run {
-        chance,
+        rng,
         sorted,
         chosen: Vec::new(),
         record: Record {
@@ -212,9 +212,9 @@ impl<'a> Run<'a> {
 
     fn sort_again(&mut self, changed: usize, uuid: String, detail: Detail) -> Turnout {
         let mut turnout = Turnout::new(uuid, detail);
-        let (request, chance) = (&self.ask.request, &mut self.chance);
+        let (request, rng) = (&self.ask.request, &mut self.rng);
         self.sorted
-            .again(self.scheduler, request, changed, chance, &mut turnout);
+            .again(self.scheduler, request, changed, rng, &mut turnout);
         turnout
     }
 

@@ -9,7 +9,8 @@ use crate::filters::{Rejected, Turn};
 use crate::host_state::ConsideredHost;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
-use crate::weighers::{Chance, Ranking, Unweighable, order};
+use crate::weighers::{Ranking, Unweighable, order};
+use berth_model::SeededRng;
 
 /// Hosts with their weights and their order. After a claim only what the claim changed is looked at again.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl SortedHosts {
         scheduler: &Scheduler,
         request: &RequestSpec,
         hosts: Vec<ConsideredHost>,
-        chance: &mut Chance,
+        rng: &mut SeededRng,
         turnout: &mut Turnout,
     ) -> Self {
         turnout.hosts = hosts.len();
@@ -57,7 +58,7 @@ impl SortedHosts {
             out,
             is_filtered,
         };
-        sorted.sort(scheduler, chance, turnout);
+        sorted.sort(scheduler, rng, turnout);
         sorted
     }
 
@@ -67,7 +68,7 @@ impl SortedHosts {
         scheduler: &Scheduler,
         request: &RequestSpec,
         changed: usize,
-        chance: &mut Chance,
+        rng: &mut SeededRng,
         turnout: &mut Turnout,
     ) {
         let options = &scheduler.options;
@@ -91,7 +92,7 @@ impl SortedHosts {
             }
         }
         self.remove(rejected, turnout);
-        self.sort(scheduler, chance, turnout);
+        self.sort(scheduler, rng, turnout);
     }
 
     /// The hosts, the best first.
@@ -132,10 +133,10 @@ impl SortedHosts {
         self.hosts.get_mut(place)
     }
 
-    fn sort(&mut self, scheduler: &Scheduler, chance: &mut Chance, turnout: &mut Turnout) {
+    fn sort(&mut self, scheduler: &Scheduler, rng: &mut SeededRng, turnout: &mut Turnout) {
         let weights = self.ranking.weights();
         let options = &scheduler.options.filter_scheduler;
-        order(&mut self.order, &weights, options, chance);
+        order(&mut self.order, &weights, options, rng);
         turnout.left = self.order.len();
         if turnout.detail() != Detail::Cards {
             return;

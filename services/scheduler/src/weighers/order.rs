@@ -1,39 +1,16 @@
 //! The best host first.
 
+use berth_model::SeededRng;
+
 use crate::options::FilterSchedulerOptions;
 
-/// A source of chance that a request brings as a seed: the same seed, the same choice (`SplitMix64`).
-#[derive(Debug, Clone)]
-pub struct Chance(u64);
-
-impl Chance {
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// One of so many, from 0 on; 0 where there is none.
-    pub fn below(&mut self, many: usize) -> usize {
-        let many = u64::try_from(many).unwrap_or(u64::MAX).max(1);
-        // No list is so long that the rest of this division would prefer its beginning.
-        usize::try_from(self.next() % many).unwrap_or(0)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
 /// Puts the places of hosts in order by their weights, the most first; those of one weight keep their order, and a weight that is
-/// no number is the last. `shuffle_best_same_weighed_hosts` and `host_subset_size` let chance choose the first one.
+/// no number is the last. `shuffle_best_same_weighed_hosts` and `host_subset_size` choose the first one at random.
 pub fn order(
     places: &mut [usize],
     weights: &[f64],
     options: &FilterSchedulerOptions,
-    chance: &mut Chance,
+    rng: &mut SeededRng,
 ) {
     let mut keyed: Vec<(u64, usize)> = places.iter().map(|at| (key(weights[*at]), *at)).collect();
     keyed.sort_by_key(|(key, _)| *key);
@@ -47,12 +24,12 @@ pub fn order(
         let is_best = |place: &&usize| key(weights[**place]) == key(weights[best]);
         let many = places.iter().take_while(is_best).count();
         for end in (1..many).rev() {
-            places.swap(end, chance.below(end + 1));
+            places.swap(end, rng.below(end + 1));
         }
     }
     let subset = usize::try_from(options.host_subset_size).unwrap_or(1);
     if subset > 1 {
-        let chosen = chance.below(subset.min(places.len()));
+        let chosen = rng.below(subset.min(places.len()));
         places[..=chosen].rotate_right(1);
     }
 }
@@ -84,7 +61,7 @@ mod tests {
 
     fn ordered(weights: &[f64], options: &FilterSchedulerOptions, seed: u64) -> Vec<usize> {
         let mut places: Vec<usize> = (0..weights.len()).collect();
-        order(&mut places, weights, options, &mut Chance::new(seed));
+        order(&mut places, weights, options, &mut SeededRng::new(seed));
         places
     }
 

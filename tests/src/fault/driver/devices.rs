@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_seam::{Crossing, EffectEnd, Fault, Seam};
+use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_virt::{DeviceError, DeviceReset, HostDevice, PreparedDevice, VirtDriver, WantedDevice};
 
 use crate::fault::stage::{Act, Owed};
@@ -38,15 +38,15 @@ pub(super) struct Handling<'a, D> {
 }
 
 impl<D: VirtDriver> Handling<'_, D> {
-    pub(super) fn crossing(&self) -> Crossing {
+    pub(super) fn crossing(&self) -> Effect {
         let subject = match self.device.host_device() {
             HostDevice::Function(address) => address.to_string(),
             HostDevice::Mdev(uuid) => uuid.to_string(),
         };
         match self.doing {
-            Doing::Check => Crossing::read(Seam::Driver, self.doing.call(), subject),
+            Doing::Check => Effect::read(Boundary::Driver, self.doing.call(), subject),
             Doing::Prepare | Doing::Reset => {
-                Crossing::write(Seam::Driver, self.doing.call(), subject)
+                Effect::write(Boundary::Driver, self.doing.call(), subject)
             }
         }
     }
@@ -78,11 +78,11 @@ impl<D: VirtDriver> Act for Handling<'_, D> {
         handle(self.driver.as_ref(), self.doing, &self.device).await
     }
 
-    fn outcome(&self, done: &Handled) -> EffectEnd {
+    fn outcome(&self, done: &Handled) -> EffectOutcome {
         match done {
-            Ok(Some(reset)) => EffectEnd::Done(format!("{reset:?}")),
-            Ok(None) => EffectEnd::Done(String::new()),
-            Err(error) => EffectEnd::Failed(error.to_string()),
+            Ok(Some(reset)) => EffectOutcome::Done(format!("{reset:?}")),
+            Ok(None) => EffectOutcome::Done(String::new()),
+            Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
 
@@ -127,10 +127,10 @@ impl<D: VirtDriver> Act for Prepared<'_, D> {
         self.0.prepared_devices().await
     }
 
-    fn outcome(&self, told: &Self::Value) -> EffectEnd {
+    fn outcome(&self, told: &Self::Value) -> EffectOutcome {
         match told {
-            Ok(devices) => EffectEnd::Done(format!("{} devices", devices.len())),
-            Err(error) => EffectEnd::Failed(error.to_string()),
+            Ok(devices) => EffectOutcome::Done(format!("{} devices", devices.len())),
+            Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
 

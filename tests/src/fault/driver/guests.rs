@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_model::ConsumerUuid;
-use berth_seam::{EffectEnd, Fault};
+use berth_fault_injection::{EffectOutcome, Fault};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{Destroyed, GuestError, GuestOnHost, PowerAction, Powered, Spawned, VirtDriver};
 
@@ -68,12 +68,12 @@ impl<D: VirtDriver> Act for Changing<'_, D> {
         self.change.make(self.driver.as_ref()).await
     }
 
-    fn outcome(&self, done: &Self::Value) -> EffectEnd {
+    fn outcome(&self, done: &Self::Value) -> EffectOutcome {
         match done {
-            Ok(Changed::Spawned(outcome)) => EffectEnd::Done(format!("{outcome:?}")),
-            Ok(Changed::Destroyed(outcome)) => EffectEnd::Done(format!("{outcome:?}")),
-            Ok(Changed::Powered(outcome)) => EffectEnd::Done(format!("{outcome:?}")),
-            Err(error) => EffectEnd::Failed(error.to_string()),
+            Ok(Changed::Spawned(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
+            Ok(Changed::Destroyed(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
+            Ok(Changed::Powered(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
+            Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
 
@@ -107,10 +107,10 @@ impl<D: VirtDriver> Act for Listing<'_, D> {
         self.driver.guests().await
     }
 
-    fn outcome(&self, listed: &Self::Value) -> EffectEnd {
+    fn outcome(&self, listed: &Self::Value) -> EffectOutcome {
         match listed {
-            Ok(guests) => EffectEnd::Done(format!("{} guests", guests.len())),
-            Err(error) => EffectEnd::Failed(error.to_string()),
+            Ok(guests) => EffectOutcome::Done(format!("{} guests", guests.len())),
+            Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
 
@@ -151,7 +151,7 @@ fn away(reason: &str) -> GuestError {
 #[cfg(test)]
 mod tests {
     use berth_fake::{FakeDriver, machines};
-    use berth_seam::PointGate;
+    use berth_fault_injection::PointGate;
     use berth_virt::guest_spec::{
         CpuModel, DesiredPower, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces, GuestName,
         GuestOwner, GuestTopology, HostPath, ProjectId,
@@ -191,7 +191,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_spawn_whose_answer_is_lost_is_found_done() {
-        let driver = driver("crossing:1:after:answer_lost");
+        let driver = driver("effect:1:after:answer_lost");
         let lost = driver.spawn(&spec()).await;
         assert!(matches!(lost, Err(GuestError::Unreachable { .. })));
         let again = driver.spawn(&spec()).await.expect("the fault is over");
@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_spawn_is_made_before_the_next_look() {
-        let driver = driver("crossing:1:before:late");
+        let driver = driver("effect:1:before:late");
         let late = driver.spawn(&spec()).await;
         assert!(matches!(late, Err(GuestError::TimedOut { .. })));
         let guests = driver.guests().await.expect("the fault is over");
@@ -209,7 +209,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stale_look_is_the_one_before() {
-        let driver = driver("crossing:3:after:stale");
+        let driver = driver("effect:3:after:stale");
         let before = driver.guests().await.expect("no fault yet");
         let _ = driver.spawn(&spec()).await.expect("no fault yet");
         assert_eq!(driver.guests().await.expect("a stale look"), before);

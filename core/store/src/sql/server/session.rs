@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
-use berth_seam::Disposition;
+use berth_model::Disposition;
 use sqlx::mysql::MySql;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::Postgres;

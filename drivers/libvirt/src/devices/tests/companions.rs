@@ -1,4 +1,4 @@
-//! What shares a card's IOMMU group goes with it, and comes back with it.
+//! Companions of a card go with it and come back with it.
 
 use super::*;
 
@@ -113,7 +113,7 @@ async fn a_group_of_which_another_guest_has_a_function_stays_as_that_guest_needs
     assert_eq!(reset.unwrap(), DeviceReset::Reset { driver });
     assert_eq!(host.kernel.driver(SOUND).as_deref(), Some("vfio-pci"));
     assert_eq!(of_sound(&host, "reset"), 0);
-    // That guest's own end gives back what it had with it.
+    // The end of that guest returns its own companions.
     let reset = host.devices().reset(&managed(SOUND), &nobody()).await;
     let driver = Some(SOUNDS.to_owned());
     assert_eq!(reset.unwrap(), DeviceReset::Reset { driver });

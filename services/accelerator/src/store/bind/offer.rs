@@ -1,13 +1,13 @@
-//! What providers have to offer to a bind.
+//! The free handles and properties of a resource provider, for a bind.
 
 use berth_model::{Binding, ProviderUuid};
 use berth_store::{SqlError, Statement, Transaction};
 
-use super::BindRefused;
+use super::BindRefusal;
 use crate::store::{devices, handles};
 
-/// What a provider has to offer.
-pub(super) struct Offer {
+/// A resource provider with its free handles.
+pub(super) struct ProviderOffer {
     pub(super) deployable: i64,
     pub(super) hostname: String,
     pub(super) disabled: bool,
@@ -18,23 +18,23 @@ pub(super) struct Offer {
     pub(super) held: bool,
     pub(super) being_programmed: bool,
     pub(super) wanted: usize,
-    /// The next to be taken is last.
+    /// The next handle to use is last.
     pub(super) free: Vec<i64>,
 }
 
-/// A provider, as a bind looks at it.
+/// Selects a provider with its properties.
 const OFFER: &str = "SELECT d.id, v.hostname, v.status, v.vanished, d.vanished, d.health, \
      d.health_reason, d.resource_class, d.programmable, \
      EXISTS (SELECT 1 FROM attach_handles h WHERE h.deployable_id = d.id AND h.arq_id IS NOT NULL), \
      EXISTS (SELECT 1 FROM programmings p WHERE p.deployable_id = d.id AND p.ended = 0) FROM deployables d JOIN devices v ON v.id = d.device_id \
      WHERE d.rp_uuid = ?";
 
-/// What a provider has for so many requests, if there is such a provider.
+/// Loads a provider with up to this number of free handles.
 pub(super) async fn offer(
     tx: &mut Transaction,
     provider: ProviderUuid,
     wanted: usize,
-) -> Result<Option<Offer>, SqlError> {
+) -> Result<Option<ProviderOffer>, SqlError> {
     let Some(row) = tx
         .row(Statement::new(OFFER).bind(provider.to_string()))
         .await?
@@ -51,7 +51,7 @@ pub(super) async fn offer(
         ),
         _ => None,
     };
-    Ok(Some(Offer {
+    Ok(Some(ProviderOffer {
         deployable,
         hostname: row.text(1)?,
         disabled: row.text(2)? != devices::ENABLED,
@@ -66,28 +66,28 @@ pub(super) async fn offer(
     }))
 }
 
-impl Offer {
-    /// Whether it may be bound at all.
-    pub(super) fn suits(&self, binding: &Binding) -> Result<(), BindRefused> {
+impl ProviderOffer {
+    /// Whether the device may be bound at all.
+    pub(super) fn suits(&self, binding: &Binding) -> Result<(), BindRefusal> {
         let provider = binding.device_rp;
         if self.hostname != binding.hostname {
-            return Err(BindRefused::WrongHost {
+            return Err(BindRefusal::WrongHost {
                 provider,
                 is: self.hostname.clone(),
                 named: binding.hostname.clone(),
             });
         }
         if self.vanished {
-            return Err(BindRefused::Vanished(provider));
+            return Err(BindRefusal::Vanished(provider));
         }
         if self.disabled {
-            return Err(BindRefused::Disabled(provider));
+            return Err(BindRefusal::Disabled(provider));
         }
         if self.being_programmed {
-            return Err(BindRefused::BeingProgrammed(provider));
+            return Err(BindRefusal::BeingProgrammed(provider));
         }
         match &self.sick {
-            Some(reason) => Err(BindRefused::Sick {
+            Some(reason) => Err(BindRefusal::Sick {
                 provider,
                 reason: reason.clone(),
             }),

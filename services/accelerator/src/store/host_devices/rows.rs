@@ -1,21 +1,21 @@
-//! All rows of one host as they are, and whether a report has named each.
+//! All rows of one host, and whether the report has named each.
 
 use std::collections::BTreeMap;
 
 use berth_model::AttachHandleInfo;
 use berth_store::{Statement, Transaction};
 
-use crate::store::{ReadError, handles};
+use crate::store::{AcceleratorTableError, handles};
 
-/// A row as it is, for comparison with the report. What the report has not named in the end has vanished.
-pub(super) struct Kept<T> {
+/// A row to compare with the report. Rows that the report does not name have vanished.
+pub(super) struct StoredRow<T> {
     pub(super) id: i64,
     pub(super) is: T,
     pub(super) vanished: bool,
     pub(super) seen: bool,
 }
 
-impl<T: PartialEq> Kept<T> {
+impl<T: PartialEq> StoredRow<T> {
     /// Whether the row has to be written to be as reported.
     pub(super) fn see(&mut self, reported: T) -> bool {
         self.seen = true;
@@ -44,7 +44,7 @@ pub(super) type DeployableRow = (
     i64,
 );
 
-/// A handle's row. Its place is not touched while somebody holds it.
+/// A handle's row. Its address does not change while a request holds it.
 #[derive(PartialEq)]
 pub(super) struct HandleRow {
     pub(super) deployable: i64,
@@ -56,15 +56,15 @@ pub(super) struct HandleRow {
 }
 
 /// All rows of one host.
-pub(super) struct Host {
+pub(super) struct HostRows {
     pub(super) name: String,
-    pub(super) devices: BTreeMap<String, Kept<DeviceRow>>,
-    pub(super) deployables: BTreeMap<String, Kept<DeployableRow>>,
-    pub(super) handles: BTreeMap<String, (Kept<HandleRow>, bool)>,
+    pub(super) devices: BTreeMap<String, StoredRow<DeviceRow>>,
+    pub(super) deployables: BTreeMap<String, StoredRow<DeployableRow>>,
+    pub(super) handles: BTreeMap<String, (StoredRow<HandleRow>, bool)>,
 }
 
-impl Host {
-    pub(super) async fn read(tx: &mut Transaction, name: &str) -> Result<Self, ReadError> {
+impl HostRows {
+    pub(super) async fn read(tx: &mut Transaction, name: &str) -> Result<Self, AcceleratorTableError> {
         let mut host = Self {
             name: name.to_owned(),
             devices: BTreeMap::new(),
@@ -77,11 +77,11 @@ impl Host {
         Ok(host)
     }
 
-    async fn read_devices(&mut self, tx: &mut Transaction) -> Result<(), ReadError> {
+    async fn read_devices(&mut self, tx: &mut Transaction) -> Result<(), AcceleratorTableError> {
         let sql = "SELECT id, name, device_type, vendor, model, std_board_info, vendor_board_info, vanished \
                    FROM devices WHERE hostname = ?";
         for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
-            let kept = Kept {
+            let kept = StoredRow {
                 id: row.int(0)?,
                 is: (
                     row.text(2)?,
@@ -98,12 +98,12 @@ impl Host {
         Ok(())
     }
 
-    async fn read_deployables(&mut self, tx: &mut Transaction) -> Result<(), ReadError> {
+    async fn read_deployables(&mut self, tx: &mut Transaction) -> Result<(), AcceleratorTableError> {
         let sql = "SELECT d.id, d.rp_uuid, d.device_id, d.name, d.resource_class, d.driver_name, d.numa_node, \
                    d.health, d.health_reason, d.vanished, d.programmable FROM deployables d \
                    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
         for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
-            let kept = Kept {
+            let kept = StoredRow {
                 id: row.int(0)?,
                 is: (
                     row.int(2)?,
@@ -123,13 +123,13 @@ impl Host {
         Ok(())
     }
 
-    async fn read_handles(&mut self, tx: &mut Transaction) -> Result<(), ReadError> {
+    async fn read_handles(&mut self, tx: &mut Transaction) -> Result<(), AcceleratorTableError> {
         let sql = "SELECT h.id, h.uuid, h.deployable_id, h.attach_type, h.attach_info, h.unavailable, h.vanished, \
                    h.arq_id, h.scrubbed, h.releases, h.cleaned FROM attach_handles h JOIN deployables d ON d.id = h.deployable_id \
                    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";
         for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
             let info = handles::read_info(&row.text(3)?, &row.text(4)?)?;
-            let kept = Kept {
+            let kept = StoredRow {
                 id: row.int(0)?,
                 is: HandleRow {
                     deployable: row.int(2)?,

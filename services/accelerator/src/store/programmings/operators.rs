@@ -1,12 +1,12 @@
-//! What an operator asks to be programmed, on a device that nobody has.
+//! Programming a free device on an operator's request.
 
 use berth_http::request_id::random_uuid;
 use berth_store::{Disposition, Moment, Retryable, SqlError, Statement, Transaction, Work};
 use berth_wire::accelerator::Program;
 use uuid::Uuid;
 
-use super::{Step, insert};
-use crate::store::ReadError;
+use super::{ProgrammingStep, insert};
+use crate::store::AcceleratorTableError;
 
 /// Why an operator's programming was not begun.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub(crate) enum ProgramError {
     #[error("Deployable {uuid} cannot be programmed now: {reason}")]
     Unfit { uuid: Uuid, reason: String },
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] AcceleratorTableError),
 }
 
 impl From<SqlError> for ProgramError {
@@ -38,7 +38,7 @@ impl Retryable for ProgramError {
     }
 }
 
-/// Begins what an operator asks for, on a device that nobody has; the programming's UUID.
+/// Starts programming a free device; returns the UUID of the programming.
 pub(crate) struct BeginProgram {
     pub(crate) deployable: Uuid,
     pub(crate) image: Uuid,
@@ -63,7 +63,7 @@ impl Work for BeginProgram {
         }
         let sick = row.text(3)? == "bad";
         let reason = if row.int(2)? != 0 {
-            Some("its device is not there any more".to_owned())
+            Some("its device no longer exists".to_owned())
         } else if sick {
             let reason = row.opt_text(4)?;
             let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
@@ -79,7 +79,7 @@ impl Work for BeginProgram {
             return Err(ProgramError::Unfit { uuid, reason });
         }
         let programming = random_uuid();
-        let step = Step {
+        let step = ProgrammingStep {
             arq: 0,
             deployable: row.int(0)?,
             program: Some(Program::BitstreamId(self.image.to_string())),
@@ -91,21 +91,21 @@ impl Work for BeginProgram {
 
 /// How far an operator's programming is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum ProgrammingProgress {
     UnderWay,
     Done,
     Failed(String),
 }
 
-/// How far it is. One whose device went away meanwhile has failed.
-pub(crate) async fn progress(tx: &mut Transaction, uuid: Uuid) -> Result<Progress, ReadError> {
+/// The progress of a programming. It has failed if its device vanished.
+pub(crate) async fn progress(tx: &mut Transaction, uuid: Uuid) -> Result<ProgrammingProgress, AcceleratorTableError> {
     let sql = "SELECT ended, failure FROM programmings WHERE uuid = ?";
     let Some(row) = tx.row(Statement::new(sql).bind(uuid.to_string())).await? else {
-        return Ok(Progress::Failed("its device went away".to_owned()));
+        return Ok(ProgrammingProgress::Failed("its device went away".to_owned()));
     };
     Ok(match (row.int(0)?, row.opt_text(1)?) {
-        (0, _) => Progress::UnderWay,
-        (_, None) => Progress::Done,
-        (_, Some(reason)) => Progress::Failed(reason),
+        (0, _) => ProgrammingProgress::UnderWay,
+        (_, None) => ProgrammingProgress::Done,
+        (_, Some(reason)) => ProgrammingProgress::Failed(reason),
     })
 }

@@ -1,15 +1,15 @@
-//! The body of a request for servers, field by field, as each version has it.
+//! Parses the body of a request for servers, by microversion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use berth_http::{Call, Fault};
+use berth_http::{ApiRequest, Fault};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::fields::{self, Fields, MOST, wrong};
+use crate::fields::{self, BodyFields, MOST, wrong};
 use crate::handlers::server_query::last_part;
 use crate::handlers::servers::DESCRIPTION;
 use crate::microversions::{
@@ -17,22 +17,22 @@ use crate::microversions::{
 };
 use crate::servers::{MOST_TAGS, check_metadata, check_tag};
 
-/// The longest user data, in characters of base64.
+/// The maximum length of user data in base64 characters.
 const USER_DATA: usize = 65_535;
 
-/// The names that hints are asked for by.
+/// The keys of scheduler hints.
 const HINTS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
 
-/// What guests are plugged into.
+/// The network interfaces of the guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Networks {
     Auto,
     None,
 }
 
-/// What a body asks for.
+/// A parsed request for servers.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ServerCreateRequest {
     pub(super) name: String,
     pub(super) image: Uuid,
     pub(super) flavor: String,
@@ -54,8 +54,8 @@ pub(super) struct Asked {
     pub(super) hints: BTreeMap<String, Vec<String>>,
 }
 
-pub(super) fn asked(call: &Call, body: &Value) -> Result<Asked, Fault> {
-    let mut outer = Fields::of("body", body)?;
+pub(super) fn parse(call: &ApiRequest, body: &Value) -> Result<ServerCreateRequest, Fault> {
+    let mut outer = BodyFields::of("body", body)?;
     let server = outer.value("server");
     let server = outer.required("server", server)?;
     let mut hints = BTreeMap::new();
@@ -65,24 +65,24 @@ pub(super) fn asked(call: &Call, body: &Value) -> Result<Asked, Fault> {
         }
     }
     outer.end()?;
-    let mut fields = Fields::of("server", server)?;
-    let asked = Asked {
+    let mut fields = BodyFields::of("server", server)?;
+    let request = ServerCreateRequest {
         hints,
         ..of_server(call, &mut fields)?
     };
-    not_here(call, &mut fields, asked.image)?;
+    refuse_unsupported(call, &mut fields, request.image)?;
     fields.end()?;
-    Ok(asked)
+    Ok(request)
 }
 
-fn of_server(call: &Call, fields: &mut Fields<'_>) -> Result<Asked, Fault> {
+fn of_server(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<ServerCreateRequest, Fault> {
     let name = fields.name("name")?;
     let name = fields.required("name", name)?.to_owned();
     let flavor = fields.value("flavorRef");
     let flavor = flavor_ref(fields.required("flavorRef", flavor)?)?;
     let (count, return_reservation) = count(fields)?;
     let since = |version| call.version.has(version);
-    Ok(Asked {
+    Ok(ServerCreateRequest {
         name,
         image: image_ref(fields)?,
         flavor,
@@ -124,7 +124,7 @@ fn flavor_ref(value: &Value) -> Result<String, Fault> {
     }
 }
 
-fn image_ref(fields: &mut Fields<'_>) -> Result<Uuid, Fault> {
+fn image_ref(fields: &mut BodyFields<'_>) -> Result<Uuid, Fault> {
     let given = fields.text("imageRef", 0..=2_048)?.unwrap_or_default();
     if given.is_empty() {
         return Err(Fault::bad_request("Missing imageRef attribute"));
@@ -133,7 +133,7 @@ fn image_ref(fields: &mut Fields<'_>) -> Result<Uuid, Fault> {
     uuid.map_err(|_| Fault::bad_request("Invalid imageRef provided."))
 }
 
-fn count(fields: &mut Fields<'_>) -> Result<(u32, bool), Fault> {
+fn count(fields: &mut BodyFields<'_>) -> Result<(u32, bool), Fault> {
     let least = fields.integer("min_count", 1..=MOST)?;
     let most = fields.integer("max_count", 1..=MOST)?;
     let count = most.or(least).unwrap_or(1);
@@ -144,7 +144,7 @@ fn count(fields: &mut Fields<'_>) -> Result<(u32, bool), Fault> {
     Ok((u32::try_from(count).unwrap_or(u32::MAX), reservation))
 }
 
-fn networks(call: &Call, fields: &mut Fields<'_>) -> Result<Networks, Fault> {
+fn networks(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<Networks, Fault> {
     let key = "networks";
     let value = fields.value(key);
     let since = call.version.has(NETWORKS);
@@ -156,14 +156,16 @@ fn networks(call: &Call, fields: &mut Fields<'_>) -> Result<Networks, Fault> {
         Some(Value::Array(all)) if all.is_empty() => Ok(Networks::Auto),
         Some(value) => {
             let reason =
-                "there is no network service here: auto and none are offered, from 2.37 on";
+                "there is no network service: only auto and none are supported, from 2.37 on";
             Err(wrong(key, value, reason))
         }
     }
 }
 
 /// `AUTO` or `MANUAL`.
-pub(in crate::handlers) fn disk_config(fields: &mut Fields<'_>) -> Result<Option<String>, Fault> {
+pub(in crate::handlers) fn disk_config(
+    fields: &mut BodyFields<'_>,
+) -> Result<Option<String>, Fault> {
     let key = "OS-DCF:diskConfig";
     match fields.value(key) {
         None => Ok(None),
@@ -172,9 +174,9 @@ pub(in crate::handlers) fn disk_config(fields: &mut Fields<'_>) -> Result<Option
     }
 }
 
-/// An address that users say a server has; none inside where they take it back.
+/// Parses an access address. `Some(None)` removes it.
 pub(in crate::handlers) fn access_ip(
-    fields: &mut Fields<'_>,
+    fields: &mut BodyFields<'_>,
     key: &'static str,
 ) -> Result<Option<Option<String>>, Fault> {
     let Some(value) = fields.value(key) else {
@@ -188,11 +190,11 @@ pub(in crate::handlers) fn access_ip(
     match text {
         "" => Ok(Some(None)),
         text if lawful => Ok(Some(Some(text.to_owned()))),
-        _ => Err(wrong(key, value, "it is no such address")),
+        _ => Err(wrong(key, value, "it is not a valid address")),
     }
 }
 
-fn user_data(fields: &mut Fields<'_>) -> Result<Option<String>, Fault> {
+fn user_data(fields: &mut BodyFields<'_>) -> Result<Option<String>, Fault> {
     let Some(text) = fields.text_or_null("user_data", USER_DATA)? else {
         return Ok(None);
     };
@@ -203,7 +205,7 @@ fn user_data(fields: &mut Fields<'_>) -> Result<Option<String>, Fault> {
     Ok((!plain.is_empty()).then_some(plain))
 }
 
-/// Keys and values, each as it may be.
+/// Parses and validates metadata.
 pub(in crate::handlers) fn metadata_of(
     key: &str,
     value: &Value,
@@ -228,7 +230,7 @@ pub(in crate::handlers) fn metadata_of(
     Ok(metadata)
 }
 
-/// Tags, each as it may be.
+/// Parses and validates tags.
 pub(in crate::handlers) fn tags_of(value: &Value) -> Result<BTreeSet<String>, Fault> {
     let list = value.as_array();
     let list = list.ok_or_else(|| wrong("tags", value, "it is not of type 'array'"))?;
@@ -248,8 +250,8 @@ pub(in crate::handlers) fn tags_of(value: &Value) -> Result<BTreeSet<String>, Fa
 }
 
 fn requested(
-    call: &Call,
-    fields: &mut Fields<'_>,
+    call: &ApiRequest,
+    fields: &mut BodyFields<'_>,
     key: &'static str,
 ) -> Result<Option<String>, Fault> {
     if !call.version.has(REQUESTED_HOST) {
@@ -267,7 +269,7 @@ fn hints_of(key: &str, value: &Value) -> Result<BTreeMap<String, Vec<String>>, F
     };
     let hints = object.iter().map(|(hint, value)| {
         let texts = match value {
-            // The scheduler's query language is JSON: it goes there as it is.
+            // The scheduler's query language is JSON, so the value is passed on unchanged.
             Value::Array(all) if hint != "query" => all.iter().map(text).collect(),
             value => vec![text(value)],
         };
@@ -276,25 +278,29 @@ fn hints_of(key: &str, value: &Value) -> Result<BTreeMap<String, Vec<String>>, F
     Ok(hints.collect())
 }
 
-/// What Nova takes and there is nothing for here: a word that asks for nothing passes, another is refused with a sentence.
-fn not_here(call: &Call, fields: &mut Fields<'_>, image: Uuid) -> Result<(), Fault> {
+/// Refuses fields of Nova that Berth does not support, unless their value has no effect.
+fn refuse_unsupported(
+    call: &ApiRequest,
+    fields: &mut BodyFields<'_>,
+    image: Uuid,
+) -> Result<(), Fault> {
     fields.boolean_or_empty("config_drive")?;
     if let Some(value) = fields.value("block_device_mapping_v2") {
         disks(value, image)?;
     }
     let refused: [(&'static str, &str); 4] = [
-        ("block_device_mapping", "there are no volumes here"),
+        ("block_device_mapping", "volumes are not supported"),
         (
             "adminPass",
-            "no password is set in guests here: name a key pair, or bring user_data",
+            "setting passwords in guests is not supported: use a key pair or user_data",
         ),
         (
             "personality",
-            "no files are put into guests here: bring user_data",
+            "injecting files into guests is not supported: use user_data",
         ),
         (
             "trusted_image_certificates",
-            "no signatures of images are looked at here",
+            "image signatures are not supported",
         ),
     ];
     for (key, reason) in refused {
@@ -318,18 +324,18 @@ fn not_here(call: &Call, fields: &mut Fields<'_>, image: Uuid) -> Result<(), Fau
     }
 }
 
-/// The one group that every cloud has asks for nothing.
+/// Only the group `default` is accepted. It has no effect.
 fn security_groups(value: &Value) -> Result<(), Fault> {
     let key = "security_groups";
     let all = value.as_array();
     let all = all.ok_or_else(|| wrong(key, value, "it is not of type 'array'"))?;
     match all.iter().all(|group| group["name"] == "default") {
         true => Ok(()),
-        false => Err(wrong(key, value, "there are no security groups here")),
+        false => Err(wrong(key, value, "security groups are not supported")),
     }
 }
 
-/// Clients say once more that the root disk is of the image; no other disks are offered.
+/// Clients may repeat that the root disk is created from the image. Other disks are refused.
 fn disks(value: &Value, image: Uuid) -> Result<(), Fault> {
     let key = "block_device_mapping_v2";
     let all = value.as_array();
@@ -340,7 +346,8 @@ fn disks(value: &Value, image: Uuid) -> Result<(), Fault> {
             && disk["uuid"].as_str().and_then(|it| it.parse().ok()) == Some(image)
             && disk["boot_index"] == 0;
         if !is_root {
-            let reason = "the root disk is made of imageRef, and an ephemeral one by the flavor; others are not offered";
+            let reason =
+                "only the root disk from imageRef is supported; the flavor adds an ephemeral disk";
             return Err(wrong(key, disk, reason));
         }
     }

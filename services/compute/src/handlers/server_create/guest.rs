@@ -1,64 +1,65 @@
-//! From what a body asks for to what the conductor is asked for: flavor, image, key, group and host are looked up.
+//! Resolves a parsed request: looks up flavor, image, key pair, server group and host, and builds the request to the
+//! conductor.
 
 use std::collections::BTreeMap;
 
 use berth_conductor::BootRequest;
 use berth_hosts::ServerGroupError;
-use berth_http::{Call, Fault};
+use berth_http::{ApiRequest, Fault};
 use berth_wire::conductor::CreateGuest;
 use berth_wire::guest::{ConfigDriveBody, FlavorBody, GuestPower, SshKeyBody};
 use uuid::Uuid;
 
-use super::body::{Asked, Networks};
-use crate::flavors::{Flavor, FlavorError};
+use super::body::{Networks, ServerCreateRequest};
+use crate::flavors::{ComputeFlavor, ComputeFlavorError};
 use crate::handlers::hosts::{aggregate_fault, group_fault, host_fault};
 use crate::handlers::{flavors, key_pairs};
 use crate::images::{FoundImage, ImagesError};
 use crate::key_pairs::{KeyPair, KeyPairError};
 use crate::policies;
-use crate::router::Api;
 use crate::servers::{NewServers, ServerFlavor};
+use crate::state::ComputeApi;
 
-/// A name that any guest could have: its own is known once it is written down.
-const SOME_NAME: &str = "instance-00000000";
+/// A placeholder for the check. The real name follows from the row number.
+const PLACEHOLDER_NAME: &str = "instance-00000000";
 
-/// Where a server is to be.
-struct Destination {
+/// The requested zone and node.
+struct ServerDestination {
     zone: Option<String>,
     node: Option<String>,
-    filters: Filters,
+    filters: FilterUse,
 }
 
-/// Whether the scheduler's filters are asked about the node: not about one that is forced.
+/// Whether the scheduler's filters apply to the requested node. They do not if the host is forced.
 #[derive(Clone, Copy)]
-enum Filters {
-    Asked,
+enum FilterUse {
+    Applied,
     Skipped,
 }
 
-impl Api {
-    /// What is to be written down, and whether its reservation is to be told.
+impl ComputeApi {
+    /// Resolves the request. The flag is whether the response is the reservation id.
     pub(super) async fn new_servers(
         &self,
-        call: &Call,
-        asked: Asked,
+        call: &ApiRequest,
+        request: ServerCreateRequest,
     ) -> Result<(NewServers, bool), Fault> {
         let project_id = call.caller.project_id().ok_or_else(|| {
-            Fault::forbidden("A server is a project's: log in to a project to ask for one.")
+            Fault::forbidden("Creating a server requires a token with a project.")
         })?;
-        let flavor = self.flavor_of(call, &asked.flavor).await?;
-        let image = self.image_of(asked.image, project_id).await?;
-        let flavor = of_flavor(&flavor)?;
-        self.check_room(call, &flavor.body, &image)?;
-        let key = self.key_of(call, asked.key_name.as_deref()).await?;
-        let server_group = self.group_of(call, &asked).await?;
-        let Destination {
+        let flavor = self.flavor_of(call, &request.flavor).await?;
+        let image = self.image_of(request.image, project_id).await?;
+        let flavor = server_flavor(&flavor)?;
+        self.check_image_fits(call, &flavor.body, &image)?;
+        let key = self.key_of(call, request.key_name.as_deref()).await?;
+        let server_group = self.group_of(call, &request).await?;
+        let ServerDestination {
             zone,
             node,
             filters,
-        } = self.destination_of(call, &asked).await?;
+        } = self.destination_of(call, &request).await?;
         let (asked_zone, node) = match (filters, node) {
-            (Filters::Skipped, Some(node)) => {
+            (FilterUse::Skipped, Some(node)) => {
                 let zone = zone.as_deref().unwrap_or_default();
                 (Some(format!("{zone}::{node}")), None)
             }
@@ -66,13 +67,13 @@ impl Api {
         };
         let guest = CreateGuest {
             uuid: None,
-            name: SOME_NAME.to_owned(),
+            name: PLACEHOLDER_NAME.to_owned(),
             project_id: Some(project_id.to_owned()),
             user_id: Some(call.caller.user_id.clone()),
             flavor: flavor.body.clone(),
             image: Some(image.body),
             kernel: None,
-            networks: match asked.networks {
+            networks: match request.networks {
                 Networks::None => Vec::new(),
                 Networks::Auto => self
                     .compute
@@ -88,48 +89,47 @@ impl Api {
             node,
             availability_zone: asked_zone,
             ignore_hosts: Vec::new(),
-            scheduler_hints: asked.hints.clone(),
-            config_drive: Some(drive(&asked, key.as_ref())),
+            scheduler_hints: request.hints.clone(),
+            config_drive: Some(config_drive(&request, key.as_ref())),
             power: GuestPower::Running,
         };
         self.check(&guest)?;
         let new = NewServers {
             project_id: project_id.to_owned(),
             user_id: call.caller.user_id.clone(),
-            name: asked.name,
-            count: asked.count,
-            description: asked.description,
-            key_name: asked.key_name,
-            image: Some(asked.image),
+            name: request.name,
+            count: request.count,
+            description: request.description,
+            key_name: request.key_name,
+            image: Some(request.image),
             flavor,
             zone,
             server_group,
-            disk_config: asked.disk_config,
-            access_ip_v4: asked.access_ip_v4,
-            access_ip_v6: asked.access_ip_v6,
-            metadata: asked.metadata,
-            tags: asked.tags,
+            disk_config: request.disk_config,
+            access_ip_v4: request.access_ip_v4,
+            access_ip_v6: request.access_ip_v6,
+            metadata: request.metadata,
+            tags: request.tags,
             guest,
             request_id: call.request_id.to_string(),
         };
-        Ok((new, asked.return_reservation))
+        Ok((new, request.return_reservation))
     }
 
-    /// Refuses what the conductor would refuse.
     fn check(&self, guest: &CreateGuest) -> Result<(), Fault> {
-        let request = BootRequest::new(guest.clone(), Uuid::nil())
+        let boot_request = BootRequest::new(guest.clone(), Uuid::nil())
             .map_err(|error| Fault::bad_request(error.to_string()))?;
-        let checked = self.compute.inner.conductor.check(&request);
+        let checked = self.compute.inner.conductor.check(&boot_request);
         checked.map_err(|error| Fault::bad_request(error.to_string()))
     }
 
-    async fn flavor_of(&self, call: &Call, flavorid: &str) -> Result<Flavor, Fault> {
+    async fn flavor_of(&self, call: &ApiRequest, flavorid: &str) -> Result<ComputeFlavor, Fault> {
         let unknown = || {
             let flavorid = crate::fields::bounded(flavorid);
-            Fault::bad_request(FlavorError::NotFound { flavorid }.to_string())
+            Fault::bad_request(ComputeFlavorError::NotFound { flavorid }.to_string())
         };
         let flavor = match self.compute.flavor(flavorid).await {
-            Err(FlavorError::NotFound { .. }) => return Err(unknown()),
+            Err(ComputeFlavorError::NotFound { .. }) => return Err(unknown()),
             flavor => flavor.map_err(flavors::fault)?,
         };
         match self.is_admin(call) || flavor.is_for(call.caller.project_id()) {
@@ -151,17 +151,17 @@ impl Api {
             }
             Err(error @ ImagesError::Unfit { .. }) => Err(Fault::bad_request(error.to_string())),
             Err(error @ ImagesError::Service { .. }) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "image service");
+                tracing::warn!(error = &error as &dyn std::error::Error, %image, "looking up an image failed");
                 Err(Fault::unavailable(error.to_string()))
             }
         }
     }
 
-    /// Refuses an image that a server of this flavor has no room for, or for which nobody says how much room it may take: a root
-    /// disk of 0 GiB is as large as its image, and no `DISK_GB` is claimed for it.
-    pub(in crate::handlers) fn check_room(
+    /// Refuses an image that does not fit the flavor. A root disk of 0 GiB is as large as its image and claims no
+    /// `DISK_GB`, so it needs a policy rule.
+    pub(in crate::handlers) fn check_image_fits(
         &self,
-        call: &Call,
+        call: &ApiRequest,
         flavor: &FlavorBody,
         image: &FoundImage,
     ) -> Result<(), Fault> {
@@ -180,7 +180,11 @@ impl Api {
         Ok(())
     }
 
-    async fn key_of(&self, call: &Call, name: Option<&str>) -> Result<Option<KeyPair>, Fault> {
+    async fn key_of(
+        &self,
+        call: &ApiRequest,
+        name: Option<&str>,
+    ) -> Result<Option<KeyPair>, Fault> {
         let Some(name) = name else {
             return Ok(None);
         };
@@ -192,8 +196,12 @@ impl Api {
         }
     }
 
-    async fn group_of(&self, call: &Call, asked: &Asked) -> Result<Option<Uuid>, Fault> {
-        let Some(text) = asked.hints.get("group").and_then(|group| group.first()) else {
+    async fn group_of(
+        &self,
+        call: &ApiRequest,
+        request: &ServerCreateRequest,
+    ) -> Result<Option<Uuid>, Fault> {
+        let Some(text) = request.hints.get("group").and_then(|group| group.first()) else {
             return Ok(None);
         };
         let unknown = || {
@@ -205,36 +213,40 @@ impl Api {
             Err(ServerGroupError::NotFound { .. }) => return Err(unknown()),
             group => group.map_err(group_fault)?,
         };
-        // An operator's, too: the members of a group are told to its project.
+        // Also for operators, because the members of a group are visible to its project.
         match call.caller.project_id() == Some(group.project_id.as_str()) {
             true => Ok(Some(uuid)),
             false => Err(unknown()),
         }
     }
 
-    /// The zone, and the node where an operator names one.
-    async fn destination_of(&self, call: &Call, asked: &Asked) -> Result<Destination, Fault> {
-        let text = asked.zone.as_deref().unwrap_or_default();
+    /// Parses the requested zone, host and node. Only operators may name the latter two.
+    async fn destination_of(
+        &self,
+        call: &ApiRequest,
+        request: &ServerCreateRequest,
+    ) -> Result<ServerDestination, Fault> {
+        let text = request.zone.as_deref().unwrap_or_default();
         let mut parts = text
             .splitn(3, ':')
             .map(|part| Some(part).filter(|it| !it.is_empty()));
         let mut part = || parts.next().flatten().map(str::to_owned);
         let (zone, mut host, mut node) = (part(), part(), part());
-        let mut filters = Filters::Asked;
+        let mut filters = FilterUse::Applied;
         if host.is_some() || node.is_some() {
             self.allow(call, policies::SERVER_FORCED_HOST)?;
-            filters = Filters::Skipped;
+            filters = FilterUse::Skipped;
         }
-        if asked.host.is_some() || asked.node.is_some() {
+        if request.host.is_some() || request.node.is_some() {
             self.allow(call, policies::SERVER_REQUESTED_HOST)?;
             if host.is_some() || node.is_some() {
-                let sentence = "host and hypervisor_hostname, or availability_zone with a host in it: not both";
+                let sentence = "host and hypervisor_hostname cannot be combined with an availability_zone that names a host";
                 return Err(Fault::bad_request(sentence));
             }
-            (host, node) = (asked.host.clone(), asked.node.clone());
+            (host, node) = (request.host.clone(), request.node.clone());
         }
         self.check_zone(zone.as_deref()).await?;
-        Ok(Destination {
+        Ok(ServerDestination {
             zone,
             node: self.node_of(host, node).await?,
             filters,
@@ -254,7 +266,7 @@ impl Api {
         }
     }
 
-    /// The node of a host, or that node, where it is one of the host's.
+    /// The only node that matches host and node.
     async fn node_of(
         &self,
         host: Option<String>,
@@ -264,10 +276,10 @@ impl Api {
             return Ok(None);
         }
         let hosts = self.compute.inner.hosts.hosts().await.map_err(host_fault)?;
-        let meant = hosts
+        let matching = hosts
             .iter()
             .filter(|known| host.as_ref().is_none_or(|host| known.host == *host));
-        let nodes = meant.flat_map(|known| &known.nodes);
+        let nodes = matching.flat_map(|known| &known.nodes);
         let nodes: Vec<&String> = nodes
             .map(|known| &known.hypervisor_hostname)
             .filter(|known| node.as_ref().is_none_or(|node| *known == node))
@@ -281,45 +293,45 @@ impl Api {
                 )))
             }
             _ => Err(Fault::bad_request(
-                "The host has several nodes: name one of them as well.",
+                "The host has several nodes: name one of them as hypervisor_hostname, too.",
             )),
         }
     }
 }
 
-/// A flavor as a guest has it.
-fn of_flavor(flavor: &Flavor) -> Result<ServerFlavor, Fault> {
-    let made = &flavor.made;
-    let large = || Fault::bad_request("The flavor is larger than a guest can be.");
-    if made.swap != 0 {
-        let sentence = "The flavor has swap, which guests do not get here: name one without.";
+/// Converts a flavor to the form in which a server stores it.
+fn server_flavor(flavor: &ComputeFlavor) -> Result<ServerFlavor, Fault> {
+    let properties = &flavor.properties;
+    let large = || Fault::bad_request("The flavor exceeds the maximum size of a guest.");
+    if properties.swap != 0 {
+        let sentence = "The flavor has swap, which is not supported: use a flavor without swap.";
         return Err(Fault::bad_request(sentence));
     }
     let amount = |amount: i64| u64::try_from(amount).map_err(|_| large());
     Ok(ServerFlavor {
-        flavorid: made.flavorid.clone(),
-        swap: made.swap,
+        flavorid: properties.flavorid.clone(),
+        swap: properties.swap,
         body: FlavorBody {
-            name: made.name.clone(),
-            vcpus: u32::try_from(made.vcpus).map_err(|_| large())?,
-            ram_mb: amount(made.memory_mb)?,
-            disk_gb: amount(made.root_gb)?,
-            ephemeral_gb: amount(made.ephemeral_gb)?,
+            name: properties.name.clone(),
+            vcpus: u32::try_from(properties.vcpus).map_err(|_| large())?,
+            ram_mb: amount(properties.memory_mb)?,
+            disk_gb: amount(properties.root_gb)?,
+            ephemeral_gb: amount(properties.ephemeral_gb)?,
             extra_specs: flavor.extra_specs.clone(),
         },
     })
 }
 
-/// What the guest is told by its config drive: there is no metadata service, so each has one.
-fn drive(asked: &Asked, key: Option<&KeyPair>) -> ConfigDriveBody {
+/// The content of the config drive. Every guest has one, because there is no metadata service.
+fn config_drive(request: &ServerCreateRequest, key: Option<&KeyPair>) -> ConfigDriveBody {
     let keys = key.map(|key| SshKeyBody {
         name: key.name.clone(),
         public_key: key.public_key.clone(),
     });
     ConfigDriveBody {
         hostname: None,
-        metadata: BTreeMap::clone(&asked.metadata),
-        user_data: asked.user_data.clone(),
+        metadata: BTreeMap::clone(&request.metadata),
+        user_data: request.user_data.clone(),
         ssh_keys: keys.into_iter().collect(),
     }
 }

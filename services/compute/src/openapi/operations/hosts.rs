@@ -1,108 +1,108 @@
-//! Hosts, groups of hosts and of servers, and what a project may have.
+//! Operations on hosts, services, hypervisors, aggregates, server groups and quotas.
 
-use berth_http::openapi::Operation;
+use berth_http::openapi::OpenApiOperation;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) const OPERATIONS: &[OpenApiOperation] = &[
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/limits",
         name: "showLimits",
-        does: "What a project may have, and has",
+        does: "Shows the limits and the usage of a project",
         statuses: &[200],
         answers: Some("limits"),
         query: &["reserved", "tenant_id"],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-quota-sets/{project}",
         name: "showQuotaSet",
-        does: "A project's quotas",
+        does: "Shows the quotas of a project",
         statuses: &[200],
         answers: Some("quota_set"),
         query: &["user_id"],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-quota-sets/{project}/detail",
         name: "showQuotaSetDetail",
-        does: "A project's quotas, and what it uses",
+        does: "Shows the quotas and the usage of a project",
         statuses: &[200],
         answers: Some("quota_set"),
         query: &["user_id"],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-quota-sets/{project}/defaults",
         name: "showQuotaSetDefaults",
-        does: "The quotas of a project that has none of its own",
+        does: "Shows the default quotas of projects",
         statuses: &[200],
         answers: Some("quota_set"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-server-groups",
         name: "listServerGroups",
-        does: "Server groups",
+        does: "Lists server groups",
         statuses: &[200],
         answers: Some("server_groups"),
         query: &["all_projects", "limit", "offset"],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/os-server-groups",
         name: "createServerGroup",
-        does: "Makes a server group",
+        does: "Creates a server group",
         statuses: &[200],
         answers: Some("server_group"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-server-groups/{group}",
         name: "showServerGroup",
-        does: "One server group",
+        does: "Shows a server group",
         statuses: &[200],
         answers: Some("server_group"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/os-server-groups/{group}",
         name: "deleteServerGroup",
-        does: "Removes a server group",
+        does: "Deletes a server group",
         statuses: &[204],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-availability-zone",
         name: "listAvailabilityZones",
-        does: "Availability zones",
+        does: "Lists availability zones",
         statuses: &[200],
         answers: Some("availabilityZoneInfo"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-availability-zone/detail",
         name: "listAvailabilityZonesDetail",
-        does: "Availability zones with their hosts",
+        does: "Lists availability zones with their hosts",
         statuses: &[200],
         answers: Some("availabilityZoneInfo"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-services",
         name: "listServices",
-        does: "The service of each host",
+        does: "Lists the services of the hosts",
         statuses: &[200],
         answers: Some("services"),
         query: &["binary", "host"],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/os-services/{service}",
         name: "updateService",
@@ -111,20 +111,20 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: Some("service"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/os-services/{service}",
         name: "deleteService",
-        does: "Removes the service of a host that is gone",
+        does: "Deletes the service of a host that no longer exists",
         statuses: &[204],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-hypervisors",
         name: "listHypervisors",
-        does: "Compute nodes, by name",
+        does: "Lists compute nodes, with few fields",
         statuses: &[200],
         answers: Some("hypervisors"),
         query: &[
@@ -134,11 +134,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
             "with_servers",
         ],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-hypervisors/detail",
         name: "listHypervisorsDetail",
-        does: "Compute nodes, whole",
+        does: "Lists compute nodes, with all fields",
         statuses: &[200],
         answers: Some("hypervisors"),
         query: &[
@@ -148,97 +148,97 @@ pub(super) const OPERATIONS: &[Operation] = &[
             "with_servers",
         ],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-hypervisors/statistics",
         name: "showHypervisorStatistics",
-        does: "All compute nodes in sum",
+        does: "Shows the sums over all compute nodes",
         statuses: &[200],
         answers: Some("hypervisor_statistics"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-hypervisors/{hypervisor}",
         name: "showHypervisor",
-        does: "One compute node",
+        does: "Shows a compute node",
         statuses: &[200],
         answers: Some("hypervisor"),
         query: &["with_servers"],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-hypervisors/{hypervisor}/search",
         name: "searchHypervisors",
-        does: "Compute nodes with a part of a name",
+        does: "Searches compute nodes by a part of their names",
         statuses: &[200],
         answers: Some("hypervisors"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-hypervisors/{hypervisor}/servers",
         name: "listHypervisorServers",
-        does: "Compute nodes with a part of a name, and their servers",
+        does: "Searches compute nodes by a part of their names and lists their servers",
         statuses: &[200],
         answers: Some("hypervisors"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-hypervisors/{hypervisor}/uptime",
         name: "showHypervisorUptime",
-        does: "How long a compute node is up",
+        does: "Shows the uptime of a compute node",
         statuses: &[200],
         answers: Some("hypervisor"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-aggregates",
         name: "listAggregates",
-        does: "Host aggregates",
+        does: "Lists host aggregates",
         statuses: &[200],
         answers: Some("aggregates"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/os-aggregates",
         name: "createAggregate",
-        does: "Makes a host aggregate",
+        does: "Creates a host aggregate",
         statuses: &[200],
         answers: Some("aggregate"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-aggregates/{aggregate}",
         name: "showAggregate",
-        does: "One host aggregate",
+        does: "Shows a host aggregate",
         statuses: &[200],
         answers: Some("aggregate"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/os-aggregates/{aggregate}",
         name: "updateAggregate",
-        does: "Names a host aggregate anew, or its zone",
+        does: "Changes the name or the zone of a host aggregate",
         statuses: &[200],
         answers: Some("aggregate"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/os-aggregates/{aggregate}",
         name: "deleteAggregate",
-        does: "Removes a host aggregate",
+        does: "Deletes a host aggregate",
         statuses: &[200],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/os-aggregates/{aggregate}/action",
         name: "actOnAggregate",

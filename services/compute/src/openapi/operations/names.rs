@@ -1,58 +1,58 @@
-//! Versions, flavors and key pairs.
+//! Operations on versions, extensions, flavors and key pairs.
 
-use berth_http::openapi::Operation;
+use berth_http::openapi::OpenApiOperation;
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) const OPERATIONS: &[OpenApiOperation] = &[
+    OpenApiOperation {
         method: "GET",
         path: "/",
         name: "listVersions",
-        does: "The versions that are spoken",
+        does: "Lists the API versions",
         statuses: &[200],
         answers: Some("versions"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1",
         name: "showVersion",
-        does: "The one version",
+        does: "Shows the API version",
         statuses: &[200],
         answers: Some("version"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/",
         name: "showVersionRoot",
-        does: "The one version",
+        does: "Shows the API version",
         statuses: &[200],
         answers: Some("version"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/extensions",
         name: "listExtensions",
-        does: "What old clients call extensions: parts of the API that are here",
+        does: "Lists the supported extensions, for old clients",
         statuses: &[200],
         answers: Some("extensions"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/extensions/{alias}",
         name: "showExtension",
-        does: "One of them",
+        does: "Shows an extension",
         statuses: &[200],
         answers: Some("extension"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/flavors",
         name: "listFlavors",
-        does: "Flavors, by name",
+        does: "Lists flavors, with few fields",
         statuses: &[200],
         answers: Some("flavors"),
         query: &[
@@ -65,20 +65,20 @@ pub(super) const OPERATIONS: &[Operation] = &[
             "minDisk",
         ],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/flavors",
         name: "createFlavor",
-        does: "Makes a flavor",
+        does: "Creates a flavor",
         statuses: &[200],
         answers: Some("flavor"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/flavors/detail",
         name: "listFlavorsDetail",
-        does: "Flavors, whole",
+        does: "Lists flavors, with all fields",
         statuses: &[200],
         answers: Some("flavors"),
         query: &[
@@ -91,61 +91,61 @@ pub(super) const OPERATIONS: &[Operation] = &[
             "minDisk",
         ],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/flavors/{flavor}",
         name: "showFlavor",
-        does: "One flavor",
+        does: "Shows a flavor",
         statuses: &[200],
         answers: Some("flavor"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/flavors/{flavor}",
         name: "updateFlavor",
-        does: "Describes a flavor anew",
+        does: "Changes the description of a flavor",
         statuses: &[200],
         answers: Some("flavor"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/flavors/{flavor}",
         name: "deleteFlavor",
-        does: "Removes a flavor",
+        does: "Deletes a flavor",
         statuses: &[202],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/flavors/{flavor}/action",
         name: "actOnFlavor",
-        does: "Gives a project a flavor that is not public, or takes it back",
+        does: "Adds a project to the access list of a flavor, or removes it",
         statuses: &[200],
         answers: Some("flavor_access"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/flavors/{flavor}/os-flavor-access",
         name: "listFlavorAccess",
-        does: "The projects that have a flavor which is not public",
+        does: "Lists the projects that may use a flavor that is not public",
         statuses: &[200],
         answers: Some("flavor_access"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/flavors/{flavor}/os-extra_specs",
         name: "listExtraSpecs",
-        does: "A flavor's extra specs",
+        does: "Lists the extra specs of a flavor",
         statuses: &[200],
         answers: Some("extra_specs"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/flavors/{flavor}/os-extra_specs",
         name: "createExtraSpecs",
@@ -154,65 +154,65 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: Some("extra_specs"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/flavors/{flavor}/os-extra_specs/{key}",
         name: "showExtraSpec",
-        does: "One extra spec",
+        does: "Shows an extra spec",
         statuses: &[200],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/flavors/{flavor}/os-extra_specs/{key}",
         name: "updateExtraSpec",
-        does: "Sets one extra spec",
+        does: "Sets an extra spec",
         statuses: &[200],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/flavors/{flavor}/os-extra_specs/{key}",
         name: "deleteExtraSpec",
-        does: "Removes one extra spec",
+        does: "Deletes an extra spec",
         statuses: &[200],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-keypairs",
         name: "listKeyPairs",
-        does: "A user's key pairs",
+        does: "Lists the key pairs of a user",
         statuses: &[200],
         answers: Some("keypairs"),
         query: &["user_id", "limit", "marker"],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/os-keypairs",
         name: "createKeyPair",
-        does: "Brings a public key",
+        does: "Stores a public key",
         statuses: &[200, 201],
         answers: Some("keypair"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/os-keypairs/{name}",
         name: "showKeyPair",
-        does: "One key pair",
+        does: "Shows a key pair",
         statuses: &[200],
         answers: Some("keypair"),
         query: &["user_id"],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/os-keypairs/{name}",
         name: "deleteKeyPair",
-        does: "Removes a key pair",
+        does: "Deletes a key pair",
         statuses: &[202, 204],
         answers: None,
         query: &["user_id"],

@@ -1,6 +1,6 @@
-//! Servers, and what is told of them.
+//! Operations on servers, their history, metadata, tags and attachments.
 
-use berth_http::openapi::Operation;
+use berth_http::openapi::OpenApiOperation;
 
 const SERVERS: &[&str] = &[
     "limit",
@@ -26,242 +26,242 @@ const SERVERS: &[&str] = &[
     "power_state",
 ];
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) const OPERATIONS: &[OpenApiOperation] = &[
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers",
         name: "listServers",
-        does: "Servers, by name",
+        does: "Lists servers, with few fields",
         statuses: &[200],
         answers: Some("servers"),
         query: SERVERS,
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/servers",
         name: "createServers",
-        does: "Makes servers",
+        does: "Creates servers",
         statuses: &[202],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/detail",
         name: "listServersDetail",
-        does: "Servers, whole",
+        does: "Lists servers, with all fields",
         statuses: &[200],
         answers: Some("servers"),
         query: SERVERS,
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}",
         name: "showServer",
-        does: "One server",
+        does: "Shows a server",
         statuses: &[200],
         answers: Some("server"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/servers/{server}",
         name: "updateServer",
-        does: "Names or describes a server anew",
+        does: "Changes the name, the description or other fields of a server",
         statuses: &[200],
         answers: Some("server"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/servers/{server}",
         name: "deleteServer",
-        does: "Ends a server",
+        does: "Deletes a server",
         statuses: &[204],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/servers/{server}/action",
         name: "actOnServer",
-        does: "Has something done with a server",
+        does: "Starts an action on a server",
         statuses: &[200, 202],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/os-instance-actions",
         name: "listInstanceActions",
-        does: "What was done with a server",
+        does: "Lists the history of a server",
         statuses: &[200],
         answers: Some("instanceActions"),
         query: &["limit", "marker", "changes-since", "changes-before"],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/os-instance-actions/{request}",
         name: "showInstanceAction",
-        does: "One thing that was done with a server",
+        does: "Shows an entry of the history of a server",
         statuses: &[200],
         answers: Some("instanceAction"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/metadata",
         name: "listMetadata",
-        does: "A server's metadata",
+        does: "Lists the metadata of a server",
         statuses: &[200],
         answers: Some("metadata"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/servers/{server}/metadata",
         name: "createMetadata",
-        does: "Sets items of metadata",
+        does: "Sets some metadata",
         statuses: &[200],
         answers: Some("metadata"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/servers/{server}/metadata",
         name: "replaceMetadata",
-        does: "Sets all metadata",
+        does: "Replaces all metadata",
         statuses: &[200],
         answers: Some("metadata"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/metadata/{key}",
         name: "showMetadata",
-        does: "One item of metadata",
+        does: "Shows a metadata item",
         statuses: &[200],
         answers: Some("meta"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/servers/{server}/metadata/{key}",
         name: "updateMetadata",
-        does: "Sets one item of metadata",
+        does: "Sets a metadata item",
         statuses: &[200],
         answers: Some("meta"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/servers/{server}/metadata/{key}",
         name: "deleteMetadata",
-        does: "Removes one item of metadata",
+        does: "Deletes a metadata item",
         statuses: &[204],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/ips",
         name: "listAddresses",
-        does: "A server's addresses",
+        does: "Lists the addresses of a server",
         statuses: &[200],
         answers: Some("addresses"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/ips/{network}",
         name: "showAddresses",
-        does: "A server's addresses in a network",
+        does: "Lists the addresses of a server in a network",
         statuses: &[200],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/os-interface",
         name: "listInterfaces",
-        does: "A server's ports",
+        does: "Lists the ports of a server",
         statuses: &[200],
         answers: Some("interfaceAttachments"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/os-interface/{port}",
         name: "showInterface",
-        does: "One port of a server",
+        does: "Shows a port of a server",
         statuses: &[200],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/os-volume_attachments",
         name: "listVolumeAttachments",
-        does: "A server's volumes",
+        does: "Lists the volumes of a server",
         statuses: &[200],
         answers: Some("volumeAttachments"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/os-volume_attachments/{volume}",
         name: "showVolumeAttachment",
-        does: "One volume of a server",
+        does: "Shows a volume of a server",
         statuses: &[200],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "POST",
         path: "/v2.1/os-server-external-events",
         name: "createExternalEvents",
-        does: "Tells servers' agents what another service did",
+        does: "Reports events of other services to the agents of servers",
         statuses: &[200, 207],
         answers: Some("events"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/tags",
         name: "listTags",
-        does: "A server's tags",
+        does: "Lists the tags of a server",
         statuses: &[200],
         answers: Some("tags"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/servers/{server}/tags",
         name: "replaceTags",
-        does: "Sets all tags",
+        does: "Replaces all tags",
         statuses: &[200],
         answers: Some("tags"),
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/servers/{server}/tags",
         name: "clearTags",
-        does: "Removes all tags",
+        does: "Deletes all tags",
         statuses: &[204],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "GET",
         path: "/v2.1/servers/{server}/tags/{tag}",
         name: "showTag",
-        does: "Whether a server has a tag",
+        does: "Checks whether a server has a tag",
         statuses: &[204],
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "PUT",
         path: "/v2.1/servers/{server}/tags/{tag}",
         name: "addTag",
@@ -270,11 +270,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: None,
         query: &[],
     },
-    Operation {
+    OpenApiOperation {
         method: "DELETE",
         path: "/v2.1/servers/{server}/tags/{tag}",
         name: "deleteTag",
-        does: "Removes a tag",
+        does: "Deletes a tag",
         statuses: &[204],
         answers: None,
         query: &[],

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::*;
-use crate::destinations::Considered;
+use crate::filter_scheduler::CandidateHosts;
 
 /// A class, by a provider's number, and units.
 pub(super) type Amount = (u128, &'static str, u64);
@@ -78,10 +78,10 @@ impl Cloud {
         }
     }
 
-    /// Its hosts by what their agents told, all of them as `told` says.
-    pub(super) fn hosts(&self, told: &Value) -> (Vec<HostWithRoom>, RequestSpec) {
+    /// The reported hosts, all with the state `told`.
+    pub(super) fn hosts(&self, told: &Value) -> (Vec<HeadroomHost>, RequestSpec) {
         let found = self.answer();
-        let considered = Considered::new(&found, &BTreeSet::new(), Uuid::nil());
+        let considered = CandidateHosts::new(&found, &BTreeSet::new(), Uuid::nil());
         let hosts = considered.hosts().map(|host| {
             let mut state = told.clone();
             state["uuid"] = json!(host.to_string());
@@ -94,7 +94,7 @@ impl Cloud {
         let (states, request) = scene(&case).unwrap();
         let states = states.into_iter().map(|it| it.state);
         let known = considered.with_states(states.collect()).into_iter();
-        let hosts = known.map(|it| HostWithRoom {
+        let hosts = known.map(|it| HeadroomHost {
             candidates: considered.of(it.host).to_vec(),
             considered: it.considered,
         });
@@ -112,11 +112,11 @@ pub(super) fn scheduler(filters: &[&str]) -> Scheduler {
 
 fn fits(cloud: &Cloud, told: &Value, filters: &[&str]) -> (usize, usize) {
     let (hosts, request) = cloud.hosts(told);
-    let filled = fill(
+    let filled = fill_hosts(
         &scheduler(filters),
         &request,
         &hosts,
-        Room::of(&cloud.answer()),
+        FreeResources::from_candidates(&cloud.answer()),
     );
     (filled.hosts, filled.guests.len())
 }
@@ -180,7 +180,7 @@ fn candidates_are_taken_until_no_provider_has_room() {
         (
             "counting ends",
             plain(&[(10, "VCPU", 1 << 40)], &[&[(10, "VCPU", 1)]]),
-            (1, fill::MOST_GUESTS),
+            (1, fill::MAX_GUESTS),
         ),
     ] {
         assert_eq!(

@@ -45,7 +45,11 @@ fn cloud() -> impl Strategy<Value = Cloud> {
 }
 
 /// The most guests of all orders.
-fn most(room: &Room, candidates: &[Candidate], known: &mut BTreeMap<Room, usize>) -> usize {
+fn most(
+    room: &FreeResources,
+    candidates: &[Candidate],
+    known: &mut BTreeMap<FreeResources, usize>,
+) -> usize {
     if let Some(most) = known.get(room) {
         return *most;
     }
@@ -53,7 +57,7 @@ fn most(room: &Room, candidates: &[Candidate], known: &mut BTreeMap<Room, usize>
         let mut after = room.clone();
         after.take(candidate).then_some(after)
     });
-    let after: Vec<Room> = after.collect();
+    let after: Vec<FreeResources> = after.collect();
     let best = after
         .iter()
         .map(|room| 1 + most(room, candidates, known))
@@ -68,8 +72,8 @@ proptest! {
     fn what_is_counted_can_be_claimed_and_is_never_more_than_the_best_order_has(cloud in cloud()) {
         let found = cloud.answer();
         let (hosts, request) = cloud.hosts(&json!({}));
-        let room = Room::of(&found);
-        let filled = fill(&scheduler(&["AllHostsFilter"]), &request, &hosts, room.clone());
+        let room = FreeResources::from_candidates(&found);
+        let filled = fill_hosts(&scheduler(&["AllHostsFilter"]), &request, &hosts, room.clone());
         let best = most(&room, &found.candidates, &mut BTreeMap::new());
         prop_assert!(filled.guests.len() <= best, "{} of {best}", filled.guests.len());
         // None is only counted where there is none.
@@ -81,17 +85,17 @@ proptest! {
         // And no more could be claimed after them.
         let more = found.candidates.iter().find(|candidate| left.has(candidate));
         prop_assert!(more.is_none(), "{more:?}");
-        let takes = |host: &&HostWithRoom| host.candidates.iter().any(|it| room.has(it));
+        let takes = |host: &&HeadroomHost| host.candidates.iter().any(|it| room.has(it));
         prop_assert_eq!(filled.hosts, hosts.iter().filter(takes).count());
     }
 
     #[test]
     fn a_filter_that_counts_guests_makes_it_less_and_keeps_to_its_number(cloud in cloud()) {
         let (hosts, request) = cloud.hosts(&json!({}));
-        let room = Room::of(&cloud.answer());
-        let all = fill(&scheduler(&["AllHostsFilter"]), &request, &hosts, room.clone());
+        let room = FreeResources::from_candidates(&cloud.answer());
+        let all = fill_hosts(&scheduler(&["AllHostsFilter"]), &request, &hosts, room.clone());
         let counted = scheduler(&["NumInstancesFilter"]);
-        let some = fill(&counted, &request, &hosts, room);
+        let some = fill_hosts(&counted, &request, &hosts, room);
         prop_assert_eq!(some.hosts, all.hosts);
         // Three are as many as a host may have.
         prop_assert!(some.guests.len() <= all.hosts * 3);

@@ -1,17 +1,17 @@
-//! Keys that several kinds of entries have.
+//! Keys that several kinds of entries share.
 
-use super::Reading;
-use super::field::Table;
+use super::UsersParser;
+use super::field::UsersTable;
 
 /// The longest id and the longest text, in characters.
 const LONGEST_ID: usize = 64;
 const LONGEST_TEXT: usize = 1024;
 
-/// The id that is written; none where it follows from the name. What is no id says so.
+/// The explicit id; `None` if it is derived from the name. Reports an invalid id.
 pub(super) fn id(
-    table: &Table<'_>,
+    table: &UsersTable<'_>,
     what: &'static str,
-    reading: &mut Reading<'_>,
+    reading: &mut UsersParser<'_>,
 ) -> Option<String> {
     let field = table.field("id")?;
     let text = field.text(reading)?;
@@ -26,11 +26,10 @@ pub(super) fn id(
     Some(text.to_owned())
 }
 
-/// A text that may be missing.
 pub(super) fn optional_text(
-    table: &Table<'_>,
+    table: &UsersTable<'_>,
     key: &str,
-    reading: &mut Reading<'_>,
+    reading: &mut UsersParser<'_>,
 ) -> Option<String> {
     let field = table.field(key)?;
     let text = field.text(reading)?;
@@ -41,8 +40,8 @@ pub(super) fn optional_text(
     Some(text.to_owned())
 }
 
-/// `enabled`, true where it is missing.
-pub(super) fn enabled(table: &Table<'_>, reading: &mut Reading<'_>) -> bool {
+/// `enabled`; true if missing.
+pub(super) fn enabled(table: &UsersTable<'_>, reading: &mut UsersParser<'_>) -> bool {
     let field = table.field("enabled");
     field.and_then(|field| field.flag(reading)).unwrap_or(true)
 }

@@ -1,15 +1,15 @@
-//! Keys and values with their places: a table, and one value in it. Each way of reading a value says what would be right.
+//! Typed access to tables and values of the file. Each accessor reports what would be right.
 
 use std::ops::Range;
 
-use strsim::damerau_levenshtein;
+use berth_wire::did_you_mean;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Reading;
+use super::UsersParser;
 
 /// A table of the file.
-pub(super) struct Table<'a> {
+pub(super) struct UsersTable<'a> {
     values: &'a DeTable<'a>,
     /// Empty for the top.
     pub(super) key: String,
@@ -17,14 +17,14 @@ pub(super) struct Table<'a> {
 }
 
 /// A value of the file.
-pub(super) struct Field<'a> {
+pub(super) struct UsersField<'a> {
     value: &'a Spanned<DeValue<'a>>,
     pub(super) key: String,
 }
 
-impl<'a> Table<'a> {
+impl<'a> UsersTable<'a> {
     pub(super) fn top(values: &'a DeTable<'a>) -> Self {
-        Table {
+        UsersTable {
             values,
             key: String::new(),
             span: 0..0,
@@ -40,30 +40,30 @@ impl<'a> Table<'a> {
     }
 
     /// Refuses keys that are not known, with the nearest that is.
-    pub(super) fn only(&self, known: &[&str], reading: &mut Reading<'_>) {
+    pub(super) fn only(&self, known: &[&str], reading: &mut UsersParser<'_>) {
         for key in self.values.keys() {
             let name = key.get_ref().as_ref();
             if !known.contains(&name) {
                 let shown: String = name.chars().take(80).collect();
-                let text = format!("this key is not known; {}", nearest(name, known));
+                let text = format!("this key is not known; {}", did_you_mean(name, known));
                 reading.wrong(&key.span(), &self.path(&shown), text);
             }
         }
     }
 
-    pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
+    pub(super) fn field(&self, name: &str) -> Option<UsersField<'a>> {
         let value = self.values.get(name)?;
         let key = self.path(name);
-        Some(Field { value, key })
+        Some(UsersField { value, key })
     }
 
-    /// A key that must be there; `right` says what it is.
+    /// A required key; `right` describes it.
     pub(super) fn need(
         &self,
         name: &str,
         right: &str,
-        reading: &mut Reading<'_>,
-    ) -> Option<Field<'a>> {
+        reading: &mut UsersParser<'_>,
+    ) -> Option<UsersField<'a>> {
         let field = self.field(name);
         if field.is_none() {
             let text = format!("{name:?} is missing: {right}");
@@ -72,8 +72,8 @@ impl<'a> Table<'a> {
         field
     }
 
-    /// The tables of a list (`[[user]]`); none where it is not there.
-    pub(super) fn tables(&self, name: &str, reading: &mut Reading<'_>) -> Vec<Table<'a>> {
+    /// The tables of a list (`[[user]]`); empty if missing.
+    pub(super) fn tables(&self, name: &str, reading: &mut UsersParser<'_>) -> Vec<UsersTable<'a>> {
         let list = self.field(name).map(|field| field.list(reading));
         list.unwrap_or_default()
             .iter()
@@ -82,12 +82,12 @@ impl<'a> Table<'a> {
     }
 }
 
-impl<'a> Field<'a> {
-    pub(super) fn wrong(&self, text: impl Into<String>, reading: &mut Reading<'_>) {
+impl<'a> UsersField<'a> {
+    pub(super) fn wrong(&self, text: impl Into<String>, reading: &mut UsersParser<'_>) {
         reading.wrong(&self.value.span(), &self.key, text);
     }
 
-    fn other_kind(&self, right: &str, reading: &mut Reading<'_>) {
+    fn other_kind(&self, right: &str, reading: &mut UsersParser<'_>) {
         let here = match self.value.get_ref() {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a whole number",
@@ -103,7 +103,7 @@ impl<'a> Field<'a> {
         );
     }
 
-    pub(super) fn text(&self, reading: &mut Reading<'_>) -> Option<&'a str> {
+    pub(super) fn text(&self, reading: &mut UsersParser<'_>) -> Option<&'a str> {
         let text = self.value.get_ref().as_str();
         if text.is_none() {
             self.other_kind("a text in quotes", reading);
@@ -111,8 +111,8 @@ impl<'a> Field<'a> {
         text
     }
 
-    /// A text of 1 to `longest` characters, none of which is a control character or a blank at an end.
-    pub(super) fn name(&self, longest: usize, reading: &mut Reading<'_>) -> Option<&'a str> {
+    /// A name of 1 to `longest` characters without control characters and without blanks at its ends.
+    pub(super) fn name(&self, longest: usize, reading: &mut UsersParser<'_>) -> Option<&'a str> {
         let text = self.text(reading)?;
         let fits = (1..=longest).contains(&text.chars().count());
         if fits && !text.contains(char::is_control) && text.trim() == text {
@@ -125,7 +125,7 @@ impl<'a> Field<'a> {
         None
     }
 
-    pub(super) fn flag(&self, reading: &mut Reading<'_>) -> Option<bool> {
+    pub(super) fn flag(&self, reading: &mut UsersParser<'_>) -> Option<bool> {
         let flag = self.value.get_ref().as_bool();
         if flag.is_none() {
             self.other_kind("true or false", reading);
@@ -133,49 +133,27 @@ impl<'a> Field<'a> {
         flag
     }
 
-    pub(super) fn list(&self, reading: &mut Reading<'_>) -> Vec<Field<'a>> {
+    pub(super) fn list(&self, reading: &mut UsersParser<'_>) -> Vec<UsersField<'a>> {
         let Some(items) = self.value.get_ref().as_array() else {
             self.other_kind("a list", reading);
             return Vec::new();
         };
-        let item = |(n, value)| Field {
+        let item = |(n, value)| UsersField {
             value,
             key: format!("{}[{n}]", self.key),
         };
         items.iter().enumerate().map(item).collect()
     }
 
-    fn table(&self, reading: &mut Reading<'_>) -> Option<Table<'a>> {
+    fn table(&self, reading: &mut UsersParser<'_>) -> Option<UsersTable<'a>> {
         let Some(values) = self.value.get_ref().as_table() else {
             self.other_kind("a table", reading);
             return None;
         };
-        Some(Table {
+        Some(UsersTable {
             values,
             key: self.key.clone(),
             span: self.value.span(),
         })
-    }
-}
-
-/// The known word that was meant, or all of them.
-pub(super) fn nearest(word: &str, known: &[&str]) -> String {
-    let word: String = word.chars().take(80).collect();
-    let close = known
-        .iter()
-        .map(|known| (damerau_levenshtein(&word, known), *known))
-        .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
-        .min();
-    match close {
-        Some((_, known)) => format!("did you mean {known:?}?"),
-        None if known.is_empty() => "there is none to choose from".to_owned(),
-        None => {
-            let some: Vec<_> = known
-                .iter()
-                .take(20)
-                .map(|one| format!("{one:?}"))
-                .collect();
-            format!("known are {}", some.join(", "))
-        }
     }
 }

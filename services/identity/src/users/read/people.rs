@@ -1,17 +1,19 @@
-//! All of the file: what stands in it, in the order in which it refers to one another.
+//! Reads the sections of the file in dependency order.
 
 use std::collections::BTreeMap;
 
-use super::super::{Assignment, Domain, Project, Role, Target, User, Users, derived};
-use super::Reading;
+use berth_wire::did_you_mean;
+
+use super::super::{Assignment, Domain, Project, RoleEntry, AssignmentTarget, User, Users, derived};
+use super::UsersParser;
 use super::entries::{enabled, id, optional_text};
-use super::field::{Field, Table, nearest};
+use super::field::{UsersField, UsersTable};
 use crate::passwords::PasswordHash;
 
-/// The domain that is there without being written, as Keystone's bootstrap makes it.
+/// The implicit domain, as created by Keystone's bootstrap.
 pub(super) const DEFAULT_DOMAIN: (&str, &str) = ("default", "Default");
 
-/// The roles that are there without being written, and what they imply, as Keystone's bootstrap makes them.
+/// The implicit roles with what they imply, as created by Keystone's bootstrap.
 const ROLES: [(&str, &[&str]); 5] = [
     ("admin", &["manager"]),
     ("manager", &["member"]),
@@ -24,17 +26,17 @@ const ROLES: [(&str, &[&str]); 5] = [
 const LONGEST_PROJECT: usize = 64;
 const LONGEST_USER: usize = 255;
 
-/// What has been read.
+/// The entries read so far.
 pub(super) struct People {
     domains: BTreeMap<String, Domain>,
     projects: BTreeMap<String, Project>,
     users: BTreeMap<String, User>,
-    roles: BTreeMap<String, Role>,
+    roles: BTreeMap<String, RoleEntry>,
     assignments: Vec<Assignment>,
 }
 
 impl People {
-    pub(super) fn read(top: &Table<'_>, reading: &mut Reading<'_>) -> Self {
+    pub(super) fn read(top: &UsersTable<'_>, reading: &mut UsersParser<'_>) -> Self {
         let known = ["domain", "project", "role", "user", "role_assignment"];
         top.only(&known, reading);
         let mut people = Self {
@@ -81,7 +83,7 @@ impl People {
         }
     }
 
-    fn domain(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+    fn domain(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
         table.only(&["name", "id", "description", "enabled"], reading);
         let right = "the domain's name";
         let Some(field) = table.need("name", right, reading) else {
@@ -106,7 +108,7 @@ impl People {
         self.domains.insert(id, domain);
     }
 
-    fn project(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+    fn project(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
         table.only(&["name", "domain", "id", "description", "enabled"], reading);
         let field = table.need("name", "the project's name", reading);
         let name = field.and_then(|field| field.name(LONGEST_PROJECT, reading));
@@ -127,8 +129,8 @@ impl People {
         self.projects.insert(id, project);
     }
 
-    /// Roles may imply such as come later.
-    fn roles(&mut self, tables: &[Table<'_>], reading: &mut Reading<'_>) {
+    /// Roles may imply roles that are defined later in the file.
+    fn roles(&mut self, tables: &[UsersTable<'_>], reading: &mut UsersParser<'_>) {
         let mut implying = Vec::new();
         for table in tables {
             table.only(&["name", "id", "description", "implies"], reading);
@@ -137,7 +139,7 @@ impl People {
                 continue;
             };
             reading.once("role name", name.to_owned(), table);
-            let role = Role {
+            let role = RoleEntry {
                 id: id(table, "role id", reading).unwrap_or_else(|| derived("role", &[name])),
                 name: name.to_owned(),
                 description: optional_text(table, "description", reading),
@@ -156,7 +158,7 @@ impl People {
         }
     }
 
-    fn user(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+    fn user(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
         let known = [
             "name",
             "domain",
@@ -198,7 +200,7 @@ impl People {
         self.users.insert(id, user);
     }
 
-    fn assignment(&mut self, table: &Table<'_>, reading: &mut Reading<'_>) {
+    fn assignment(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
         let known = [
             "user",
             "user_domain",
@@ -231,16 +233,16 @@ impl People {
             }));
     }
 
-    fn target(&self, table: &Table<'_>, reading: &mut Reading<'_>) -> Option<Target> {
+    fn target(&self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) -> Option<AssignmentTarget> {
         let field = |name| table.field(name);
         match (field("project"), field("domain"), field("system")) {
             (Some(project), None, None) => self
                 .project_of(&project, table, "project_domain", reading)
-                .map(Target::Project),
-            (None, Some(_), None) => self.domain_of(table, "domain", reading).map(Target::Domain),
+                .map(AssignmentTarget::Project),
+            (None, Some(_), None) => self.domain_of(table, "domain", reading).map(AssignmentTarget::Domain),
             (None, None, Some(system)) => {
                 if system.text(reading)? == "all" {
-                    return Some(Target::System);
+                    return Some(AssignmentTarget::System);
                 }
                 system.wrong("\"all\" is the only system there is", reading);
                 None
@@ -254,8 +256,8 @@ impl People {
         }
     }
 
-    /// The domain that a key names; the default one where the key is not there.
-    fn domain_of(&self, table: &Table<'_>, key: &str, reading: &mut Reading<'_>) -> Option<String> {
+    /// The domain that a key names; the default domain if the key is missing.
+    fn domain_of(&self, table: &UsersTable<'_>, key: &str, reading: &mut UsersParser<'_>) -> Option<String> {
         let Some(field) = table.field(key) else {
             let is_default =
                 |domain: &&Domain| domain.id == DEFAULT_DOMAIN.0 || domain.name == DEFAULT_DOMAIN.1;
@@ -270,7 +272,7 @@ impl People {
         if found.is_none() {
             let names: Vec<&str> = self.domains.values().map(|it| it.name.as_str()).collect();
             field.wrong(
-                format!("there is no such domain; {}", nearest(name, &names)),
+                format!("there is no such domain; {}", did_you_mean(name, &names)),
                 reading,
             );
         }
@@ -279,10 +281,10 @@ impl People {
 
     fn project_of(
         &self,
-        field: &Field<'_>,
-        table: &Table<'_>,
+        field: &UsersField<'_>,
+        table: &UsersTable<'_>,
         domain_key: &str,
-        reading: &mut Reading<'_>,
+        reading: &mut UsersParser<'_>,
     ) -> Option<String> {
         let domain_id = self.domain_of(table, domain_key, reading)?;
         let name = field.text(reading)?;
@@ -294,7 +296,7 @@ impl People {
         let found = of_domain().find(|project| project.name == name);
         if found.is_none() {
             let names: Vec<&str> = of_domain().map(|it| it.name.as_str()).collect();
-            let right = nearest(name, &names);
+            let right = did_you_mean(name, &names);
             field.wrong(
                 format!(
                     "this domain has no such project; {right} ({domain_key} names another domain)"
@@ -307,9 +309,9 @@ impl People {
 
     fn user_of(
         &self,
-        field: &Field<'_>,
-        table: &Table<'_>,
-        reading: &mut Reading<'_>,
+        field: &UsersField<'_>,
+        table: &UsersTable<'_>,
+        reading: &mut UsersParser<'_>,
     ) -> Option<String> {
         let domain_id = self.domain_of(table, "user_domain", reading)?;
         let name = field.text(reading)?;
@@ -317,7 +319,7 @@ impl People {
         let found = of_domain().find(|user| user.name == name);
         if found.is_none() {
             let names: Vec<&str> = of_domain().map(|it| it.name.as_str()).collect();
-            let right = nearest(name, &names);
+            let right = did_you_mean(name, &names);
             field.wrong(
                 format!("this domain has no such user; {right} (user_domain names another domain)"),
                 reading,
@@ -326,7 +328,7 @@ impl People {
         found.map(|user| user.id.clone())
     }
 
-    fn role_names(&self, field: &Field<'_>, reading: &mut Reading<'_>) -> Vec<String> {
+    fn role_names(&self, field: &UsersField<'_>, reading: &mut UsersParser<'_>) -> Vec<String> {
         let mut names = Vec::new();
         for item in field.list(reading) {
             let Some(name) = item.text(reading) else {
@@ -337,7 +339,7 @@ impl People {
                 continue;
             }
             let known: Vec<&str> = self.roles.keys().map(String::as_str).collect();
-            let right = nearest(name, &known);
+            let right = did_you_mean(name, &known);
             item.wrong(
                 format!("there is no such role; {right} A [[role]] makes another"),
                 reading,
@@ -347,7 +349,7 @@ impl People {
     }
 }
 
-fn password_hash(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<PasswordHash> {
+fn password_hash(field: &UsersField<'_>, reading: &mut UsersParser<'_>) -> Option<PasswordHash> {
     match field.text(reading)?.parse() {
         Ok(hash) => Some(hash),
         Err(error) => {
@@ -366,8 +368,8 @@ fn default_domain() -> Domain {
     }
 }
 
-fn built_in((name, implies): (&str, &[&str])) -> (String, Role) {
-    let role = Role {
+fn built_in((name, implies): (&str, &[&str])) -> (String, RoleEntry) {
+    let role = RoleEntry {
         id: derived("role", &[name]),
         name: name.to_owned(),
         description: None,

@@ -1,18 +1,18 @@
-//! The slow search: every provider for every part in every tree, judged by the API's sentences one by one.
+//! The exhaustive search: every provider for every part in every tree, checked rule by rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::candidates::options::{GroupPolicy, Wanted};
-use crate::candidates::snapshot::{Aggregate, Member, SHARES, Snapshot, Tree};
+use crate::candidates::options::{SearchGroupPolicy, SearchRequest};
+use crate::candidates::snapshot::{AggregateKey, Member, SHARES, Snapshot, SnapshotTree};
 
-type Pick<'a> = (&'a Tree, usize);
+type Pick<'a> = (&'a SnapshotTree, usize);
 
 fn member<'a>(pick: &Pick<'a>) -> &'a Member {
     &pick.0.members[pick.1]
 }
 
-/// The provider of each part, for every candidate there is.
-pub(super) fn possible(snapshot: &Snapshot, wanted: &Wanted) -> BTreeSet<Vec<i64>> {
+/// The providers of each part, for every possible candidate.
+pub(super) fn possible(snapshot: &Snapshot, wanted: &SearchRequest) -> BTreeSet<Vec<i64>> {
     let providers: Vec<Pick> = snapshot
         .trees()
         .flat_map(|tree| (0..tree.members.len()).map(move |index| (tree, index)))
@@ -51,12 +51,12 @@ fn has_any(member: &Member, ids: &[i64]) -> bool {
     ids.iter().any(|id| member.traits.contains(id))
 }
 
-fn in_any(member: &Member, aggregates: &[Aggregate]) -> bool {
+fn in_any(member: &Member, aggregates: &[AggregateKey]) -> bool {
     aggregates.iter().any(|one| member.aggregates.contains(one))
 }
 
-/// Whether a provider may serve a part in candidates of the anchor's tree, the other parts aside.
-fn serves(wanted: &Wanted, part: usize, pick: &Pick, anchor: &Tree, shares: i64) -> bool {
+/// Whether a provider may serve a part in candidates of the anchor's tree, ignoring the other parts.
+fn serves(wanted: &SearchRequest, part: usize, pick: &Pick, anchor: &SnapshotTree, shares: i64) -> bool {
     let provider = member(pick);
     let group = &wanted.groups[wanted.parts[part].group];
     let root = anchor.root();
@@ -111,8 +111,8 @@ fn serves(wanted: &Wanted, part: usize, pick: &Pick, anchor: &Tree, shares: i64)
     }
 }
 
-/// Whether the providers of all parts are good beside each other.
-fn together(wanted: &Wanted, row: &[Pick]) -> bool {
+/// Whether the chosen providers of all parts are compatible.
+fn together(wanted: &SearchRequest, row: &[Pick]) -> bool {
     let group_of = |part: usize| &wanted.groups[wanted.parts[part].group];
     let mut sums: BTreeMap<(i64, i64), i64> = BTreeMap::new();
     for (pick, part) in row.iter().zip(&wanted.parts) {
@@ -136,7 +136,7 @@ fn together(wanted: &Wanted, row: &[Pick]) -> bool {
         .filter(|part| !group_of(*part).suffix.is_empty())
         .map(|part| member(&row[part]).id)
         .collect();
-    let apart = wanted.policy == GroupPolicy::None
+    let apart = wanted.policy == SearchGroupPolicy::None
         || granular.iter().collect::<BTreeSet<_>>().len() == granular.len();
     let below = |pick: &Pick, top: &Pick| {
         let mut at = Some(pick.1);

@@ -1,4 +1,4 @@
-//! The allocations of a consumer as every version since 1.0 sends them.
+//! The allocations of a consumer, in the formats of all versions since 1.0.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::microversions;
-use crate::router::Options;
-use crate::store::replace::{ExpectedGeneration, Wanting};
+use crate::router::PlacementApiOptions;
+use crate::store::replace::{ExpectedGeneration, DesiredAllocations};
 
-/// One consumer's body. The schema has checked what the version demands.
+/// The body for one consumer. The schema has already enforced what the version requires.
 #[derive(Deserialize)]
-pub(crate) struct Body {
-    allocations: Allocations,
+pub(crate) struct ConsumerBody {
+    allocations: AllocationsBody,
     project_id: Option<String>,
     user_id: Option<String>,
     consumer_generation: Option<i64>,
@@ -25,34 +25,34 @@ pub(crate) struct Body {
 
 /// Provider uuid, then class and amount. From 1.12 on a map by provider, before a list. Read without a detour: one reshape
 /// brings thousands.
-struct Allocations(Vec<(String, Vec<(String, i64)>)>);
+struct AllocationsBody(Vec<(String, Vec<(String, i64)>)>);
 
 #[derive(Deserialize)]
-struct AtProvider {
-    resources: Resources,
+struct AtProviderBody {
+    resources: ResourcesBody,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedAllocation {
     resource_provider: ProviderReference,
-    resources: Resources,
+    resources: ResourcesBody,
 }
 
-struct Resources(Vec<(String, i64)>);
+struct ResourcesBody(Vec<(String, i64)>);
 
 #[derive(Deserialize)]
 struct ProviderReference {
     uuid: String,
 }
 
-impl Body {
-    /// What is asked for, in one form for all versions.
+impl ConsumerBody {
+    /// Converts the body to one form for all versions.
     pub(crate) fn wanting(
         self,
         consumer: &str,
         version: Microversion,
-        options: &Options,
-    ) -> Wanting {
+        options: &PlacementApiOptions,
+    ) -> DesiredAllocations {
         let generation = match self.consumer_generation {
             _ if !version.has(microversions::CONSUMER_GENERATIONS) => ExpectedGeneration::Any,
             None => ExpectedGeneration::Absent,
@@ -60,7 +60,7 @@ impl Body {
         };
         let incomplete_project = || options.incomplete_consumer_project_id.clone();
         let incomplete_user = || options.incomplete_consumer_user_id.clone();
-        Wanting {
+        DesiredAllocations {
             consumer: consumer.to_owned(),
             project: self.project_id.unwrap_or_else(incomplete_project),
             user: self.user_id.unwrap_or_else(incomplete_user),
@@ -71,33 +71,33 @@ impl Body {
     }
 }
 
-impl<'de> Deserialize<'de> for Allocations {
+impl<'de> Deserialize<'de> for AllocationsBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct MapOrList;
 
         impl<'de> Visitor<'de> for MapOrList {
-            type Value = Allocations;
+            type Value = AllocationsBody;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map of providers, or a list")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Allocations, A::Error> {
-                // Of a key that comes twice the last counts, as everywhere in JSON.
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AllocationsBody, A::Error> {
+                // Of a duplicate key the last one counts, as usual in JSON.
                 let mut all = BTreeMap::new();
-                while let Some((uuid, at)) = map.next_entry::<String, AtProvider>()? {
+                while let Some((uuid, at)) = map.next_entry::<String, AtProviderBody>()? {
                     all.insert(uuid, at.resources.0);
                 }
-                Ok(Allocations(all.into_iter().collect()))
+                Ok(AllocationsBody(all.into_iter().collect()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Allocations, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<AllocationsBody, A::Error> {
                 // Of a provider that is listed twice the last counts.
                 let mut all = BTreeMap::new();
-                while let Some(one) = list.next_element::<Listed>()? {
+                while let Some(one) = list.next_element::<ListedAllocation>()? {
                     all.insert(one.resource_provider.uuid, one.resources.0);
                 }
-                Ok(Allocations(all.into_iter().collect()))
+                Ok(AllocationsBody(all.into_iter().collect()))
             }
         }
 
@@ -105,36 +105,36 @@ impl<'de> Deserialize<'de> for Allocations {
     }
 }
 
-impl<'de> Deserialize<'de> for Resources {
+impl<'de> Deserialize<'de> for ResourcesBody {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Amounts;
+        struct AmountsBody;
 
-        impl<'de> Visitor<'de> for Amounts {
-            type Value = Resources;
+        impl<'de> Visitor<'de> for AmountsBody {
+            type Value = ResourcesBody;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map of amounts by resource class")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Resources, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ResourcesBody, A::Error> {
                 let mut all = BTreeMap::new();
                 while let Some((class, amount)) = map.next_entry::<String, Value>()? {
                     all.insert(class, whole(&amount));
                 }
-                Ok(Resources(all.into_iter().collect()))
+                Ok(ResourcesBody(all.into_iter().collect()))
             }
         }
 
-        deserializer.deserialize_map(Amounts)
+        deserializer.deserialize_map(AmountsBody)
     }
 }
 
 /// The consumers of a body that names several.
 pub(crate) fn consumers(
-    bodies: BTreeMap<String, Body>,
+    bodies: BTreeMap<String, ConsumerBody>,
     version: Microversion,
-    options: &Options,
-) -> Vec<Wanting> {
+    options: &PlacementApiOptions,
+) -> Vec<DesiredAllocations> {
     bodies
         .into_iter()
         .map(|(consumer, body)| body.wanting(&consumer, version, options))

@@ -1,8 +1,8 @@
-//! Reads of several callers in one statement. A reshape asks for a thousand consumers, many at a time, and each question by
-//! itself is a trip to the database's thread and back.
+//! Batches reads of allocations: several callers share one statement. A reshape reads a thousand consumers
+//! concurrently, and each statement of its own would be a round trip to the database thread.
 //!
-//! The first to ask waits until all who are about to ask have done so, asks for all of them, and tells each. Nobody is told
-//! what was read before he asked.
+//! The first caller waits until all concurrent callers have queued, reads for all of them, and distributes the results.
+//! No caller gets data that was read before its call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,12 +15,12 @@ use super::{Consumer, of_consumers};
 #[derive(Debug)]
 pub(crate) struct ConsumerReader {
     store: SqlStore,
-    /// Those for whom nobody has asked yet. The first of them will.
-    waiting: Mutex<Vec<Waiting>>,
+    /// Callers whose read has not started. The first of them starts it.
+    waiting: Mutex<Vec<WaitingReader>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingReader {
     consumer: String,
     told: oneshot::Sender<Option<Arc<Consumer>>>,
 }
@@ -33,11 +33,11 @@ impl ConsumerReader {
         }
     }
 
-    /// What a consumer holds; `None` when it holds nothing.
+    /// The allocations of a consumer; `None` if it has none.
     pub(crate) async fn read(&self, uuid: &str) -> Result<Option<Arc<Consumer>>, SqlError> {
         let (told, answer) = oneshot::channel();
         let is_first = self.with_waiting(|waiting| {
-            waiting.push(Waiting {
+            waiting.push(WaitingReader {
                 consumer: uuid.to_owned(),
                 told,
             });
@@ -54,39 +54,39 @@ impl ConsumerReader {
         }
         match answer.await {
             Ok(consumer) => Ok(consumer),
-            // The first went away or met an error: who waited for it asks for himself.
+            // The first caller was cancelled or failed: read for this caller alone.
             Err(_) => Ok(of_consumers(&self.store, &[uuid]).await?.remove(uuid)),
         }
     }
 
-    async fn ask_for(&self, all: Vec<Waiting>) -> Result<(), SqlError> {
+    async fn ask_for(&self, all: Vec<WaitingReader>) -> Result<(), SqlError> {
         let mut uuids: Vec<&str> = all.iter().map(|one| one.consumer.as_str()).collect();
         uuids.sort_unstable();
         uuids.dedup();
         let found = of_consumers(&self.store, &uuids).await?;
         for one in all {
             let consumer = found.get(&one.consumer).cloned();
-            // Who does not wait any more need not be told.
+            // A caller that was cancelled gets no result.
             let _ = one.told.send(consumer);
         }
         Ok(())
     }
 
-    fn with_waiting<T>(&self, act: impl FnOnce(&mut Vec<Waiting>) -> T) -> T {
-        // The list is whole whatever panicked.
+    fn with_waiting<T>(&self, act: impl FnOnce(&mut Vec<WaitingReader>) -> T) -> T {
+        // The list is consistent even after a panic.
         act(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The duty to ask. Dropped with it, it sends away those who wait.
+/// The obligation to read. Dropping it fails the waiting callers.
 struct First<'a> {
     reader: &'a ConsumerReader,
     on_duty: bool,
 }
 
 impl First<'_> {
-    /// From here on the next to ask is a first one again.
-    fn relieve(&mut self) -> Vec<Waiting> {
+    /// Takes the queue; the next caller becomes a first caller again.
+    fn relieve(&mut self) -> Vec<WaitingReader> {
         self.on_duty = false;
         self.reader.with_waiting(std::mem::take)
     }
@@ -106,7 +106,7 @@ mod tests {
     use futures_util::future::join_all;
 
     use super::*;
-    use crate::store::replace::{ExpectedGeneration, Replace, Wanting};
+    use crate::store::replace::{ExpectedGeneration, Replace, DesiredAllocations};
 
     async fn reader(consumers: usize) -> ConsumerReader {
         let store = SqlStore::in_memory().await.unwrap();
@@ -118,7 +118,7 @@ mod tests {
         ] {
             store.write(&crate::store::tests::Sql(sql)).await.unwrap();
         }
-        let wanting = |n: usize| Wanting {
+        let wanting = |n: usize| DesiredAllocations {
             consumer: format!("c{n}"),
             project: "project".into(),
             user: "user".into(),

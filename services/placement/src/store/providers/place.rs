@@ -1,4 +1,4 @@
-//! The place of a provider in its tree: its parent and its root, and how it comes to another with all that is below it.
+//! The position of a provider in its tree: its parent and root, and moving it with all its descendants.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use crate::store::now;
 
 const PARENT_MISSING: &str = "parent provider UUID does not exist.";
 
-/// Where a provider is.
-pub(super) struct Place {
+/// The ids of a provider, its root and its parent.
+pub(super) struct TreePosition {
     pub(super) id: i64,
     pub(super) root: i64,
     parent: Option<i64>,
 }
 
-/// Trees that stay as they are until the transaction ends: nothing comes into them, goes from them or moves in them.
+/// Trees that are locked until the transaction ends.
 pub(super) struct HeldTrees(BTreeSet<i64>);
 
 impl HeldTrees {
-    /// Holds the trees of these providers, as far as they are there, always in one order: of two that would come into each other
-    /// at once, one is refused.
+    /// Locks the existing trees of these providers, always in the same order, so that two concurrent moves cannot
+    /// deadlock.
     ///
-    /// By a change of their roots: who waited for it with an older state of the tables before him is refused by PostgreSQL, and
-    /// sees on its next run what was written. And before any other row is locked: whoever changes a tree takes its root first.
+    /// It updates the roots: PostgreSQL then refuses a transaction that waited with an older snapshot, and its retry
+    /// sees the new state. Roots are locked before any other row.
     pub(super) async fn of(tx: &mut Transaction, uuids: &[&str]) -> Result<Self, SqlError> {
         let mut roots = BTreeSet::new();
         // On SQLite a transaction that writes has the database for itself.
@@ -44,13 +44,13 @@ impl HeldTrees {
         Ok(Self(roots))
     }
 
-    /// Where a provider is whose tree is held.
+    /// The position of a provider whose tree is locked.
     async fn place(
         &self,
         tx: &mut Transaction,
         uuid: &str,
-    ) -> Result<Option<Place>, ProviderError> {
-        // As it is now, which MariaDB tells to those who lock.
+    ) -> Result<Option<TreePosition>, ProviderError> {
+        // A locking read returns the current row on MariaDB.
         let sql = format!(
             "SELECT id, root_provider_id, parent_provider_id FROM resource_providers WHERE uuid = ?{}",
             tx.dialect().for_update()
@@ -59,7 +59,7 @@ impl HeldTrees {
             return Ok(None);
         };
         let id = row.int(0)?;
-        let place = Place {
+        let place = TreePosition {
             id,
             root: row.opt_int(1)?.unwrap_or(id),
             parent: row.opt_int(2)?,
@@ -70,40 +70,40 @@ impl HeldTrees {
         Ok(Some(place))
     }
 
-    /// Where a parent is that a caller names.
+    /// The position of a parent that a caller names.
     pub(super) async fn parent(
         &self,
         tx: &mut Transaction,
         uuid: &str,
-    ) -> Result<Place, ProviderError> {
+    ) -> Result<TreePosition, ProviderError> {
         let place = self.place(tx, uuid).await?;
         place.ok_or(ProviderError::Create(PARENT_MISSING))
     }
 }
 
-/// Whether a provider that has a parent may get another or none.
+/// Whether a provider with a parent may get another one, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reparenting {
+pub(crate) enum ReparentingRule {
     Allowed,
     Refused,
 }
 
-/// Gives a provider another parent or none, and with it all that is below it. The trees of both are held.
+/// Moves a provider with all its descendants below another parent, or makes it a root. Both trees are locked.
 ///
 /// # Errors
-/// There is no such provider, the caller may not, or the provider would be below itself.
+/// Unknown provider, a move that the version does not allow, or a cycle.
 pub(super) async fn set_parent(
     tx: &mut Transaction,
     held: &HeldTrees,
     uuid: &str,
     parent: Option<&str>,
-    reparenting: Reparenting,
+    reparenting: ReparentingRule,
 ) -> Result<(), ProviderError> {
     let mine = held
         .place(tx, uuid)
         .await?
         .ok_or_else(|| ProviderError::NotFound(uuid.to_owned()))?;
-    let fixed = reparenting == Reparenting::Refused && mine.parent.is_some();
+    let fixed = reparenting == ReparentingRule::Refused && mine.parent.is_some();
     let Some(parent) = parent else {
         return match mine.parent {
             None => Ok(()),
@@ -127,8 +127,8 @@ pub(super) async fn set_parent(
     move_subtree(tx, &mine, Some(theirs.id), theirs.root).await
 }
 
-/// The provider and all below it.
-async fn subtree(tx: &mut Transaction, top: &Place) -> Result<BTreeSet<i64>, SqlError> {
+/// The provider and its descendants.
+async fn subtree(tx: &mut Transaction, top: &TreePosition) -> Result<BTreeSet<i64>, SqlError> {
     let sql = format!(
         "SELECT id, parent_provider_id FROM resource_providers WHERE root_provider_id = ? ORDER BY id{}",
         tx.dialect().for_update()
@@ -151,7 +151,7 @@ async fn subtree(tx: &mut Transaction, top: &Place) -> Result<BTreeSet<i64>, Sql
 
 async fn move_subtree(
     tx: &mut Transaction,
-    top: &Place,
+    top: &TreePosition,
     parent: Option<i64>,
     root: i64,
 ) -> Result<(), ProviderError> {

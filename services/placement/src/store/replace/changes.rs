@@ -1,33 +1,33 @@
-//! What has to be written so that consumers hold what they want: rows that stay are not touched. Pure.
+//! Computes the rows to write so that consumers have their desired allocations; unchanged rows are not touched. Pure.
 //!
-//! A reshape names all that each of its consumers holds, and moves one class of it. Writing only that is the larger part of
-//! what makes it quick: every row of `allocations` is in three indexes.
+//! A reshape names all allocations of each consumer but moves only one class. Writing only the difference makes it
+//! fast, because each row of `allocations` is in three indexes.
 
 use std::collections::BTreeMap;
 
-use crate::ledger::{ProviderId, Slot, Wanted};
+use crate::ledger::{ProviderId, ProviderClass, RequestedAmount};
 
 /// A row of `allocations`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HeldRow {
     pub(super) id: i64,
-    pub(super) slot: Slot,
+    pub(super) slot: ProviderClass,
     pub(super) used: i64,
 }
 
-/// The difference between what is held and what is wanted.
+/// The difference between current and desired allocations.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes<'a> {
+pub(super) struct AllocationChanges<'a> {
     /// Rows that go to another provider with class and amount, by that provider.
     pub(super) moved: BTreeMap<ProviderId, Vec<i64>>,
     pub(super) dropped: Vec<i64>,
-    /// Rows that come, with their consumer.
-    pub(super) added: Vec<(&'a str, Wanted)>,
+    /// New rows with their consumer.
+    pub(super) added: Vec<(&'a str, RequestedAmount)>,
 }
 
-impl<'a> Changes<'a> {
+impl<'a> AllocationChanges<'a> {
     /// Adds the difference of one consumer.
-    pub(super) fn add(&mut self, consumer: &'a str, held: &[HeldRow], wanted: &[Wanted]) {
+    pub(super) fn add(&mut self, consumer: &'a str, held: &[HeldRow], wanted: &[RequestedAmount]) {
         let mut left = held.to_vec();
         let mut take = |fits: &dyn Fn(&HeldRow) -> bool| {
             let found = left.iter().position(fits)?;
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    fn held(rows: &[(Slot, i64)]) -> Vec<HeldRow> {
+    fn held(rows: &[(ProviderClass, i64)]) -> Vec<HeldRow> {
         let rows = (1..).zip(rows);
         rows.map(|(id, (slot, used))| HeldRow {
             id,
@@ -67,8 +67,8 @@ mod tests {
         .collect()
     }
 
-    fn wanted(rows: &[(Slot, i64)]) -> Vec<Wanted> {
-        let one = |(slot, amount): &(Slot, i64)| Wanted {
+    fn wanted(rows: &[(ProviderClass, i64)]) -> Vec<RequestedAmount> {
+        let one = |(slot, amount): &(ProviderClass, i64)| RequestedAmount {
             slot: *slot,
             amount: *amount,
         };
@@ -77,26 +77,26 @@ mod tests {
 
     #[test]
     fn only_the_class_that_moves_is_written() {
-        let mut changes = Changes::default();
+        let mut changes = AllocationChanges::default();
         let before = [((1, 0), 4), ((1, 1), 512), ((1, 10), 1)];
         let after = [((1, 0), 4), ((1, 1), 512), ((7, 10), 1)];
         changes.add("a", &held(&before), &wanted(&after));
-        let expected = Changes {
+        let expected = AllocationChanges {
             moved: BTreeMap::from([(7, vec![3])]),
-            ..Changes::default()
+            ..AllocationChanges::default()
         };
         assert_eq!(changes, expected);
     }
 
     #[test]
     fn another_amount_is_a_row_less_and_a_row_more() {
-        let mut changes = Changes::default();
+        let mut changes = AllocationChanges::default();
         changes.add("a", &held(&[((1, 0), 4)]), &wanted(&[((1, 0), 5)]));
         assert_eq!(changes.dropped, [1]);
         assert_eq!(changes.added, [("a", wanted(&[((1, 0), 5)])[0])]);
     }
 
-    fn some_rows() -> impl Strategy<Value = Vec<(Slot, i64)>> {
+    fn some_rows() -> impl Strategy<Value = Vec<(ProviderClass, i64)>> {
         let rows = proptest::collection::btree_map((0..3_i64, 0..3_i64), 1..3_i64, 0..6);
         rows.prop_map(|rows| rows.into_iter().collect())
     }
@@ -105,9 +105,9 @@ mod tests {
         #[test]
         fn what_is_written_makes_the_rows_that_are_wanted(before in some_rows(), after in some_rows()) {
             let (rows, goal) = (held(&before), wanted(&after));
-            let mut changes = Changes::default();
+            let mut changes = AllocationChanges::default();
             changes.add("a", &rows, &goal);
-            let mut table: BTreeMap<i64, (Slot, i64)> =
+            let mut table: BTreeMap<i64, (ProviderClass, i64)> =
                 rows.iter().map(|row| (row.id, (row.slot, row.used))).collect();
             for (provider, ids) in &changes.moved {
                 for id in ids {
@@ -118,7 +118,7 @@ mod tests {
                 prop_assert!(table.remove(id).is_some());
             }
             let added = changes.added.iter().map(|(_, one)| (one.slot, one.amount));
-            let mut found: Vec<(Slot, i64)> = table.into_values().chain(added).collect();
+            let mut found: Vec<(ProviderClass, i64)> = table.into_values().chain(added).collect();
             found.sort_unstable();
             prop_assert_eq!(found, after);
         }

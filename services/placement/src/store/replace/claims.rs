@@ -1,41 +1,41 @@
-//! Several claims in one transaction. Each is judged as if it came by itself, after those before it: one that is refused is not
-//! there for the others.
+//! Several claims in one transaction. Each is decided as if it were alone, after those before it; a refused claim does
+//! not affect the others.
 
 use berth_store::{Transaction, Work};
 
-use super::read::Read;
-use super::write::Accepted;
+use super::read::NamedObjects;
+use super::write::AcceptedWrites;
 use super::{Replace, ReplaceError};
 use crate::ledger::ProviderId;
 
 /// Claims that are judged in their order. No consumer is in two of them, and none has inventories.
 #[derive(Debug)]
-pub(crate) struct Claims {
+pub(crate) struct ClaimBatch {
     pub(crate) claims: Vec<Replace>,
 }
 
-/// What came of them.
+/// The outcome of the claims.
 #[derive(Debug)]
-pub(crate) struct Judged {
+pub(crate) struct BatchOutcome {
     /// Whether each was let pass, in their order.
     pub(crate) outcomes: Vec<Result<(), ReplaceError>>,
-    /// The providers of those that were let pass: no other can have been touched.
+    /// The providers of the accepted claims.
     pub(crate) touched: Vec<ProviderId>,
 }
 
-impl Work for Claims {
-    type Output = Judged;
+impl Work for ClaimBatch {
+    type Output = BatchOutcome;
     type Error = ReplaceError;
 
-    /// Where one of them meets others again and again, the rest goes on without it.
+    /// If one of them keeps conflicting, the others continue without it.
     fn attempts(&self) -> u32 {
         if self.claims.len() > 1 { 3 } else { u32::MAX }
     }
 
-    async fn run(&self, tx: &mut Transaction) -> Result<Judged, ReplaceError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<BatchOutcome, ReplaceError> {
         let claims: Vec<&Replace> = self.claims.iter().collect();
-        let (read, mut ledger) = Read::of(tx, &claims).await?;
-        let mut accepted = Accepted::default();
+        let (read, mut ledger) = NamedObjects::of(tx, &claims).await?;
+        let mut accepted = AcceptedWrites::default();
         let mut outcomes = Vec::with_capacity(claims.len());
         for claim in claims {
             let refusal = match claim.enter(&read, &mut ledger) {
@@ -52,7 +52,7 @@ impl Work for Claims {
             outcomes.push(refusal.map_or(Ok(()), Err));
         }
         accepted.write(tx, &read, &ledger).await?;
-        Ok(Judged {
+        Ok(BatchOutcome {
             outcomes,
             touched: accepted.touched(&read),
         })
@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::replace::{ExpectedGeneration, Wanting};
+    use crate::store::replace::{ExpectedGeneration, DesiredAllocations};
     use crate::store::tests::Sql;
 
     const PROVIDERS: &str = "\
@@ -95,7 +95,7 @@ mod tests {
         }
         Replace {
             providers: Vec::new(),
-            consumers: vec![Wanting {
+            consumers: vec![DesiredAllocations {
                 consumer: consumer.to_owned(),
                 project: "project".to_owned(),
                 user: "user".to_owned(),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     async fn together(store: &SqlStore, claims: Vec<Replace>) -> Vec<String> {
-        let judged = store.write(&Claims { claims }).await.unwrap();
+        let judged = store.write(&ClaimBatch { claims }).await.unwrap();
         judged.outcomes.iter().map(words).collect()
     }
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(table(&store).await, before);
     }
 
-    /// Claims of five consumers on two providers, in groups in which none comes twice.
+    /// Random claims of five consumers on two providers, each consumer at most once per group.
     fn groups() -> impl Strategy<Value = Vec<Vec<Replace>>> {
         let generation = prop_oneof![
             Just(ExpectedGeneration::Any),

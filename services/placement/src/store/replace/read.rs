@@ -1,18 +1,18 @@
-//! What a write of allocations must know before it decides: all that is named, in a few statements.
+//! Reads everything that a write of allocations needs to decide, in a few statements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{Row, SqlError, Statement, Transaction};
 
 use super::changes::HeldRow;
-use super::{ExpectedGeneration, Replace, ReplaceError, Wanting};
-use crate::inventory::Inventory;
-use crate::ledger::{ClassId, Ledger, ProviderId, Refusal, Slot, Wanted};
+use super::{ExpectedGeneration, Replace, ReplaceError, DesiredAllocations};
+use crate::inventory::InventoryRecord;
+use crate::ledger::{ClassId, AllocationLedger, ProviderId, LedgerRefusal, ProviderClass, RequestedAmount};
 use crate::store::consumers::{self, ConsumerRow};
 use crate::store::{inventories, resource_classes};
 
 /// The named rows as they are.
-pub(super) struct Read {
+pub(super) struct NamedObjects {
     pub(super) providers: BTreeMap<String, (ProviderId, i64)>,
     classes: BTreeMap<String, ClassId>,
     pub(super) consumers: BTreeMap<String, ConsumerRow>,
@@ -22,12 +22,12 @@ pub(super) struct Read {
     pub(super) emptied: BTreeMap<ProviderId, i64>,
 }
 
-impl Read {
-    /// Everything that these name, and a ledger with what is there of it.
+impl NamedObjects {
+    /// Reads all named objects, and builds a ledger from them.
     pub(super) async fn of(
         tx: &mut Transaction,
         replaces: &[&Replace],
-    ) -> Result<(Self, Ledger), SqlError> {
+    ) -> Result<(Self, AllocationLedger), SqlError> {
         let providers = read_providers(tx, replaces).await?;
         let consumers = replaces.iter().flat_map(|it| &it.consumers);
         let uuids: Vec<String> = consumers.map(|one| one.consumer.clone()).collect();
@@ -37,10 +37,10 @@ impl Read {
         let held = read_held(tx, &existing).await?;
         let emptied = read_emptied(tx, replaces, &held).await?;
         let touched: Vec<ProviderId> = providers.values().map(|(id, _)| *id).collect();
-        let ledger = Ledger {
+        let ledger = AllocationLedger {
             inventories: read_inventories(tx, &touched).await?,
             usage: read_usage(tx, &touched).await?,
-            ..Ledger::default()
+            ..AllocationLedger::default()
         };
         let read = Self {
             providers,
@@ -54,8 +54,8 @@ impl Read {
 }
 
 impl Replace {
-    /// Enters what it wants into the ledger, where all that it names is there at the generations that it knows. Pure.
-    pub(super) fn enter(&self, read: &Read, ledger: &mut Ledger) -> Result<(), ReplaceError> {
+    /// Adds a write to the ledger, if everything it names exists with the given generations. Pure.
+    pub(super) fn enter(&self, read: &NamedObjects, ledger: &mut AllocationLedger) -> Result<(), ReplaceError> {
         self.check_providers(&read.providers)?;
         self.check_consumers(&read.consumers)?;
         for wanting in &self.consumers {
@@ -85,7 +85,7 @@ impl Replace {
         for wanting in &self.consumers {
             for (provider, resources) in &wanting.allocations {
                 for (class, amount) in resources {
-                    ledger.wanted.push(Wanted {
+                    ledger.wanted.push(RequestedAmount {
                         slot: (read.provider(provider), read.class(class)),
                         amount: *amount,
                     });
@@ -95,12 +95,12 @@ impl Replace {
         Ok(())
     }
 
-    /// The classes it names, in their order.
+    /// The resource classes that it names.
     fn classes(&self) -> impl Iterator<Item = &String> {
         let inventories = self.providers.iter().map(|it| &it.inventories);
         let all: BTreeSet<&String> = inventories
             .flat_map(BTreeMap::keys)
-            .chain(self.consumers.iter().flat_map(Wanting::classes))
+            .chain(self.consumers.iter().flat_map(DesiredAllocations::classes))
             .collect();
         all.into_iter()
     }
@@ -142,7 +142,7 @@ impl Replace {
     }
 }
 
-impl Read {
+impl NamedObjects {
     /// The id of a provider that was checked to be there.
     fn provider(&self, uuid: &str) -> ProviderId {
         self.providers
@@ -151,13 +151,13 @@ impl Read {
             .unwrap_or_default()
     }
 
-    /// What a named consumer holds as it is.
+    /// The current allocations of a named consumer.
     pub(super) fn held_by(&self, consumer: &str) -> &[HeldRow] {
         self.held.get(consumer).map_or(&[], Vec::as_slice)
     }
 
-    /// What these consumers hold together.
-    fn released(&self, consumers: &[Wanting]) -> BTreeMap<Slot, i64> {
+    /// The sum of the current allocations of these consumers.
+    fn released(&self, consumers: &[DesiredAllocations]) -> BTreeMap<ProviderClass, i64> {
         let mut released = BTreeMap::new();
         let held = consumers.iter().map(|it| self.held_by(&it.consumer));
         for row in held.flatten() {
@@ -176,34 +176,34 @@ impl Read {
     pub(super) async fn explain(
         &self,
         tx: &mut Transaction,
-        ledger: &Ledger,
-        refusal: Refusal,
+        ledger: &AllocationLedger,
+        refusal: LedgerRefusal,
     ) -> Result<ReplaceError, SqlError> {
         let (provider, classes) = match &refusal {
-            Refusal::NoInventoryAtAll(provider) => {
+            LedgerRefusal::NoInventoryAtAll(provider) => {
                 let wanted = ledger.wanted.iter().map(|wanted| wanted.slot.1);
                 (*provider, wanted.collect::<BTreeSet<_>>())
             }
-            Refusal::NoInventory(slot) | Refusal::Constraints(slot) | Refusal::Capacity(slot) => {
+            LedgerRefusal::NoInventory(slot) | LedgerRefusal::Constraints(slot) | LedgerRefusal::Capacity(slot) => {
                 (slot.0, BTreeSet::from([slot.1]))
             }
-            Refusal::InUse(provider, classes) => (*provider, classes.iter().copied().collect()),
+            LedgerRefusal::InUse(provider, classes) => (*provider, classes.iter().copied().collect()),
         };
         let provider = self.provider_uuid(provider);
         let classes = class_names(tx, classes).await?;
         Ok(match refusal {
-            Refusal::NoInventoryAtAll(_) | Refusal::NoInventory(_) => {
+            LedgerRefusal::NoInventoryAtAll(_) | LedgerRefusal::NoInventory(_) => {
                 ReplaceError::NoInventory { classes, provider }
             }
-            Refusal::Constraints(_) => ReplaceError::Constraints {
+            LedgerRefusal::Constraints(_) => ReplaceError::Constraints {
                 class: classes,
                 provider,
             },
-            Refusal::Capacity(_) => ReplaceError::Capacity {
+            LedgerRefusal::Capacity(_) => ReplaceError::Capacity {
                 class: classes,
                 provider,
             },
-            Refusal::InUse(..) => ReplaceError::InUse { classes, provider },
+            LedgerRefusal::InUse(..) => ReplaceError::InUse { classes, provider },
         })
     }
 
@@ -234,7 +234,7 @@ async fn read_providers(
         .collect()
 }
 
-/// The ids of the named classes; those of a reshape are kept from going.
+/// The ids of the named classes. Those of a reshape are locked against deletion.
 async fn read_classes(
     tx: &mut Transaction,
     replaces: &[&Replace],
@@ -247,7 +247,7 @@ async fn read_classes(
     resource_classes::ids(tx, &keys).await
 }
 
-/// The generations of the providers of those consumers that give all back.
+/// The generations of providers that consumers release completely.
 async fn read_emptied(
     tx: &mut Transaction,
     replaces: &[&Replace],
@@ -300,7 +300,7 @@ async fn read_held(
 async fn read_inventories(
     tx: &mut Transaction,
     providers: &[ProviderId],
-) -> Result<BTreeMap<Slot, Inventory>, SqlError> {
+) -> Result<BTreeMap<ProviderClass, InventoryRecord>, SqlError> {
     let sql = format!(
         "SELECT i.resource_provider_id, i.resource_class_id, {} FROM inventories i \
          WHERE i.resource_provider_id IN",
@@ -318,7 +318,7 @@ async fn read_inventories(
 async fn read_usage(
     tx: &mut Transaction,
     providers: &[ProviderId],
-) -> Result<BTreeMap<Slot, i64>, SqlError> {
+) -> Result<BTreeMap<ProviderClass, i64>, SqlError> {
     let head = Statement::new(
         "SELECT resource_provider_id, resource_class_id, SUM(used) FROM allocations \
          WHERE resource_provider_id IN",

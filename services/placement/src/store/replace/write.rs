@@ -1,36 +1,36 @@
-//! Writes what was let pass, in batches.
+//! Writes accepted allocations in batches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{SqlError, Statement, Transaction, Value};
 
-use super::changes::Changes;
-use super::read::Read;
-use super::{Replace, ReplaceError, Wanting};
-use crate::ledger::{ClassId, Ledger, ProviderId, Wanted};
-use crate::store::consumers::{self, ConsumerRow, Owner, Registry};
+use super::changes::AllocationChanges;
+use super::read::NamedObjects;
+use super::{Replace, ReplaceError, DesiredAllocations};
+use crate::ledger::{ClassId, AllocationLedger, ProviderId, RequestedAmount};
+use crate::store::consumers::{self, ConsumerRow, ConsumerOwner, NameTable};
 use crate::store::{inventories, now, raised};
 
-/// What was let pass.
+/// Accepted writes.
 #[derive(Debug, Default)]
-pub(super) struct Accepted<'a> {
-    consumers: Vec<&'a Wanting>,
-    /// What they are to hold, in the same order.
-    wanted: Vec<Wanted>,
-    /// By how much the generation of each provider is raised: as much as OpenStack's service does it, once for allocations, once
-    /// for an interim and once for the final inventories.
+pub(super) struct AcceptedWrites<'a> {
+    consumers: Vec<&'a DesiredAllocations>,
+    /// Their desired allocations, in the same order.
+    wanted: Vec<RequestedAmount>,
+    /// How often the generation of each provider is raised. Like OpenStack's service: once for allocations, once for
+    /// interim and once for final inventories.
     steps: BTreeMap<ProviderId, i64>,
 }
 
-impl<'a> Accepted<'a> {
-    /// One more, which the ledger let pass.
-    pub(super) fn add(&mut self, replace: &'a Replace, read: &Read, ledger: &Ledger) {
+impl<'a> AcceptedWrites<'a> {
+    /// Adds a write that the ledger accepted.
+    pub(super) fn add(&mut self, replace: &'a Replace, read: &NamedObjects, ledger: &AllocationLedger) {
         self.consumers.extend(&replace.consumers);
         self.wanted.extend(&ledger.wanted);
         for (provider, inventories) in &ledger.reshaped {
             *self.steps.entry(*provider).or_default() += if inventories.is_empty() { 1 } else { 2 };
         }
-        let gives_all_back = |wanting: &&Wanting| wanting.allocations.is_empty();
+        let gives_all_back = |wanting: &&DesiredAllocations| wanting.allocations.is_empty();
         let emptied = replace.consumers.iter().filter(gives_all_back);
         let emptied = emptied.flat_map(|wanting| read.held_by(&wanting.consumer));
         let wanted = ledger.wanted.iter().map(|wanted| wanted.slot.0);
@@ -40,20 +40,20 @@ impl<'a> Accepted<'a> {
         }
     }
 
-    /// The providers whose inventories or allocations can have changed.
-    pub(super) fn touched(&self, read: &Read) -> Vec<ProviderId> {
+    /// The providers whose inventories or allocations may have changed.
+    pub(super) fn touched(&self, read: &NamedObjects) -> Vec<ProviderId> {
         let held = self.consumers.iter().map(|it| read.held_by(&it.consumer));
         let held = held.flatten().map(|row| row.slot.0);
         let all: BTreeSet<ProviderId> = held.chain(self.steps.keys().copied()).collect();
         all.into_iter().collect()
     }
 
-    /// Writes all of it; inventories are those that the ledger's reshape wants.
+    /// Writes everything. The inventories are those of the ledger's reshape.
     pub(super) async fn write(
         &self,
         tx: &mut Transaction,
-        read: &Read,
-        ledger: &Ledger,
+        read: &NamedObjects,
+        ledger: &AllocationLedger,
     ) -> Result<(), ReplaceError> {
         self.write_consumers(tx, read).await?;
         self.write_allocations(tx, read).await?;
@@ -61,31 +61,31 @@ impl<'a> Accepted<'a> {
         self.raise_providers(tx, read).await
     }
 
-    fn staying(&self) -> impl Iterator<Item = &'a Wanting> {
+    fn staying(&self) -> impl Iterator<Item = &'a DesiredAllocations> {
         let all = self.consumers.iter().copied();
         all.filter(|wanting| !wanting.allocations.is_empty())
     }
 
-    async fn write_consumers(&self, tx: &mut Transaction, read: &Read) -> Result<(), ReplaceError> {
-        let names = |pick: fn(&Wanting) -> Option<&String>| {
+    async fn write_consumers(&self, tx: &mut Transaction, read: &NamedObjects) -> Result<(), ReplaceError> {
+        let names = |pick: fn(&DesiredAllocations) -> Option<&String>| {
             self.staying()
                 .filter_map(pick)
                 .cloned()
                 .collect::<BTreeSet<_>>()
         };
         let projects = names(|one| Some(&one.project));
-        let projects = consumers::ensure(tx, Registry::Projects, &projects).await?;
+        let projects = consumers::ensure(tx, NameTable::Projects, &projects).await?;
         let users = names(|one| Some(&one.user));
-        let users = consumers::ensure(tx, Registry::Users, &users).await?;
+        let users = consumers::ensure(tx, NameTable::Users, &users).await?;
         let types = names(|one| one.consumer_type.as_ref());
-        let types = consumers::ensure(tx, Registry::ConsumerTypes, &types).await?;
+        let types = consumers::ensure(tx, NameTable::ConsumerTypes, &types).await?;
         let (mut made, mut changed) = (Vec::new(), Vec::new());
         for wanting in self.staying() {
             let row = read.consumers.get(&wanting.consumer);
             let id = |of: &BTreeMap<String, i64>, name: &String| {
                 of.get(name).copied().ok_or(ReplaceError::ConcurrentUpdate)
             };
-            let owner = Owner {
+            let owner = ConsumerOwner {
                 project: id(&projects, &wanting.project)?,
                 user: id(&users, &wanting.user)?,
                 consumer_type: match &wanting.consumer_type {
@@ -104,7 +104,7 @@ impl<'a> Accepted<'a> {
         let going: Vec<ConsumerRow> = going
             .filter_map(|wanting| read.consumers.get(&wanting.consumer).copied())
             .collect();
-        // Before what they hold is touched: nobody else does so from here on.
+        // Consumers first: this locks them before their allocations change.
         if !consumers::update(tx, &changed).await? || !consumers::delete(tx, &going).await? {
             return Err(ReplaceError::ConcurrentUpdate);
         }
@@ -114,7 +114,7 @@ impl<'a> Accepted<'a> {
     async fn write_allocations(
         &self,
         tx: &mut Transaction,
-        read: &Read,
+        read: &NamedObjects,
     ) -> Result<(), ReplaceError> {
         let changes = self.changes(read);
         for (provider, ids) in &changes.moved {
@@ -143,8 +143,8 @@ impl<'a> Accepted<'a> {
         Ok(())
     }
 
-    fn changes(&self, read: &Read) -> Changes<'a> {
-        let mut changes = Changes::default();
+    fn changes(&self, read: &NamedObjects) -> AllocationChanges<'a> {
+        let mut changes = AllocationChanges::default();
         let mut wanted = self.wanted.as_slice();
         for wanting in &self.consumers {
             let (own, rest) = wanted.split_at(wanting.classes().count());
@@ -154,7 +154,7 @@ impl<'a> Accepted<'a> {
         changes
     }
 
-    async fn raise_providers(&self, tx: &mut Transaction, read: &Read) -> Result<(), ReplaceError> {
+    async fn raise_providers(&self, tx: &mut Transaction, read: &NamedObjects) -> Result<(), ReplaceError> {
         let mut generations = read.emptied.clone();
         generations.extend(read.providers.values().copied());
         let mut alike: BTreeMap<(i64, i64), Vec<ProviderId>> = BTreeMap::new();
@@ -188,7 +188,7 @@ fn all_of(ids: &[i64], found: u64) -> Result<(), ReplaceError> {
     }
 }
 
-async fn write_inventories(tx: &mut Transaction, ledger: &Ledger) -> Result<(), SqlError> {
+async fn write_inventories(tx: &mut Transaction, ledger: &AllocationLedger) -> Result<(), SqlError> {
     let mut added = Vec::new();
     for (provider, wanted) in &ledger.reshaped {
         let present = |class: ClassId| ledger.inventories.get(&(*provider, class));

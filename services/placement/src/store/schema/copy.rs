@@ -1,7 +1,7 @@
-//! `berth placement db copy`: all rows of one database into another, of any kind.
+//! `berth placement db copy`: copies all rows of one database into another, of any kind.
 //!
-//! Until the last transaction the new one is at no revision that anybody knows ([`INCOMPLETE`]), and is not served; a copy
-//! that was killed is begun anew. The old one is only read, in one transaction.
+//! Until the last transaction the target is at the revision [`INCOMPLETE`] and is not served; an interrupted copy is
+//! started again. The source is only read, in one transaction.
 
 mod digest;
 mod table;
@@ -15,14 +15,14 @@ use berth_store::{
     Work, sql::placeholders,
 };
 
-use self::digest::{Precision, Sum, digest};
-use self::table::{Table, parents_first};
+use self::digest::{Precision, TableDigest, digest};
+use self::table::{CopyTable, parents_first};
 use super::revision::Revision;
-use super::shape::{Difference, Problem};
-use super::sync::{Version, compare, version};
-use super::{INCOMPLETE, SCHEMA_WAIT, SchemaError, make, revision_row};
+use super::shape::{Difference, ShapeDifference};
+use super::sync::{SchemaVersion, compare, version};
+use super::{INCOMPLETE, SCHEMA_WAIT, PlacementSchemaError, make, revision_row};
 
-/// The tables, those before that others refer to.
+/// The tables, referenced tables first.
 const ORDER: [&str; 12] = [
     "resource_classes",
     "traits",
@@ -46,8 +46,8 @@ const PAGE: usize = 2_000;
 pub enum CopyError {
     /// The old database cannot be copied.
     #[error("the database that is copied is not as it should be")]
-    From(#[source] SchemaError),
-    /// It is not as its revision says.
+    From(#[source] PlacementSchemaError),
+    /// The source does not match its revision.
     #[error(
         "the database that is copied is not as its schema revision has it: {}",
         super::few(differences)
@@ -55,15 +55,14 @@ pub enum CopyError {
     Differs {
         differences: Vec<Difference>,
     },
-    /// The new database has something in it.
+    /// The target is not empty.
     #[error("the database that is copied to is not empty: it is at schema revision {revision}")]
     NotEmpty {
-        /// What it is at.
         revision: String,
     },
-    /// The new database cannot be made.
+    /// The schema of the target cannot be created.
     #[error("the schema of the database that is copied to cannot be made")]
-    To(#[source] SchemaError),
+    To(#[source] PlacementSchemaError),
     /// A table was not read or not written.
     #[error("table {table} cannot be copied")]
     Table {
@@ -71,7 +70,7 @@ pub enum CopyError {
         #[source]
         source: SqlError,
     },
-    /// The new database takes two names for the same, which are two in the old.
+    /// Two names of the source are equal in the target.
     #[error(
         "table {table} cannot be copied: two of its rows have names that are one to the new database (case, accents)"
     )]
@@ -80,7 +79,7 @@ pub enum CopyError {
         #[source]
         source: SqlError,
     },
-    /// What was written reads otherwise.
+    /// The copied rows differ from the source.
     #[error(
         "table {table} came over with {to} rows of digest {to_digest}, and has {from} of digest {from_digest}: something does not \
          fit into the new database"
@@ -94,7 +93,7 @@ pub enum CopyError {
         to: u64,
         to_digest: String,
     },
-    /// The connection was lost at the very end, and so was what would tell whether the copy is complete.
+    /// The connection was lost during the last commit, so its outcome is unknown.
     #[error(
         "all rows are there and equal; whether the new database was told so, so that it is served, cannot be seen"
     )]
@@ -115,39 +114,39 @@ impl Retryable for CopyError {
 
 /// A table that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopiedTable {
     pub table: &'static str,
     pub rows: u64,
-    /// SHA-256 over all that stands in them, in the order of their keys, in hexadecimal digits.
+    /// SHA-256 of the rows in key order, in hexadecimal digits.
     pub digest: String,
 }
 
-/// A copy on its way. Dropped before it is complete, it leaves a database that is not served.
+/// A copy in progress. If dropped before completion, the target is not served.
 pub struct Copy<'a> {
     from: Transaction,
     to: &'a SqlStore,
     lock: SchemaLock,
     precision: Precision,
     left: VecDeque<&'static str>,
-    copied: Vec<Copied>,
+    copied: Vec<CopiedTable>,
     /// Tables and columns that are none of Placement's; their rows are not copied.
     pub ignored: Vec<Difference>,
 }
 
-/// Looks whether the one can be copied and the other is empty, and makes the schema there.
+/// Checks that the source can be copied and the target is empty, and creates the schema there.
 pub async fn copy<'a>(from: &SqlStore, to: &'a SqlStore) -> Result<Copy<'a>, CopyError> {
     let (ignored, differences): (Vec<_>, Vec<_>) = compare(from)
         .await
         .map_err(CopyError::From)?
         .into_iter()
-        .partition(|it| it.problem == Problem::Unknown);
+        .partition(|it| it.problem == ShapeDifference::Unknown);
     if !differences.is_empty() {
         return Err(CopyError::Differs { differences });
     }
     let failed = |error: SqlError| CopyError::To(error.into());
     let lock = to.schema_lock(SCHEMA_WAIT).await.map_err(failed)?;
     can_be_copied_to(to).await?;
-    to.write(&Begin).await.map_err(CopyError::To)?;
+    to.write(&BeginCopy).await.map_err(CopyError::To)?;
     Ok(Copy {
         precision: Precision::of(from.dialect(), to.dialect()),
         from: from.read().await?,
@@ -159,26 +158,26 @@ pub async fn copy<'a>(from: &SqlStore, to: &'a SqlStore) -> Result<Copy<'a>, Cop
     })
 }
 
-/// Whether a database is empty, or a copy into it was not completed.
+/// Whether a database is empty, or holds an incomplete copy.
 pub async fn can_be_copied_to(to: &SqlStore) -> Result<(), CopyError> {
     match version(to).await {
-        Ok(Version::Empty) | Err(SchemaError::Incomplete) => Ok(()),
-        Ok(Version::Known(revision)) => Err(CopyError::NotEmpty {
+        Ok(SchemaVersion::Empty) | Err(PlacementSchemaError::Incomplete) => Ok(()),
+        Ok(SchemaVersion::Known(revision)) => Err(CopyError::NotEmpty {
             revision: revision.to_string(),
         }),
-        Ok(Version::Unknown(revision)) => Err(CopyError::NotEmpty { revision }),
+        Ok(SchemaVersion::Unknown(revision)) => Err(CopyError::NotEmpty { revision }),
         Err(error) => Err(CopyError::To(error)),
     }
 }
 
 impl Copy<'_> {
-    /// Copies the next table; none where all are.
-    pub async fn table(&mut self) -> Result<Option<&Copied>, CopyError> {
+    /// Copies the next table; `None` after the last.
+    pub async fn table(&mut self) -> Result<Option<&CopiedTable>, CopyError> {
         let Some(name) = self.left.pop_front() else {
             return Ok(None);
         };
         self.lock.check().await?;
-        let table = Table::of(name);
+        let table = CopyTable::of(name);
         let failed = |source| match source {
             source @ SqlError::Duplicate(_) => CopyError::Alike {
                 table: name,
@@ -189,7 +188,7 @@ impl Copy<'_> {
                 source,
             },
         };
-        let mut sum = Sum::default();
+        let mut sum = TableDigest::default();
         let mut all = Vec::new();
         let mut after = None;
         loop {
@@ -206,7 +205,7 @@ impl Copy<'_> {
                 break;
             }
         }
-        // They refer to each other.
+        // Rows of this table refer to each other.
         for rows in parents_first(&table, all).chunks(PAGE) {
             let write = self.insert(&table, rows.to_vec());
             self.to.write(&write).await.map_err(failed)?;
@@ -215,7 +214,7 @@ impl Copy<'_> {
         Ok(self.copied.last())
     }
 
-    fn insert<'b>(&self, table: &'b Table, rows: Vec<Vec<Value>>) -> Insert<'b> {
+    fn insert<'b>(&self, table: &'b CopyTable, rows: Vec<Vec<Value>>) -> Insert<'b> {
         let rows = rows.into_iter().map(|row| {
             let row = row.into_iter().map(|value| self.precision.stored(value));
             row.collect()
@@ -226,8 +225,8 @@ impl Copy<'_> {
         }
     }
 
-    /// Compares all rows of the new database with what was read of the old, and lets the new one be used from then on.
-    pub async fn complete(mut self) -> Result<Vec<Copied>, CopyError> {
+    /// Compares all rows of the target with what was read from the source, and enables the target.
+    pub async fn complete(mut self) -> Result<Vec<CopiedTable>, CopyError> {
         self.lock.check().await?;
         let complete = Complete {
             copied: &self.copied,
@@ -236,7 +235,7 @@ impl Copy<'_> {
         match self.to.write(&complete).await {
             Ok(()) => Ok(self.copied),
             Err(CopyError::Sql(lost @ SqlError::OutcomeUnknown(_))) => {
-                match self.to.write(&Outcome).await {
+                match self.to.write(&CopyOutcome).await {
                     Ok(id) if id == Revision::HEAD.id() => Ok(self.copied),
                     Ok(_) => Err(CopyError::Sql(lost)),
                     Err(_) => Err(CopyError::Unknown(lost)),
@@ -247,21 +246,21 @@ impl Copy<'_> {
     }
 }
 
-/// Makes the tables anew, at [`INCOMPLETE`].
-struct Begin;
+/// Creates the tables again, at [`INCOMPLETE`].
+struct BeginCopy;
 
-impl Work for Begin {
+impl Work for BeginCopy {
     type Output = ();
-    type Error = SchemaError;
+    type Error = PlacementSchemaError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), PlacementSchemaError> {
         let found = tx.table_names().await?;
         Ok(make(tx, &found, INCOMPLETE).await?)
     }
 }
 
 struct Insert<'a> {
-    table: &'a Table,
+    table: &'a CopyTable,
     rows: Vec<Vec<Value>>,
 }
 
@@ -285,7 +284,7 @@ impl Work for Insert<'_> {
 }
 
 struct Complete<'a> {
-    copied: &'a [Copied],
+    copied: &'a [CopiedTable],
     precision: Precision,
 }
 
@@ -295,7 +294,7 @@ impl Work for Complete<'_> {
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), CopyError> {
         for from in self.copied {
-            let table = Table::of(from.table);
+            let table = CopyTable::of(from.table);
             let to = digest(tx, &table, self.precision).await?;
             if to != *from {
                 return Err(CopyError::Unequal {
@@ -322,15 +321,15 @@ impl Work for Complete<'_> {
     }
 }
 
-/// What became of a transaction whose end was not heard of: the revision, when that transaction has surely ended.
-struct Outcome;
+/// Determines the outcome of a commit whose answer was lost.
+struct CopyOutcome;
 
-impl Work for Outcome {
+impl Work for CopyOutcome {
     type Output = String;
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<String, SqlError> {
-        // Waits for it.
+        // Waits for that transaction to end.
         let sql = "UPDATE alembic_version SET version_num = version_num";
         tx.execute(Statement::new(sql)).await?;
         revision_row(tx).await

@@ -1,18 +1,17 @@
-//! Rows as later revisions promise them: every provider with the root of its tree, everybody who has allocations with a row of
-//! its own. What is here is done once, by `berth placement db sync`.
+//! Data migrations that later revisions rely on: every provider has a root, and every consumer has a row. `berth
+//! placement db sync` runs them once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{SqlError, Statement, Transaction};
 
-use super::super::consumers::{Registry, ensure};
+use super::super::consumers::{NameTable, ensure};
 use super::super::now;
-use super::SchemaError;
+use super::PlacementSchemaError;
 
-/// Whose the allocations are that were made without a project and a user, before microversion 1.8.
+/// The owner of allocations made before microversion 1.8 without a project and user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IncompleteConsumers {
-    /// The project's id, in Keystone's words.
     pub project_id: String,
     pub user_id: String,
 }
@@ -26,7 +25,7 @@ pub(super) async fn without_root(tx: &mut Transaction) -> Result<u64, SqlError> 
     count(tx, WITHOUT_ROOT).await
 }
 
-/// How many of those who have allocations have no row.
+/// The number of consumers without a row.
 pub(super) async fn without_row(tx: &mut Transaction) -> Result<u64, SqlError> {
     count(tx, WITHOUT_ROW).await
 }
@@ -37,10 +36,10 @@ async fn count(tx: &mut Transaction, sql: &'static str) -> Result<u64, SqlError>
     Ok(u64::try_from(count).unwrap_or_default())
 }
 
-/// Gives every provider without a root that of its parent, or itself where it has none.
+/// Sets the root of every provider without one to its parent's root, or to itself if it has no parent.
 ///
-/// OpenStack's own migration makes each its own root, its parent's tree or not.
-pub(super) async fn fill_roots(tx: &mut Transaction) -> Result<(), SchemaError> {
+/// OpenStack's own migration makes each its own root, even if it has a parent.
+pub(super) async fn fill_roots(tx: &mut Transaction) -> Result<(), PlacementSchemaError> {
     let sql = "UPDATE resource_providers SET root_provider_id = id \
                WHERE root_provider_id IS NULL AND parent_provider_id IS NULL";
     tx.execute(Statement::new(sql)).await?;
@@ -51,7 +50,7 @@ pub(super) async fn fill_roots(tx: &mut Transaction) -> Result<(), SchemaError> 
     let rows = tx.rows(Statement::new(sql)).await?;
     let mut providers = BTreeMap::new();
     for row in &rows {
-        let provider = Provider {
+        let provider = RootlessProvider {
             parent: row.opt_int(1)?,
             root: row.opt_int(2)?,
             uuid: row.text(3)?,
@@ -66,14 +65,14 @@ pub(super) async fn fill_roots(tx: &mut Transaction) -> Result<(), SchemaError> 
     Ok(())
 }
 
-struct Provider {
+struct RootlessProvider {
     parent: Option<i64>,
     root: Option<i64>,
     uuid: String,
 }
 
-/// For each root the providers that lack it.
-fn roots(providers: &BTreeMap<i64, Provider>) -> Result<BTreeMap<i64, Vec<i64>>, SchemaError> {
+/// The missing roots: for each root the providers that lack it.
+fn roots(providers: &BTreeMap<i64, RootlessProvider>) -> Result<BTreeMap<i64, Vec<i64>>, PlacementSchemaError> {
     let mut found: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let mut without = Vec::new();
     for (id, provider) in providers.iter().filter(|(_, it)| it.root.is_none()) {
@@ -84,12 +83,12 @@ fn roots(providers: &BTreeMap<i64, Provider>) -> Result<BTreeMap<i64, Vec<i64>>,
     }
     match without.is_empty() {
         true => Ok(found),
-        false => Err(SchemaError::NoRoot { providers: without }),
+        false => Err(PlacementSchemaError::NoRoot { providers: without }),
     }
 }
 
-/// None where its parents are a ring, or one of them is not there.
-fn root(providers: &BTreeMap<i64, Provider>, id: i64) -> Option<i64> {
+/// The root of a provider; `None` if its ancestors form a cycle or one is missing.
+fn root(providers: &BTreeMap<i64, RootlessProvider>, id: i64) -> Option<i64> {
     let mut at = id;
     let mut seen = BTreeSet::new();
     while seen.insert(at) {
@@ -103,7 +102,7 @@ fn root(providers: &BTreeMap<i64, Provider>, id: i64) -> Option<i64> {
     None
 }
 
-/// Makes the rows of those who have allocations and none.
+/// Inserts rows for consumers that have allocations but no row.
 pub(super) async fn fill_consumers(
     tx: &mut Transaction,
     owners: &IncompleteConsumers,
@@ -111,8 +110,8 @@ pub(super) async fn fill_consumers(
     if without_row(tx).await? == 0 {
         return Ok(());
     }
-    let project = one(tx, Registry::Projects, &owners.project_id).await?;
-    let user = one(tx, Registry::Users, &owners.user_id).await?;
+    let project = one(tx, NameTable::Projects, &owners.project_id).await?;
+    let user = one(tx, NameTable::Users, &owners.user_id).await?;
     let sql = "INSERT INTO consumers (created_at, uuid, project_id, user_id, generation) \
                SELECT ?, a.consumer_id, ?, ?, 0 FROM allocations a \
                LEFT JOIN consumers c ON a.consumer_id = c.uuid WHERE c.id IS NULL GROUP BY a.consumer_id";
@@ -121,7 +120,7 @@ pub(super) async fn fill_consumers(
     Ok(())
 }
 
-async fn one(tx: &mut Transaction, registry: Registry, name: &str) -> Result<i64, SqlError> {
+async fn one(tx: &mut Transaction, registry: NameTable, name: &str) -> Result<i64, SqlError> {
     let ids = ensure(tx, registry, &BTreeSet::from([name.to_owned()])).await?;
     Ok(ids.into_values().next().unwrap_or_default())
 }
@@ -130,8 +129,8 @@ async fn one(tx: &mut Transaction, registry: Registry, name: &str) -> Result<i64
 mod tests {
     use super::*;
 
-    fn provider(parent: Option<i64>, root: Option<i64>) -> Provider {
-        Provider {
+    fn provider(parent: Option<i64>, root: Option<i64>) -> RootlessProvider {
+        RootlessProvider {
             parent,
             root,
             uuid: format!("below {parent:?}"),
@@ -161,7 +160,7 @@ mod tests {
         ]);
         let error = roots(&providers).unwrap_err();
         assert!(
-            matches!(&error, SchemaError::NoRoot { providers } if providers.len() == 3),
+            matches!(&error, PlacementSchemaError::NoRoot { providers } if providers.len() == 3),
             "{error}"
         );
     }

@@ -1,10 +1,10 @@
-//! Asks a database for its schema.
+//! Reads the schema of a database from its catalogue.
 
 use berth_store::{Dialect, Row, SqlError, Statement, Transaction};
 
-use super::shape::{Object, Part, Shape, column, index, reference, unique_name};
+use super::shape::{Object, ShapePart, TableShape, column, index, reference, unique_name};
 
-/// Table, column, type, 1 where NULL may stand, default, 1 where the database counts it; in the order of the columns.
+/// Table, column, type, 1 if nullable, default, 1 if auto-incremented; in column order.
 const COLUMNS: [&str; 3] = [
     "SELECT m.name, c.name, c.type, CASE WHEN c.\"notnull\" = 0 THEN 1 ELSE 0 END, c.dflt_value, 0 \
      FROM sqlite_master m, pragma_table_info(m.name) c \
@@ -28,8 +28,7 @@ const COLUMNS: [&str; 3] = [
      ORDER BY c.table_name, c.ordinal_position",
 ];
 
-/// Table, name, what it is for (`pk`, `u` for a unique key, `x` for a unique index, `c` for another), column; in the order of
-/// the columns.
+/// Table, name, kind (`pk`, `u` unique key, `x` unique index, `c` other), column; in column order.
 const INDEXES: [&str; 3] = [
     "SELECT m.name, l.name, CASE WHEN l.origin = 'c' AND l.\"unique\" = 1 THEN 'x' ELSE l.origin END, COALESCE(i.name, '?'), i.seqno \
      FROM sqlite_master m, pragma_index_list(m.name) l, pragma_index_info(l.name) i \
@@ -52,8 +51,7 @@ const INDEXES: [&str; 3] = [
      ORDER BY table_name, index_name, seq_in_index",
 ];
 
-/// Table, name, column, what it refers to: table and column, 1 where deleting or changing that does something; in the order of
-/// the columns.
+/// Table, name, column, referenced table and column, 1 if it has ON DELETE or ON UPDATE actions; in column order.
 const FOREIGN_KEYS: [&str; 3] = [
     "SELECT m.name, CAST(f.id AS TEXT), f.\"from\", f.\"table\", COALESCE(f.\"to\", 'id'), \
      CASE WHEN f.on_delete IN ('NO ACTION', 'RESTRICT') AND f.on_update IN ('NO ACTION', 'RESTRICT') THEN 0 ELSE 1 END \
@@ -75,10 +73,10 @@ const FOREIGN_KEYS: [&str; 3] = [
      ORDER BY k.table_name, k.constraint_name, k.ordinal_position",
 ];
 
-/// All of it that is in tables; of views and programs nothing.
-pub(super) async fn read(tx: &mut Transaction) -> Result<Shape, SqlError> {
+/// Reads all tables; views and stored programs are ignored.
+pub(super) async fn read(tx: &mut Transaction) -> Result<TableShape, SqlError> {
     let dialect = tx.dialect();
-    let mut shape = Shape::new();
+    let mut shape = TableShape::new();
     for row in tx.rows(of(COLUMNS, dialect)).await? {
         let (table, default) = (row.text(0)?, row.opt_text(4)?);
         let kind = kind(&row.text(2)?);
@@ -95,9 +93,9 @@ pub(super) async fn read(tx: &mut Transaction) -> Result<Shape, SqlError> {
     for (first, columns) in together(&rows, 3)? {
         let (table, name, purpose) = (first.text(0)?, first.text(1)?, first.text(2)?);
         let (part, description) = match purpose.as_str() {
-            "pk" => (Part::PrimaryKey, columns),
-            "u" => (Part::Unique(columns), unique_name(&name, dialect)),
-            purpose => (Part::Index(name), index(&columns, purpose == "x")),
+            "pk" => (ShapePart::PrimaryKey, columns),
+            "u" => (ShapePart::Unique(columns), unique_name(&name, dialect)),
+            purpose => (ShapePart::Index(name), index(&columns, purpose == "x")),
         };
         shape.insert(Object::new(&table, part), description);
     }
@@ -119,7 +117,7 @@ fn of(statements: [&'static str; 3], dialect: Dialect) -> Statement {
     })
 }
 
-/// Rows of one table and name as one: the first, and what stands in a column of all of them.
+/// Merges the rows of one table and name: the first row, and the values of a column.
 fn together(rows: &[Row], column: usize) -> Result<Vec<(&Row, String)>, SqlError> {
     let mut all: Vec<(&Row, String, String)> = Vec::new();
     for row in rows {
@@ -139,13 +137,13 @@ fn together(rows: &[Row], column: usize) -> Result<Vec<(&Row, String)>, SqlError
     Ok(all.collect())
 }
 
-/// A type in the words of `schema.sql`; one that is none of the schema's, in the database's own.
+/// The type as `schema.sql` writes it; other types in the database's own notation.
 fn kind(own: &str) -> String {
     let own = own.to_uppercase();
     match own.as_str() {
         "DOUBLE PRECISION" => "FLOAT".to_owned(),
         "TIMESTAMP WITHOUT TIME ZONE" => "DATETIME".to_owned(),
-        // MariaDB and older MySQL say how wide it is shown.
+        // MariaDB and older MySQL include the display width.
         "INT" | "INT(11)" => "INTEGER".to_owned(),
         _ => own.replace("CHARACTER VARYING", "VARCHAR"),
     }

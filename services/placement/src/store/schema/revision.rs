@@ -1,4 +1,4 @@
-//! The revisions of the schema, as OpenStack Placement's alembic counts them.
+//! The schema revisions of OpenStack Placement (alembic).
 
 use std::fmt;
 
@@ -7,11 +7,10 @@ use std::fmt;
 pub enum Revision {
     /// All tables but one.
     Initial,
-    /// From here on every resource provider has its root.
+    /// From here on every provider has its root.
     Roots,
-    /// From here on everybody who has allocations has a row of its own.
+    /// From here on every consumer has a row.
     Consumers,
-    /// Consumers may have types.
     ConsumerTypes,
     /// No index that a unique key is already.
     FewerIndexes,
@@ -27,10 +26,10 @@ impl Revision {
         Self::FewerIndexes,
     ];
 
-    /// The newest, which this release works on.
+    /// The newest revision, which this release requires.
     pub const HEAD: Self = Self::FewerIndexes;
 
-    /// What stands in `alembic_version`.
+    /// The id in `alembic_version`.
     #[must_use]
     pub const fn id(self) -> &'static str {
         match self {
@@ -42,13 +41,13 @@ impl Revision {
         }
     }
 
-    /// The revision of this id, where it is one.
+    /// The revision of an id, if known.
     #[must_use]
     pub fn of(id: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.id() == id)
     }
 
-    /// Those after it, oldest first.
+    /// The later revisions, oldest first.
     pub fn later(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |other| *other > self)
     }

@@ -1,7 +1,7 @@
-//! What a schema consists of, as a flat map: what is there, and how it is. Pure.
+//! A schema as a flat map from objects to descriptions, and comparison of two schemas. Pure.
 //!
-//! Names of foreign keys and primary keys are left out: nothing depends on them. Those of unique keys count on servers, where
-//! OpenStack's service learns from them which column was taken; SQLite names the columns.
+//! Names of foreign keys and primary keys are ignored, because nothing depends on them. Names of unique keys matter on
+//! servers, where OpenStack's service derives from them which column is a duplicate; SQLite names the columns.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,18 +11,18 @@ use berth_store::Dialect;
 use super::SCHEMA;
 use super::revision::Revision;
 
-/// Everything in a schema, with a description that is the same for what is the same.
-pub(super) type Shape = BTreeMap<Object, String>;
+/// The objects of a schema with canonical descriptions.
+pub(super) type TableShape = BTreeMap<Object, String>;
 
 /// A thing of a schema. Several columns are written with `, ` between them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Object {
     pub(super) table: String,
-    pub(super) part: Part,
+    pub(super) part: ShapePart,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum ShapePart {
     Table,
     Column(String),
     PrimaryKey,
@@ -32,7 +32,7 @@ pub(super) enum Part {
 }
 
 impl Object {
-    pub(super) fn new(table: &str, part: Part) -> Self {
+    pub(super) fn new(table: &str, part: ShapePart) -> Self {
         Self {
             table: table.to_owned(),
             part,
@@ -40,19 +40,19 @@ impl Object {
     }
 
     pub(super) fn table(name: &str) -> Self {
-        Self::new(name, Part::Table)
+        Self::new(name, ShapePart::Table)
     }
 
     pub(super) fn column(table: &str, name: &str) -> Self {
-        Self::new(table, Part::Column(name.to_owned()))
+        Self::new(table, ShapePart::Column(name.to_owned()))
     }
 
     pub(super) fn index(table: &str, name: &str) -> Self {
-        Self::new(table, Part::Index(name.to_owned()))
+        Self::new(table, ShapePart::Index(name.to_owned()))
     }
 
     pub(super) fn foreign_key(table: &str, columns: &str) -> Self {
-        Self::new(table, Part::ForeignKey(columns.to_owned()))
+        Self::new(table, ShapePart::ForeignKey(columns.to_owned()))
     }
 }
 
@@ -60,44 +60,42 @@ impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = &self.table;
         match &self.part {
-            Part::Table => write!(f, "table {table}"),
-            Part::Column(name) => write!(f, "column {name} of {table}"),
-            Part::PrimaryKey => write!(f, "primary key of {table}"),
-            Part::Unique(columns) => write!(f, "unique key ({columns}) of {table}"),
-            Part::Index(name) => write!(f, "index {name} of {table}"),
-            Part::ForeignKey(columns) => write!(f, "foreign key ({columns}) of {table}"),
+            ShapePart::Table => write!(f, "table {table}"),
+            ShapePart::Column(name) => write!(f, "column {name} of {table}"),
+            ShapePart::PrimaryKey => write!(f, "primary key of {table}"),
+            ShapePart::Unique(columns) => write!(f, "unique key ({columns}) of {table}"),
+            ShapePart::Index(name) => write!(f, "index {name} of {table}"),
+            ShapePart::ForeignKey(columns) => write!(f, "foreign key ({columns}) of {table}"),
         }
     }
 }
 
-/// Something in which a database is not as it should be.
+/// A difference between a database and the expected schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What it is about, for instance `index allocations_consumer_id_idx of allocations`.
+    /// The object, for example `index allocations_consumer_id_idx of allocations`.
     pub object: String,
-    /// What is wrong with it.
-    pub problem: Problem,
+    pub problem: ShapeDifference,
 }
 
-/// What is wrong with a part of a database.
+/// The kind of a difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
-    /// It is not there.
+pub enum ShapeDifference {
     Missing,
-    /// It is there, and the schema has none such.
+    /// The object is not part of the schema.
     Unknown,
-    /// It is there, and is another.
+    /// The object has another definition.
     Other {
-        /// How it is, in the words of `expected`.
+        /// The actual description.
         found: String,
-        /// How it should be.
+        /// The expected description.
         expected: String,
     },
-    /// So many rows are not as the schema's revision promises.
+    /// The number of rows that violate the revision's guarantees.
     Rows(u64),
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ShapeDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("is missing"),
@@ -116,19 +114,19 @@ impl fmt::Display for Difference {
     }
 }
 
-/// In what the one is not the other; of a table that only one has, nothing but the table.
-pub(super) fn differences(found: &Shape, expected: &Shape) -> Vec<Difference> {
-    let known = |shape: &Shape, object: &Object| {
-        object.part == Part::Table || shape.contains_key(&Object::table(&object.table))
+/// The differences. For a table that only one schema has, only the table is listed.
+pub(super) fn differences(found: &TableShape, expected: &TableShape) -> Vec<Difference> {
+    let known = |shape: &TableShape, object: &Object| {
+        object.part == ShapePart::Table || shape.contains_key(&Object::table(&object.table))
     };
     let missing = expected
         .iter()
         .filter(|(object, _)| known(found, object))
         .filter_map(|(object, expected)| {
             let problem = match found.get(object) {
-                None => Problem::Missing,
+                None => ShapeDifference::Missing,
                 Some(found) if found == expected => return None,
-                Some(found) => Problem::Other {
+                Some(found) => ShapeDifference::Other {
                     found: found.clone(),
                     expected: expected.clone(),
                 },
@@ -138,7 +136,7 @@ pub(super) fn differences(found: &Shape, expected: &Shape) -> Vec<Difference> {
     let unknown = found
         .keys()
         .filter(|object| known(expected, object) && !expected.contains_key(object))
-        .map(|object| (object, Problem::Unknown));
+        .map(|object| (object, ShapeDifference::Unknown));
     let mut all: Vec<_> = missing.chain(unknown).collect();
     all.sort_by_key(|(object, _)| *object);
     all.into_iter()
@@ -149,7 +147,7 @@ pub(super) fn differences(found: &Shape, expected: &Shape) -> Vec<Difference> {
         .collect()
 }
 
-/// The description of a column. `default` is what stands after DEFAULT.
+/// The description of a column. `default` is the expression after DEFAULT.
 pub(super) fn column(kind: &str, is_nullable: bool, default: Option<&str>, counts: bool) -> String {
     let mut text = kind.to_owned();
     if !is_nullable {
@@ -178,7 +176,7 @@ pub(super) fn index(columns: &str, is_unique: bool) -> String {
 }
 
 /// The schema at a revision.
-pub(super) fn at(revision: Revision, dialect: Dialect) -> Shape {
+pub(super) fn at(revision: Revision, dialect: Dialect) -> TableShape {
     let mut shape = head(dialect);
     if revision < Revision::FewerIndexes {
         for (name, table, columns) in DOUBLED {
@@ -188,8 +186,8 @@ pub(super) fn at(revision: Revision, dialect: Dialect) -> Shape {
     if revision < Revision::ConsumerTypes {
         shape.retain(|object, _| {
             let of_consumers = match &object.part {
-                Part::Column(name) | Part::ForeignKey(name) => name == "consumer_type_id",
-                Part::Index(name) => name == "consumers_consumer_type_id_idx",
+                ShapePart::Column(name) | ShapePart::ForeignKey(name) => name == "consumer_type_id",
+                ShapePart::Index(name) => name == "consumers_consumer_type_id_idx",
                 _ => false,
             };
             object.table != "consumer_types" && !of_consumers
@@ -219,9 +217,9 @@ pub(super) const DOUBLED: [(&str, &str, &str); 5] = [
     ("resource_providers_uuid_idx", "resource_providers", "uuid"),
 ];
 
-/// As `schema.sql` has it.
-fn head(dialect: Dialect) -> Shape {
-    let mut shape = Shape::new();
+/// The schema of `schema.sql`.
+fn head(dialect: Dialect) -> TableShape {
+    let mut shape = TableShape::new();
     let mut table = "";
     for line in SCHEMA.lines() {
         if let Some(created) = line.strip_prefix("CREATE TABLE ") {
@@ -239,7 +237,7 @@ fn head(dialect: Dialect) -> Shape {
     shape
 }
 
-/// What a line within CREATE TABLE makes.
+/// The object that a line within CREATE TABLE defines.
 fn part(table: &str, line: &str, dialect: Dialect) -> (Object, String) {
     let constraint = line
         .strip_prefix("CONSTRAINT ")
@@ -247,9 +245,9 @@ fn part(table: &str, line: &str, dialect: Dialect) -> (Object, String) {
     let (name, rule) = constraint.unwrap_or(("", line));
     let columns = bracketed(rule);
     if rule.starts_with("PRIMARY KEY") {
-        (Object::new(table, Part::PrimaryKey), columns.to_owned())
+        (Object::new(table, ShapePart::PrimaryKey), columns.to_owned())
     } else if rule.starts_with("UNIQUE") {
-        let unique = Object::new(table, Part::Unique(columns.to_owned()));
+        let unique = Object::new(table, ShapePart::Unique(columns.to_owned()));
         (unique, unique_name(name, dialect))
     } else if let Some((_, target)) = rule.split_once(" REFERENCES ") {
         let to = target.split(' ').next().unwrap_or("");
@@ -267,7 +265,7 @@ fn part(table: &str, line: &str, dialect: Dialect) -> (Object, String) {
     }
 }
 
-/// What is said of the name of a unique key.
+/// The part of a unique key's description that depends on its name.
 pub(super) fn unique_name(name: &str, dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => String::new(),
@@ -301,11 +299,11 @@ mod tests {
             ),
             (Object::column("users", "updated_at"), "DATETIME"),
             (
-                Object::new("resource_provider_traits", Part::PrimaryKey),
+                Object::new("resource_provider_traits", ShapePart::PrimaryKey),
                 "trait_id, resource_provider_id",
             ),
             (
-                Object::new("users", Part::Unique("external_id".into())),
+                Object::new("users", ShapePart::Unique("external_id".into())),
                 "uniq_users0external_id",
             ),
             (

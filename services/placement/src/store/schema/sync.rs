@@ -1,8 +1,8 @@
-//! `berth placement db sync`, `version` and `check`: what a database is at, what keeps it from this release's schema, and the
-//! steps to it.
+//! `berth placement db sync`, `version` and `check`: the state of a database, its differences from this release's
+//! schema, and the upgrade steps.
 //!
-//! A step is one transaction. On MariaDB and MySQL each statement that changes the schema is one by itself, so there a step
-//! looks at what is there before it does anything, writes its revision last, and can be done again from wherever it was left.
+//! Each step is one transaction. On MariaDB and MySQL every DDL statement commits by itself. There a step checks what
+//! already exists, stores its revision last, and can be repeated after an interruption.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,34 +12,34 @@ use berth_store::{Dialect, SchemaLock, SqlError, SqlStore, Statement, Transactio
 use super::data::{self, IncompleteConsumers};
 use super::reflection;
 use super::revision::Revision;
-use super::shape::{DOUBLED, Difference, Object, Problem, Shape, at, differences};
-use super::{HEAD, INCOMPLETE, SCHEMA_WAIT, SchemaError, is_half_made, make, revision_row, schema};
+use super::shape::{DOUBLED, Difference, Object, ShapeDifference, TableShape, at, differences};
+use super::{HEAD, INCOMPLETE, SCHEMA_WAIT, PlacementSchemaError, is_half_made, make, revision_row, schema};
 
-/// What a database is at.
+/// The state of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Version {
-    /// It has no tables, or none but empty ones: somebody was killed while it made them.
+pub enum SchemaVersion {
+    /// No tables, or only empty ones from an interrupted creation.
     Empty,
     /// A revision this release knows.
     Known(Revision),
-    /// Another one, in the words of `alembic_version`.
+    /// An unknown revision, as in `alembic_version`.
     Unknown(String),
 }
 
-/// A step on the way to this release's schema.
+/// An upgrade step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// All tables are made, at the newest revision.
+pub enum SchemaStep {
+    /// Create all tables at the newest revision.
     Make,
-    /// So many providers are given a root.
+    /// Set the root of this number of providers.
     Roots(u64),
-    /// So many consumers that have allocations are given a row.
+    /// Insert rows for this number of consumers.
     Consumers(u64),
     /// The schema is brought to a revision from the one before.
     To(Revision),
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SchemaStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Make => write!(f, "make the tables, at revision {}", Revision::HEAD),
@@ -47,7 +47,7 @@ impl fmt::Display for Step {
             Self::Consumers(count) => {
                 write!(
                     f,
-                    "give {count} consumers of allocations a row of their own"
+                    "insert rows for {count} consumers that only have allocations"
                 )
             }
             Self::To(revision) => {
@@ -64,75 +64,75 @@ impl fmt::Display for Step {
     }
 }
 
-/// What there is to do.
+/// The steps of an upgrade.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// In this order; none where all is as it should be.
-    pub steps: Vec<Step>,
-    /// What is in the way of nothing and none of Placement's: it is left.
+pub struct SyncPlan {
+    /// In this order; empty if the schema is current.
+    pub steps: Vec<SchemaStep>,
+    /// Differences that do not matter and stay.
     pub left: Vec<Difference>,
 }
 
-impl Plan {
+impl SyncPlan {
     /// That of a database that is not there yet.
     #[must_use]
     pub fn of_nothing() -> Self {
         Self {
-            steps: vec![Step::Make],
+            steps: vec![SchemaStep::Make],
             left: Vec::new(),
         }
     }
 }
 
-/// What a database is at.
+/// The state of a database.
 ///
 /// # Errors
-/// [`SchemaError::NotPlacement`] where its tables are others, [`SchemaError::NoRevision`] where none is written down,
-/// [`SchemaError::Incomplete`] where rows are still to be copied into them, or the database fails.
-pub async fn version(store: &SqlStore) -> Result<Version, SchemaError> {
+/// [`SchemaError::NotPlacement`] for foreign tables, [`SchemaError::NoRevision`] without a revision,
+/// [`SchemaError::Incomplete`] after an interrupted copy; or the database fails.
+pub async fn version(store: &SqlStore) -> Result<SchemaVersion, PlacementSchemaError> {
     version_in(&mut store.read().await?).await
 }
 
-async fn version_in(tx: &mut Transaction) -> Result<Version, SchemaError> {
+async fn version_in(tx: &mut Transaction) -> Result<SchemaVersion, PlacementSchemaError> {
     let found = tx.table_names().await?;
     if found.is_empty() || is_half_made(tx, &found).await? {
-        return Ok(Version::Empty);
+        return Ok(SchemaVersion::Empty);
     }
     if !found.contains("alembic_version") {
-        return Err(SchemaError::NotPlacement);
+        return Err(PlacementSchemaError::NotPlacement);
     }
     let id = revision_row(tx).await?;
     if id == INCOMPLETE {
-        return Err(SchemaError::Incomplete);
+        return Err(PlacementSchemaError::Incomplete);
     }
     if id.is_empty() {
-        return Err(SchemaError::NoRevision);
+        return Err(PlacementSchemaError::NoRevision);
     }
-    Ok(Revision::of(&id).map_or(Version::Unknown(id), Version::Known))
+    Ok(Revision::of(&id).map_or(SchemaVersion::Unknown(id), SchemaVersion::Known))
 }
 
-/// In what a database is not as this release's schema has it, rows included that it promises.
+/// The differences between a database and this release's schema, including row guarantees.
 ///
 /// # Errors
-/// [`SchemaError::OtherRevision`] and [`SchemaError::UnknownRevision`] where it is at another revision, or has no tables;
+/// [`SchemaError::OtherRevision`] and [`SchemaError::UnknownRevision`] for another revision or no tables;
 /// [`SchemaError::NotPlacement`]; or the database fails.
-pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, SchemaError> {
+pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, PlacementSchemaError> {
     let mut tx = store.read().await?;
     match version_in(&mut tx).await? {
-        Version::Known(Revision::HEAD) => {}
-        Version::Known(found) => {
+        SchemaVersion::Known(Revision::HEAD) => {}
+        SchemaVersion::Known(found) => {
             let found = found.id().to_owned();
-            return Err(SchemaError::OtherRevision { found });
+            return Err(PlacementSchemaError::OtherRevision { found });
         }
-        Version::Unknown(found) => return Err(SchemaError::UnknownRevision { found }),
-        Version::Empty => {
+        SchemaVersion::Unknown(found) => return Err(PlacementSchemaError::UnknownRevision { found }),
+        SchemaVersion::Empty => {
             let found = String::new();
-            return Err(SchemaError::OtherRevision { found });
+            return Err(PlacementSchemaError::OtherRevision { found });
         }
     }
     let found = reflection::read(&mut tx).await?;
     let mut all = differences(&found, &at(Revision::HEAD, tx.dialect()));
-    if !all.iter().any(|it| it.problem == Problem::Missing) {
+    if !all.iter().any(|it| it.problem == ShapeDifference::Missing) {
         let rows = [
             (
                 "resource providers without a root",
@@ -148,50 +148,50 @@ pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, SchemaError> {
                 .filter(|(_, count)| *count > 0)
                 .map(|(object, count)| Difference {
                     object: object.to_owned(),
-                    problem: Problem::Rows(count),
+                    problem: ShapeDifference::Rows(count),
                 }),
         );
     }
     Ok(all)
 }
 
-/// What [`sync`] would do.
+/// The steps that [`sync`] would run.
 ///
 /// # Errors
-/// [`SchemaError::UnknownRevision`], [`SchemaError::NotPlacement`], and [`SchemaError::NotAsRevision`] where something is missing
-/// that steps need or that no step makes; or the database fails.
-pub async fn plan(store: &SqlStore) -> Result<Plan, SchemaError> {
+/// [`SchemaError::UnknownRevision`], [`SchemaError::NotPlacement`], [`SchemaError::NotAsRevision`] if a required part
+/// is missing; or the database fails.
+pub async fn plan(store: &SqlStore) -> Result<SyncPlan, PlacementSchemaError> {
     let mut tx = store.read().await?;
     let revision = match version_in(&mut tx).await? {
-        Version::Empty => return Ok(Plan::of_nothing()),
-        Version::Known(revision) => revision,
-        Version::Unknown(found) => return Err(SchemaError::UnknownRevision { found }),
+        SchemaVersion::Empty => return Ok(SyncPlan::of_nothing()),
+        SchemaVersion::Known(revision) => revision,
+        SchemaVersion::Unknown(found) => return Err(PlacementSchemaError::UnknownRevision { found }),
     };
     let found = reflection::read(&mut tx).await?;
     let left = judge(revision, &found, tx.dialect())?;
     let mut steps = Vec::new();
     let roots = data::without_root(&mut tx).await?;
     if roots > 0 {
-        steps.push(Step::Roots(roots));
+        steps.push(SchemaStep::Roots(roots));
     }
     let consumers = data::without_row(&mut tx).await?;
     if consumers > 0 {
-        steps.push(Step::Consumers(consumers));
+        steps.push(SchemaStep::Consumers(consumers));
     }
-    steps.extend(revision.later().map(Step::To));
-    Ok(Plan { steps, left })
+    steps.extend(revision.later().map(SchemaStep::To));
+    Ok(SyncPlan { steps, left })
 }
 
-/// Whether a schema is that of a revision, or on its way to the next; what else there is.
+/// Compares a schema with a revision, allowing for a partly completed next step.
 fn judge(
     revision: Revision,
-    found: &Shape,
+    found: &TableShape,
     dialect: Dialect,
-) -> Result<Vec<Difference>, SchemaError> {
+) -> Result<Vec<Difference>, PlacementSchemaError> {
     let here = at(revision, dialect);
     let next = revision.later().next().unwrap_or(revision);
     let next = at(next, dialect);
-    // What the step makes or takes away may be there or not.
+    // Objects that the step creates or drops may or may not exist.
     let mut expected = here.clone();
     expected.retain(|object, _| next.contains_key(object) || found.contains_key(object));
     let made = next
@@ -200,31 +200,31 @@ fn judge(
     expected.extend(made);
     let (left, wrong): (Vec<_>, Vec<_>) = differences(found, &expected)
         .into_iter()
-        .partition(|difference| difference.problem == Problem::Unknown);
+        .partition(|difference| difference.problem == ShapeDifference::Unknown);
     match wrong.is_empty() {
         true => Ok(left),
-        false => Err(SchemaError::NotAsRevision {
+        false => Err(PlacementSchemaError::NotAsRevision {
             revision,
             differences: wrong,
         }),
     }
 }
 
-/// The way of one database to this release's schema. Nobody else who asks for the lock of the schema is on it meanwhile.
+/// An upgrade in progress. It holds the schema lock.
 pub struct Sync<'a> {
     store: &'a SqlStore,
     owners: IncompleteConsumers,
     lock: SchemaLock,
-    steps: VecDeque<Step>,
+    steps: VecDeque<SchemaStep>,
     /// See [`Plan::left`].
     pub left: Vec<Difference>,
 }
 
-/// Looks at what there is to do; [`Sync::step`] does it.
+/// Plans the upgrade; [`Sync::step`] runs it.
 ///
 /// # Errors
-/// As [`plan`], and where another process has the lock of the schema for a minute.
-pub async fn sync(store: &SqlStore, owners: IncompleteConsumers) -> Result<Sync<'_>, SchemaError> {
+/// As [`plan`], and if another process holds the schema lock for a minute.
+pub async fn sync(store: &SqlStore, owners: IncompleteConsumers) -> Result<Sync<'_>, PlacementSchemaError> {
     let lock = store.schema_lock(SCHEMA_WAIT).await?;
     let plan = plan(store).await?;
     Ok(Sync {
@@ -237,14 +237,13 @@ pub async fn sync(store: &SqlStore, owners: IncompleteConsumers) -> Result<Sync<
 }
 
 impl Sync<'_> {
-    /// Does the next step and tells which it was; none where all are done. What a kill or an error leaves is gone on with by
-    /// the next [`sync`].
-    pub async fn step(&mut self) -> Result<Option<Step>, SchemaError> {
+    /// Runs the next step and returns it; `None` at the end. After an interruption, the next [`sync`] continues.
+    pub async fn step(&mut self) -> Result<Option<SchemaStep>, PlacementSchemaError> {
         let Some(step) = self.steps.pop_front() else {
             return Ok(None);
         };
         self.lock.check().await?;
-        let doing = Doing {
+        let doing = SyncStep {
             step,
             owners: &self.owners,
         };
@@ -253,28 +252,28 @@ impl Sync<'_> {
     }
 }
 
-struct Doing<'a> {
-    step: Step,
+struct SyncStep<'a> {
+    step: SchemaStep,
     owners: &'a IncompleteConsumers,
 }
 
-impl Work for Doing<'_> {
+impl Work for SyncStep<'_> {
     type Output = ();
-    type Error = SchemaError;
+    type Error = PlacementSchemaError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SchemaError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<(), PlacementSchemaError> {
         let revision = match self.step {
-            Step::Make => {
+            SchemaStep::Make => {
                 let found = tx.table_names().await?;
                 return Ok(make(tx, &found, HEAD).await?);
             }
-            Step::Roots(_) => return data::fill_roots(tx).await,
-            Step::Consumers(_) => return Ok(data::fill_consumers(tx, self.owners).await?),
-            Step::To(revision) => revision,
+            SchemaStep::Roots(_) => return data::fill_roots(tx).await,
+            SchemaStep::Consumers(_) => return Ok(data::fill_consumers(tx, self.owners).await?),
+            SchemaStep::To(revision) => revision,
         };
         match revision {
             Revision::Initial => {}
-            // Once more: somebody may have been there since.
+            // Again: rows may have been added since.
             Revision::Roots => data::fill_roots(tx).await?,
             Revision::Consumers => data::fill_consumers(tx, self.owners).await?,
             Revision::ConsumerTypes => add_consumer_types(tx).await?,
@@ -331,8 +330,8 @@ async fn add_consumer_type_with_key(tx: &mut Transaction) -> Result<(), SqlError
     run(tx, sql.to_owned()).await
 }
 
-/// SQLite takes a key into a table with its column alone. The table stays as it is otherwise: its owner may have put something of
-/// his own there.
+/// SQLite can add a foreign key only together with its column. The table is otherwise left as it is, because its owner
+/// may have changed it.
 async fn add_key_to_consumer_type(tx: &mut Transaction, has_index: bool) -> Result<(), SqlError> {
     if has_index {
         run(tx, format!("DROP INDEX {INDEX}")).await?;

@@ -1,4 +1,4 @@
-//! Relaxations are true and minimal: what the chain itself says when it is asked without those filters.
+//! Relaxations are correct and minimal: compared with the chain run without those filters.
 
 use std::num::NonZero;
 
@@ -16,8 +16,8 @@ use crate::reason::Reason;
 
 const NAMES: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
 
-/// Six filters. Of a host the stat `A` is what `A` says of it: 0 passes, 1 rejects; of `B` and `D` it is a list of the candidates that
-/// they keep.
+/// Six filters. A host's stat `A` determines the verdict of `A`: 0 passes, 1 rejects; for `B` and `D` it lists the
+/// candidates that they keep.
 fn plans() -> Vec<(&'static str, Plan<'static>)> {
     let plan =
         |name: &'static str| match name {
@@ -60,7 +60,7 @@ fn any_host() -> impl Strategy<Value = ConsideredHost> {
     })
 }
 
-/// How many hosts pass when these filters are not asked.
+/// The number of hosts that pass without these filters.
 fn passing_without(plans: &Plans<'_>, these: &[ConsideredHost], without: &[&str]) -> usize {
     let asked = || plans.iter().filter(|(name, _)| !without.contains(name));
     let passes = |host: &&ConsideredHost| {
@@ -70,7 +70,7 @@ fn passing_without(plans: &Plans<'_>, these: &[ConsideredHost], without: &[&str]
     these.iter().filter(passes).count()
 }
 
-/// All sets of so many names.
+/// All sets of this size.
 fn sets(many: usize) -> Vec<Vec<&'static str>> {
     let all = (0..1_u32 << NAMES.len())
         .filter(|bits| bits.count_ones() == u32::try_from(many).unwrap_or(0));
@@ -102,7 +102,7 @@ proptest! {
                 prop_assert_eq!(passing_without(&plans, &these, &part), 0, "{:?}", part);
             }
         }
-        // None is smaller than the smallest that is told, and where none is told there is none.
+        // No set is smaller than the smallest recorded one; if none is recorded, there is none.
         let least = diagnosis.relaxations.first().map_or(4, |one| one.without.len());
         if diagnosis.passing == 0 {
             let smaller = (1..least).flat_map(sets);

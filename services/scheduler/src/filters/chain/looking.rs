@@ -1,13 +1,13 @@
-//! The filters of a request, as they look at one host after another.
+//! Runs the prepared filters of a request on hosts.
 
 use crate::filters::Plan;
 use crate::host_state::{Aggregates, ByAggregates, ConsideredHost};
 use crate::reason::Reason;
 
-/// What each filter makes of the request, and what those said that look at aggregates alone: hosts share these.
+/// The prepared filters, with cached results of those that only depend on aggregates.
 pub(super) struct Looking<'p, 'a> {
     steps: Vec<Step<'p, 'a>>,
-    /// Of the filters that look at aggregates alone, those that let a host of these pass.
+    /// The aggregate-only filters that accept hosts with these aggregates, as bits.
     pass: ByAggregates<u64>,
 }
 
@@ -16,7 +16,7 @@ struct Step<'p, 'a> {
     /// Its place among all.
     filter: usize,
     plan: &'p Plan<'a>,
-    /// Its bit among those that look at aggregates alone. None for others, and for the few that there is no bit for.
+    /// Its bit if it only depends on aggregates. 0 for other filters, and if the bits are used up.
     bit: u64,
 }
 
@@ -63,7 +63,7 @@ impl<'p, 'a> Looking<'p, 'a> {
     }
 }
 
-/// The bits of those that let hosts of these aggregates pass.
+/// The bits of the filters that accept hosts with these aggregates.
 fn passing(steps: &[Step<'_, '_>], aggregates: &Aggregates) -> u64 {
     let passing = steps.iter().filter(|step| match step.plan {
         Plan::ByAggregates(check) => check.check(aggregates).is_ok(),

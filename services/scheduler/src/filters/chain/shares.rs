@@ -1,4 +1,4 @@
-//! Many hosts, looked at by several threads.
+//! Distributes hosts over threads.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -10,7 +10,8 @@ use crate::host_state::ConsideredHost;
 /// Fewer hosts than this are not worth a thread.
 pub(super) const HOSTS_PER_THREAD: usize = 2_048;
 
-/// What is found on hosts, by their places. Each share has a look of its own, which may keep what it found for its next host.
+/// Calls a function for each host and returns what it finds, with host indices. Each thread has a function of its own,
+/// which may keep state.
 pub(crate) fn in_shares<T: Send, L: FnMut(&mut ConsideredHost) -> Option<T>>(
     threads: NonZero<usize>,
     hosts: &mut [ConsideredHost],
@@ -39,7 +40,7 @@ pub(crate) fn in_shares<T: Send, L: FnMut(&mut ConsideredHost) -> Option<T>>(
     })
 }
 
-/// What comes of all shares, in their order. Each has a thread; this one does what the system gives no thread for.
+/// The results of all shares, in order. Shares for which no thread can be started run on this one.
 fn in_threads<S: Sync, T: Send>(
     shares: &[S],
     thread: impl Fn() -> Builder,

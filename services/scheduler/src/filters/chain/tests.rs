@@ -12,7 +12,7 @@ fn options(enabled: &[&str], available: &[&str]) -> Options {
     options
 }
 
-/// The filter and the host of each rejection, and what each filter did.
+/// The filter and host of each rejection, and the result of each filter.
 fn filtered(
     options: &Options,
     request: &serde_json::Value,

@@ -1,4 +1,4 @@
-//! What nearly every request looks at in a pool, without a text: most pools are told from another by it at once.
+//! A pool's summary for fast comparisons without texts, which rule out most pools.
 
 use super::PciPool;
 use crate::numbers;
@@ -7,15 +7,15 @@ use crate::numbers;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PciSummary {
     pub(crate) ids: [PciId; 2],
-    /// The cell they are at; none where nobody knows.
+    /// Their NUMA cell, if known.
     pub(crate) numa_node: Option<i64>,
     /// How many are free.
     pub(crate) count: i64,
     /// The tag `dev_type`.
     pub(crate) dev_type: PciDevType,
-    /// Whether the tag `remote_managed` says yes.
+    /// Whether the tag `remote_managed` is true.
     pub(crate) is_remote_managed: bool,
-    /// The tag `live_migratable`, where it is one of two words.
+    /// The tag `live_migratable`, if it is true or false.
     pub(crate) live_migratable: Option<bool>,
 }
 
@@ -51,18 +51,18 @@ impl PciId {
         })
     }
 
-    /// Whether two texts are one, if the ids tell.
+    /// Whether two texts are equal, if the ids can tell.
     pub(crate) fn is(self, other: Self) -> Option<bool> {
         match (self.0, other.0) {
             (Some(one), Some(two)) => Some(one == two),
-            // Digits are never the same as something else.
+            // A number never equals other text.
             (Some(_), None) | (None, Some(_)) => Some(false),
             (None, None) => None,
         }
     }
 }
 
-/// What a device is, by Nova's words.
+/// The device type, by Nova's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PciDevType {
     /// `type-PCI`
@@ -73,7 +73,7 @@ pub(crate) enum PciDevType {
     VirtualFunction,
     /// `vdpa`
     Vdpa,
-    /// Another word, or none.
+    /// Another type, or none.
     Other,
 }
 

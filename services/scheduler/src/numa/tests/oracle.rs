@@ -1,6 +1,6 @@
-//! A second reading of the rules, as plain as can be: every way to put the cells on the host's, each with copies of its own, CPUs
-//! one by one in sets. It says only whether and where the instance fits. The search must agree with it on many small hosts that
-//! nobody thought of; `BERTH_NUMA_CASES` says on how many.
+//! An independent, simple implementation of the rules: tries every placement with copied cells, and takes CPUs one by
+//! one. It only determines whether and where the instance fits. The search must agree on many random small hosts;
+//! `BERTH_NUMA_CASES` sets the number.
 
 mod devices;
 
@@ -14,7 +14,7 @@ use crate::request::{
     PageSize, RequestSpec,
 };
 
-/// What an instance takes on the way that was found.
+/// The placement that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     /// The place of the host's cell, for each of the instance's.
@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub(super) devices: Option<Vec<i64>>,
 }
 
-/// The first way of all, in Nova's order.
+/// The first placement in Nova's order.
 pub(super) fn find(
     host: &HostState,
     request: &RequestSpec,
@@ -76,7 +76,7 @@ pub(super) fn find(
         })
 }
 
-/// All lists of so many different places, in the order of the places.
+/// All lists of this many different positions, in order.
 fn ways(places: &[usize], len: usize) -> Vec<Vec<usize>> {
     if len == 0 {
         return vec![Vec::new()];
@@ -144,7 +144,7 @@ fn order(
     places
 }
 
-/// Puts a cell of the instance on one of the host's, if it fits.
+/// Places an instance cell on a host cell, if it fits.
 fn put(
     instance: &InstanceNumaTopology,
     at: usize,
@@ -192,7 +192,7 @@ fn put(
     Some(())
 }
 
-/// None: it does not fit. None within: the host tells of no pages.
+/// `None`: it does not fit. `Some(None)`: the host reports no pages.
 #[allow(clippy::option_option, reason = "both say something")]
 fn page_size(
     asked: Option<PageSize>,
@@ -232,7 +232,7 @@ fn page_size(
     tried.into_iter().find(fits).map(Some)
 }
 
-/// All CPUs of the host that are gone then.
+/// All host CPUs that are then unavailable.
 fn pin(
     policy: Option<CpuThreadPolicy>,
     wanted: usize,

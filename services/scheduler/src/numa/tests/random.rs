@@ -1,4 +1,4 @@
-//! Small hosts and instances that nobody thought of, each by its number: the same number is the same case.
+//! Random small hosts and instances, each determined by its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ impl Dice {
         u16::try_from(self.next() % u64::from(end)).expect("it is below")
     }
 
-    /// In one of so many cases.
+    /// True in one of this many cases.
     fn once_in(&mut self, cases: u16) -> bool {
         self.below(cases) == 0
     }
@@ -81,7 +81,7 @@ pub(super) fn case(number: u64) -> Case {
     }
 }
 
-/// What the cells of a host have in common.
+/// The common properties of a host's cells.
 struct Shape {
     cores: u16,
     threads: u16,
@@ -235,7 +235,7 @@ fn networks(dice: &mut Dice) -> NetworkMetadata {
 }
 
 fn pools(dice: &mut Dice, host_cells: u16) -> PciPools {
-    // All at one cell, which others are far from, is what policies differ in.
+    // Policies differ when all devices are at one cell that others are far from.
     let one = dice.once_in(2).then(|| dice.below(host_cells).into());
     let pools = (0..1 + dice.below(6)).map(|provider| {
         let mut tags = BTreeMap::new();

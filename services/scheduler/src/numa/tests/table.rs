@@ -1,4 +1,4 @@
-//! What each rule says, by hosts that are made for it.
+//! Each rule, on hosts made for it.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::pci::Mappings;
 use crate::replay::testing;
 use crate::request::RequestSpec;
 
-/// Eight CPUs, of which two cores are shared and two are dedicated, and 1 GiB.
+/// Eight CPUs with two shared and two dedicated cores, and 1 GiB.
 fn cell(id: i64, change: &Value) -> Value {
     let cpus = |places: &[i64]| -> Vec<i64> { places.iter().map(|at| id * 8 + at).collect() };
     let mut cell = json!({
@@ -50,7 +50,7 @@ fn fit(host: &HostState, request: &RequestSpec) -> Result<(), String> {
     ask.fit(offer).map_err(|reason| reason.to_string())
 }
 
-/// What is pinned in each cell after the claim.
+/// The dedicated CPUs in each cell after the claim.
 fn pinned(host: &HostState, request: &RequestSpec, packing: Packing) -> Vec<String> {
     let ask = NumaAsk::new(request).expect("it asks for cells");
     let offer = Offer {
@@ -322,7 +322,7 @@ fn devices_are_as_near_as_the_policy_says() {
         request.pci_requests = testing::request(&device).pci_requests;
         request
     };
-    // The device is at a cell that is full; of the others one is at its socket.
+    // The device is at a full cell; one of the others is at the same socket.
     let host = |node: Value, socket: Value| {
         let cells = [
             cell(0, &json!({"socket": 0})),
@@ -390,7 +390,8 @@ fn networks_are_left_from_where_they_are() {
 
 #[test]
 fn a_search_without_hope_ends() {
-    // Each cell has a device of the kind, so none is like another; there is no way, but 16 * 15 * ... * 9 orders.
+    // Each cell has a device of the kind, so no two are equivalent; nothing fits, but there are 16 * 15 * ... * 9
+    // orders.
     let hopeless = |cells: i64| {
         let cells: Vec<Value> = (0..cells).map(|id| cell(id, &json!({}))).collect();
         let pool =

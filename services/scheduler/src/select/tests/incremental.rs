@@ -12,13 +12,14 @@ use crate::host_state::ConsideredHost;
 use crate::options::{Normalization, Options};
 use crate::replay::testing::hosts;
 use crate::select::{Ask, Scheduler, consume};
-use crate::weighers::{Chance, Ranking, Weighers, order};
+use crate::weighers::{Ranking, Weighers, order};
+use berth_model::SeededRng;
 
 /// What is claimed for each instance, by a loop that looks at every host for every instance.
 fn reference(scheduler: &Scheduler, mut ask: Ask, mut left: Vec<ConsideredHost>) -> Vec<String> {
     let options = &scheduler.options;
     let weighers = Weighers::new(options).expect("weighers");
-    let mut chance = Chance::new(ask.seed);
+    let mut rng = SeededRng::new(ask.seed);
     let mut chosen = Vec::new();
     for (at, uuid) in ask.instance_uuids.iter().enumerate() {
         ask.request.instance_uuid.clone_from(uuid);
@@ -28,12 +29,7 @@ fn reference(scheduler: &Scheduler, mut ask: Ask, mut left: Vec<ConsideredHost>)
         let ranking = Ranking::new(&weighers, &left, &ask.request, options).expect("weighed");
         let mut places: Vec<usize> = (0..left.len()).collect();
         let weights = ranking.weights();
-        order(
-            &mut places,
-            &weights,
-            &options.filter_scheduler,
-            &mut chance,
-        );
+        order(&mut places, &weights, &options.filter_scheduler, &mut rng);
         left = places.iter().map(|place| left[*place].clone()).collect();
         let Some(best) = left.first_mut() else { break };
         let (state, limits) = (Arc::make_mut(&mut best.state), &best.limits);

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::replay::testing::{hosts, request};
-use crate::weighers::{Chance, order};
+use crate::weighers::order;
+use berth_model::SeededRng;
 
 fn options(weigher: &str, normalization: Normalization) -> Options {
     let mut options = Options::default();
@@ -439,7 +440,7 @@ proptest! {
             }
         }
         let mut places: Vec<usize> = (0..these.len()).collect();
-        order(&mut places, &weights, &options.filter_scheduler, &mut Chance::new(1));
+        order(&mut places, &weights, &options.filter_scheduler, &mut SeededRng::new(1));
         for two in places.windows(2) {
             let (first, next) = (weights[two[0]], weights[two[1]]);
             prop_assert!(first > next || first == next && two[0] < two[1], "{:?}", weights);

@@ -1,16 +1,16 @@
-//! What is compared of a copy: how many rows a table has, and a digest of what stands in them.
+//! Digests for comparing a copy: the number of rows of a table and a hash of their values.
 
 use berth_store::{Dialect, Moment, SqlError, Transaction, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::Copied;
-use super::table::Table;
+use super::CopiedTable;
+use super::table::CopyTable;
 
-/// What both databases can hold.
+/// The precision that both databases support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precision {
     Fine,
-    /// Six digits and whole seconds, as MySQL's `float` and `datetime`.
+    /// Six digits and whole seconds, like MySQL's `float` and `datetime`.
     Coarse,
 }
 
@@ -22,8 +22,8 @@ impl Precision {
         }
     }
 
-    /// A moment cut to what is kept of it: MySQL would round it, into the future. A number rounded to it once, and not once more to
-    /// the nearest of what four bytes hold: 1.23456499 would come back as 1.23457.
+    /// A value at this precision. Timestamps are truncated, because MySQL would round them into the future. Numbers are
+    /// rounded once; rounding twice would turn 1.23456499 into 1.23457.
     pub(super) fn stored(self, value: Value) -> Value {
         match (self, value) {
             (Self::Coarse, Value::Moment(moment)) => {
@@ -49,14 +49,14 @@ impl Precision {
     }
 }
 
-/// Rows counted, and a digest of what stands in them.
+/// A row count and a digest.
 #[derive(Default)]
-pub(super) struct Sum {
+pub(super) struct TableDigest {
     rows: u64,
     digest: Sha256,
 }
 
-impl Sum {
+impl TableDigest {
     pub(super) fn add(&mut self, rows: &[Vec<Value>], precision: Precision) {
         for row in rows {
             self.rows += 1;
@@ -68,9 +68,9 @@ impl Sum {
         }
     }
 
-    pub(super) fn copied(self, table: &'static str) -> Copied {
+    pub(super) fn copied(self, table: &'static str) -> CopiedTable {
         let digest = self.digest.finalize();
-        Copied {
+        CopiedTable {
             table,
             rows: self.rows,
             digest: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -78,13 +78,13 @@ impl Sum {
     }
 }
 
-/// The same of a table as it is now.
+/// The digest of a table.
 pub(super) async fn digest(
     tx: &mut Transaction,
-    table: &Table,
+    table: &CopyTable,
     precision: Precision,
-) -> Result<Copied, SqlError> {
-    let mut sum = Sum::default();
+) -> Result<CopiedTable, SqlError> {
+    let mut sum = TableDigest::default();
     let mut after = None;
     loop {
         let rows = table.page(tx, after).await?;

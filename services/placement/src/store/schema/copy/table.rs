@@ -1,16 +1,16 @@
-//! A table as it is copied: its columns, its rows page by page in the order of their keys.
+//! A table to copy: its columns, and its rows page by page in key order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use berth_store::{Dialect, Row, SqlError, Statement, Transaction, Value};
 
 use super::super::revision::Revision;
-use super::super::shape::{Object, Part, Shape, at};
+use super::super::shape::{Object, ShapePart, TableShape, at};
 use super::PAGE;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnKind {
     Int,
     Double,
     Text,
@@ -18,21 +18,21 @@ pub(super) enum Kind {
 }
 
 /// A table by its columns, in the order of their names.
-pub(super) struct Table {
+pub(super) struct CopyTable {
     pub(super) name: &'static str,
-    pub(super) columns: Vec<(String, Kind)>,
+    pub(super) columns: Vec<(String, ColumnKind)>,
     /// Columns of the primary key, by their places among all.
     pub(super) key: Vec<usize>,
 }
 
-impl Table {
+impl CopyTable {
     pub(super) fn of(name: &'static str) -> Self {
         let shape = at(Revision::HEAD, Dialect::Sqlite);
         let columns: Vec<_> = shape
             .iter()
             .filter(|(object, _)| object.table == name)
             .filter_map(|(object, description)| match &object.part {
-                Part::Column(column) => Some((column.clone(), kind(description))),
+                ShapePart::Column(column) => Some((column.clone(), kind(description))),
                 _ => None,
             })
             .collect();
@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// Rows in the order of their keys, those behind `after`; none at the end.
+    /// The rows after `after` in key order; empty at the end.
     pub(super) async fn page(
         &self,
         tx: &mut Transaction,
@@ -51,7 +51,7 @@ impl Table {
     ) -> Result<Vec<Vec<Value>>, SqlError> {
         let dialect = tx.dialect();
         let columns = self.columns.iter().map(|(name, kind)| match kind {
-            Kind::Double => dialect.double(name),
+            ColumnKind::Double => dialect.double(name),
             _ => name.clone(),
         });
         let columns = columns.collect::<Vec<_>>().join(", ");
@@ -78,10 +78,10 @@ impl Table {
     fn values(&self, row: &Row) -> Result<Vec<Value>, SqlError> {
         let values = self.columns.iter().enumerate().map(|(at, (_, kind))| {
             Ok(match kind {
-                Kind::Int => row.opt_int(at)?.into(),
-                Kind::Double => row.double(at)?.into(),
-                Kind::Text => row.opt_text(at)?.into(),
-                Kind::Moment => row.opt_moment(at)?.into(),
+                ColumnKind::Int => row.opt_int(at)?.into(),
+                ColumnKind::Double => row.double(at)?.into(),
+                ColumnKind::Text => row.opt_text(at)?.into(),
+                ColumnKind::Moment => row.opt_moment(at)?.into(),
             })
         });
         values.collect()
@@ -96,26 +96,26 @@ impl Table {
     }
 }
 
-fn kind(description: &str) -> Kind {
+fn kind(description: &str) -> ColumnKind {
     match description.split([' ', '(']).next() {
-        Some("INTEGER") => Kind::Int,
-        Some("FLOAT") => Kind::Double,
-        Some("DATETIME") => Kind::Moment,
-        _ => Kind::Text,
+        Some("INTEGER") => ColumnKind::Int,
+        Some("FLOAT") => ColumnKind::Double,
+        Some("DATETIME") => ColumnKind::Moment,
+        _ => ColumnKind::Text,
     }
 }
 
-fn key(table: &str, shape: &Shape, columns: &[(String, Kind)]) -> Vec<usize> {
-    let key = shape.get(&Object::new(table, Part::PrimaryKey));
+fn key(table: &str, shape: &TableShape, columns: &[(String, ColumnKind)]) -> Vec<usize> {
+    let key = shape.get(&Object::new(table, ShapePart::PrimaryKey));
     let names = key.map_or("", String::as_str).split(", ");
     names
         .filter_map(|name| columns.iter().position(|(column, _)| column == name))
         .collect()
 }
 
-/// Providers in an order in which each comes behind its parent and its root. What refers to nothing that is there stands last:
-/// the new database says what it is.
-pub(super) fn parents_first(table: &Table, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+/// Sorts providers so that each comes after its parent and root. Dangling references come last; the target reports
+/// them.
+pub(super) fn parents_first(table: &CopyTable, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     let places = ["id", "parent_provider_id", "root_provider_id"].map(|name| table.place_of(name));
     let [Some(id), Some(parent), Some(root)] = places else {
         return rows;

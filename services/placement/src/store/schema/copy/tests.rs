@@ -1,4 +1,4 @@
-//! The order of tables and rows, and what is compared.
+//! The order of tables and rows, and the digests.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use berth_store::{Dialect, Moment, Value};
 
 use super::super::shape::at;
 use super::digest::Precision;
-use super::table::{Table, parents_first};
+use super::table::{CopyTable, parents_first};
 use super::*;
 
 #[test]
@@ -16,14 +16,14 @@ fn every_table_is_copied_and_by_its_key() {
     let copied = ORDER.iter().copied().chain(["alembic_version"]);
     assert_eq!(copied.collect::<BTreeSet<_>>(), all);
     for name in ORDER {
-        assert!(!Table::of(name).key.is_empty(), "{name}");
+        assert!(!CopyTable::of(name).key.is_empty(), "{name}");
     }
-    assert_eq!(Table::of("resource_provider_traits").key.len(), 2);
+    assert_eq!(CopyTable::of("resource_provider_traits").key.len(), 2);
 }
 
 #[test]
 fn providers_come_behind_their_parents() {
-    let table = Table::of("resource_providers");
+    let table = CopyTable::of("resource_providers");
     let row = |id: i64, parent: Option<i64>, root: i64| {
         let values = table.columns.iter().map(|(name, _)| match name.as_str() {
             "id" => Value::from(id),

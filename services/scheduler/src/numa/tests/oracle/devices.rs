@@ -1,4 +1,5 @@
-//! The oracle's devices: each pool by itself, all conditions at once where their order does not matter.
+//! Devices in the simple implementation: each pool separately, and all conditions at once where their order does not
+//! matter.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use crate::host_state::{NumaCell, NumaTopology, PciPool};
 use crate::pci::Mappings;
 use crate::request::{NumaAffinityPolicy, PciRequest, PciRequestOrigin, RequestSpec};
 
-/// What is left of each pool.
+/// The devices left in each pool.
 pub(super) fn left(
     mut pools: Vec<PciPool>,
     request: &RequestSpec,

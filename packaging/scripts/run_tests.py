@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Runs test programs of cargo, several at once, and gives each test a time limit of its own.
+
+Called by packaging/scripts/test.sh, which says what may be set. Reads on standard input what
+`cargo test --no-run --message-format=json` prints. The arguments are passed to every test program: part of a test's name, say.
+
+A test that exceeds its limit fails, and only that test. Its program is killed, and is started again for the tests that had not
+finished. A crash (a signal) is treated the same way: the tests that had not finished run one at a time, so that the one that
+crashes is known.
+"""
+
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+LIMIT = float(os.environ.get("TEST_LIMIT", "300"))
+THREADS = int(os.environ.get("RUST_TEST_THREADS", os.cpu_count()))
+LANES = int(os.environ.get("TEST_LANES", os.cpu_count()))
+# A file to which each test's seconds of processor time are written. Then one test runs at a time.
+TIMES = os.environ.get("TEST_TIMES")
+# A program that lists its tests or exits needs no longer than this.
+PATIENCE = 60
+# Programs that take longest, the longest first: otherwise the last one runs alone on one processor.
+LONGEST_FIRST = ["servers", "processes", "fault", "in_process", "berth_agent"]
+
+DONE = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
+BEGUN = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. $")
+# Where several tests run at once, this is the only line from which a test's start is known.
+SLOW = re.compile(r"^test (\S+) has been running for over (\d+) seconds")
+
+Program = collections.namedtuple("Program", "name file folder")
+
+
+def programs(lines):
+    """The test programs that cargo names, the longest first."""
+    found = []
+    for line in lines:
+        message = json.loads(line) if line.startswith("{") else {}
+        if message.get("executable") and message["profile"]["test"]:
+            folder = pathlib.Path(message["manifest_path"]).parent
+            name = f"{os.path.relpath(folder)}/{message['target']['name']}"
+            found.append(Program(name, message["executable"], folder))
+
+    def place(program):
+        name = program.name.rsplit("/", 1)[1]
+        return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
+
+    return sorted(found, key=place)
+
+
+def ticks(pid):
+    """Processor time of a process and of its descendants, in clock ticks."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+        children = [child for task in tasks for child in (task / "children").read_text().split()]
+    except OSError:
+        return 0
+    return sum(map(int, stat[11:15])) + sum(map(ticks, children))
+
+
+def threads_of(pid, test):
+    """The state of the threads of a test, as the kernel shows it."""
+    said = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            if (task / "comm").read_text().rstrip("\n") != test[:15]:
+                continue
+            stat = (task / "stat").read_text().rsplit(")", 1)[1].split()
+            state = {"R": "running", "S": "sleeping", "D": "waiting for a device"}.get(stat[0], stat[0])
+            used = sum(map(int, stat[11:13])) / os.sysconf("SC_CLK_TCK")
+            waits = (task / "wchan").read_text().strip("0")
+        except OSError:
+            continue
+        said.append(f"its thread is {state}{' in ' + waits if waits else ''} and has used {used:.0f} s of processor time")
+    return "; ".join(said) or "it has no thread of its own any more"
+
+
+class Run:
+    """One process of a test program, over some of its tests."""
+
+    def __init__(self, program, arguments, threads, log):
+        environment = {**os.environ, "CARGO_MANIFEST_DIR": str(program.folder), "RUST_TEST_THREADS": str(threads)}
+        self.done, self.failed, self.begun = set(), [], {}
+        self.program, self.log = program, log
+        self.process = subprocess.Popen(
+            [program.file, *arguments], cwd=program.folder, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        self.ticks = 0
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        """Follows the output. A line that a test began and has not finished has no end yet."""
+        pending = b""
+        while chunk := os.read(self.process.stdout.fileno(), 65536):
+            self.log.write(chunk)
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                self.line(line.decode(errors="replace"))
+            if begun := BEGUN.match(pending.decode(errors="replace")):
+                self.begun.setdefault(begun[1], time.monotonic())
+                if TIMES:
+                    self.ticks = ticks(self.process.pid)
+
+    def line(self, line):
+        if slow := SLOW.match(line):
+            self.begun.setdefault(slow[1], time.monotonic() - int(slow[2]))
+        elif done := DONE.match(line):
+            if TIMES and done[2] != "ignored":
+                used = (ticks(self.process.pid) - self.ticks) / os.sysconf("SC_CLK_TCK")
+                with open(TIMES, "a") as times:
+                    times.write(f"{used:.2f}\t{self.program.name}\t{done[1]}\n")
+            self.begun.pop(done[1], None)
+            self.done.add(done[1])
+            if done[2] == "FAILED":
+                self.failed.append(done[1])
+
+    def over_limit(self):
+        """A test that has exceeded its limit, or none."""
+        now = time.monotonic()
+        return next((test for test, at in list(self.begun.items()) if now - at > LIMIT), None)
+
+    def kill(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def wait(self, tests):
+        """Until the program has ended. What was wrong with one test: its name and a sentence."""
+        finished = None
+        while self.process.poll() is None:
+            time.sleep(0.05)
+            if test := self.over_limit():
+                sentence = f"it ran for more than {LIMIT:.0f} s and was ended; {threads_of(self.process.pid, test)}"
+                self.kill()
+                self.process.wait()
+                self.reader.join(PATIENCE)
+                return test, sentence
+            if tests <= self.done:
+                finished = finished or time.monotonic()
+                if time.monotonic() - finished > PATIENCE:
+                    self.kill()
+                    self.process.wait()
+                    return "the end of the program", f"all tests had finished, and it had not exited {PATIENCE} s later"
+        # A server that outlives the program may still hold its output.
+        self.reader.join(1)
+        if self.process.returncode in (0, 101):
+            # libtest ran them all. What else wrote to its output may have spoilt a line.
+            self.done |= tests
+            if self.process.returncode and not self.failed:
+                self.failed.append("one of its tests")
+            return None
+        left = sorted(tests - self.done)
+        suspects = [test for test in left if test in self.begun] or left
+        if len(suspects) == 1:
+            return suspects[0], f"the program ended with status {self.process.returncode} during this test"
+        return None
+
+
+def run_program(program, arguments, logs):
+    """Runs all tests of a program that the arguments choose; how many there were, what is wrong with those that
+    failed."""
+    listed = subprocess.run([program.file, "--list", "--format", "terse", *arguments], cwd=program.folder,
+                            capture_output=True, text=True, timeout=PATIENCE, check=True)
+    tests = {line.removesuffix(": test") for line in listed.stdout.splitlines() if line.endswith(": test")}
+    if not tests:
+        return 0, {}
+    failures = {}
+    left, threads, chosen = set(tests), 1 if TIMES else THREADS, list(arguments)
+    flags = [argument for argument in arguments if argument.startswith("--") and argument != "--exact"]
+    with open(log_of(program, logs), "wb", buffering=0) as log:
+        while left:
+            run = Run(program, chosen, threads, log)
+            wrong = run.wait(left)
+            left -= run.done
+            if left and not wrong and threads == 1:
+                wrong = min(left), f"the program ended with status {run.process.returncode} before this test"
+            # A test that failed says why at the end of its program, which this one did not reach: it runs again.
+            left |= {test for test in run.failed if left and test not in failures}
+            failures |= {test: None for test in run.failed if test not in failures}
+            if wrong:
+                failures[wrong[0]] = wrong[1]
+                log.write(f"\n{wrong[0]}: {wrong[1]}\n".encode())
+                left.discard(wrong[0])
+            elif left:
+                threads = 1
+            chosen = ["--exact", *flags, *sorted(left)]
+    return len(tests), failures
+
+
+def log_of(program, logs):
+    return logs / (program.name.replace("/", "-") + ".log")
+
+
+def main():
+    logs = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target")) / "tmp" / "test-logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    all_programs = programs(sys.stdin)
+    if not all_programs:
+        sys.exit("test: cargo names no test program; cargo test --workspace --tests runs them one after another")
+    failed, count = [], 0
+    show = threading.Lock()
+
+    def one(program):
+        began = time.monotonic()
+        try:
+            tests, failures = run_program(program, sys.argv[1:], logs)
+        except subprocess.SubprocessError as error:
+            tests, failures = 0, {"its list of tests": str(error)}
+        with show:
+            if tests or failures:
+                print(f"     Ran {tests} tests of {program.name} in {time.monotonic() - began:.0f} s", flush=True)
+            if failures:
+                path = log_of(program, logs)
+                print(path.read_text(errors="replace") if path.exists() else "", flush=True)
+        return tests, [f"{program.name}: {test}{': ' + why if why else ''}" for test, why in failures.items()]
+
+    began = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(LANES) as lanes:
+        for tests, failures in lanes.map(one, all_programs):
+            count += tests
+            failed += failures
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"\ntest: {count} tests, {len(failed)} failed, in {time.monotonic() - began:.0f} s,"
+          f" with {used.ru_utime + used.ru_stime:.0f} s of processor time; what they said is in {logs}")
+    if failed:
+        print("test: failed:\n  " + "\n  ".join(failed), file=sys.stderr)
+        sys.exit(101)
+
+
+if __name__ == "__main__":
+    main()

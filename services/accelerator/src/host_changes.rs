@@ -1,0 +1,193 @@
+//! Long polling for agents: wakes a host's agent when an operator changes the desired state of its devices.
+//!
+//! The desired state is in the database and is part of the answer to every report, so this only shortens the wait for
+//! the next report. Each host has a change marker in the database (`store::host_changes`). Waiters in the process that
+//! makes a change are woken at once; if other processes may make changes, waiters also poll.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_store::SqlError;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::store::{AcceleratorTables, host_changes};
+
+/// The maximum number of waiters: half of a listener's connections. Further callers are answered at once.
+const SEATS: usize = 256;
+/// The polling interval if other processes may make changes.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Rung when something else is wanted of a host's devices; heard by agents that wait. Clones are one.
+#[derive(Debug, Clone)]
+pub struct HostsBell(Arc<HostsBellInner>);
+
+#[derive(Debug)]
+struct HostsBellInner {
+    rung: watch::Sender<ChangeSignal>,
+    seats: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct ChangeSignal {
+    /// How often, by host.
+    hosts: HashMap<String, u64>,
+    /// Set at shutdown: no caller waits any longer.
+    ended: bool,
+}
+
+impl ChangeSignal {
+    fn times(&self, host: &str) -> u64 {
+        self.hosts.get(host).copied().unwrap_or_default()
+    }
+}
+
+impl Default for HostsBell {
+    fn default() -> Self {
+        Self::with_seats(SEATS)
+    }
+}
+
+impl HostsBell {
+    fn with_seats(seats: usize) -> Self {
+        Self(Arc::new(HostsBellInner {
+            rung: watch::Sender::default(),
+            seats: Semaphore::new(seats),
+        }))
+    }
+
+    /// Answers all waiters and accepts no new ones, because the service is stopping.
+    pub fn end(&self) {
+        self.0.rung.send_modify(|rung| rung.ended = true);
+    }
+
+    pub(crate) fn ring(&self, host: &str) {
+        self.0.rung.send_modify(|rung| {
+            *rung.hosts.entry(host.to_owned()).or_default() += 1;
+        });
+    }
+
+    /// Returns a host's change marker as soon as it differs from `after`, and at the latest after the wait.
+    pub(crate) async fn changed(
+        &self,
+        tables: &AcceleratorTables,
+        host: &str,
+        after: &str,
+        wait: Duration,
+    ) -> Result<String, SqlError> {
+        let seat = self.0.seats.try_acquire();
+        let end = Instant::now() + wait;
+        let mut rung = self.0.rung.subscribe();
+        loop {
+            // Subscribe before reading the marker, so that no later change is missed.
+            let (known, ended) = {
+                let rung = rung.borrow_and_update();
+                (rung.times(host), rung.ended)
+            };
+            let mark = {
+                let mut tx = tables.read().await?;
+                host_changes::mark(&mut tx, host).await?
+            };
+            if mark != after || ended || seat.is_err() || Instant::now() >= end {
+                return Ok(mark);
+            }
+            let until = match tables.are_shared() {
+                true => end.min(Instant::now() + LOOK),
+                false => end,
+            };
+            let other = rung.wait_for(|rung| rung.ended || rung.times(host) != known);
+            // Timeout or not, the marker is read again.
+            drop(timeout_at(until, other).await);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_store::{SqlStore, Transaction, Work};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    async fn tables() -> AcceleratorTables {
+        let store = SqlStore::in_memory().await.unwrap();
+        crate::prepare(&store).await.unwrap();
+        AcceleratorTables::of(store)
+    }
+
+    /// Something is changed of a host.
+    struct Change(&'static str);
+
+    impl Work for Change {
+        type Output = ();
+        type Error = SqlError;
+
+        async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+            host_changes::changed(tx, self.0).await
+        }
+    }
+
+    async fn mark(tables: &AcceleratorTables, host: &str) -> String {
+        let mut tx = tables.read().await.unwrap();
+        host_changes::mark(&mut tx, host).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_host_is_woken_by_that_host_alone() {
+        let (bell, tables) = (HostsBell::default(), tables().await);
+        let before = mark(&tables, "here").await;
+        assert_eq!(mark(&tables, "there").await, before);
+        let waiting = tokio::join!(
+            bell.changed(&tables, "here", &before, LONG),
+            bell.changed(&tables, "there", &before, Duration::from_millis(20)),
+            async {
+                tables.write(&Change("here")).await.unwrap();
+                bell.ring("here");
+            }
+        );
+        let (here, there) = (waiting.0.unwrap(), waiting.1.unwrap());
+        assert_ne!(here, before);
+        assert_eq!(there, before);
+        assert_eq!(mark(&tables, "here").await, here);
+    }
+
+    #[tokio::test]
+    async fn what_was_changed_before_the_wait_is_not_waited_for() {
+        let (bell, tables) = (HostsBell::default(), tables().await);
+        let before = mark(&tables, "here").await;
+        // A change by another process: no waiter is woken here.
+        tables.write(&Change("here")).await.unwrap();
+        let answered = bell.changed(&tables, "here", &before, LONG).await.unwrap();
+        assert_ne!(answered, before);
+        // A marker of another database does not match either.
+        let other = self::tables().await;
+        let known = bell.changed(&other, "here", &answered, LONG).await.unwrap();
+        assert_ne!(known, answered);
+    }
+
+    #[tokio::test]
+    async fn a_stop_lets_everybody_go_and_nobody_waits_after_it() {
+        let (bell, tables) = (HostsBell::default(), tables().await);
+        let before = mark(&tables, "here").await;
+        let wait = || bell.changed(&tables, "here", &before, LONG);
+        let (answered, ()) = tokio::join!(wait(), async {
+            tokio::task::yield_now().await;
+            bell.end();
+        });
+        assert_eq!(answered.unwrap(), before);
+        assert_eq!(wait().await.unwrap(), before);
+    }
+
+    #[tokio::test]
+    async fn where_all_seats_are_taken_the_answer_comes_at_once() {
+        let (bell, tables) = (HostsBell::with_seats(1), tables().await);
+        let before = mark(&tables, "here").await;
+        tokio::select! {
+            biased;
+            _ = bell.changed(&tables, "here", &before, LONG) => panic!("nobody rang"),
+            told = bell.changed(&tables, "here", &before, LONG) => assert_eq!(told.unwrap(), before),
+        }
+    }
+}

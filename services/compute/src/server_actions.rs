@@ -1,0 +1,223 @@
+//! Carries out server actions: sends each to the guest's agent through the conductor and stores the result. Unfinished
+//! actions are retried, also after a restart, with the same action id, so that the agent executes each only once.
+//! Retries follow `retry_schedule`.
+
+use berth_client::{Disposition, GuestApiError};
+use berth_conductor::ConductorError;
+use berth_journeys::Turn;
+use berth_model::ConsumerUuid;
+use berth_wire::guest::{ActionId, GuestAction, GuestBody};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::compute::Compute;
+use crate::instance_actions::{ActionOutcome, OpenAction};
+use crate::retry_schedule::RetryCause;
+use crate::server_state::{Action, GuestStatus};
+use crate::server_status::stored_report;
+use crate::servers::{ActionChanges, ActionEnd, ServerActionStart, ServerError};
+
+/// The agent's answer to an action.
+enum AgentAnswer {
+    Ended(ActionEnd),
+    /// No answer: retry.
+    NoAnswer,
+    /// Not possible now, for this reason: retry for a limited time.
+    NotNow(String),
+}
+
+/// Error codes that may pass: the guest is busy, or the agent is bringing it back.
+const TEMPORARY: [&str; 2] = ["busy", "not_there"];
+
+/// The API's name of an agent action.
+pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
+    Some(match action {
+        GuestAction::Start {} => Action::Start,
+        GuestAction::Stop { .. } => Action::Stop,
+        GuestAction::Pause {} => Action::Pause,
+        GuestAction::Unpause {} => Action::Unpause,
+        GuestAction::SoftReboot {} => Action::RebootSoft,
+        GuestAction::HardReboot {} => Action::RebootHard,
+        GuestAction::Rescue { .. } => Action::Rescue,
+        GuestAction::Unrescue {} => Action::Unrescue,
+        GuestAction::Rebuild { .. } => Action::Rebuild,
+        GuestAction::Suspend {} | GuestAction::LiveMigrate { .. } => return None,
+    })
+}
+
+impl Compute {
+    /// Records a new action of a server. The caller has checked that it is allowed.
+    pub(crate) async fn start_action(
+        &self,
+        server: Uuid,
+        request: &GuestAction,
+        changes: ActionChanges,
+        (user_id, request_id): (&str, &str),
+    ) -> Result<(), ServerError> {
+        let Some(action) = action_of(request) else {
+            let reason = "this action is not supported".to_owned();
+            return Err(ServerError::Request(reason));
+        };
+        let start = ServerActionStart {
+            action,
+            body: String::from_utf8_lossy(&berth_wire::encode(request)).into_owned(),
+            changes,
+            user_id,
+            request_id,
+        };
+        self.record_action_start(server, start).await?;
+        self.start_action_task(server);
+        Ok(())
+    }
+
+    /// Starts a task that carries out pending actions.
+    pub(crate) fn start_action_task(&self, uuid: Uuid) {
+        let compute = self.clone();
+        self.inner
+            .action_tasks
+            .set_out(uuid, move |turn| async move {
+                if let Err(error) = compute.run_actions(uuid, &turn).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        server = %uuid,
+                        "server action failed; retrying"
+                    );
+                }
+            });
+    }
+
+    /// Carries out pending actions, oldest first, until none is left, one fails, or the service stops.
+    async fn run_actions(&self, uuid: Uuid, turn: &Turn<Uuid>) -> Result<(), ServerError> {
+        let stop = turn.cut_short();
+        match self.server(uuid).await {
+            Ok(server) if self.is_owned_by_another(&server) => return Ok(()),
+            // Pending actions of a deleted server are cancelled.
+            Ok(_) | Err(ServerError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let retries = &self.inner.retries;
+        // Read again each time, because pending actions may be cancelled in the meantime.
+        while let Some(action) = self.oldest_open_action(uuid).await? {
+            let answer = match retries.unsaved_end(uuid, action.id) {
+                Some(end) => Ok(AgentAnswer::Ended(end)),
+                None => tokio::select! {
+                    biased;
+                    // The row stays as it is, and the agent continues the action.
+                    () = stop.cancelled() => return Ok(()),
+                    answer = self.send_action(uuid, &action) => answer,
+                },
+            };
+            let failed = |cause| {
+                let interval = self.inner.options.reconcile_interval;
+                retries.record_failure((uuid, action.id), cause, interval, Instant::now())
+            };
+            let end = match answer {
+                Ok(AgentAnswer::Ended(end)) => end,
+                Ok(AgentAnswer::NoAnswer) => {
+                    failed(RetryCause::NoAnswer);
+                    return Ok(());
+                }
+                Err(error) => {
+                    failed(RetryCause::NoAnswer);
+                    return Err(error);
+                }
+                Ok(AgentAnswer::NotNow(reason)) => {
+                    if !failed(RetryCause::NotNow) {
+                        return Ok(());
+                    }
+                    let reason = format!("gave up after repeated attempts: {reason}");
+                    failure(reason, None)
+                }
+            };
+            if let Err(error) = self.record_action_end(uuid, action.id, end.clone()).await {
+                failed(RetryCause::NotWritten(end));
+                return Err(error);
+            }
+            retries.clear(uuid);
+        }
+        Ok(())
+    }
+
+    async fn send_action(
+        &self,
+        uuid: Uuid,
+        action: &OpenAction,
+    ) -> Result<AgentAnswer, ServerError> {
+        let guest = ConsumerUuid::from(uuid);
+        let failed = |reason: &str| Ok(AgentAnswer::Ended(failure(reason.to_owned(), None)));
+        let Some((request, id)) = parse_action(action) else {
+            return failed("this release does not know the action");
+        };
+        let record = match self.inner.conductor.show(guest).await {
+            Err(ConductorError::NotFound { .. }) => return failed("the server is gone"),
+            record => record?,
+        };
+        let Some(chosen) = record.placement() else {
+            return failed("the server is on no host");
+        };
+        let Some(agent) = self.inner.conductor.agent(&chosen.node) else {
+            // After a start, agents register one after another.
+            let reason = "the agent of its host is not registered";
+            return Ok(AgentAnswer::NotNow(reason.to_owned()));
+        };
+        match agent.action(guest, &request, Some(&id)).await {
+            Ok(guest) => Ok(AgentAnswer::Ended(success(&guest))),
+            Err(GuestApiError::Call(_)) => Ok(AgentAnswer::NoAnswer),
+            Err(error) => {
+                // An earlier request may have been carried out without its answer arriving, by an agent that ignores
+                // action ids.
+                let now = agent.guest(guest).await.ok().flatten();
+                Ok(match now {
+                    Some(guest) if is_already_done(&request, &guest) => {
+                        AgentAnswer::Ended(success(&guest))
+                    }
+                    _ if is_temporary(&error) => AgentAnswer::NotNow(error.to_string()),
+                    now => AgentAnswer::Ended(failure(error.to_string(), now.as_ref())),
+                })
+            }
+        }
+    }
+}
+
+/// The result of a completed action, with the guest's state.
+fn success(guest: &GuestBody) -> ActionEnd {
+    ActionEnd {
+        outcome: ActionOutcome::Success,
+        report: stored_report(guest),
+    }
+}
+
+/// The result of a failed action, with the guest's state if known.
+fn failure(reason: String, guest: Option<&GuestBody>) -> ActionEnd {
+    ActionEnd {
+        outcome: ActionOutcome::Error(Some(reason)),
+        report: guest.and_then(stored_report),
+    }
+}
+
+/// The agent action and its id: client request ids and row numbers identify the action.
+fn parse_action(action: &OpenAction) -> Option<(GuestAction, ActionId)> {
+    let request = berth_wire::decode(action.body.as_bytes()).ok()?;
+    let id = format!("{}.{}", action.request_id, action.id);
+    Some((request, id.parse().ok()?))
+}
+
+/// Whether the agent may carry out a refused action later.
+fn is_temporary(error: &GuestApiError) -> bool {
+    let code = error.refusal().map(|refusal| refusal.code.as_str());
+    error.disposition() == Disposition::Retry || code.is_some_and(|code| TEMPORARY.contains(&code))
+}
+
+/// Whether the guest already is in the state that the action leads to. This cannot be seen for reboots and rebuilds.
+fn is_already_done(request: &GuestAction, guest: &GuestBody) -> bool {
+    let target = match request {
+        GuestAction::Start {} | GuestAction::Unpause {} | GuestAction::Unrescue {} => {
+            GuestStatus::Active
+        }
+        GuestAction::Stop { .. } => GuestStatus::Stopped,
+        GuestAction::Pause {} => GuestStatus::Paused,
+        GuestAction::Rescue { .. } => GuestStatus::Rescued,
+        _ => return false,
+    };
+    guest.status.parse() == Ok(target)
+}

@@ -1,0 +1,96 @@
+//! Parses timestamps in queries: ISO 8601, in any time zone; pure.
+
+use berth_store::Moment;
+
+/// Microseconds of a minute.
+const MINUTE: i64 = 60_000_000;
+
+/// Parses a date, or a date and a time with optional seconds, fraction and zone (`Z`, `+02`, `+0200`, `+02:00`; default
+/// UTC). In a query, an unencoded `+` has become a blank.
+pub(crate) fn moment_of(text: &str) -> Option<Moment> {
+    let day = text.get(..10)?;
+    let rest = text.get(10..)?;
+    if rest.is_empty() {
+        return format!("{day} 00:00:00").parse().ok();
+    }
+    let rest = rest.strip_prefix(['T', 't', ' '])?;
+    let at = rest.find(['+', '-', ' ', 'Z', 'z']).unwrap_or(rest.len());
+    let (time, zone) = rest.split_at(at);
+    let time = match time.len() {
+        5 => format!("{time}:00"),
+        _ => time.to_owned(),
+    };
+    // Fractions of a microsecond are ignored.
+    let (time, finer) = time.split_at_checked(15).unwrap_or((time.as_str(), ""));
+    if !finer.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let local: Moment = format!("{day} {time}").parse().ok()?;
+    let minutes = minutes_of(zone)?;
+    Moment::from_micros(local.as_micros() - minutes * MINUTE)
+}
+
+/// How many minutes a zone is before UTC.
+fn minutes_of(zone: &str) -> Option<i64> {
+    if matches!(zone, "" | "Z" | "z") {
+        return Some(0);
+    }
+    let (sign, digits) = (zone.get(..1)?, zone.get(1..)?);
+    let (hours, minutes) = match digits.len() {
+        2 => (digits, "00"),
+        4 => digits.split_at_checked(2)?,
+        5 => digits.split_once(':')?,
+        _ => return None,
+    };
+    let number = |digits: &str, end: i64| {
+        let is_number = digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let number = is_number.then(|| digits.parse::<i64>().ok()).flatten();
+        number.filter(|number| *number < end)
+    };
+    let minutes = number(hours, 24)? * 60 + number(minutes, 60)?;
+    Some(if sign == "-" { -minutes } else { minutes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_read_in_any_zone() {
+        for (text, utc) in [
+            ("2026-11-23", "2026-11-23 00:00:00"),
+            ("2026-11-23T07:56", "2026-11-23 07:56:00"),
+            ("2026-11-23 07:56:44", "2026-11-23 07:56:44"),
+            ("2026-11-23T07:56:44Z", "2026-11-23 07:56:44"),
+            ("2026-11-23T07:56:44.5z", "2026-11-23 07:56:44.5"),
+            ("2026-11-23T07:56:44.1234567", "2026-11-23 07:56:44.123456"),
+            ("2026-11-23T07:56:44+00:00", "2026-11-23 07:56:44"),
+            ("2026-11-23T07:56:44+0000", "2026-11-23 07:56:44"),
+            ("2026-11-23T07:56:44+02:00", "2026-11-23 05:56:44"),
+            ("2026-11-23T07:56:44 02:00", "2026-11-23 05:56:44"),
+            ("2026-11-23T07:56:44-0330", "2026-11-23 11:26:44"),
+            ("2026-11-23T23:30-01", "2026-11-24 00:30:00"),
+        ] {
+            assert_eq!(moment_of(text), utc.parse().ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_moment_is_none() {
+        for text in [
+            "",
+            "yesterday",
+            "2026-11-23T",
+            "2026-11-23X07:56:44",
+            "2026-11-23T07:56:44+24:00",
+            "2026-11-23T07:56:44+2",
+            "2026-11-23T07:56:44+0a:00",
+            "2026-11-23T07:56:44.123456x",
+            "2026-11-23T07:56:44ZZ",
+            "0001-01-01T00:00:00+02:00",
+            "2026-11-2ä",
+        ] {
+            assert_eq!(moment_of(text), None, "{text}");
+        }
+    }
+}

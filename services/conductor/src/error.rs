@@ -1,0 +1,35 @@
+//! [`ConductorError`]: why an operation of the conductor was refused or failed.
+
+use berth_hosts::RecordError;
+use berth_model::ConsumerUuid;
+use berth_scheduler::request::PciAliasError;
+
+use crate::journal::BootJournalError;
+use crate::plugins::{ExtraSpecsError, HintError};
+
+/// Error of an operation of the [`Conductor`].
+#[derive(Debug, thiserror::Error)]
+pub enum ConductorError {
+    /// The journal has no such guest.
+    #[error("guest {uuid} not found")]
+    NotFound { uuid: ConsumerUuid },
+    /// Another request has this UUID.
+    #[error("guest {uuid} already exists with a different request; delete it first")]
+    Conflict { uuid: ConsumerUuid },
+    /// The guest is being deleted.
+    #[error("guest {uuid} is being deleted; retry when it is gone")]
+    Deleting { uuid: ConsumerUuid },
+    #[error(transparent)]
+    Journal(#[from] BootJournalError),
+    /// A plugin refuses an extra spec of the flavor.
+    #[error(transparent)]
+    ExtraSpecs(#[from] ExtraSpecsError),
+    /// An unknown scheduler hint.
+    #[error(transparent)]
+    Hint(#[from] HintError),
+    /// The flavor's `pci_passthrough:alias` is invalid.
+    #[error(transparent)]
+    Devices(#[from] PciAliasError),
+    #[error("failed to read the scheduling records: {0}")]
+    Scheduling(#[from] RecordError),
+}

@@ -1,0 +1,286 @@
+//! Single-flight: callers with the same query share one read of the database, and the number of concurrent reads is
+//! limited.
+//!
+//! A caller that arrives while its query is still queued gets the result of that read. A caller that arrives after the
+//! read has begun starts a new one, because the running read may not see what was written before the caller arrived.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+
+/// The queued queries and the read permits.
+pub(crate) struct SingleFlight<Q, A> {
+    turns: Semaphore,
+    waiting: Mutex<HashMap<Q, WaitingCallers<A>>>,
+}
+
+/// The permit for a read. It is released as soon as reading is done, even if the result is still processed.
+pub(crate) struct ReadPermit<'a>(#[expect(dead_code, reason = "held")] Option<SemaphorePermit<'a>>);
+
+/// The callers that wait for one read.
+struct WaitingCallers<A> {
+    cell: Arc<OnceCell<A>>,
+    /// How many they are: never none.
+    count: usize,
+}
+
+impl<Q: Clone + Eq + Hash, A: Clone> SingleFlight<Q, A> {
+    /// With this number of concurrent reads.
+    pub(crate) fn new(turns: usize) -> Self {
+        Self {
+            turns: Semaphore::new(turns),
+            waiting: Mutex::default(),
+        }
+    }
+
+    /// The result of the query from a read that begins after this call. Errors are shared as well, so that a failing
+    /// database is not asked once per caller.
+    pub(crate) async fn ask(&self, question: &Q, read: impl AsyncFnOnce(ReadPermit<'_>) -> A) -> A {
+        let asked = self.join(question);
+        let answer = asked.cell.get_or_init(async || {
+            let turn = self.turn().await;
+            asked.begin();
+            read(turn).await
+        });
+        answer.await.clone()
+    }
+
+    /// Waits for a read permit.
+    pub(crate) async fn turn(&self) -> ReadPermit<'_> {
+        // Never closed.
+        ReadPermit(self.turns.acquire().await.ok())
+    }
+
+    fn join<'a>(&'a self, question: &'a Q) -> Asked<'a, Q, A> {
+        let mut waiting = self.waiting();
+        let those = waiting.entry(question.clone()).or_insert_with(|| WaitingCallers {
+            cell: Arc::default(),
+            count: 0,
+        });
+        those.count += 1;
+        Asked {
+            gathering: self,
+            question,
+            cell: Arc::clone(&those.cell),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Q, WaitingCallers<A>>> {
+        // The map is consistent even after a panic.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Asked<'a, Q: Clone + Eq + Hash, A: Clone> {
+    gathering: &'a SingleFlight<Q, A>,
+    question: &'a Q,
+    cell: Arc<OnceCell<A>>,
+}
+
+impl<Q: Clone + Eq + Hash, A: Clone> Asked<'_, Q, A> {
+    /// From now on no caller joins this read.
+    fn begin(&self) {
+        let mut waiting = self.gathering.waiting();
+        if self.those(&mut waiting).is_some() {
+            waiting.remove(self.question);
+        }
+    }
+
+    /// The group of callers, while its read has not begun.
+    fn those<'m>(&self, waiting: &'m mut HashMap<Q, WaitingCallers<A>>) -> Option<&'m mut WaitingCallers<A>> {
+        let those = waiting.get_mut(self.question)?;
+        Arc::ptr_eq(&those.cell, &self.cell).then_some(those)
+    }
+}
+
+impl<Q: Clone + Eq + Hash, A: Clone> Drop for Asked<'_, Q, A> {
+    /// The last caller of a group removes it.
+    fn drop(&mut self) {
+        let mut waiting = self.gathering.waiting();
+        if let Some(those) = self.those(&mut waiting) {
+            those.count -= 1;
+            if those.count == 0 {
+                waiting.remove(self.question);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// Reads that the test releases one by one; each returns its number.
+    #[derive(Default)]
+    struct Readings {
+        begun: AtomicUsize,
+        has_begun: Notify,
+        go: Notify,
+    }
+
+    impl Readings {
+        async fn read(&self, turn: ReadPermit<'_>) -> Result<usize, &'static str> {
+            let number = self.begun.fetch_add(1, Ordering::SeqCst);
+            self.has_begun.notify_one();
+            self.go.notified().await;
+            drop(turn);
+            Ok(number)
+        }
+    }
+
+    type Answer = Result<usize, &'static str>;
+    type Shared = (Arc<SingleFlight<&'static str, Answer>>, Arc<Readings>);
+
+    fn ask(
+        (gathering, readings): &Shared,
+        question: &'static str,
+    ) -> tokio::task::JoinHandle<usize> {
+        let (gathering, readings) = (Arc::clone(gathering), Arc::clone(readings));
+        tokio::spawn(async move {
+            let read = async |turn: ReadPermit<'_>| readings.read(turn).await;
+            gathering.ask(&question, read).await.unwrap()
+        })
+    }
+
+    fn shared() -> Shared {
+        (Arc::new(SingleFlight::new(1)), Arc::default())
+    }
+
+    /// Yields until all tasks of this thread are waiting.
+    async fn settled() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn who_asks_while_a_reading_is_under_way_has_the_next_with_all_others() {
+        let all = shared();
+        let first = ask(&all, "q");
+        all.1.has_begun.notified().await;
+        let later: Vec<_> = (0..5).map(|_| ask(&all, "q")).collect();
+        settled().await;
+        all.1.go.notify_one();
+        assert_eq!(first.await.unwrap(), 0);
+        all.1.has_begun.notified().await;
+        let latest = ask(&all, "q");
+        settled().await;
+        all.1.go.notify_one();
+        for one in later {
+            assert_eq!(one.await.unwrap(), 1);
+        }
+        all.1.has_begun.notified().await;
+        all.1.go.notify_one();
+        assert_eq!(latest.await.unwrap(), 2);
+        assert!(all.0.waiting().is_empty());
+    }
+
+    #[tokio::test]
+    async fn another_question_is_read_by_itself() {
+        let all = shared();
+        let (one, other) = (ask(&all, "q"), ask(&all, "r"));
+        settled().await;
+        all.1.go.notify_one();
+        settled().await;
+        all.1.go.notify_one();
+        assert_ne!(one.await.unwrap(), other.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_takes_nobody_with_him_and_leaves_nothing() {
+        let all = shared();
+        let first = ask(&all, "q");
+        all.1.has_begun.notified().await;
+        let (leader, other) = (ask(&all, "q"), ask(&all, "q"));
+        let alone = ask(&all, "r");
+        settled().await;
+        leader.abort();
+        alone.abort();
+        settled().await;
+        assert_eq!(all.0.waiting().len(), 1);
+        all.1.go.notify_one();
+        assert_eq!(first.await.unwrap(), 0);
+        all.1.has_begun.notified().await;
+        all.1.go.notify_one();
+        assert_eq!(other.await.unwrap(), 1);
+        assert!(all.0.waiting().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_failed_failed_for_all_who_waited_for_it() {
+        let all = shared();
+        let first = ask(&all, "q");
+        all.1.has_begun.notified().await;
+        let fails = || {
+            let (gathering, readings) = (Arc::clone(&all.0), Arc::clone(&all.1));
+            tokio::spawn(async move {
+                let read = async |_: ReadPermit<'_>| {
+                    readings.begun.fetch_add(1, Ordering::SeqCst);
+                    Err("no")
+                };
+                gathering.ask(&"q", read).await
+            })
+        };
+        let all_who_fail = [fails(), fails(), fails()];
+        settled().await;
+        all.1.go.notify_one();
+        first.await.unwrap();
+        for one in all_who_fail {
+            assert_eq!(one.await.unwrap(), Err("no"));
+        }
+        assert_eq!(all.1.begun.load(Ordering::SeqCst), 2, "readings");
+        // A later caller starts a new read.
+        let later = ask(&all, "q");
+        all.1.has_begun.notified().await;
+        all.1.go.notify_one();
+        assert_eq!(later.await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn who_gave_his_turn_back_keeps_nobody_waiting() {
+        let all = shared();
+        let (gathering, done) = (Arc::clone(&all.0), Arc::new(Notify::new()));
+        let end = Arc::clone(&done);
+        let searching = tokio::spawn(async move {
+            let read = async |turn: ReadPermit<'_>| {
+                drop(turn);
+                end.notified().await;
+                Ok(77)
+            };
+            gathering.ask(&"q", read).await
+        });
+        settled().await;
+        let other = ask(&all, "r");
+        all.1.go.notify_one();
+        assert_eq!(other.await.unwrap(), 0);
+        done.notify_one();
+        assert_eq!(searching.await.unwrap(), Ok(77));
+    }
+
+    #[test]
+    fn two_who_go_away_at_once_leave_nothing() {
+        let gathering = SingleFlight::<u32, usize>::new(1);
+        let both = Barrier::new(2);
+        for question in 0..2_000 {
+            // Both there before one goes.
+            let asked = [gathering.join(&question), gathering.join(&question)];
+            std::thread::scope(|scope| {
+                for one in asked {
+                    let both = &both;
+                    scope.spawn(move || {
+                        both.wait();
+                        drop(one);
+                    });
+                }
+            });
+        }
+        assert_eq!(gathering.waiting().len(), 0);
+    }
+}

@@ -1,0 +1,29 @@
+//! L1: every task has ended, and has a reason if it is not done.
+
+use crate::{InvariantId, SystemSnapshot, TaskOutcome, Violation};
+
+pub(crate) fn l1(snapshot: &SystemSnapshot) -> Vec<Violation> {
+    let journeys = snapshot.histories.tasks.iter().filter_map(|journey| {
+        let name = &journey.name;
+        match &journey.end {
+            TaskOutcome::Open => Some(format!("{name} has not ended")),
+            TaskOutcome::Held(reason) | TaskOutcome::Refused(reason)
+                if reason.trim().is_empty() =>
+            {
+                Some(format!("{name} ended without a reason"))
+            }
+            TaskOutcome::Done
+            | TaskOutcome::Undone
+            | TaskOutcome::Held(_)
+            | TaskOutcome::Refused(_) => None,
+        }
+    });
+    let journals = snapshot.journals.iter().flat_map(|journal| {
+        let open = journal.open.iter();
+        open.map(|intent| format!("{} still has an open intent: {intent}", journal.name))
+    });
+    journeys
+        .chain(journals)
+        .map(|finding| Violation::of(InvariantId::L1, finding))
+        .collect()
+}

@@ -1,0 +1,7 @@
+//! Tests of the invariants: snapshots with a planted bug, which its invariant must report, and unusual snapshots that are right.
+
+mod invariants {
+    mod canaries;
+    mod healthy;
+    mod odd_but_right;
+}

@@ -1,0 +1,14 @@
+//! The `berth` program as a child process: its commands, its services, and what is left after it is killed.
+
+#![cfg(test)]
+
+#[path = "claims/main.rs"]
+mod claims;
+#[path = "conformance/main.rs"]
+mod conformance;
+#[path = "cycles/main.rs"]
+mod cycles;
+#[path = "kill/main.rs"]
+mod kill;
+#[path = "program/main.rs"]
+mod program;

@@ -1,0 +1,10 @@
+//! Checks of the repository itself: dependencies, licences, documents, the scripts that run tests.
+
+#![cfg(test)]
+
+mod documents;
+mod floor_plan;
+#[path = "lab/checks.rs"]
+mod lab_checks;
+mod supply_chain;
+mod test_limit;

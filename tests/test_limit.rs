@@ -1,0 +1,94 @@
+//! The limit that packaging/scripts/run_tests.py gives to each test.
+
+use std::env;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use berth_tests::limit::Limit;
+use berth_tests::peer::checkout;
+use berth_tests::scratch::Scratch;
+use berth_tests::wait::LIMIT;
+use serde_json::json;
+
+#[test]
+#[ignore = "never ends; another test runs it"]
+fn planted_one_that_never_ends() {
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+#[ignore = "another test runs it"]
+fn planted_two_that_passes() {}
+
+/// Runs tests of a program, one second each.
+fn run(program: &Path, arguments: &[&str], logs: &Scratch) -> Output {
+    let message = json!({
+        "executable": program,
+        "manifest_path": checkout().join("tests/Cargo.toml"),
+        "profile": {"test": true},
+        "target": {"name": "planted"},
+    });
+    let mut runner = Command::new(checkout().join("packaging/scripts/run_tests.py"))
+        .args(arguments)
+        .env("TEST_LIMIT", "1")
+        .env("RUST_TEST_THREADS", "1")
+        .env("CARGO_TARGET_DIR", logs.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("Python runs");
+    let _limit = Limit::of(&runner, LIMIT);
+    let mut input = runner.stdin.take().expect("a pipe");
+    writeln!(input, "{message}").expect("it reads");
+    drop(input);
+    runner.wait_with_output().expect("it ends")
+}
+
+#[track_caller]
+fn assert_only_the_first_failed(ran: &Output, first: &str, passed: &str) {
+    let (said, errors) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
+    assert!(!ran.status.success(), "{said}\n{errors}");
+    assert!(said.contains("2 tests, 1 failed"), "{said}\n{errors}");
+    assert!(said.contains(&format!("test {passed} ... ok")), "{said}");
+    let sentence = format!("{first}: it ran for more than 1 s and was ended; ");
+    assert!(errors.contains(&sentence), "{errors}");
+}
+
+#[test]
+fn a_test_that_never_ends_fails_alone_and_says_what_it_does() {
+    let logs = Scratch::new().expect("a directory");
+    let this = env::current_exe().expect("this program");
+    let ran = run(&this, &["planted_", "--ignored"], &logs);
+    let name = |test: &str| format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+    let first = name("planted_one_that_never_ends");
+    assert_only_the_first_failed(&ran, &first, &name("planted_two_that_passes"));
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(errors.contains("its thread is sleeping"), "{errors}");
+}
+
+/// Where several tests run at once, libtest names only those that have run for a minute.
+#[test]
+fn a_test_that_is_known_to_run_for_a_minute_is_over_its_limit() {
+    let scratch = Scratch::new().expect("a directory");
+    let program = scratch.join("program");
+    let script = "#!/bin/sh
+case \"$*\" in
+*--list*) printf 'hangs: test\\npasses: test\\n' ;;
+*--exact*) echo 'test passes ... ok' ;;
+*) echo 'test hangs has been running for over 60 seconds'; exec sleep 1000 ;;
+esac
+";
+    fs::write(&program, script).expect("a script");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let ran = run(&program, &[], &scratch);
+    assert_only_the_first_failed(&ran, "hangs", "passes");
+}

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
+use berth_config::Sources;
 use clap::{Parser, Subcommand};
 
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
-use crate::{
-    accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
-    identity, man, placement, provider, reconcile, reshape, scheduler, up,
-};
+use crate::commands::{accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest, identity, man, placement, provider, reconcile, reshape, scheduler, up};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,10 +77,10 @@ impl Cli {
     #[must_use]
     pub fn context(&self) -> Context {
         Context {
-            sources: config::Sources {
+            sources: Sources {
                 machine: self.machine.clone(),
                 state_dir: self.state_dir.clone(),
-                ..config::Sources::of_process(self.config.clone(), self.config_dir.clone())
+                ..Sources::of_process(self.config.clone(), self.config_dir.clone())
             },
         }
     }

@@ -5,7 +5,9 @@ mod causes;
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd;
 
-use berth_scheduler::printable;
+use berth_output::{ErrorCode, Failure};
+use berth_output::escape::EscapingWriter;
+use berth_model::printable;
 use nix::sys::stat::fstat;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -16,8 +18,6 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 pub use tracing_subscriber::filter::LevelFilter;
 
-use crate::failure::{ErrorCode, Failure};
-use crate::output::Plain;
 use causes::WithCauses;
 
 /// The log options every subcommand takes.
@@ -134,7 +134,7 @@ where
 
 /// The same as JSON, whose own escapes leave some control characters.
 fn json<W: Write + 'static>(out: impl Fn() -> W + Send + Sync + 'static) -> BoxedLayer {
-    let out = move || Plain::new(out(), |byte| byte == b'\n');
+    let out = move || EscapingWriter::new(out(), |byte| byte == b'\n');
     fmt::layer().json().with_writer(out).boxed()
 }
 

@@ -9,11 +9,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use berth_cli::config::{self, Document, Loaded};
-use berth_cli::doctor::checks;
-use berth_cli::doctor::facts::HostFacts;
-use berth_cli::doctor::finding::{Finding, Host, Status, examine};
-use berth_cli::doctor::placement_seen::{Answers, PlacementSeen};
+use berth_config::{self as config, Document, Loaded};
+use berth_cli::commands::doctor::checks;
+use berth_cli::commands::doctor::facts::HostFacts;
+use berth_cli::commands::doctor::finding::{Finding, Host, Status, examine};
+use berth_cli::commands::doctor::placement_seen::{Answers, PlacementSeen};
 use tempfile::TempDir;
 
 /// A host to be examined: a tree, a configuration, a Placement.

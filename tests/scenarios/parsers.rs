@@ -9,7 +9,7 @@ use berth_agent::admin::body::{HealthBody, StateBody};
 use berth_agent::disabled::{self, Disabled};
 use berth_agent::node_identity::{UuidSource, identify};
 use berth_agent::options::Rename;
-use berth_cli::reshape::PlanFile;
+use berth_compose::plan_file::PlanFile;
 use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, Secret,
     TransportError,

@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::fmt::Debug;
 
+use berth_output::sentence;
 use tracing::field::{Field, Value, Visit, display};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
@@ -14,7 +15,6 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::{Layer, Registry};
 
 use super::LevelFilter;
-use crate::failure::sentence;
 
 /// A layer to which an error is all of its chain.
 pub(super) struct WithCauses<L>(pub(super) L);

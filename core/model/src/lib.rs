@@ -35,6 +35,7 @@ mod ids;
 mod inventory;
 mod pci_address;
 mod plan;
+mod printable;
 mod provider_tree;
 mod request_group;
 mod reshape;
@@ -59,6 +60,7 @@ pub use ids::{
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{Desired, Held, Move, Plan, Usages, plan, usages_to_probe};
+pub use printable::printable;
 pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
 pub use request_group::{
     DEFAULT_CANDIDATES, Flavor, FlavorError, FlavorGroups, GroupPolicy, GroupSuffix, RequestGroup,

@@ -1,37 +1,14 @@
 //! Texts that users write at any length and of any characters, made fit for sentences.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
+pub use berth_model::printable;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// So many letters of a text stand in a sentence.
 pub(crate) const LETTERS: usize = 512;
-
-/// A text with its control characters as JSON writes them (`\\n`, `\\u001b`): on one line, and harmless to a terminal.
-#[must_use]
-pub fn printable(text: &str) -> Cow<'_, str> {
-    let is_bad = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
-    if !text.contains(is_bad) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 8);
-    for letter in text.chars() {
-        match letter {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            bad if is_bad(bad) => {
-                // Nothing that is written to a text fails.
-                let _ = write!(out, "\\u{:04x}", u32::from(bad));
-            }
-            letter => out.push(letter),
-        }
-    }
-    Cow::Owned(out)
-}
 
 /// A value whose every text is [`printable`].
 pub(crate) fn all_printable<T: Serialize + DeserializeOwned>(value: &T) -> Option<T> {

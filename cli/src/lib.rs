@@ -9,8 +9,8 @@
 
 pub mod arguments;
 pub mod commands;
-mod context;
-mod logging;
+pub mod context;
+pub mod logging;
 mod policy_list;
 pub mod reference;
 
@@ -20,7 +20,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use berth_output::escape::{EscapingWriter, PipeWriter};
 use berth_output::{ErrorCode, ExitCode, Failure};
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use arguments::{Cli, Command};
 use commands::{
@@ -81,8 +81,8 @@ fn dispatch(
         Command::Demo(arguments) => demo::run(arguments, context, out),
         Command::Config(arguments) => config::run(arguments, context, out),
         Command::Doctor(arguments) => doctor::run(arguments, context, out),
-        Command::Completion(arguments) => completion::run(arguments, out),
-        Command::Man(arguments) => man::run(arguments),
+        Command::Completion(arguments) => completion::run(arguments, Cli::command(), out),
+        Command::Man(arguments) => man::run(arguments, Cli::command()),
     }
 }
 

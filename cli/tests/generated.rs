@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use berth_cli::reference;
-use berth_config::Document;
+use berth_config::reference::{configuration_page, default_file};
+use berth_config::{Document, resolve as resolve_documents};
 
 fn at(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -29,7 +30,7 @@ fn same(path: &str, expected: &str) {
 fn the_option_reference_is_the_option_table() {
     same(
         "docs/guide/reference/configuration.md",
-        &reference::configuration_page(),
+        &configuration_page(),
     );
 }
 
@@ -75,14 +76,14 @@ fn the_exit_code_page_is_the_exit_code_enum() {
 
 #[test]
 fn the_default_file_is_the_option_table() {
-    same("packaging/berth.toml", &reference::default_file());
+    same("packaging/berth.toml", &default_file());
 }
 
 #[test]
 fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
-    let text = reference::default_file();
+    let text = default_file();
     let resolve = |text: String| {
-        config::resolve(
+        resolve_documents(
             &[Document {
                 name: "berth.toml".to_owned(),
                 text,
@@ -91,7 +92,7 @@ fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
         )
     };
     let loaded = resolve(text.clone()).unwrap();
-    assert_eq!(loaded.public(), config::resolve(&[], &[]).unwrap().public());
+    assert_eq!(loaded.public(), resolve_documents(&[], &[]).unwrap().public());
     assert!(loaded.effective.iter().all(|each| !each.is_set()));
 
     // A system scope contradicts a project.

@@ -11,6 +11,7 @@ mod authtoken;
 mod command_line;
 mod environment;
 mod file;
+mod json_value;
 mod kind;
 mod load;
 mod login;
@@ -30,7 +31,7 @@ mod view;
 pub use authtoken::KeystoneAuthtoken;
 pub use file::Document;
 pub use kind::Kind;
-pub use load::{Loaded, load, resolve};
+pub use load::{load, resolve};
 pub use option::{Default, Effect, OptionRow};
 pub use problem::{Problem, Refused};
 pub use rules::SNAPSHOT_BESIDE_OTHERS;
@@ -43,4 +44,4 @@ pub use sections::{
     VirtType, catalog_entry,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
-pub use view::{Change, Effective, Public, after_reload, changes};
+pub use view::{Change, Effective, Loaded, Public, after_reload, changes};

@@ -19,21 +19,7 @@ use super::sections::Config;
 use super::setting::Setting;
 use super::sources::{self, Found, Sources};
 use super::table::{self, OPTIONS};
-use super::view::Effective;
-
-/// The origin of values nobody set.
-pub(super) const DEFAULT_ORIGIN: &str = "default";
-/// A configuration that passed every check.
-#[derive(Debug, Clone)]
-pub struct Loaded {
-    pub config: Config,
-    /// The same, option by option, each with where it comes from.
-    pub effective: Vec<Effective>,
-    /// What is lawful but probably not meant.
-    pub warnings: Vec<Problem>,
-    /// The files it was read from, in order.
-    pub files: Vec<String>,
-}
+use super::view::{DEFAULT_ORIGIN, Effective, Loaded};
 
 /// Reads the files and resolves them with the environment.
 pub fn load(sources: &Sources) -> Result<Loaded, Refused> {

@@ -4,6 +4,7 @@
 //! option that is not an `Option` here always has a value.
 
 mod api;
+mod seconds;
 mod services;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use serde::de::Error as _;
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 pub use api::Api;
+use seconds::seconds;
 use services::Quota;
 pub use services::{
     AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
@@ -541,10 +543,6 @@ pub struct Agent {
 #[serde(deny_unknown_fields)]
 pub struct Fake {
     pub machine: Option<PathBuf>,
-}
-
-fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    u64::deserialize(deserializer).map(Duration::from_secs)
 }
 
 fn fractional_seconds<'de, D: serde::Deserializer<'de>>(

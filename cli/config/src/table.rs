@@ -6,11 +6,13 @@ mod api;
 mod client;
 mod guests;
 mod identity;
+mod row;
 mod scheduler;
 
 use super::kind::Kind;
-use super::option::{Default, Effect, OptionRow};
+use super::option::{Default, OptionRow};
 use super::pattern;
+use row::{WEEK, row};
 
 /// Sections of the file, in the order of the reference. `mdev_TYPE` and `scheduler_plugin_NAME` are patterns.
 pub const SECTIONS: &[(&str, &str)] = &[
@@ -126,39 +128,8 @@ pub const SECTIONS: &[(&str, &str)] = &[
 const MANY: i64 = i64::MAX;
 /// The largest whole number Placement stores in an inventory.
 const PLACEMENT_MAX: i64 = 2_147_483_647;
-const WEEK: i64 = 604_800;
 const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
 
-const fn row(
-    section: &'static str,
-    key: &'static str,
-    kind: Kind,
-    default: Default,
-    help: &'static str,
-) -> OptionRow {
-    OptionRow {
-        section,
-        key,
-        kind,
-        default,
-        effect: Effect::Restart,
-        help,
-        example: "",
-    }
-}
-
-impl OptionRow {
-    const fn live(self) -> Self {
-        OptionRow {
-            effect: Effect::Live,
-            ..self
-        }
-    }
-
-    const fn example(self, example: &'static str) -> Self {
-        OptionRow { example, ..self }
-    }
-}
 
 /// Every option. Those of a section stand together; the sections' order is that of [`SECTIONS`].
 pub const OPTIONS: &[OptionRow] = &joined::<{ PARTS.0 }>(PARTS.1);

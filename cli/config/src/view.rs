@@ -3,14 +3,31 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use config::{Value, ValueKind};
+use config::Value;
 use serde_json::Value as Json;
 
-use super::load::{DEFAULT_ORIGIN, Loaded};
+use super::json_value::json;
 use super::option::{Default, Effect, OptionRow};
+use super::problem::Problem;
 use super::secret::MASK;
+use super::sections::Config;
 use super::setting;
 use crate::table;
+
+/// The origin of values nobody set.
+pub(crate) const DEFAULT_ORIGIN: &str = "default";
+
+/// A configuration that passed every check.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub config: Config,
+    /// The same, option by option, each with where it comes from.
+    pub effective: Vec<Effective>,
+    /// What is lawful but probably not meant.
+    pub warnings: Vec<Problem>,
+    /// The files it was read from, in order.
+    pub files: Vec<String>,
+}
 
 /// One option as it is in force. Its debug form masks secrets.
 #[derive(Clone)]
@@ -66,25 +83,6 @@ impl Effective {
 impl fmt::Debug for Effective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {} ({})", self.name, self.shown(), self.origin)
-    }
-}
-
-/// A value as JSON.
-pub(super) fn json(value: &Value) -> Json {
-    match &value.kind {
-        ValueKind::Boolean(flag) => Json::from(*flag),
-        ValueKind::I64(number) => Json::from(*number),
-        ValueKind::Float(number) => Json::from(*number),
-        ValueKind::String(text) => Json::from(text.clone()),
-        ValueKind::Array(elements) => Json::from(elements.iter().map(json).collect::<Vec<_>>()),
-        ValueKind::Table(entries) => {
-            let entries = entries
-                .iter()
-                .map(|(key, value)| (key.clone(), json(value)));
-            Json::Object(entries.collect())
-        }
-        // No option has a value of another kind.
-        _ => Json::Null,
     }
 }
 

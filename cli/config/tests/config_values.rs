@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_config::table::OPTIONS;
 use berth_config::{
-    self, ComputeDriver, Document, Effect, Loaded, Secret, UpdateInterval, changes,
+    self as config, ComputeDriver, Document, Effect, Loaded, Secret, UpdateInterval, changes,
 };
 use berth_conductor::PluginOptions;
 use berth_scheduler::plugin::OnFailure;

@@ -3,10 +3,7 @@
 use std::io::Write;
 
 use berth_output::{ExitCode, Failure};
-use clap::CommandFactory as _;
 use clap_complete::Shell;
-
-use crate::arguments::Cli;
 
 /// `berth completion SHELL`.
 #[derive(Debug, clap::Args)]
@@ -35,14 +32,18 @@ pub enum ShellName {
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+pub fn run(
+    arguments: &Arguments,
+    mut command_line: clap::Command,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
     let shell = match arguments.shell {
         ShellName::Bash => Shell::Bash,
         ShellName::Zsh => Shell::Zsh,
         ShellName::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "berth", &mut script);
+    clap_complete::generate(shell, &mut command_line, "berth", &mut script);
     out.write_all(&script)?;
     Ok(ExitCode::Done)
 }

@@ -1,6 +1,7 @@
 //! `berth guest`: guests are asked for and deleted at the conductor; what a host has of them, and their power, is the agent's.
 
 mod act;
+mod change;
 mod create;
 mod decisions;
 mod image;
@@ -17,6 +18,7 @@ use berth_output::{ExitCode, Failure, Format};
 use create::CreateArguments;
 pub(crate) use decisions::decisions_of;
 use life::{RebuildArguments, RescueArguments};
+use change::GuestChange;
 use ways::Ways;
 
 /// `berth guest`.
@@ -61,7 +63,7 @@ enum Command {
     #[command(after_help = "Examples:\n  berth guest stop web\n  berth guest stop web --grace 60")]
     Stop {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
         /// Ask it to end by itself first, and wait so many seconds.
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=600))]
         grace: u16,
@@ -70,13 +72,13 @@ enum Command {
     #[command(after_help = "Examples:\n  berth guest start web\n  berth guest start web -f json")]
     Start {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
     },
     /// Have a guest boot again.
     #[command(after_help = "Examples:\n  berth guest reboot web\n  berth guest reboot web --hard")]
     Reboot {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
         /// Off and on, whatever it does.
         #[arg(long)]
         hard: bool,
@@ -85,13 +87,13 @@ enum Command {
     #[command(after_help = "Examples:\n  berth guest pause web")]
     Pause {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
     },
     /// Let a paused guest go on.
     #[command(after_help = "Examples:\n  berth guest unpause web")]
     Unpause {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
     },
     /// Boot a guest from something else, its own root disk beside; its devices stay its own.
     #[command(after_help = "Examples:
@@ -102,7 +104,7 @@ enum Command {
     #[command(after_help = "Examples:\n  berth guest unrescue web")]
     Unrescue {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
     },
     /// Make a guest's root disk anew; what was on it is lost, its devices stay its own.
     #[command(after_help = "Examples:
@@ -113,7 +115,7 @@ enum Command {
     #[command(after_help = "Examples:\n  berth guest suspend web")]
     Suspend {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
     },
     /// Delete a guest with its disks, its accelerator requests and its allocation.
     #[command(
@@ -121,7 +123,7 @@ enum Command {
     )]
     Delete {
         #[command(flatten)]
-        change: Change,
+        change: GuestChange,
         /// Wait until it is gone.
         #[arg(long)]
         wait: bool,
@@ -160,19 +162,6 @@ struct Which {
     /// Its UUID, or its name where only one has it.
     #[arg(value_name = "GUEST")]
     guest: String,
-}
-
-/// A change of a guest.
-#[derive(Debug, clap::Args)]
-struct Change {
-    /// Its UUID, or its name where only one has it.
-    #[arg(value_name = "GUEST")]
-    guest: String,
-    /// Say what would be done, and do nothing.
-    #[arg(long)]
-    dry_run: bool,
-    #[command(flatten)]
-    format: Format,
 }
 
 /// Runs `berth guest`.

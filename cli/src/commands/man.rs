@@ -3,9 +3,6 @@
 use std::path::PathBuf;
 
 use berth_output::{ErrorCode, ExitCode, Failure};
-use clap::CommandFactory as _;
-
-use crate::arguments::Cli;
 
 /// `berth man --dir DIRECTORY`.
 #[derive(Debug, clap::Args)]
@@ -20,9 +17,9 @@ pub struct Arguments {
 ///
 /// # Errors
 /// The directory cannot be made or written.
-pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &Arguments, command_line: clap::Command) -> Result<ExitCode, Failure> {
     std::fs::create_dir_all(&arguments.dir)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), &arguments.dir))
+        .and_then(|()| clap_mangen::generate_to(command_line, &arguments.dir))
         .map_err(|error| {
             Failure::caused(
                 ErrorCode::File,

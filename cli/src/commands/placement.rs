@@ -6,7 +6,7 @@ mod explain;
 mod migrate;
 mod open_elsewhere;
 mod placement_conf;
-mod which;
+mod database_choice;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ use berth_placement::{router, serve_tcp};
 
 use crate::context::Context;
 use crate::policy_list;
+use database_choice::placement_database;
 
 
 /// `berth placement`.
@@ -97,7 +98,7 @@ pub fn run(
     let config = context.load()?.config;
     match &arguments.command {
         Command::Serve { database, listen } => {
-            let url = url(database.as_deref(), &config);
+            let url = placement_database(database.as_deref(), &config);
             let listen = listen.unwrap_or(config.placement_service.listen);
             context.block_on(serve(&url, &config, listen, out))??;
         }
@@ -115,13 +116,6 @@ pub fn run(
         Command::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
     }
     Ok(ExitCode::Done)
-}
-
-fn url(given: Option<&str>, config: &Config) -> Secret {
-    given.map_or_else(
-        || config.placement_database(),
-        |url| Secret::from(url.to_owned()),
-    )
 }
 
 async fn serve(

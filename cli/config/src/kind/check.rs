@@ -13,7 +13,7 @@ use config::ValueKind;
 
 use super::super::problem::nearest;
 use super::super::sections::catalog_entry;
-use super::super::view::json;
+use super::super::json_value::json;
 use super::{Kind, LONGEST_SOCKET_PATH, Wrong};
 
 impl Wrong {

@@ -13,7 +13,7 @@ use http::Method;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::seconds;
+use super::seconds::seconds;
 use crate::secret::Secret;
 
 /// `[placement_service]`.

@@ -1,6 +1,6 @@
 //! The option of the one listener.
 
-use super::row;
+use super::row::row;
 use crate::kind::Kind;
 use crate::option::{Default, OptionRow};
 

@@ -2,7 +2,7 @@
 
 use berth_client::AuthType;
 
-use super::row;
+use super::row::row;
 use crate::kind::Kind;
 use crate::option::{Default, OptionRow};
 

@@ -1,6 +1,6 @@
 //! The options of guests and their devices.
 
-use super::{WEEK, row};
+use super::row::{WEEK, row};
 use crate::kind::Kind;
 use crate::option::{Default, OptionRow};
 

@@ -1,6 +1,6 @@
 //! The options of the built-in Identity service; names and defaults are Keystone's where it has the option.
 
-use super::row;
+use super::row::row;
 use crate::kind::Kind;
 use crate::option::{Default, OptionRow};
 

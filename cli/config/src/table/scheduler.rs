@@ -1,6 +1,6 @@
 //! The options of the filter scheduler, by Nova's names, groups and defaults.
 
-use super::{WEEK, row};
+use super::row::{WEEK, row};
 use crate::kind::Kind;
 use crate::option::{Default, OptionRow};
 

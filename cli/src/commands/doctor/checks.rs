@@ -1,16 +1,13 @@
 //! The list of checks, in the order they run and are printed.
 
 mod devices;
+mod helpers;
 mod hypervisor;
 mod node;
 mod placement;
 mod service;
 
-use std::path::Path;
-
-use berth_config::Config;
-
-use super::finding::{Check, Host, Seen, Severity};
+use super::finding::Check;
 
 /// Every check. A dependency stands before what depends on it.
 #[must_use]
@@ -23,59 +20,4 @@ pub fn all() -> Vec<Check> {
         placement::CHECKS,
     ]
     .concat()
-}
-
-const fn failure(
-    code: &'static str,
-    title: &'static str,
-    depends_on: &'static [&'static str],
-    look: fn(&Host<'_>) -> Seen,
-) -> Check {
-    Check {
-        code,
-        title,
-        severity: Severity::Failure,
-        depends_on,
-        look,
-    }
-}
-
-const fn warning(
-    code: &'static str,
-    title: &'static str,
-    depends_on: &'static [&'static str],
-    look: fn(&Host<'_>) -> Seen,
-) -> Check {
-    Check {
-        code,
-        title,
-        severity: Severity::Warning,
-        depends_on,
-        look,
-    }
-}
-
-/// Runs a look that needs the configuration; every such check depends on `config-valid`.
-fn with_config(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
-    match host.config {
-        Ok(loaded) => look(&loaded.config),
-        Err(_) => Seen::not_asked("the configuration is refused"),
-    }
-}
-
-/// Whether a path is there at all.
-fn exists(host: &Host<'_>, path: &str) -> bool {
-    host.facts.look(Path::new(path)).is_ok()
-}
-
-/// The text of a file, or a bad answer that names it.
-fn text(host: &Host<'_>, path: &str, mend: &str) -> Result<String, Seen> {
-    host.facts
-        .read(Path::new(path))
-        .map_err(|error| Seen::bad(format!("{path}: {error}"), mend))
-}
-
-/// The result of a look whose early ends are answers, too.
-fn settle(seen: Result<Seen, Seen>) -> Seen {
-    seen.unwrap_or_else(|early| early)
 }

@@ -13,7 +13,7 @@ use berth_wire::guest::GuestAction;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::Change;
+use super::change::GuestChange;
 use super::ways::{Ways, failed, unknown};
 
 /// How often it is looked whether a guest is gone, and how far its image is.
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(300);
 
 pub(super) async fn power(
     ways: &Ways,
-    change: &Change,
+    change: &GuestChange,
     action: &GuestAction,
     done_word: &str,
     out: &mut dyn Write,
@@ -63,7 +63,7 @@ async fn watch(ways: &Ways, uuid: ConsumerUuid, doing: String, shown: &Boot) -> 
 
 /// What came of a change: a sentence, or a row for a script. `status`: the guest's; none where it is gone.
 fn answer(
-    change: &Change,
+    change: &GuestChange,
     uuid: ConsumerUuid,
     status: Option<&str>,
     said: String,
@@ -88,7 +88,7 @@ fn not_on_host(meant: &str) -> Failure {
 
 pub(super) async fn delete(
     ways: &Ways,
-    change: &Change,
+    change: &GuestChange,
     wait: Option<Duration>,
     at_agent: bool,
     out: &mut dyn Write,

@@ -3,14 +3,14 @@
 use berth_output::Failure;
 use berth_wire::guest::{GuestAction, KernelBody};
 
-use super::Change;
+use super::change::GuestChange;
 use super::image::{OfImage, image};
 
 /// `berth guest rescue`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RescueArguments {
     #[command(flatten)]
-    pub(super) change: Change,
+    pub(super) change: GuestChange,
     /// The rescue system's image: a path of the host, an http(s) URL, or the UUID of an image of the image service. Its disk comes
     /// before the guest's own.
     #[arg(
@@ -40,7 +40,7 @@ pub(super) struct RescueArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct RebuildArguments {
     #[command(flatten)]
-    pub(super) change: Change,
+    pub(super) change: GuestChange,
     /// The image of the new root disk: a path of the host, an http(s) URL, or the UUID of an image of the image service.
     #[arg(long, value_name = "IMAGE")]
     image: String,

@@ -16,21 +16,21 @@ use berth_store::SqlStore;
 use serde_json::{Value, json};
 
 use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
-use super::which::WhichDatabase;
+use super::database_choice::DatabaseChoice;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Db {
     /// Print the revision of the schema. A service may be running.
     Version {
         #[command(flatten)]
-        which: WhichDatabase,
+        which: DatabaseChoice,
         #[command(flatten)]
         format: Format,
     },
     /// Compare every table, column, key and index with this release's schema. A service may be running.
     Check {
         #[command(flatten)]
-        which: WhichDatabase,
+        which: DatabaseChoice,
         #[command(flatten)]
         format: Format,
     },
@@ -41,7 +41,7 @@ pub(super) enum Db {
                             berth placement db sync --placement-config /etc/placement/placement.conf")]
     Sync {
         #[command(flatten)]
-        which: WhichDatabase,
+        which: DatabaseChoice,
         /// Show what would be done, and do nothing.
         #[arg(long)]
         dry_run: bool,

@@ -15,7 +15,7 @@ use berth_agent::startup::{self, Preview, Started};
 use berth_store::SqlStore;
 
 use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
-use super::which::WhichDatabase;
+use super::database_choice::DatabaseChoice;
 
 /// What a hypervisor of bare metal calls itself, to Nova and here. Its nodes are machines of others, which the upgrade leaves
 /// to their service, as the reshape specification of Nova says.
@@ -25,7 +25,7 @@ pub(super) const BARE_METAL: &str = "ironic";
 #[derive(Debug, clap::Args)]
 pub(super) struct Migrate {
     #[command(flatten)]
-    which: WhichDatabase,
+    which: DatabaseChoice,
     /// Show what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,

@@ -8,7 +8,7 @@ use berth_config::{ComputeDriver, Config};
 use berth_sysfs::{AllowList, PciFunction, Sriov};
 use serde_json::Value;
 
-use super::{exists, failure, settle, text, warning, with_config};
+use super::helpers::{exists, failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
 use crate::commands::doctor::finding::{Check, Host, Seen};
 

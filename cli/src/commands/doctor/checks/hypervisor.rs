@@ -4,7 +4,7 @@ use std::path::Path;
 
 use berth_config::{ComputeDriver, Config, VirtType};
 
-use super::{exists, failure, settle, text, with_config};
+use super::helpers::{exists, failure, settle, text, with_config};
 use crate::commands::doctor::facts::FileKind;
 use crate::commands::doctor::finding::{Check, Host, Seen};
 

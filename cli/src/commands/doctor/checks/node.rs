@@ -5,7 +5,7 @@ use std::path::Path;
 use berth_config::ComputeDriver;
 use berth_virt::CpuSet;
 
-use super::{failure, settle, text, warning, with_config};
+use super::helpers::{failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
 use crate::commands::doctor::finding::{Check, Host, Seen};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{failure, warning};
+use super::helpers::{failure, warning};
 use crate::commands::doctor::finding::{Check, Host, Seen};
 use crate::commands::doctor::placement_seen::{Answers, PlacementSeen};
 

@@ -1,6 +1,6 @@
 //! Privileges, unit, admin socket, group, limits.
 
-use super::{exists, failure, settle, text, warning, with_config};
+use super::helpers::{exists, failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
 use crate::commands::doctor::finding::{Check, Host, Seen};
 

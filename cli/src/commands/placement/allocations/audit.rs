@@ -14,7 +14,8 @@ use berth_model::ConsumerUuid;
 use berth_virt::Resources;
 use serde_json::{Value, json};
 
-use super::{Looked, Node, Outcome, Outcomes, Which, not_done, told};
+use super::host_allocations::{HostAllocations, NodeAllocations, PlacementChoice};
+use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name};
 
 /// The audit.
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,7 @@ pub(in crate::commands::placement) struct Audit {
     #[arg(long, value_name = "UUID")]
     consumer: Option<ConsumerUuid>,
     #[command(flatten)]
-    which: Which,
+    which: PlacementChoice,
     #[command(flatten)]
     format: Format,
 }
@@ -62,24 +63,24 @@ impl Audit {
         config: &Config,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        let looked = Looked::at(placement, config).await?;
+        let looked = HostAllocations::at(placement, config).await?;
         let found = self.findings(&looked);
-        let is_due = |it: &&(&Node, Finding)| self.is_due(&it.1.amiss);
+        let is_due = |it: &&(&NodeAllocations, Finding)| self.is_due(&it.1.amiss);
         if !self.delete || !found.iter().any(|it| is_due(&it)) {
-            return self.tell(&looked, &found, &Outcomes::new(), out);
+            return self.tell(&looked, &found, &RepairOutcomes::new(), out);
         }
         if self.format.is_for_people() {
-            self.tell(&looked, &found, &Outcomes::new(), out)?;
+            self.tell(&looked, &found, &RepairOutcomes::new(), out)?;
             out.flush()?;
         }
         let settle = Duration::from_secs(self.settle);
         waiting("looking again before anything is deleted", settle).await;
-        let again = Looked::at(placement, config).await?;
+        let again = HostAllocations::at(placement, config).await?;
         let now = self.findings(&again);
-        let mut outcomes = Outcomes::new();
+        let mut outcomes = RepairOutcomes::new();
         for (node, before) in found.iter().filter(is_due) {
-            let is_same = |(other, found): &&(&Node, Finding)| {
-                let generation = |node: &Node| {
+            let is_same = |(other, found): &&(&NodeAllocations, Finding)| {
+                let generation = |node: &NodeAllocations| {
                     let held = node.held.of(&before.consumer);
                     held.and_then(|held| held.generation)
                 };
@@ -87,7 +88,7 @@ impl Audit {
             };
             let outcome = match now.iter().find(is_same) {
                 Some((node, found)) => self.taken_away(placement, node, found).await,
-                None => Outcome::Not("it changed between the two looks".to_owned()),
+                None => RepairOutcome::Not("it changed between the two looks".to_owned()),
             };
             outcomes.insert((node.name.clone(), before.consumer), outcome);
         }
@@ -116,17 +117,17 @@ impl Audit {
     async fn taken_away(
         &self,
         placement: &PlacementClient,
-        node: &Node,
+        node: &NodeAllocations,
         found: &Finding,
-    ) -> Outcome {
+    ) -> RepairOutcome {
         let consumer = found.consumer;
         let now = match placement.allocations(consumer).await {
             Ok(Some(now)) => now,
-            Ok(None) => return Outcome::Done("it was gone"),
-            Err(error) => return Outcome::Not(error.to_string()),
+            Ok(None) => return RepairOutcome::Done("it was gone"),
+            Err(error) => return RepairOutcome::Not(error.to_string()),
         };
         if on_tree(&node.tree, &now) != found.here {
-            return Outcome::Not("it changed between the two looks".to_owned());
+            return RepairOutcome::Not("it changed between the two looks".to_owned());
         }
         // One that is there alone may be too old to tell types.
         let kind = placement.typed_allocations(consumer).await;
@@ -134,17 +135,17 @@ impl Audit {
             && typed.consumer_type == MIGRATION
             && self.consumer.is_none()
         {
-            return Outcome::Not("it is a migration".to_owned());
+            return RepairOutcome::Not("it is a migration".to_owned());
         }
         let rest = healed(&now, &node.tree, &Resources::new());
         match placement.put_allocations(consumer, &rest).await {
-            Ok(()) if rest.resources.is_empty() => Outcome::Done("deleted"),
-            Ok(()) => Outcome::Done("deleted here; what it holds elsewhere stays"),
-            Err(error) => Outcome::Not(error.to_string()),
+            Ok(()) if rest.resources.is_empty() => RepairOutcome::Done("deleted"),
+            Ok(()) => RepairOutcome::Done("deleted here; what it holds elsewhere stays"),
+            Err(error) => RepairOutcome::Not(error.to_string()),
         }
     }
 
-    fn findings<'a>(&self, looked: &'a Looked) -> Vec<(&'a Node, Finding)> {
+    fn findings<'a>(&self, looked: &'a HostAllocations) -> Vec<(&'a NodeAllocations, Finding)> {
         let mut found = looked.findings();
         found.retain(|(_, found)| self.consumer.is_none_or(|it| it == found.consumer));
         found
@@ -152,9 +153,9 @@ impl Audit {
 
     fn tell(
         &self,
-        looked: &Looked,
-        found: &[(&Node, Finding)],
-        outcomes: &Outcomes,
+        looked: &HostAllocations,
+        found: &[(&NodeAllocations, Finding)],
+        outcomes: &RepairOutcomes,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let is_for_people = self.format.is_for_people();
@@ -189,10 +190,10 @@ impl Audit {
                 json!(found.consumer.to_string()),
                 json!(found.amiss.as_str()),
                 json!(guest),
-                told(&node.tree, holds, is_for_people),
-                uses.map_or(Value::Null, |uses| told(&node.tree, uses, is_for_people)),
+                resources_by_name(&node.tree, holds, is_for_people),
+                uses.map_or(Value::Null, |uses| resources_by_name(&node.tree, uses, is_for_people)),
                 json!(remedy),
-                outcome.map_or(Value::Null, Outcome::as_value),
+                outcome.map_or(Value::Null, RepairOutcome::as_value),
             ]);
         }
         listing.print(&self.format, out)

@@ -13,7 +13,8 @@ use berth_model::{ConsumerAllocations, ConsumerUuid};
 use serde_json::json;
 
 use super::healing::Healing;
-use super::{Looked, Node, Outcome, Outcomes, Which, not_done, told};
+use super::host_allocations::{HostAllocations, NodeAllocations, PlacementChoice};
+use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name};
 
 /// The healing.
 #[derive(Debug, clap::Args)]
@@ -32,7 +33,7 @@ pub(in crate::commands::placement) struct Heal {
     #[arg(long, value_name = "ID")]
     user: Option<String>,
     #[command(flatten)]
-    which: Which,
+    which: PlacementChoice,
     #[command(flatten)]
     format: Format,
 }
@@ -63,7 +64,7 @@ impl Heal {
         config: &Config,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        let looked = Looked::at(placement, config).await?;
+        let looked = HostAllocations::at(placement, config).await?;
         let mut found = looked.findings();
         found.retain(|(_, found)| {
             matches!(found.amiss, Amiss::Guest { .. })
@@ -71,29 +72,29 @@ impl Heal {
         });
         let is_for_people = self.format.is_for_people();
         if is_for_people {
-            self.tell(&found, &Outcomes::new(), out)?;
+            self.tell(&found, &RepairOutcomes::new(), out)?;
             out.flush()?;
         }
         // A guest may have gone while all that was read.
         let again = match self.dry_run || found.is_empty() {
             true => None,
-            false => Some(Looked::at(placement, config).await?),
+            false => Some(HostAllocations::at(placement, config).await?),
         };
-        let still = again.as_ref().map(Looked::findings).unwrap_or_default();
-        let mut outcomes = Outcomes::new();
+        let still = again.as_ref().map(HostAllocations::findings).unwrap_or_default();
+        let mut outcomes = RepairOutcomes::new();
         let mut healing = Healing::default();
         for (node, found) in &found {
             let Amiss::Guest { wanted, .. } = &found.amiss else {
                 continue;
             };
             let is_same =
-                |(other, again): &(&Node, Finding)| other.name == node.name && again == found;
+                |(other, again): &(&NodeAllocations, Finding)| other.name == node.name && again == found;
             let key = (node.name.clone(), found.consumer);
             if self.dry_run {
-                outcomes.insert(key, Outcome::Left);
+                outcomes.insert(key, RepairOutcome::Left);
             } else if !still.iter().any(is_same) {
                 let why = "it changed while it was looked at".to_owned();
-                outcomes.insert(key, Outcome::Not(why));
+                outcomes.insert(key, RepairOutcome::Not(why));
             } else {
                 let held = node.held.of(&found.consumer).cloned();
                 let held =
@@ -139,8 +140,8 @@ impl Heal {
 
     fn tell(
         &self,
-        found: &[(&Node, Finding)],
-        outcomes: &Outcomes,
+        found: &[(&NodeAllocations, Finding)],
+        outcomes: &RepairOutcomes,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let is_for_people = self.format.is_for_people();
@@ -156,13 +157,13 @@ impl Heal {
             };
             let here = &found.here;
             let outcome = outcomes.get(&(node.name.clone(), found.consumer));
-            let outcome = outcome.unwrap_or(&Outcome::Left);
+            let outcome = outcome.unwrap_or(&RepairOutcome::Left);
             listing.push([
                 json!(node.name.as_str()),
                 json!(found.consumer.to_string()),
                 json!(guest),
-                told(&node.tree, here, is_for_people),
-                told(&node.tree, wanted, is_for_people),
+                resources_by_name(&node.tree, here, is_for_people),
+                resources_by_name(&node.tree, wanted, is_for_people),
                 outcome.as_value(),
             ]);
         }

@@ -8,7 +8,7 @@ use berth_model::{ConsumerAllocations, ConsumerUuid, NodeName};
 use berth_wire::placement::ErrorCode;
 use http::StatusCode;
 
-use super::{Outcome, Outcomes};
+use super::outcome::{RepairOutcome, RepairOutcomes};
 
 /// What a guest's consumer is to Placement.
 const INSTANCE: &str = "INSTANCE";
@@ -29,22 +29,22 @@ impl Healing {
 
     /// Each by its consumer's generation: where somebody else was first, nothing is put. One that does not fit is put again once
     /// another was healed, and those that still do not fit all at once.
-    pub(super) async fn put(mut self, placement: &PlacementClient) -> Outcomes {
-        let mut outcomes = Outcomes::new();
+    pub(super) async fn put(mut self, placement: &PlacementClient) -> RepairOutcomes {
+        let mut outcomes = RepairOutcomes::new();
         loop {
             let before = self.waiting.len();
             let mut refused = BTreeMap::new();
             for (key, allocations) in std::mem::take(&mut self.waiting) {
                 match put(placement, key.1, &allocations).await {
                     Ok(()) => {
-                        outcomes.insert(key, Outcome::Done("healed"));
+                        outcomes.insert(key, RepairOutcome::Done("healed"));
                     }
                     Err(error) if does_not_fit(&error) => {
-                        outcomes.insert(key.clone(), Outcome::Not(error.to_string()));
+                        outcomes.insert(key.clone(), RepairOutcome::Not(error.to_string()));
                         refused.insert(key, allocations);
                     }
                     Err(error) => {
-                        outcomes.insert(key, Outcome::Not(error.to_string()));
+                        outcomes.insert(key, RepairOutcome::Not(error.to_string()));
                     }
                 }
             }
@@ -59,7 +59,7 @@ impl Healing {
     }
 
     /// Whether those that hold something each are healed, together. The others have nothing that another could lack.
-    async fn put_together(&mut self, placement: &PlacementClient, outcomes: &mut Outcomes) -> bool {
+    async fn put_together(&mut self, placement: &PlacementClient, outcomes: &mut RepairOutcomes) -> bool {
         let holding = self.waiting.iter();
         let holding: BTreeMap<Key, ConsumerAllocations> = holding
             .filter(|(_, allocations)| allocations.generation.is_some())
@@ -72,13 +72,13 @@ impl Healing {
         let all = all.map(|((_, consumer), allocations)| (*consumer, allocations.clone()));
         if let Err(error) = placement.post_allocations(&all.collect()).await {
             for key in holding.into_keys() {
-                outcomes.insert(key, Outcome::Not(error.to_string()));
+                outcomes.insert(key, RepairOutcome::Not(error.to_string()));
             }
             return false;
         }
         for key in holding.into_keys() {
             self.waiting.remove(&key);
-            outcomes.insert(key, Outcome::Done("healed"));
+            outcomes.insert(key, RepairOutcome::Done("healed"));
         }
         true
     }

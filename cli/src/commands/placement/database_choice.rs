@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use berth_config::{Config, Secret};
 use berth_output::Failure;
 
-use super::{placement_conf, url};
+use super::placement_conf;
 
 /// The database of a Placement, Berth's or OpenStack's.
 #[derive(Debug, clap::Args)]
-pub(super) struct WhichDatabase {
+pub(super) struct DatabaseChoice {
     /// The database, else [placement_service] connection. file:PATH is the URL that stands in a file.
     #[arg(
         long,
@@ -23,7 +23,7 @@ pub(super) struct WhichDatabase {
     placement_config: Option<PathBuf>,
 }
 
-impl WhichDatabase {
+impl DatabaseChoice {
     /// Its URL.
     ///
     /// # Errors
@@ -31,7 +31,15 @@ impl WhichDatabase {
     pub(super) fn url(&self, config: &Config) -> Result<Secret, Failure> {
         match &self.placement_config {
             Some(file) => placement_conf::connection(file),
-            None => Ok(url(self.database.as_deref(), config)),
+            None => Ok(placement_database(self.database.as_deref(), config)),
         }
     }
+}
+
+/// The database that the command line names, else `[placement_service] connection`.
+pub(super) fn placement_database(given: Option<&str>, config: &Config) -> Secret {
+    given.map_or_else(
+        || config.placement_database(),
+        |url| Secret::from(url.to_owned()),
+    )
 }

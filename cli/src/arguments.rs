@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use berth_config::Sources;
 use clap::{Parser, Subcommand};
 
+use crate::commands::{
+    accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
+    identity, man, placement, provider, reconcile, reshape, scheduler, up,
+};
 use crate::context::Context;
 use crate::logging::{LevelFilter, Log};
-use crate::commands::{accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest, identity, man, placement, provider, reconcile, reshape, scheduler, up};
 
 const EXAMPLES: &str = "\
 Examples:

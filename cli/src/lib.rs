@@ -33,7 +33,13 @@ use context::Context;
 #[must_use]
 pub fn main() -> std::process::ExitCode {
     panic::set_hook(Box::new(|panic| tell(&bug(panic))));
-    guarded(|| run(std::env::args_os(), &mut PipeWriter::new(io::stdout().lock()))).into()
+    guarded(|| {
+        run(
+            std::env::args_os(),
+            &mut PipeWriter::new(io::stdout().lock()),
+        )
+    })
+    .into()
 }
 
 /// A panic is a bug; the hook has told it.

@@ -5,9 +5,9 @@ mod causes;
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd;
 
-use berth_output::{ErrorCode, Failure};
-use berth_output::escape::EscapingWriter;
 use berth_model::printable;
+use berth_output::escape::EscapingWriter;
+use berth_output::{ErrorCode, Failure};
 use nix::sys::stat::fstat;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -16,9 +16,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-pub use tracing_subscriber::filter::LevelFilter;
-
 use causes::WithCauses;
+
+pub use tracing_subscriber::filter::LevelFilter;
 
 /// The log options every subcommand takes.
 #[derive(Debug, Clone, Default, clap::Args)]

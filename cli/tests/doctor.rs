@@ -9,11 +9,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use berth_config::{self as config, Document, Loaded};
 use berth_cli::commands::doctor::checks;
 use berth_cli::commands::doctor::facts::HostFacts;
 use berth_cli::commands::doctor::finding::{Finding, Host, Status, examine};
 use berth_cli::commands::doctor::placement_seen::{Answers, PlacementSeen};
+use berth_config::{Document, Loaded};
 use tempfile::TempDir;
 
 /// A host to be examined: a tree, a configuration, a Placement.
@@ -155,7 +155,7 @@ impl Tree {
             name: "berth.toml".to_owned(),
             text: self.config.clone(),
         };
-        let loaded = config::resolve(&[document], &[]);
+        let loaded = berth_config::resolve(&[document], &[]);
         let refused = loaded
             .as_ref()
             .err()

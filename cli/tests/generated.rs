@@ -92,7 +92,10 @@ fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
         )
     };
     let loaded = resolve(text.clone()).unwrap();
-    assert_eq!(loaded.public(), resolve_documents(&[], &[]).unwrap().public());
+    assert_eq!(
+        loaded.public(),
+        resolve_documents(&[], &[]).unwrap().public()
+    );
     assert!(loaded.effective.iter().all(|each| !each.is_set()));
 
     // A system scope contradicts a project.

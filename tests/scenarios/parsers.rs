@@ -1,6 +1,6 @@
 //! Files and bodies of the agent itself, and Keystone's answers to it, with anything in them: what is written reads back, and
 //! anything else is a sentence that names the file or who answered, never a panic. The parsers of other rooms have such tests
-//! beside them (the configuration's are in `cli/tests/config_errors`).
+//! beside them (the configuration's are in `cli/config/tests/config_errors`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_config::{Config, Loaded, Public, Sources, UpdateInterval, after_reload};
-use berth_output::{ErrorCode, Failure, sentence};
 use berth_agent::admin::{AdminError, AdminOptions, SocketLock, TlsDoor};
 use berth_agent::metrics::{Metrics, MetricsBeside};
 use berth_agent::notify::Notifier;
@@ -13,13 +11,15 @@ use berth_agent::options::Rename;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
 use berth_client::{HostsClient, PlacementClient};
+use berth_config::{Config, Loaded, Public, Sources, UpdateInterval, after_reload};
+use berth_output::{ErrorCode, Failure, sentence};
 use berth_store::state_dir::StateDir;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{DEADLINE, Driver, HostGuests, tls, tracker_options};
 use crate::placement_failure::placement_error_code;
 use crate::plan_file::PlanFile;
+use crate::{DEADLINE, Driver, HostGuests, tls, tracker_options};
 
 /// How the agent runs.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use berth_accelerator::EventReceivers;
 use berth_agent::admin::body::STATE_FILES;
 use berth_agent::admin::client::{AdminClient, AdminClientError};
@@ -15,8 +13,9 @@ use berth_client::{
     AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportOptions,
 };
 use berth_conductor::Agents;
+use berth_config::Config;
 use berth_model::NodeName;
-
+use berth_output::{ErrorCode, Failure};
 
 /// How long the receiver of external events may take to answer: other events of its host wait behind it.
 pub(crate) const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -135,13 +134,11 @@ pub fn admin_failure(error: AdminClientError) -> Failure {
         "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?";
     match &error {
         AdminClientError::Away { .. } => {
-            Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error)
-                .mend(mend)
+            Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error).mend(mend)
         }
         AdminClientError::Refused { code, .. } if code == STATE_FILES => {
-            Failure::from_error(ErrorCode::State, &error).mend(
-                "nothing was changed; free space in the state folder (df -h), then repeat",
-            )
+            Failure::from_error(ErrorCode::State, &error)
+                .mend("nothing was changed; free space in the state folder (df -h), then repeat")
         }
         AdminClientError::Refused { .. } => Failure::from_error(ErrorCode::Refused, &error),
         AdminClientError::NotUnderstood { .. } => {

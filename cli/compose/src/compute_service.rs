@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use berth_config::{AuthStrategy, Config};
-use berth_output::{ErrorCode, Failure};
 use axum::Router;
 use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, Options, QuotaHook, router};
 use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
+use berth_config::{AuthStrategy, Config};
 use berth_hosts::Hosts;
 use berth_http::{NoAuth2, Policy, ValidateToken};
+use berth_output::{ErrorCode, Failure};
 use berth_store::{OpenError, SqlStore};
 use berth_wire::guest::NetworkBody;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::policy::compute_policy_in_force;
 use crate::database;
 use crate::images::ImageSource;
 use crate::keystone_tokens::KeystoneTokens;
+use crate::policy::compute_policy_in_force;
 
 /// The compute API, open and not served yet.
 pub struct OpenCompute {

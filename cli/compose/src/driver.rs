@@ -1,13 +1,14 @@
-//! The driver that the configuration names, as one type.
+//! The hypervisor driver that the configuration names, as one type: an enum that implements [`VirtDriver`] by calling the driver
+//! it holds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use berth_config::{ComputeDriver, Config};
-use berth_output::{ErrorCode, Failure};
 use berth_exec::{ExecDriver, ExecOptions};
 use berth_fake::FakeDriver;
 use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
+use berth_output::{ErrorCode, Failure};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostEvents,
@@ -23,14 +24,29 @@ const FAKE_GUESTS: &str = "fake-guests";
 /// The directory below `state_path` that is an out-of-tree driver's own.
 const EXEC_STATE: &str = "exec-driver";
 
-/// The driver the configuration names.
-#[allow(clippy::large_enum_variant, reason = "there is one in a process")]
-pub enum Driver {
-    /// A machine in a file.
+/// Declares the enum of drivers, and the macro `on_driver!` that runs an expression on the driver at hand.
+macro_rules! drivers {
+    ($d:tt $($(#[$attribute:meta])* $variant:ident($driver:ty),)+) => {
+        /// The driver that `compute_driver` names.
+        #[allow(clippy::large_enum_variant, reason = "there is one in a process")]
+        pub enum Driver {
+            $($(#[$attribute])* $variant($driver),)+
+        }
+
+        macro_rules! on_driver {
+            ($d this:expr, $d driver:ident => $d call:expr) => {
+                match $d this {
+                    $($(#[$attribute])* Driver::$variant($d driver) => $d call,)+
+                }
+            };
+        }
+    };
+}
+
+// A new driver is one line here, and how `Driver::of` makes it from the configuration.
+drivers! {$
     Fake(FakeDriver),
-    /// Whatever a program of somebody else's drives.
     Exec(ExecDriver),
-    /// This host, through libvirt.
     #[cfg(feature = "libvirt")]
     Libvirt(berth_libvirt::LibvirtDriver),
 }
@@ -80,111 +96,51 @@ impl Driver {
 
 impl VirtDriver for Driver {
     fn name(&self) -> &'static str {
-        match self {
-            Driver::Fake(driver) => driver.name(),
-            Driver::Exec(driver) => driver.name(),
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.name(),
-        }
+        on_driver!(self, driver => driver.name())
     }
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
-        match self {
-            Driver::Fake(driver) => driver.observe().await,
-            Driver::Exec(driver) => driver.observe().await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.observe().await,
-        }
+        on_driver!(self, driver => driver.observe().await)
     }
 
     async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
-        match self {
-            Driver::Fake(driver) => driver.host_cpu_stats().await,
-            Driver::Exec(driver) => driver.host_cpu_stats().await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.host_cpu_stats().await,
-        }
+        on_driver!(self, driver => driver.host_cpu_stats().await)
     }
 
     fn watch(&self) -> HostEvents {
-        match self {
-            Driver::Fake(driver) => driver.watch(),
-            Driver::Exec(driver) => driver.watch(),
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.watch(),
-        }
+        on_driver!(self, driver => driver.watch())
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.spawn(spec).await,
-            Driver::Exec(driver) => driver.spawn(spec).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.spawn(spec).await,
-        }
+        on_driver!(self, driver => driver.spawn(spec).await)
     }
 
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.destroy(uuid).await,
-            Driver::Exec(driver) => driver.destroy(uuid).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.destroy(uuid).await,
-        }
+        on_driver!(self, driver => driver.destroy(uuid).await)
     }
 
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.guests().await,
-            Driver::Exec(driver) => driver.guests().await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.guests().await,
-        }
+        on_driver!(self, driver => driver.guests().await)
     }
 
     async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.guest(uuid).await,
-            Driver::Exec(driver) => driver.guest(uuid).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.guest(uuid).await,
-        }
+        on_driver!(self, driver => driver.guest(uuid).await)
     }
 
     async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.power(uuid, action).await,
-            Driver::Exec(driver) => driver.power(uuid, action).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.power(uuid, action).await,
-        }
+        on_driver!(self, driver => driver.power(uuid, action).await)
     }
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.redefine(spec).await,
-            Driver::Exec(driver) => driver.redefine(spec).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.redefine(spec).await,
-        }
+        on_driver!(self, driver => driver.redefine(spec).await)
     }
 
     async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.no_link(interfaces).await,
-            Driver::Exec(driver) => driver.no_link(interfaces).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.no_link(interfaces).await,
-        }
+        on_driver!(self, driver => driver.no_link(interfaces).await)
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.suspend(uuid).await,
-            Driver::Exec(driver) => driver.suspend(uuid).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.suspend(uuid).await,
-        }
+        on_driver!(self, driver => driver.suspend(uuid).await)
     }
 
     async fn live_migrate(
@@ -192,57 +148,27 @@ impl VirtDriver for Driver {
         uuid: ConsumerUuid,
         destination: &NodeName,
     ) -> Result<(), GuestError> {
-        match self {
-            Driver::Fake(driver) => driver.live_migrate(uuid, destination).await,
-            Driver::Exec(driver) => driver.live_migrate(uuid, destination).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.live_migrate(uuid, destination).await,
-        }
+        on_driver!(self, driver => driver.live_migrate(uuid, destination).await)
     }
 
     async fn prepare_host(&self) -> Vec<DeviceError> {
-        match self {
-            Driver::Fake(driver) => driver.prepare_host().await,
-            Driver::Exec(driver) => driver.prepare_host().await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.prepare_host().await,
-        }
+        on_driver!(self, driver => driver.prepare_host().await)
     }
 
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        match self {
-            Driver::Fake(driver) => driver.check_device(wanted).await,
-            Driver::Exec(driver) => driver.check_device(wanted).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.check_device(wanted).await,
-        }
+        on_driver!(self, driver => driver.check_device(wanted).await)
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        match self {
-            Driver::Fake(driver) => driver.prepare_device(wanted).await,
-            Driver::Exec(driver) => driver.prepare_device(wanted).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.prepare_device(wanted).await,
-        }
+        on_driver!(self, driver => driver.prepare_device(wanted).await)
     }
 
     async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
-        match self {
-            Driver::Fake(driver) => driver.prepared_devices().await,
-            Driver::Exec(driver) => driver.prepared_devices().await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.prepared_devices().await,
-        }
+        on_driver!(self, driver => driver.prepared_devices().await)
     }
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        match self {
-            Driver::Fake(driver) => driver.reset_device(wanted).await,
-            Driver::Exec(driver) => driver.reset_device(wanted).await,
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.reset_device(wanted).await,
-        }
+        on_driver!(self, driver => driver.reset_device(wanted).await)
     }
 
     fn update_provider_tree(
@@ -251,12 +177,7 @@ impl VirtDriver for Driver {
         current: &ProviderTree,
         node: &NodeName,
     ) -> Result<Desired, ProviderTreeError> {
-        match self {
-            Driver::Fake(driver) => driver.update_provider_tree(view, current, node),
-            Driver::Exec(driver) => driver.update_provider_tree(view, current, node),
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.update_provider_tree(view, current, node),
-        }
+        on_driver!(self, driver => driver.update_provider_tree(view, current, node))
     }
 
     fn homes(
@@ -267,12 +188,7 @@ impl VirtDriver for Driver {
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {
-        match self {
-            Driver::Fake(driver) => driver.homes(view, node, trees, allocation, all),
-            Driver::Exec(driver) => driver.homes(view, node, trees, allocation, all),
-            #[cfg(feature = "libvirt")]
-            Driver::Libvirt(driver) => driver.homes(view, node, trees, allocation, all),
-        }
+        on_driver!(self, driver => driver.homes(view, node, trees, allocation, all))
     }
 }
 

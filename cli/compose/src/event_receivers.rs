@@ -1,17 +1,16 @@
 //! Who is told of binds: one compute API, or the agent of each bind's host.
 
-use berth_config::{AuthStrategy, Config, HOST_PART, Secret};
-use berth_output::{ErrorCode, Failure};
 use berth_accelerator::EventReceivers;
 use berth_client::keystone::system_clock;
 use berth_client::{
     AdapterOptions, Auth, AuthOptions, ComputeClient, HttpService, TransportOptions,
 };
+use berth_config::{AuthStrategy, Config, HOST_PART, Secret};
 use berth_model::NodeName;
-
-use crate::{AgentReceivers, EMBEDDED_TOKEN};
+use berth_output::{ErrorCode, Failure};
 
 use crate::agents::EVENTS_TIMEOUT;
+use crate::{AgentReceivers, EMBEDDED_TOKEN};
 
 pub enum Receivers {
     /// One, whatever the host: Nova, or the only agent.

@@ -4,8 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
-use berth_output::{ErrorCode, Failure};
 use berth_agent::device::report::Scrub;
 use berth_agent::device::{DeviceOptions, Devices, DevicesParts, HealthCheck};
 use berth_agent::guest::build::{BuildOptions, Building};
@@ -23,10 +21,11 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
     HostsClient, HttpService, ImageClient, PlacementClient, TransportOptions,
 };
+use berth_config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
 use berth_hook::{Hook, LeftBehind, end_left_behind};
-use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
-
+use berth_output::{ErrorCode, Failure};
 use berth_placement::serve_tcp;
+use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use berth_agent::host_state::HostStateOptions;
 use berth_agent::host_state::monitors::Monitor;
 use berth_client::{Dice, HostsClient};
+use berth_config::Config;
 use berth_model::NodeName;
+use berth_output::{ErrorCode, Failure};
 
 /// An address that no host has (RFC 5737), and whose packets leave by the default route.
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);

@@ -4,19 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_config::{AuthStrategy, Config};
-use berth_output::{ErrorCode, Failure};
 use axum::Router;
 use berth_client::HostsClient;
 use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
+use berth_config::{AuthStrategy, Config};
 use berth_hosts::{Hosts, HostsOptions, Options, router};
 use berth_http::{NoAuth2, ValidateToken};
+use berth_output::{ErrorCode, Failure};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
 use tokio::net::TcpListener;
 
-use crate::hosts_in_process;
 use crate::database;
+use crate::hosts_in_process;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::listener::COMPUTE;
 

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use berth_client::ImageClient;
 use berth_compute::{FoundImage, Images};
+use berth_config::Config;
 use berth_image::{ImageList, ImageListError, Place};
+use berth_output::{ErrorCode, Failure};
 use berth_wire::guest::{ImageBody, ImageLocation};
 use uuid::Uuid;
 

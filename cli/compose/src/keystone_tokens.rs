@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use berth_config::KeystoneAuthtoken;
-use berth_output::{ErrorCode, Failure};
 use berth_client::keystone::system_clock;
 use berth_client::{HttpService, IdentityClient};
+use berth_config::KeystoneAuthtoken;
 use berth_http::auth::Validation;
 use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_output::{ErrorCode, Failure};
 use berth_wire::keystone::{ValidatedToken, parse_expiry};
 use tokio::time::Instant;
 

@@ -1,11 +1,10 @@
 //! What libvirt's driver is told of the configuration.
 
-use berth_config as config;
 use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use berth_hook::Hook;
 use berth_libvirt::{DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, VirtType};
 use berth_model::{NodeName, ResourceClass};
+use berth_output::{ErrorCode, Failure};
 use berth_sysfs::AllowList;
 
 pub(super) fn options(config: &Config) -> Result<LibvirtOptions, Failure> {
@@ -16,8 +15,8 @@ pub(super) fn options(config: &Config) -> Result<LibvirtOptions, Failure> {
         options.node = Some(node);
     }
     options.virt_type = match config.libvirt.virt_type {
-        config::VirtType::Kvm => VirtType::Kvm,
-        config::VirtType::Qemu => VirtType::Qemu,
+        berth_config::VirtType::Kvm => VirtType::Kvm,
+        berth_config::VirtType::Qemu => VirtType::Qemu,
     };
     options.disk = DiskPlacement::Local(config.instances_path());
     options
@@ -28,8 +27,8 @@ pub(super) fn options(config: &Config) -> Result<LibvirtOptions, Failure> {
         .clone_from(&config.compute.cpu_dedicated_set);
     options.model = config.model.0;
     options.disk_cache = match config.libvirt.disk_cache() {
-        config::CacheMode::None => DiskCache::Bypassed,
-        config::CacheMode::Writeback => DiskCache::Writeback,
+        berth_config::CacheMode::None => DiskCache::Bypassed,
+        berth_config::CacheMode::Writeback => DiskCache::Writeback,
     };
     options.emulator.clone_from(&config.libvirt.emulator);
     options.pci_devices = allow_list("pci", &config.pci.device_spec)?;

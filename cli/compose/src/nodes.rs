@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use berth_agent::complete::Service;
 use berth_agent::device::overlay_all;
 use berth_agent::disabled;
@@ -15,7 +13,9 @@ use berth_agent::options::{Rename, TrackerOptions};
 use berth_agent::propose::ResourceTracker;
 use berth_agent::report_client::ReportClient;
 use berth_client::PlacementClient;
+use berth_config::Config;
 use berth_model::{Disposition, NodeName};
+use berth_output::{ErrorCode, Failure};
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
 

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, RequestObserver,
     Secret,
 };
+use berth_config::Config;
+use berth_output::{ErrorCode, Failure};
 use berth_placement::{Options as PlacementOptions, router};
 use berth_store::SqlStore;
 

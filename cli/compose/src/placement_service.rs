@@ -3,15 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use berth_config::{AllocationCandidatesFrom, AuthStrategy, Config, SNAPSHOT_BESIDE_OTHERS, Secret};
-use berth_output::{ErrorCode, Failure};
+use berth_config::{
+    AllocationCandidatesFrom, AuthStrategy, Config, SNAPSHOT_BESIDE_OTHERS, Secret,
+};
 use berth_http::{NoAuth2, ValidateToken};
+use berth_output::{ErrorCode, Failure};
 use berth_placement::Options;
 use berth_store::sql::Location;
 
 use crate::database;
-use crate::policy::placement_policy_in_force;
 use crate::keystone_tokens::KeystoneTokens;
+use crate::policy::placement_policy_in_force;
 
 /// How the built-in Placement behaves over the database of a URL, by `[placement_service]` and `[cors]`.
 ///

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use berth_agent::startup::ReviewedPlan;
-use berth_model::NodeName;
 use berth_config::regular_file;
+use berth_model::NodeName;
 use berth_output::{API, ErrorCode, Failure};
 use serde::{Deserialize, Serialize};
 
@@ -97,4 +97,3 @@ impl PlanFile {
             .collect()
     }
 }
-

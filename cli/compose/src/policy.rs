@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_output::{ErrorCode, Failure};
 use berth_config::{Config, regular_file};
 use berth_http::{Policy, PolicyFile, PolicyFileError};
+use berth_output::{ErrorCode, Failure};
 use berth_placement::DeprecatedDefaults;
 
 /// The largest file that is opened, in bytes.

@@ -6,8 +6,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use axum::Router;
 use berth_accelerator::{
     EventsBell, HostsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
@@ -18,23 +16,27 @@ use berth_agent::metrics::MetricsBeside;
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
+use berth_config::Config;
 use berth_http::ValidateToken;
+use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::hosts::OpenHosts;
 use super::conductor_metrics::ConductorMetrics;
-use crate::placement_client::write_endpoint;
+use super::hosts::OpenHosts;
 use crate::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
-use crate::event_receivers::Receivers;
-use crate::{ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket};
 use crate::compute_service::{BegunCompute, OpenCompute, conductor_options, unusable_journal};
 use crate::database;
+use crate::event_receivers::Receivers;
 use crate::images::ImageSource;
 use crate::listener::ACCELERATOR;
+use crate::placement_client::write_endpoint;
+use crate::{
+    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket,
+};
 
 /// The accelerator service, open but not yet served.
 pub struct Accelerator {
@@ -213,7 +215,12 @@ impl Services {
         let grace = config.accelerator_service.unbound_request_grace;
         tasks.spawn(delete_unbound_requests(store.clone(), grace, stopped()));
         tasks.spawn(deliver_events(store.clone(), receivers, bell, stopped()));
-        tasks.spawn(watch_providers(store.clone(), placement, PROVIDER_CHECK_INTERVAL, stopped()));
+        tasks.spawn(watch_providers(
+            store.clone(),
+            placement,
+            PROVIDER_CHECK_INTERVAL,
+            stopped(),
+        ));
         let compute = match compute {
             None => None,
             Some((compute, hosts, door)) => {

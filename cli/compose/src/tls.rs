@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
+use berth_agent::admin::{TlsDoor, TlsError, TlsFiles, TlsListen};
 use berth_config::Config;
 use berth_output::{ErrorCode, Failure};
-use berth_agent::admin::{TlsDoor, TlsError, TlsFiles, TlsListen};
 
 /// The address and the files, where `[agent] listen` is set; that the files are named then has been checked.
 #[must_use]

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure, sentence};
 use berth_agent::options::{Owner, Ratios, Rename, ReservedForHost, TrackerOptions};
 use berth_agent::provider_config::ProviderConfigs;
+use berth_config::Config;
 use berth_model::AllocationRatio;
+use berth_output::{ErrorCode, Failure, sentence};
 
 /// What the configuration says about reporting.
 pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions, Failure> {

@@ -28,9 +28,10 @@ use serde::de::Error as _;
 
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
-pub use api::Api;
 use seconds::seconds;
 use services::Quota;
+
+pub use api::Api;
 pub use services::{
     AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
     ConductorService, Cors, HOST_PART, IdentityService, PlacementService, catalog_entry,

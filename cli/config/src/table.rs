@@ -130,7 +130,6 @@ const MANY: i64 = i64::MAX;
 const PLACEMENT_MAX: i64 = 2_147_483_647;
 const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
 
-
 /// Every option. Those of a section stand together; the sections' order is that of [`SECTIONS`].
 pub const OPTIONS: &[OptionRow] = &joined::<{ PARTS.0 }>(PARTS.1);
 

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use berth_config::table::OPTIONS;
-use berth_config::{
-    self as config, ComputeDriver, Document, Effect, Loaded, Secret, UpdateInterval, changes,
-};
 use berth_conductor::PluginOptions;
+use berth_config::table::OPTIONS;
+use berth_config::{ComputeDriver, Document, Effect, Loaded, Secret, UpdateInterval, changes};
 use berth_scheduler::plugin::OnFailure;
 use berth_virt::{NumaModel, ResourceModel, VgpuModel};
 use serde_json::{Value, json};
@@ -22,7 +20,7 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Loaded {
         .iter()
         .map(|(name, value)| ((*name).into(), (*value).into()))
         .collect();
-    config::resolve(&[document], &environment).unwrap_or_else(|refused| panic!("{refused}"))
+    berth_config::resolve(&[document], &environment).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
 fn shown(loaded: &Loaded) -> BTreeMap<String, (Value, String)> {
@@ -297,7 +295,7 @@ fn every_option_of_the_table_has_a_field_and_every_field_a_row() {
             "scheduler_plugin_NAME" => "scheduler_plugin_rack_power",
             section => section,
         };
-        let line = config::reference::example_line(row);
+        let line = berth_config::reference::example_line(row);
         sections
             .entry(section)
             .or_default()

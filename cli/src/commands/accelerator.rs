@@ -6,24 +6,23 @@ mod ask;
 use std::io::Write;
 use std::net::SocketAddr;
 
+use berth_accelerator::{
+    EventsBell, HostsBell, delete_unbound_requests, deliver_events, end_late_programmings, router,
+    serve_tcp, watch_providers,
+};
+use berth_client::{AuthOptions, AuthType, PlacementClient};
+use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
+use berth_compose::event_receivers::Receivers;
+use berth_compose::listener::ACCELERATOR;
+use berth_compose::policy::accelerator_policy_in_force;
 use berth_compose::{EMBEDDED_TOKEN, database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
 use berth_output::{ErrorCode, ExitCode, Failure, Format};
-use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
-use berth_compose::event_receivers::Receivers;
-use berth_compose::policy::accelerator_policy_in_force;
-use berth_compose::listener::ACCELERATOR;
-use berth_accelerator::{
-    EventsBell, HostsBell, delete_unbound_requests, deliver_events,
-    end_late_programmings, router, serve_tcp, watch_providers,
-};
-use berth_client::{AuthOptions, AuthType, PlacementClient};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::policy_list;
-
 
 /// `berth accelerator`.
 #[derive(Debug, clap::Args)]

@@ -5,10 +5,10 @@ mod serve;
 
 use std::io::Write;
 
-use crate::context::Context;
-
 use berth_compose::agent::RunArguments;
 use berth_output::{ExitCode, Failure, Format};
+
+use crate::context::Context;
 use ask::talk;
 use serve::alone_on_this_host;
 

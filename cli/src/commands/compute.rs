@@ -5,9 +5,8 @@ mod service;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_output::{ExitCode, Failure, Format};
 use berth_compose::policy::compute_policy_in_force;
-
+use berth_output::{ExitCode, Failure, Format};
 
 use crate::context::Context;
 use crate::policy_list;

@@ -5,28 +5,26 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use berth_compose::database::open_failure;
-use berth_compose::database::schema_failure;
-use berth_compose::placement_failure::placement_failure;
-use berth_compose::placement_failure::startup_failure;
-use berth_compose::placement_in_process;
-use berth_config::{ComputeDriver, Config};
-use berth_output::{ErrorCode, ExitCode, Failure};
-use berth_compose::nodes::{Host, Intent};
 use berth_agent::complete::Service;
 use berth_agent::options::Rename;
 use berth_agent::startup;
 use berth_agent::tick::{self, TickError};
 use berth_client::PlacementClient;
+use berth_compose::database::{open_failure, schema_failure};
+use berth_compose::nodes::{Host, Intent};
+use berth_compose::placement_failure::{placement_failure, startup_failure};
+use berth_compose::placement_in_process;
+use berth_config::{ComputeDriver, Config};
 use berth_fake::{Machine, initial_allocations};
 use berth_model::{Allocations, ConsumerUuid, NodeName, ProviderTree, ProviderUuid, ResourceClass};
+use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_store::SqlStore;
 use berth_virt::{GuestView, HostView};
 use tokio::time::Instant;
 
-use crate::context::Context;
 use crate::commands::provider::picture;
 use crate::commands::up;
+use crate::context::Context;
 
 /// `berth demo`.
 #[derive(Debug, clap::Args)]
@@ -96,7 +94,9 @@ fn as_machine(config: &Config, file: &Path, state: &Path) -> Config {
 
 async fn placement() -> Result<PlacementClient, Failure> {
     let store = SqlStore::in_memory().await.map_err(open_failure)?;
-    berth_placement::prepare(&store).await.map_err(schema_failure)?;
+    berth_placement::prepare(&store)
+        .await
+        .map_err(schema_failure)?;
     placement_in_process(store, None)
 }
 
@@ -183,7 +183,10 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     let (tree, _) = tracker.look(now).await.map_err(|error| away(&error))?;
     let before = initial_allocations(&machine, &node, &tree);
     for (consumer, held) in before.consumers() {
-        placement.put_allocations(*consumer, held).await.map_err(placement_failure)?;
+        placement
+            .put_allocations(*consumer, held)
+            .await
+            .map_err(placement_failure)?;
     }
     tracker.forget();
     let (tree, usages) = tracker.look(now).await.map_err(|error| away(&error))?;
@@ -251,7 +254,10 @@ async fn check(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     for (consumer, was) in before.consumers() {
-        let is = placement.allocations(*consumer).await.map_err(placement_failure)?;
+        let is = placement
+            .allocations(*consumer)
+            .await
+            .map_err(placement_failure)?;
         let is = is.map(|held| held.resources).unwrap_or_default();
         let guest = guests.get(consumer).copied();
         let expected = expected(&was.resources, guest, node, tree);

@@ -2,13 +2,12 @@
 
 use std::io::Write;
 
-use berth_compose::admin_failure;
-use berth_compose::AgentAt;
-use berth_output::{ExitCode, Failure, Format, Listing};
 use berth_agent::admin::client::AdminClient;
 use berth_agent::device::Risk;
 use berth_agent::device::api::body::{DeviceAction, DeviceBody};
 use berth_agent::device::api::client::DeviceVerb;
+use berth_compose::{AgentAt, admin_failure};
+use berth_output::{ExitCode, Failure, Format, Listing};
 use serde_json::json;
 
 use crate::context::Context;
@@ -162,7 +161,10 @@ async fn talk(command: &Command, admin: &AdminClient, out: &mut dyn Write) -> Re
             (device, DeviceVerb::Quarantine, action, format)
         }
     };
-    let acted = admin.act_on_device(device, verb, &action).await.map_err(admin_failure)?;
+    let acted = admin
+        .act_on_device(device, verb, &action)
+        .await
+        .map_err(admin_failure)?;
     if format.is_for_people() {
         return Ok(writeln!(out, "{}", acted.text)?);
     }

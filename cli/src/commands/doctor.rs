@@ -11,12 +11,12 @@ use std::io::Write;
 use berth_output::{ExitCode, Failure, Format, FormatKind, Listing};
 use serde_json::json;
 
-pub use checks::all as checks;
-
 use crate::context::Context;
 use facts::HostFacts;
 use finding::{Finding, Host, Status, examine};
 use placement_seen::PlacementSeen;
+
+pub use checks::all as checks;
 
 /// `berth doctor`.
 #[derive(Debug, clap::Args)]

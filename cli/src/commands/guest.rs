@@ -11,15 +11,16 @@ mod ways;
 
 use std::io::Write;
 
-use crate::context::Context;
-
 use berth_compose::AgentAt;
 use berth_output::{ExitCode, Failure, Format};
-use create::CreateArguments;
-pub(crate) use decisions::decisions_of;
-use life::{RebuildArguments, RescueArguments};
+
+use crate::context::Context;
 use change::GuestChange;
+use create::CreateArguments;
+use life::{RebuildArguments, RescueArguments};
 use ways::Ways;
+
+pub(crate) use decisions::decisions_of;
 
 /// `berth guest`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 
 use berth_output::{ExitCode, Failure, Format};
 
-
 use crate::context::Context;
 
 /// `berth identity`.

@@ -1,28 +1,27 @@
 //! `berth placement`: the built-in Placement alone, its database, the offline upgrade, and what a Placement is asked.
 
 mod allocations;
+mod database_choice;
 mod db;
 mod explain;
 mod migrate;
 mod open_elsewhere;
 mod placement_conf;
-mod database_choice;
 
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_config::{Config, Secret};
+use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::policy::placement_policy_in_force;
 use berth_compose::{database, signals};
+use berth_config::{Config, Secret};
 use berth_output::{ExitCode, Failure, Format};
-use berth_compose::listener::PLACEMENT;
 use berth_placement::{router, serve_tcp};
 
 use crate::context::Context;
 use crate::policy_list;
 use database_choice::placement_database;
-
 
 /// `berth placement`.
 #[derive(Debug, clap::Args)]

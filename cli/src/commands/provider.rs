@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
+use berth_agent::options::Rename;
+use berth_compose::nodes::{Host, Intent};
 use berth_compose::placement_failure::placement_error_code;
 use berth_compose::placement_for_commands;
-use berth_output::{ErrorCode, ExitCode, Failure, Format, FormatKind, Listing};
-use berth_compose::nodes::{Host, Intent};
-use berth_agent::options::Rename;
 use berth_model::{Provider, ProviderTree, Usages};
+use berth_output::{ErrorCode, ExitCode, Failure, Format, FormatKind, Listing};
 use serde_json::{Value, json};
 
 use crate::context::Context;

@@ -3,9 +3,9 @@
 
 use std::io::Write;
 
+use berth_agent::admin::client::AdminClient;
 use berth_compose::admin_failure;
 use berth_output::{ErrorCode, ExitCode, Failure, Format, FormatKind, Listing};
-use berth_agent::admin::client::AdminClient;
 use serde_json::json;
 
 use crate::context::Context;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use berth_compose::placement_failure::startup_failure;
-use berth_compose::plan_file::{PlanFile, PlannedNode};
-use berth_compose::placement_for_commands;
-use berth_output::{ExitCode, Failure};
-use berth_compose::nodes::{Host, Intent};
-use berth_output::progress::consumers;
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview};
+use berth_compose::nodes::{Host, Intent};
+use berth_compose::placement_failure::startup_failure;
+use berth_compose::placement_for_commands;
+use berth_compose::plan_file::{PlanFile, PlannedNode};
+use berth_output::progress::consumers;
+use berth_output::{ExitCode, Failure};
 
 use crate::context::Context;
 
@@ -94,10 +94,7 @@ pub fn run(
             };
             nodes.insert(identity.node.to_string(), planned);
         }
-        Ok::<_, Failure>((
-            PlanFile::new(nodes),
-            worst,
-        ))
+        Ok::<_, Failure>((PlanFile::new(nodes), worst))
     })??;
     print(&plan, *format, out)?;
     if let Some(file) = file {

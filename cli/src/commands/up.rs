@@ -1,32 +1,33 @@
 //! `berth up`: everything on this machine, in the foreground: Placement and the accelerator service on loopback, the conductor on
 //! a socket for operators, and the agent beside them, in one process. All APIs are behind one listener, too (`api`).
 
-
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-use berth_compose::placement_service::{placement_options, placement_url};
-use berth_compose::event_receivers::Receivers;
+use berth_agent::metrics::Metrics;
 use berth_compose::agent::{OwnHost, Run, RunArguments};
 use berth_compose::api::{Front, OpenApi};
+use berth_compose::event_receivers::Receivers;
 use berth_compose::hosts::{OpenHosts, scheduler};
-use berth_compose::services::{Accelerator, Parts, Services};
-use berth_compose::state_lock::StateLock;
-use berth_compose::{AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database, images_in_process, placement_in_process, signals, state_file, write_endpoint};
-use berth_config::{AuthStrategy, Config, Loaded};
-use berth_output::{ExitCode, Failure};
 use berth_compose::images::{ImageSource, tell_images};
 use berth_compose::listener::PLACEMENT;
-use berth_agent::metrics::Metrics;
+use berth_compose::placement_service::{placement_options, placement_url};
+use berth_compose::services::{Accelerator, Parts, Services};
+use berth_compose::state_lock::StateLock;
+use berth_compose::{
+    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database,
+    images_in_process, placement_in_process, signals, state_file, write_endpoint,
+};
+use berth_config::{AuthStrategy, Config, Loaded};
 use berth_image::Options as ImageOptions;
+use berth_output::{ExitCode, Failure};
 use berth_placement::{router, serve_tcp};
 use berth_store::SqlStore;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-
 
 use crate::context::{Context, quoted};
 

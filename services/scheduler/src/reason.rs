@@ -178,9 +178,7 @@ pub enum Reason {
     },
     /// The image is for hosts of its own only.
     #[error("the image {image} is for isolated hosts, and this is none")]
-    ImageIsolated {
-        image: String,
-    },
+    ImageIsolated { image: String },
     /// It is in another zone.
     #[error(
         "it is in the zone {}, and {availability_zone} is asked for",
@@ -299,10 +297,7 @@ pub enum Reason {
     },
     /// A build failed there before.
     #[error("the build failed there before: host {host}, node {node}")]
-    AlreadyTried {
-        host: String,
-        node: String,
-    },
+    AlreadyTried { host: String, node: String },
     /// It has guests of other flavors.
     #[error(
         "it has guests of the flavors {}, and {flavorid} is asked for",
@@ -360,9 +355,7 @@ pub enum Reason {
     },
     /// Nothing is known of any node.
     #[error("what was attested of the nodes is not known: {why}")]
-    NoAttestations {
-        why: String,
-    },
+    NoAttestations { why: String },
 }
 
 impl Reason {

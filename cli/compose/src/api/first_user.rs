@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_output::{ErrorCode, Failure};
 use berth_client::Secret;
 use berth_identity::{
     PasswordError, PasswordHash, Users, UsersFile, UsersFileError, fresh_password,
 };
+use berth_output::{ErrorCode, Failure};
 
 use super::clouds::{self, Login};
 use crate::identity_service::users_failure;

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use berth_config::Config;
-use berth_output::Failure;
 use axum::Router;
+use berth_config::Config;
 use berth_http::Prefix;
 use berth_image::Options as ImageOptions;
+use berth_output::Failure;
 use berth_placement::{Options as PlacementOptions, router};
 use berth_store::SqlStore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::services::BehindApi;
 use super::listener::{Behind, OpenApi};
 use crate::images::ImageSource;
+use crate::services::BehindApi;
 
 /// The listener, and how Placement is behind it.
 pub struct Front {

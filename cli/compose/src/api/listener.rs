@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use berth_config::{AuthStrategy, Config, Loaded};
-use berth_output::{ErrorCode, Failure};
 use axum::routing::get;
 use axum::{Json, Router};
+use berth_config::{AuthStrategy, Config, Loaded};
 use berth_http::auth::Validation;
 use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
 use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
+use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};

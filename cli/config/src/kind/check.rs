@@ -2,18 +2,18 @@
 
 use std::net::SocketAddr;
 
-use berth_output::ErrorCode;
 use berth_http::Prefix;
 use berth_model::{PciAddress, ResourceClass};
+use berth_output::ErrorCode;
 use berth_scheduler::request::PciAlias;
 use berth_store::sql::{Location, OpenError};
 use berth_sysfs::AllowList;
 use berth_virt::CpuSet;
 use config::ValueKind;
 
+use super::super::json_value::json;
 use super::super::problem::nearest;
 use super::super::sections::catalog_entry;
-use super::super::json_value::json;
 use super::{Kind, LONGEST_SOCKET_PATH, Wrong};
 
 impl Wrong {

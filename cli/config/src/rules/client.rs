@@ -1,7 +1,7 @@
 //! The client sections: a login that is whole, and certificates that are checked.
 
-use berth_output::ErrorCode;
 use berth_client::AuthOptions;
+use berth_output::ErrorCode;
 
 use super::Judge;
 use crate::problem::Problem;

@@ -20,7 +20,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use berth_config::{self as config, Document, Loaded, Refused, Sources};
+use berth_config::{Document, Loaded, Refused, Sources};
 use proptest::prelude::*;
 
 /// A file and the problems it has, each with its place.
@@ -63,7 +63,7 @@ fn resolve(text: &str, environment: &[(&str, &str)]) -> Result<Loaded, Refused> 
         .iter()
         .map(|(name, value)| ((*name).into(), (*value).into()))
         .collect();
-    config::resolve(&[document], &environment)
+    berth_config::resolve(&[document], &environment)
 }
 
 fn problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
@@ -140,7 +140,7 @@ fn load(file: &Path, directory: Option<&Path>) -> Result<Loaded, Refused> {
         directory: directory.map(Path::to_owned),
         ..Sources::default()
     };
-    config::load(&sources)
+    berth_config::load(&sources)
 }
 
 #[test]
@@ -249,10 +249,10 @@ proptest! {
 
     #[test]
     fn any_value_of_any_option_is_read_or_refused_by_name(
-        index in 0..config::table::OPTIONS.len(),
+        index in 0..berth_config::table::OPTIONS.len(),
         value in "(-?[0-9]{1,20}|[0-9]{1,3}\\.[0-9]|true|inf|nan|1979-05-27|\"[^\"\\\\]{0,20}\"|\\[\"[a-z0-9:.-]{0,12}\"\\]|\\[\\]|\\[\\[1\\]\\]|\\{ a = 1 \\})",
     ) {
-        let row = &config::table::OPTIONS[index];
+        let row = &berth_config::table::OPTIONS[index];
         let section = row.section.replace("TYPE", "nvidia-35").replace("NAME", "rack_power");
         let head = if section.is_empty() { String::new() } else { format!("[{section}]\n") };
         for line in problems(&format!("{head}{} = {value}", row.key), &[]) {

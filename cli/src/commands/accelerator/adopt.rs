@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use berth_config::Config;
-use berth_output::{ErrorCode, ExitCode, Failure, Format, Listing};
 use berth_client::{AcceleratorClient, AuthOptions};
+use berth_config::Config;
 use berth_model::Arq;
+use berth_output::{ErrorCode, ExitCode, Failure, Format, Listing};
 use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody};
 use serde_json::json;
 use uuid::Uuid;

@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use berth_compose::{ACCELERATOR_ENDPOINT_FILE, EMBEDDED_TOKEN};
-use berth_config::{Config, Secret};
-use berth_output::{ErrorCode, Failure, Format, Listing};
 use berth_client::accelerator::DeviceSwitch;
 use berth_client::placement::Deleted;
 use berth_client::{
     AcceleratorClient, AcceleratorError, AuthOptions, AuthType, Disposition, ToldArq,
 };
+use berth_compose::{ACCELERATOR_ENDPOINT_FILE, EMBEDDED_TOKEN};
+use berth_config::{Config, Secret};
 use berth_model::{ArqUuid, AttachHandleInfo};
+use berth_output::{ErrorCode, Failure, Format, Listing};
 use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody, GroupBody};
 use serde_json::json;
 use uuid::Uuid;

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_compose::admin_failure;
-use berth_output::{ErrorCode, Failure, Format, Listing};
 use berth_agent::admin::body::TickBody;
 use berth_agent::admin::client::{AdminClient, AdminClientError};
+use berth_compose::admin_failure;
+use berth_output::{ErrorCode, Failure, Format, Listing};
 use serde_json::json;
 
 use super::Command;
@@ -62,7 +62,9 @@ pub(super) async fn talk(
             };
             answer(format, now.is_some(), now.as_deref(), said.to_owned(), out)
         }
-        Command::Tick { format } => ticked(&admin.tick().await.map_err(admin_failure)?, format, out),
+        Command::Tick { format } => {
+            ticked(&admin.tick().await.map_err(admin_failure)?, format, out)
+        }
     }
 }
 

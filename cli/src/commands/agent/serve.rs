@@ -49,4 +49,3 @@ pub(super) async fn alone_on_this_host(
     waiting.abort();
     ended
 }
-

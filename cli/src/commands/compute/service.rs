@@ -4,18 +4,16 @@ use std::io::Write;
 use std::sync::Arc;
 
 use berth_compose::compute_service::{OpenCompute, conductor_options, unusable_journal};
-use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
-use berth_config::{Config, Secret};
-use berth_output::{ErrorCode, Failure};
-use berth_compose::images::ImageSource;
 use berth_compose::hosts::OpenHosts;
+use berth_compose::images::ImageSource;
+use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{Conductor, ConductorParts};
+use berth_config::{Config, Secret};
+use berth_output::{ErrorCode, Failure};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-
 
 pub(super) async fn serve(
     database: Option<&str>,

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_compose::policy::{self, PolicyRefusal};
-use berth_compose::provider_configs;
+use berth_compose::policy::PolicyRefusal;
+use berth_compose::{policy, provider_configs};
 use berth_config::{Loaded, Problem, Refused};
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_sysfs::Sysfs;

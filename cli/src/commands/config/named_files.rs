@@ -4,10 +4,9 @@
 use std::path::Path;
 
 use berth_config::{ComputeDriver, Loaded, Problem};
-use berth_output::ErrorCode;
 use berth_fake::{FakeDriver, MachineError};
 use berth_image::{ImageList, ImageListError};
-
+use berth_output::ErrorCode;
 
 /// What each start with this driver would refuse. Blocks.
 pub(super) fn refused(loaded: &Loaded) -> Vec<Problem> {

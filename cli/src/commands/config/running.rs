@@ -4,14 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use berth_client::{HttpService, TransportError, TransportOptions};
 use berth_config::Public;
 use berth_output::{API, ErrorCode, Failure};
-use berth_client::{HttpService, TransportError, TransportOptions};
 use bytes::Bytes;
 use http::{Request, Uri};
 use serde::Deserialize;
 use tokio::time::timeout;
-
 
 /// How long the agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,10 +29,7 @@ pub(super) enum RunningError {
     },
     /// The agent answered with an error.
     #[error("the agent on {} answered {status}", socket.display())]
-    Refused {
-        socket: PathBuf,
-        status: u16,
-    },
+    Refused { socket: PathBuf, status: u16 },
     /// The answer is not what this version expects.
     #[error("the agent's answer on {} is not understood", socket.display())]
     Answer {

@@ -1,11 +1,10 @@
 //! Whether anybody can schedule by the configuration: what `berth up` would find at its start. Plugins are asked what they are.
 
-use berth_config::{Loaded, Problem};
-use berth_output::ErrorCode;
 use berth_conductor::{PluginError, Plugins};
+use berth_config::{Loaded, Problem};
 use berth_hook::is_superuser;
+use berth_output::ErrorCode;
 use berth_scheduler::select::{Scheduler, SchedulerError};
-
 
 /// What is wrong, and what should be changed and is done without meanwhile.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! What the identity service and the compute API would refuse at their start in the files that options name: the users, the quota
 //! hook. No more than warnings, as of the list of images: the agent, which is reloaded by this check too, reads neither.
 
-use berth_config::{Loaded, Problem};
-use berth_output::ErrorCode;
 use berth_compute::QuotaHook;
+use berth_config::{Loaded, Problem};
 use berth_identity::{UsersError, UsersFile, UsersFileError};
+use berth_output::ErrorCode;
 
 use super::named_files::{at_option, unreadable};
 

@@ -6,10 +6,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use berth_output::sentence;
 use berth_client::{
     AuthOptions, CallError, HttpService, PlacementClient, PlacementError, TransportError,
 };
+use berth_output::sentence;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 

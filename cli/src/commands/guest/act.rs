@@ -5,10 +5,10 @@ use std::future::pending;
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
-use berth_output::{ErrorCode, Failure, Listing};
-use berth_output::progress::Boot;
 use berth_client::placement::Deleted;
 use berth_model::ConsumerUuid;
+use berth_output::progress::Boot;
+use berth_output::{ErrorCode, Failure, Listing};
 use berth_wire::guest::GuestAction;
 use serde_json::json;
 use tokio::time::{Instant, sleep};

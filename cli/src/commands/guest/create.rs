@@ -5,11 +5,11 @@ use std::io::{IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_output::{ErrorCode, Failure, Format, Listing};
-use berth_output::progress::Boot;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_conductor::BootRequest;
+use berth_output::progress::Boot;
+use berth_output::{ErrorCode, Failure, Format, Listing};
 use berth_wire::conductor::{CreateGuest, GuestShown};
 use berth_wire::guest::{
     ConfigDriveBody, FlavorBody, GuestPower, KernelBody, NetworkBody, NetworkSource, SshKeyBody,

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, absolute};
 
-use berth_output::{ErrorCode, Failure};
 use berth_config::regular_file;
+use berth_output::{ErrorCode, Failure};
 use berth_wire::guest::{ImageBody, ImageLocation};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;

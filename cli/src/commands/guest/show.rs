@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-use berth_output::{Failure, Format, Listing};
 use berth_client::GuestApiError;
+use berth_output::{Failure, Format, Listing};
 use berth_wire::conductor::GuestShown;
 use berth_wire::guest::GuestBody;
 use serde_json::{Value, json};

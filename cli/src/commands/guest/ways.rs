@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use berth_compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE, conductor_socket};
-use berth_config::Config;
-use berth_output::{ErrorCode, Failure};
 use berth_client::{
     AdapterOptions, Auth, CallError, ConductorClient, Disposition, GuestApiError, GuestClient,
     HttpService, TransportOptions,
 };
+use berth_compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE, conductor_socket};
+use berth_config::Config;
 use berth_model::ConsumerUuid;
+use berth_output::{ErrorCode, Failure};
 
 /// The code of an agent, or a conductor, whose journal cannot be used.
 const JOURNAL: &str = "journal";

@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, Read, Write};
 
-use berth_output::{ErrorCode, Failure};
 use berth_identity::{LONGEST_PASSWORD, PasswordError, PasswordHash};
+use berth_output::{ErrorCode, Failure};
 use console::Term;
 
 pub(super) fn hash(out: &mut dyn Write) -> Result<(), Failure> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_compose::identity_service::users_failure;
-use berth_output::{Failure, Format, Listing};
 use berth_identity::{Target, User, Users, UsersFile};
+use berth_output::{Failure, Format, Listing};
 use serde_json::json;
 
 /// That others can read the file is told by the log.

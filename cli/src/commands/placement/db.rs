@@ -5,9 +5,9 @@ mod copy;
 
 use std::io::Write;
 
-use berth_config::{Config, Secret};
 use berth_compose::database;
 use berth_compose::database::not_placement;
+use berth_config::{Config, Secret};
 use berth_output::{ErrorCode, Failure, Format, Listing};
 use berth_placement::{
     Difference, HEAD, IncompleteConsumers, Plan, Problem, Version, compare, plan, sync, version,
@@ -15,8 +15,8 @@ use berth_placement::{
 use berth_store::SqlStore;
 use serde_json::{Value, json};
 
-use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
 use super::database_choice::DatabaseChoice;
+use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Db {

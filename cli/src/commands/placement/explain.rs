@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
+use berth_client::{Candidates, PlacementClient, PlacementError};
 use berth_compose::placement_failure::placement_error_code;
 use berth_compose::{database, placement_for_commands, placement_in_process};
 use berth_config::{Config, Secret};
-use berth_output::{ErrorCode, Failure, Format, Listing};
-use berth_client::{Candidates, PlacementClient, PlacementError};
 use berth_model::{CandidatesQuery, Demand};
+use berth_output::{ErrorCode, Failure, Format, Listing};
 use http::StatusCode;
 use serde_json::{Value, json};
 

@@ -3,19 +3,19 @@
 
 use std::io::Write;
 
-use berth_compose::placement_failure::startup_failure;
+use berth_agent::options::Rename;
+use berth_agent::startup::{self, Preview, Started};
 use berth_compose::agent::alone;
+use berth_compose::nodes::{Host, Intent};
+use berth_compose::placement_failure::startup_failure;
 use berth_compose::{database, placement_in_process};
 use berth_config::{Config, Secret};
 use berth_output::Failure;
-use berth_compose::nodes::{Host, Intent};
 use berth_output::progress::consumers;
-use berth_agent::options::Rename;
-use berth_agent::startup::{self, Preview, Started};
 use berth_store::SqlStore;
 
-use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
 use super::database_choice::DatabaseChoice;
+use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
 
 /// What a hypervisor of bare metal calls itself, to Nova and here. Its nodes are machines of others, which the upgrade leaves
 /// to their service, as the reshape specification of Nova says.

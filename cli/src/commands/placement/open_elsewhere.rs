@@ -7,8 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use berth_config::Secret;
 use berth_compose::database;
+use berth_config::Secret;
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_store::sql::{Location, OtherSession};

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use berth_output::{API, ErrorCode, ExitCode, Failure};
-use berth_config::regular_file;
-use berth_config::regular_file::bounded;
 use berth_compose::hosts::refused;
 use berth_conductor::Plugins;
+use berth_config::regular_file;
+use berth_config::regular_file::bounded;
+use berth_output::{API, ErrorCode, ExitCode, Failure};
 use berth_scheduler::explain::{Explanation, Outcome};
 use berth_scheduler::own::Own;
 use berth_scheduler::replay::{DryRunCase, DryRunError, WhatIf};
@@ -15,8 +15,8 @@ use berth_wire::conductor::DecisionShown;
 use serde_json::json;
 
 use super::format::DocumentFormat;
-use crate::context::Context;
 use crate::commands::guest::decisions_of;
+use crate::context::Context;
 
 /// The largest file that is read, in bytes: the hosts of a large cloud, several times over.
 pub(super) const LARGEST: u64 = 1 << 30;

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use berth_model::printable;
 use berth_output::{ErrorCode, ExitCode, Failure, Format, Listing};
 use berth_scheduler::lint::{Catalogue, Severity, lint};
-use berth_model::printable;
 use serde_json::{Value, json};
 
 use super::explain::read;

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 
-use berth_output::{ErrorCode, Failure};
 use berth_config::regular_file::refusal;
+use berth_output::{ErrorCode, Failure};
 use berth_scheduler::replay::{ReplayError, replay};
 
 use super::explain::LARGEST;

@@ -103,9 +103,7 @@ pub struct ServerGroupEntry {
 pub enum CatalogueError {
     /// It is no object.
     #[error("it should be an object with {}, and is {is}", LISTS.join(", "))]
-    NoObject {
-        is: String,
-    },
+    NoObject { is: String },
     /// It has a list that nobody knows.
     #[error("there is no list {}; there are {}{}", shortened(name), LISTS.join(", "), meant(*near))]
     UnknownList {

@@ -21,10 +21,7 @@ pub enum NumaReason {
     NoThreads,
     /// It has fewer cells than the instance.
     #[error("it has {available} NUMA cells, and {requested} are asked for")]
-    TooFewCells {
-        requested: usize,
-        available: usize,
-    },
+    TooFewCells { requested: usize, available: usize },
     /// A cell of the instance fits on none of the host's.
     #[error(
         "instance cell {instance_cell} fits on none of its NUMA cells: {}",
@@ -75,10 +72,7 @@ pub enum NumaReason {
     #[error(
         "it has {cells} NUMA cells, and none of {ways} ways to use them fits; others were not tried"
     )]
-    TooManyWays {
-        cells: usize,
-        ways: usize,
-    },
+    TooManyWays { cells: usize, ways: usize },
 }
 
 /// A cell of a host that cannot take a cell of an instance.
@@ -129,10 +123,7 @@ pub enum CellReason {
     },
     /// It has not so many CPUs to share.
     #[error("has {total} shared CPUs in all for {requested}")]
-    SharedCpus {
-        requested: usize,
-        total: usize,
-    },
+    SharedCpus { requested: usize, total: usize },
     /// Not so many dedicated CPUs are free.
     #[error("has {free} dedicated CPUs free for {requested}")]
     FreeCpus {

@@ -14,9 +14,7 @@ pub enum PlacementQueryError {
         "no aggregate has filter_tenant_id for project {}, and each project needs one",
         project_id.as_deref().unwrap_or("(none)")
     )]
-    NoTenantAggregate {
-        project_id: Option<String>,
-    },
+    NoTenantAggregate { project_id: Option<String> },
     /// The request is without an image.
     #[error(
         "the request has no image; one that is booted from a volume has the image properties of the volume, be there none"
@@ -72,9 +70,7 @@ pub enum PlacementQueryError {
     },
     /// Two groups have one suffix.
     #[error("two request groups have the suffix {suffix}")]
-    SuffixTwice {
-        suffix: String,
-    },
+    SuffixTwice { suffix: String },
     /// The zone that is asked for is not there.
     #[error(
         "there is no availability zone {}; there {}",

@@ -29,9 +29,7 @@ pub enum DryRunError {
     Case(#[from] ReplayError),
     /// The file has several cases.
     #[error("the file has the cases {}; which one is meant?", listed(there))]
-    WhichCase {
-        there: Vec<String>,
-    },
+    WhichCase { there: Vec<String> },
     /// The file has no such case.
     #[error("the file has no case {id}; it has {}", listed(there))]
     NoCase {

@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::time::Duration;
 
-use berth_config::Config;
-use berth_output::{Failure, Format, Listing};
-use berth_compose::nodes::Intent;
-use berth_output::progress::waiting;
 use berth_agent::allocation_audit::{Amiss, Finding, healed, on_tree};
 use berth_agent::guest::reconcile::GRACE;
 use berth_client::PlacementClient;
+use berth_compose::nodes::Intent;
+use berth_config::Config;
 use berth_model::ConsumerUuid;
+use berth_output::progress::waiting;
+use berth_output::{Failure, Format, Listing};
 use berth_virt::Resources;
 use serde_json::{Value, json};
 
@@ -191,7 +191,9 @@ impl Audit {
                 json!(found.amiss.as_str()),
                 json!(guest),
                 resources_by_name(&node.tree, holds, is_for_people),
-                uses.map_or(Value::Null, |uses| resources_by_name(&node.tree, uses, is_for_people)),
+                uses.map_or(Value::Null, |uses| {
+                    resources_by_name(&node.tree, uses, is_for_people)
+                }),
                 json!(remedy),
                 outcome.map_or(Value::Null, RepairOutcome::as_value),
             ]);

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use berth_config::Config;
-use berth_output::{Failure, Format, Listing};
-use berth_compose::nodes::Intent;
 use berth_agent::allocation_audit::{Amiss, Finding, healed};
 use berth_agent::guest::journal::GuestRecord;
 use berth_client::PlacementClient;
+use berth_compose::nodes::Intent;
+use berth_config::Config;
 use berth_model::{ConsumerAllocations, ConsumerUuid};
+use berth_output::{Failure, Format, Listing};
 use serde_json::json;
 
 use super::healing::Healing;
@@ -80,15 +80,19 @@ impl Heal {
             true => None,
             false => Some(HostAllocations::at(placement, config).await?),
         };
-        let still = again.as_ref().map(HostAllocations::findings).unwrap_or_default();
+        let still = again
+            .as_ref()
+            .map(HostAllocations::findings)
+            .unwrap_or_default();
         let mut outcomes = RepairOutcomes::new();
         let mut healing = Healing::default();
         for (node, found) in &found {
             let Amiss::Guest { wanted, .. } = &found.amiss else {
                 continue;
             };
-            let is_same =
-                |(other, again): &(&NodeAllocations, Finding)| other.name == node.name && again == found;
+            let is_same = |(other, again): &(&NodeAllocations, Finding)| {
+                other.name == node.name && again == found
+            };
             let key = (node.name.clone(), found.consumer);
             if self.dry_run {
                 outcomes.insert(key, RepairOutcome::Left);

@@ -59,7 +59,11 @@ impl Healing {
     }
 
     /// Whether those that hold something each are healed, together. The others have nothing that another could lack.
-    async fn put_together(&mut self, placement: &PlacementClient, outcomes: &mut RepairOutcomes) -> bool {
+    async fn put_together(
+        &mut self,
+        placement: &PlacementClient,
+        outcomes: &mut RepairOutcomes,
+    ) -> bool {
         let holding = self.waiting.iter();
         let holding: BTreeMap<Key, ConsumerAllocations> = holding
             .filter(|(_, allocations)| allocations.generation.is_some())

@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use berth_compose::placement_failure::placement_failure;
-use berth_compose::placement_failure::startup_failure;
-use berth_compose::{database, placement_for_commands, placement_in_process};
-use berth_config::{Config, Secret};
-use berth_output::{ErrorCode, Failure};
-use berth_compose::nodes::{Host, Intent};
-use berth_output::progress::consumers;
 use berth_agent::allocation_audit::{self, Audited, Finding};
 use berth_agent::guest::SqlJournal;
 use berth_agent::guest::journal::GuestRecord;
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview};
 use berth_client::PlacementClient;
+use berth_compose::nodes::{Host, Intent};
+use berth_compose::placement_failure::{placement_failure, startup_failure};
+use berth_compose::{database, placement_for_commands, placement_in_process};
+use berth_config::{Config, Secret};
 use berth_model::{Allocations, NodeName, ProviderTree};
+use berth_output::progress::consumers;
+use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_virt::NodeView;
 
@@ -44,7 +43,11 @@ pub(super) struct OpenPlacement {
 
 impl PlacementChoice {
     /// Opens it; a database is looked at alone where nothing is to be changed.
-    pub(super) async fn ask(&self, config: &Config, intent: Intent) -> Result<OpenPlacement, Failure> {
+    pub(super) async fn ask(
+        &self,
+        config: &Config,
+        intent: Intent,
+    ) -> Result<OpenPlacement, Failure> {
         let url = match (&self.placement_config, &self.database) {
             (Some(file), _) => placement_conf::connection(file)?,
             (None, Some(url)) => Secret::from(url.clone()),
@@ -143,7 +146,10 @@ impl HostAllocations {
             // A guest that holds nothing of the tree may hold something elsewhere.
             for guest in seen.guests.keys().chain(&owners) {
                 if held.of(guest).is_none()
-                    && let Some(elsewhere) = placement.allocations(*guest).await.map_err(placement_failure)?
+                    && let Some(elsewhere) = placement
+                        .allocations(*guest)
+                        .await
+                        .map_err(placement_failure)?
                 {
                     held.insert(*guest, elsewhere);
                 }

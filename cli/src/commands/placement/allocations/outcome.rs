@@ -8,7 +8,11 @@ use berth_virt::Resources;
 use serde_json::{Value, json};
 
 /// Resources by the provider's name, as an API shows them; for people `NAME: 1 PGPU, 2 VCPU; …`.
-pub(super) fn resources_by_name(tree: &ProviderTree, resources: &Resources, is_for_people: bool) -> Value {
+pub(super) fn resources_by_name(
+    tree: &ProviderTree,
+    resources: &Resources,
+    is_for_people: bool,
+) -> Value {
     let mut by_name: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
     for ((provider, class), amount) in resources {
         let name = tree.get(*provider).map_or_else(

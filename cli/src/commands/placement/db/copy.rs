@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use berth_config::Secret;
 use berth_compose::database;
 use berth_compose::database::not_placement;
+use berth_config::Secret;
 use berth_output::{ErrorCode, Failure};
 use berth_placement::{Copied, CopyError, can_be_copied_to, copy};
 use berth_store::SqlStore;

@@ -77,10 +77,7 @@ pub enum NumaRequestError {
     },
     /// The cells have not the flavor's memory.
     #[error("hw:numa_mem.N: are {sum} MiB together, and should be the flavor's {memory_mb} MiB")]
-    MemorySum {
-        sum: i64,
-        memory_mb: i64,
-    },
+    MemorySum { sum: i64, memory_mb: i64 },
     /// Said without dedicated CPUs.
     #[error("{name}: needs hw:cpu_policy to be dedicated or mixed")]
     NeedsDedicatedCpus {
@@ -132,13 +129,9 @@ pub enum NumaRequestError {
         "vcpus: should be from 1 to {} where NUMA cells are asked for, and is {vcpus}",
         u16::MAX
     )]
-    Vcpus {
-        vcpus: i64,
-    },
+    Vcpus { vcpus: i64 },
     #[error("memory_mb: should be from 1 on where NUMA cells are asked for, and is {memory_mb}")]
-    Memory {
-        memory_mb: i64,
-    },
+    Memory { memory_mb: i64 },
 }
 
 /// What a flavor says; it may say nothing.

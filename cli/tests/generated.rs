@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use berth_cli::reference;
-use berth_config::reference::{configuration_page, default_file};
+use berth_config::reference::{configuration_page, sample_file};
 use berth_config::{Document, resolve as resolve_documents};
 
 fn at(path: &str) -> PathBuf {
@@ -75,23 +75,17 @@ fn the_exit_code_page_is_the_exit_code_enum() {
 }
 
 #[test]
-fn the_default_file_is_the_option_table() {
-    same("packaging/berth.toml", &default_file());
+fn the_sample_file_is_the_option_table() {
+    same("packaging/berth.toml.sample", &sample_file());
 }
 
-#[test]
-fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
-    let text = default_file();
+/// The file resolves to the defaults as it is, and resolves with every option of it uncommented.
+fn changes_nothing_and_can_be_uncommented(text: &str) {
     let resolve = |text: String| {
-        resolve_documents(
-            &[Document {
-                name: "berth.toml".to_owned(),
-                text,
-            }],
-            &[],
-        )
+        let name = "berth.toml".to_owned();
+        resolve_documents(&[Document { name, text }], &[])
     };
-    let loaded = resolve(text.clone()).unwrap();
+    let loaded = resolve(text.to_owned()).unwrap();
     assert_eq!(
         loaded.public(),
         resolve_documents(&[], &[]).unwrap().public()
@@ -107,4 +101,16 @@ fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
         .map(|line| if is_option(line) { &line[1..] } else { line })
         .collect();
     resolve(uncommented.join("\n")).unwrap();
+}
+
+#[test]
+fn every_line_of_the_sample_file_can_be_uncommented() {
+    changes_nothing_and_can_be_uncommented(&sample_file());
+}
+
+#[test]
+fn every_line_of_the_installed_file_can_be_uncommented_and_it_is_short() {
+    let text = fs::read_to_string(at("packaging/berth.toml")).unwrap();
+    changes_nothing_and_can_be_uncommented(&text);
+    assert!(text.lines().count() < 50);
 }

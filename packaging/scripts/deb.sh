@@ -57,7 +57,7 @@ stage() {
     "$program" completion fish >"$root/usr/share/fish/vendor_completions.d/berth.fish"
     mkdir -p "$root/usr/share/doc/berth"
     cp -R docs/guide docs/api "$root/usr/share/doc/berth/"
-    install -m 0644 packaging/debian/copyright README.md "$root/usr/share/doc/berth/"
+    install -m 0644 packaging/debian/copyright packaging/berth.toml.sample README.md "$root/usr/share/doc/berth/"
     gzip -9nc CHANGELOG.md >"$root/usr/share/doc/berth/CHANGELOG.md.gz"
     find "$root/usr/share" -type f -exec chmod 0644 {} +
     find "$root/usr" -type d -exec chmod 0755 {} +

@@ -16,7 +16,7 @@ pub struct OptionRow {
     pub effect: Effect,
     /// What it does, units included; the text of the reference.
     pub help: &'static str,
-    /// A value for the commented default file, as TOML, where the default cannot serve as one.
+    /// A value for the commented sample file, as TOML, where the default cannot serve as one.
     pub example: &'static str,
 }
 

@@ -67,18 +67,18 @@ fn toml_default(row: &OptionRow) -> String {
     }
 }
 
-/// `key = value` with the default or an example: a line of the default file.
+/// `key = value` with the default or an example: a line of the sample file.
 #[must_use]
 pub fn example_line(row: &OptionRow) -> String {
     format!("{} = {}", row.key, toml_default(row))
 }
 
-/// `packaging/berth.toml`: every option, commented out, with its default or an example.
+/// `packaging/berth.toml.sample`: every option, commented out, with its default or an example.
 #[must_use]
-pub fn default_file() -> String {
+pub fn sample_file() -> String {
     let mut file = String::from(
-        "# The configuration of berth. Every option is here, commented out, with its default; where there is none, with an\n\
-         # example. Files in /etc/berth/berth.d/*.toml are read after this one, the environment (BERTH__SECTION__KEY) last.\n\
+        "# A sample of /etc/berth/berth.toml. Every option is here, commented out, with its default; where there is none,\n\
+         # with an example. Files in /etc/berth/berth.d/*.toml are read after this one, the environment (BERTH__SECTION__KEY) last.\n\
          # Check with: berth config check\n",
     );
     for (section, help) in SECTIONS {

@@ -1,4 +1,4 @@
-//! Every option berth reads: the one list from which checks, defaults, the reference page and the default file come.
+//! Every option berth reads: the one list from which checks, defaults, the reference page and the sample file come.
 //!
 //! A new option is a row here and a field in `sections`; a test holds the two together.
 

@@ -26,13 +26,13 @@ use crate::policy_list;
 
 /// `berth accelerator`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct AcceleratorArguments {
     #[command(subcommand)]
-    command: Command,
+    command: AcceleratorCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum AcceleratorCommand {
     /// Serve the accelerator API (Cyborg v2) alone, until SIGTERM or Ctrl-C. Without Keystone it believes its callers
     /// (noauth2): loopback only.
     #[command(after_help = "Examples:\n  berth accelerator serve\n  \
@@ -80,31 +80,31 @@ enum Command {
 /// # Errors
 /// The service does not do what is asked; or the database cannot be opened, the address cannot be listened on, or the way to Keystone is not configured.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &AcceleratorArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
     let (database, listen, placement) = match &arguments.command {
-        Command::Serve {
+        AcceleratorCommand::Serve {
             database,
             listen,
             placement,
         } => (database, listen, placement),
-        Command::Profile { command } => {
+        AcceleratorCommand::Profile { command } => {
             context.block_on(ask::profile(command, &config, out))??;
             return Ok(ExitCode::Done);
         }
-        Command::Request { command } => {
+        AcceleratorCommand::Request { command } => {
             context.block_on(ask::request(command, &config, out))??;
             return Ok(ExitCode::Done);
         }
-        Command::Adopt(asked) => return context.block_on(adopt::adopt(asked, &config, out))?,
-        Command::Policy { format } => {
+        AcceleratorCommand::Adopt(asked) => return context.block_on(adopt::adopt(asked, &config, out))?,
+        AcceleratorCommand::Policy { format } => {
             policy_list::print(&accelerator_policy_in_force(&config)?, format, out)?;
             return Ok(ExitCode::Done);
         }
-        Command::Device { command } => {
+        AcceleratorCommand::Device { command } => {
             context.block_on(ask::device(command, &config, out))??;
             return Ok(ExitCode::Done);
         }

@@ -24,15 +24,15 @@ use serve::alone_on_this_host;
   berth agent disable --reason 'memory is replaced'   no new guests here
   berth agent enable"
 )]
-pub struct Arguments {
+pub struct AgentArguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<AgentCommand>,
     #[command(flatten)]
     run: RunArguments,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum AgentCommand {
     /// Say how the running agent is.
     #[command(after_help = "Examples:\n  berth agent status\n  berth agent status -f json")]
     Status {
@@ -73,7 +73,7 @@ enum Command {
     },
 }
 
-impl Arguments {
+impl AgentArguments {
     /// Whether the agent itself is to run.
     #[must_use]
     pub fn is_service(&self) -> bool {
@@ -86,7 +86,7 @@ impl Arguments {
 /// # Errors
 /// As the agent's, each with its exit code.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &AgentArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {

@@ -11,7 +11,7 @@ use clap_complete::Shell;
     after_help = "Examples:\n  berth completion bash > /etc/bash_completion.d/berth\n  \
                         berth completion fish > ~/.config/fish/completions/berth.fish"
 )]
-pub struct Arguments {
+pub struct CompletionArguments {
     /// The shell.
     #[arg(value_enum)]
     pub shell: ShellName,
@@ -33,7 +33,7 @@ pub enum ShellName {
 /// # Errors
 /// The output cannot be written.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &CompletionArguments,
     mut command_line: clap::Command,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {

@@ -13,13 +13,13 @@ use crate::policy_list;
 
 /// `berth compute`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ComputeArguments {
     #[command(subcommand)]
-    command: Command,
+    command: ComputeCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ComputeCommand {
     /// Serve the compute API (Nova's, 2.1 to 2.82) with conductor and scheduler, until SIGTERM or Ctrl-C: over the Placement of
     /// [placement], the accelerator service of [cyborg] and the agents of [conductor_service]. `berth up` serves it beside its own.
     #[command(
@@ -46,18 +46,18 @@ enum Command {
 /// # Errors
 /// A database or the file of images cannot be used, the address cannot be listened on, or nothing says where a service is.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &ComputeArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let mut config = context.load()?.config;
     match &arguments.command {
-        Command::Serve { database, listen } => {
+        ComputeCommand::Serve { database, listen } => {
             let own = &mut config.compute_service;
             own.listen = listen.or(own.listen);
             context.serve(service::serve(database.as_deref(), &config, out))??;
         }
-        Command::Policy { format } => {
+        ComputeCommand::Policy { format } => {
             policy_list::print(&compute_policy_in_force(&config)?, format, out)?;
         }
     }

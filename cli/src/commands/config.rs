@@ -19,13 +19,13 @@ use running::running_config;
 
 /// `berth config`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ConfigArguments {
     #[command(subcommand)]
-    command: Command,
+    command: ConfigCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ConfigCommand {
     /// Check the configuration; every error is named with file, line, column and key.
     #[command(
         after_help = "Examples:\n  berth config check\n  berth config check --offline --config ./berth.toml"
@@ -70,16 +70,16 @@ enum Command {
 /// # Errors
 /// The configuration is refused, the agent does not answer, or the output cannot be written.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &ConfigArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     match &arguments.command {
-        Command::Check {
+        ConfigCommand::Check {
             offline,
             deny_warnings,
         } => check::check(context, *offline, *deny_warnings, out),
-        Command::Show {
+        ConfigCommand::Show {
             origin,
             set,
             format,
@@ -88,7 +88,7 @@ pub fn run(
             show(&loaded, *origin, *set).print(format, out)?;
             Ok(ExitCode::Done)
         }
-        Command::Diff { socket, format } => {
+        ConfigCommand::Diff { socket, format } => {
             let loaded = context.load()?;
             let socket = socket.as_ref().unwrap_or(&loaded.config.agent.admin_socket);
             let running = context.block_on(running_config(socket))??;

@@ -32,7 +32,7 @@ use crate::context::{Context, quoted};
 
 The agents are those of [conductor_service] agents. Placement, accelerator service and compute API listen at addresses of their own as
 well where [placement_service], [accelerator_service] and [compute_service] listen say so.")]
-pub struct Arguments {
+pub struct ControllerArguments {
     /// A database on a server for the tables of all services, else the connection of each section. file:PATH is the URL that
     /// stands in a file.
     #[arg(long, value_name = "URL")]
@@ -47,7 +47,7 @@ pub struct Arguments {
 /// # Errors
 /// The folder, a database or an address is held by another, or the configuration does not do for it.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &ControllerArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
@@ -58,7 +58,7 @@ pub fn run(
 }
 
 /// The configuration with what the command line says.
-fn configured(arguments: &Arguments, mut config: Config) -> Result<Config, Failure> {
+fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Config, Failure> {
     if let Some(url) = &arguments.database {
         let url = Secret::from(url.as_str());
         if !matches!(database::location(&url)?, Location::Server(_)) {

@@ -31,7 +31,7 @@ use crate::context::Context;
 #[command(
     after_help = "Examples:\n  berth demo --once\n  berth demo --skip-host --once      without libvirt"
 )]
-pub struct Arguments {
+pub struct DemoArguments {
     /// End after the show; else stay up as this host's node until Ctrl-C.
     #[arg(long)]
     once: bool,
@@ -49,7 +49,7 @@ const NEW_WORD: &str = "vgpu = \"per-gpu\"";
 /// # Errors
 /// This host cannot be observed, or a unit is not where it belongs.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &DemoArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
@@ -72,7 +72,7 @@ pub fn run(
         return Ok(ExitCode::Done);
     }
     writeln!(out, "\n== this host stays up as a node; Ctrl-C ends it")?;
-    up::run(&up::Arguments::default(), context, out)
+    up::run(&up::UpArguments::default(), context, out)
 }
 
 fn file_failure(path: &Path, error: &std::io::Error) -> Failure {

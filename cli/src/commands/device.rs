@@ -14,11 +14,11 @@ use crate::context::Context;
 
 /// `berth device`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct DeviceArguments {
     #[command(flatten)]
     agent: AgentAt,
     #[command(subcommand)]
-    command: Command,
+    command: DeviceCommand,
 }
 
 /// Risks that must be accepted by name.
@@ -37,7 +37,7 @@ impl From<AcceptedRisk> for Risk {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum DeviceCommand {
     /// List what guests can get of this host's devices, and who has it.
     #[command(
         after_help = "Examples:\n  berth device list\n  berth device list -f value -c name -c state\n  berth device list --agent https://compute2:9178"
@@ -103,7 +103,7 @@ enum Command {
 /// # Errors
 /// The agent is away or refuses, or the output cannot be written.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &DeviceArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
@@ -113,17 +113,17 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
-async fn talk(command: &Command, admin: &AdminClient, out: &mut dyn Write) -> Result<(), Failure> {
+async fn talk(command: &DeviceCommand, admin: &AdminClient, out: &mut dyn Write) -> Result<(), Failure> {
     let (device, verb, action, format) = match command {
-        Command::List { format } => {
+        DeviceCommand::List { format } => {
             let list = admin.devices().await.map_err(admin_failure)?;
             return listed(&list.devices).print(format, out);
         }
-        Command::Show { device, format } => {
+        DeviceCommand::Show { device, format } => {
             let shown = admin.device(device).await.map_err(admin_failure)?;
             return whole(&shown.devices).print(format, out);
         }
-        Command::Reset {
+        DeviceCommand::Reset {
             device,
             dry_run,
             format,
@@ -134,7 +134,7 @@ async fn talk(command: &Command, admin: &AdminClient, out: &mut dyn Write) -> Re
             };
             (device, DeviceVerb::Reset, action, format)
         }
-        Command::Release {
+        DeviceCommand::Release {
             device,
             dry_run,
             accept_risk,
@@ -147,7 +147,7 @@ async fn talk(command: &Command, admin: &AdminClient, out: &mut dyn Write) -> Re
             };
             (device, DeviceVerb::Release, action, format)
         }
-        Command::Quarantine {
+        DeviceCommand::Quarantine {
             device,
             reason,
             dry_run,

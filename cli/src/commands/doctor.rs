@@ -24,7 +24,7 @@ pub use checks::all as checks;
     after_help = "Exit codes: 0 good, 78 a failure (with --strict: or a warning).\n\n\
                         Examples:\n  berth doctor\n  berth doctor --strict -f json"
 )]
-pub struct Arguments {
+pub struct DoctorArguments {
     /// Take warnings as failures.
     #[arg(long)]
     strict: bool,
@@ -43,7 +43,7 @@ pub struct Arguments {
 /// # Errors
 /// The output cannot be written; findings are told by the exit code.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &DoctorArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {

@@ -24,15 +24,15 @@ pub(crate) use decisions::decisions_of;
 
 /// `berth guest`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct GuestArguments {
     #[command(flatten)]
     agent: AgentAt,
     #[command(subcommand)]
-    command: Command,
+    command: GuestCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum GuestCommand {
     /// Boot a guest: claim what it needs, bind its accelerators, have the host's agent build it.
     #[command(after_help = "Examples:
   berth guest create web --vcpus 2 --ram 2048 --disk 10 --image /srv/images/debian.qcow2
@@ -170,7 +170,7 @@ struct Which {
 /// # Errors
 /// The agent or the conductor is away or refuses, the guest could not be booted, or the output cannot be written.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &GuestArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
@@ -180,15 +180,15 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
-async fn talk(command: &Command, ways: &Ways, out: &mut dyn Write) -> Result<(), Failure> {
+async fn talk(command: &GuestCommand, ways: &Ways, out: &mut dyn Write) -> Result<(), Failure> {
     use berth_wire::guest::GuestAction;
     let (change, action, done) = match command {
-        Command::Create(arguments) => return create::run(arguments, ways, out).await,
-        Command::List { format } => return show::list(ways, format, out).await,
-        Command::Show { guest, format } => {
+        GuestCommand::Create(arguments) => return create::run(arguments, ways, out).await,
+        GuestCommand::List { format } => return show::list(ways, format, out).await,
+        GuestCommand::Show { guest, format } => {
             return show::one(ways, &guest.guest, format, out).await;
         }
-        Command::Delete {
+        GuestCommand::Delete {
             change,
             wait,
             timeout,
@@ -197,30 +197,30 @@ async fn talk(command: &Command, ways: &Ways, out: &mut dyn Write) -> Result<(),
             let wait = wait.then_some(*timeout);
             return act::delete(ways, change, wait, *at_agent, out).await;
         }
-        Command::Console {
+        GuestCommand::Console {
             command: ConsoleCommand::Log { guest, lines },
         } => return act::console(ways, &guest.guest, *lines, out).await,
-        Command::Stop { change, grace } => (
+        GuestCommand::Stop { change, grace } => (
             change,
             GuestAction::Stop {
                 grace_seconds: *grace,
             },
             "stopped",
         ),
-        Command::Start { change } => (change, GuestAction::Start {}, "started"),
-        Command::Reboot {
+        GuestCommand::Start { change } => (change, GuestAction::Start {}, "started"),
+        GuestCommand::Reboot {
             change,
             hard: false,
         } => (change, GuestAction::SoftReboot {}, "rebooted"),
-        Command::Reboot { change, hard: true } => {
+        GuestCommand::Reboot { change, hard: true } => {
             (change, GuestAction::HardReboot {}, "switched off and on")
         }
-        Command::Pause { change } => (change, GuestAction::Pause {}, "paused"),
-        Command::Unpause { change } => (change, GuestAction::Unpause {}, "unpaused"),
-        Command::Rescue(arguments) => (&arguments.change, arguments.action()?, "rescued"),
-        Command::Unrescue { change } => (change, GuestAction::Unrescue {}, "unrescued"),
-        Command::Rebuild(arguments) => (&arguments.change, arguments.action()?, "rebuilt"),
-        Command::Suspend { change } => (change, GuestAction::Suspend {}, "suspended"),
+        GuestCommand::Pause { change } => (change, GuestAction::Pause {}, "paused"),
+        GuestCommand::Unpause { change } => (change, GuestAction::Unpause {}, "unpaused"),
+        GuestCommand::Rescue(arguments) => (&arguments.change, arguments.action()?, "rescued"),
+        GuestCommand::Unrescue { change } => (change, GuestAction::Unrescue {}, "unrescued"),
+        GuestCommand::Rebuild(arguments) => (&arguments.change, arguments.action()?, "rebuilt"),
+        GuestCommand::Suspend { change } => (change, GuestAction::Suspend {}, "suspended"),
     };
     act::power(ways, change, &action, done, out).await
 }

@@ -14,13 +14,13 @@ use crate::context::Context;
 
 /// `berth identity`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct IdentityArguments {
     #[command(subcommand)]
-    command: Command,
+    command: IdentityCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum IdentityCommand {
     /// Serve the Identity API (Keystone v3) alone, until SIGTERM or Ctrl-C: users from a file, tokens in a database.
     #[command(after_help = "Examples:\n  berth identity serve\n  \
                             berth identity serve --users /etc/berth/identity.toml --listen 127.0.0.1:5000")]
@@ -76,18 +76,18 @@ enum UserCommand {
 /// # Errors
 /// The file of users cannot be used, the database cannot be opened, the address cannot be listened on; or there is no password.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &IdentityArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
-    if let Command::HashPassword = &arguments.command {
+    if let IdentityCommand::HashPassword = &arguments.command {
         password::hash(out)?;
         return Ok(ExitCode::Done);
     }
     let mut config = context.load()?.config;
     match &arguments.command {
-        Command::HashPassword => {}
-        Command::Serve {
+        IdentityCommand::HashPassword => {}
+        IdentityCommand::Serve {
             database,
             listen,
             users,
@@ -97,7 +97,7 @@ pub fn run(
             own.listen = listen.unwrap_or(own.listen);
             context.block_on(service::serve(database.as_deref(), &config, out))??;
         }
-        Command::User {
+        IdentityCommand::User {
             command: UserCommand::List { users, format },
         } => users::list(
             users
@@ -106,7 +106,7 @@ pub fn run(
             format,
             out,
         )?,
-        Command::Check { users } => {
+        IdentityCommand::Check { users } => {
             users::check(
                 users
                     .as_ref()

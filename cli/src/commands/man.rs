@@ -7,7 +7,7 @@ use berth_output::{ErrorCode, ExitCode, Failure};
 /// `berth man --dir DIRECTORY`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  berth man --dir /usr/local/share/man/man1")]
-pub struct Arguments {
+pub struct ManArguments {
     /// The directory to write to; made if missing.
     #[arg(long, value_name = "DIRECTORY")]
     pub dir: PathBuf,
@@ -17,7 +17,7 @@ pub struct Arguments {
 ///
 /// # Errors
 /// The directory cannot be made or written.
-pub fn run(arguments: &Arguments, command_line: clap::Command) -> Result<ExitCode, Failure> {
+pub fn run(arguments: &ManArguments, command_line: clap::Command) -> Result<ExitCode, Failure> {
     std::fs::create_dir_all(&arguments.dir)
         .and_then(|()| clap_mangen::generate_to(command_line, &arguments.dir))
         .map_err(|error| {

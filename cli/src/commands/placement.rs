@@ -25,13 +25,13 @@ use database_choice::placement_database;
 
 /// `berth placement`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct PlacementArguments {
     #[command(subcommand)]
-    command: Command,
+    command: PlacementCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum PlacementCommand {
     /// Serve the Placement API alone, until SIGTERM or Ctrl-C. Without Keystone it believes its callers (noauth2): loopback
     /// only.
     #[command(after_help = "Examples:\n  berth placement serve\n  \
@@ -90,29 +90,29 @@ enum Command {
 /// # Errors
 /// The database cannot be opened, the address cannot be listened on, or the upgrade is refused.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &PlacementArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
     match &arguments.command {
-        Command::Serve { database, listen } => {
+        PlacementCommand::Serve { database, listen } => {
             let url = placement_database(database.as_deref(), &config);
             let listen = listen.unwrap_or(config.placement_service.listen);
             context.block_on(serve(&url, &config, listen, out))??;
         }
-        Command::Policy { format } => {
+        PlacementCommand::Policy { format } => {
             policy_list::print(&placement_policy_in_force(&config)?, format, out)?;
         }
-        Command::MigrateComputeInventory(asked) => {
+        PlacementCommand::MigrateComputeInventory(asked) => {
             context.block_on(migrate::migrate(asked, &config, out))??;
         }
-        Command::Db(asked) => context.block_on(db::run(asked, &config, out))??,
-        Command::Audit(asked) => context.block_on(allocations::audit(asked, &config, out))??,
-        Command::HealAllocations(asked) => {
+        PlacementCommand::Db(asked) => context.block_on(db::run(asked, &config, out))??,
+        PlacementCommand::Audit(asked) => context.block_on(allocations::audit(asked, &config, out))??,
+        PlacementCommand::HealAllocations(asked) => {
             context.block_on(allocations::heal(asked, &config, out))??;
         }
-        Command::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
+        PlacementCommand::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
     }
     Ok(ExitCode::Done)
 }

@@ -14,13 +14,13 @@ use crate::context::Context;
 
 /// `berth provider`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ProviderArguments {
     #[command(subcommand)]
-    command: Command,
+    command: ProviderCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ProviderCommand {
     /// Show this host's provider tree, each class with total, reserved and what is in use.
     #[command(
         after_help = "Examples:\n  berth provider tree\n  berth provider tree -f json\n  \
@@ -40,11 +40,11 @@ enum Command {
 /// # Errors
 /// The host or Placement cannot be asked.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &ProviderArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
-    let Command::Tree { traits, format } = &arguments.command;
+    let ProviderCommand::Tree { traits, format } = &arguments.command;
     let config = context.load()?.config;
     let placement = placement_for_commands(&config)?;
     let trees = context.block_on(async {

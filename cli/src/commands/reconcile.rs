@@ -16,7 +16,7 @@ use crate::context::Context;
   berth reconcile --dry-run                         what differs?
   berth reconcile                                   mend what can be mended, and say what was found
   berth reconcile --dry-run -f value -c code -c subject")]
-pub struct Arguments {
+pub struct ReconcileArguments {
     /// Say what differs, and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -29,7 +29,7 @@ pub struct Arguments {
 /// # Errors
 /// The agent is away or refuses, a side of the comparison could not be read, or the output cannot be written.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &ReconcileArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
@@ -48,7 +48,7 @@ pub fn run(
 }
 
 async fn talk(
-    arguments: &Arguments,
+    arguments: &ReconcileArguments,
     admin: &AdminClient,
     out: &mut dyn Write,
 ) -> Result<Vec<String>, Failure> {

@@ -17,13 +17,13 @@ use crate::context::Context;
 
 /// `berth reshape`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct ReshapeArguments {
     #[command(subcommand)]
-    command: Command,
+    command: ReshapeCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum ReshapeCommand {
     /// Show what a startup would do on this host. Nothing is changed.
     #[command(after_help = "Examples:
   berth reshape plan
@@ -56,11 +56,11 @@ enum PlanFormat {
 /// # Errors
 /// The host or Placement cannot be asked, or no lawful reshape exists.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &ReshapeArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
-    let Command::Plan {
+    let ReshapeCommand::Plan {
         out: file,
         detailed_exitcode,
         format,

@@ -14,13 +14,13 @@ use crate::context::Context;
 
 /// `berth scheduler`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct SchedulerArguments {
     #[command(subcommand)]
-    command: Command,
+    command: SchedulerCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum SchedulerCommand {
     /// Answer the cases of a file, each with its own hosts and options, in a line of JSON each: the verdicts of a filter with its
     /// reasons, the scores of a weigher, the loop's selections, the query to Placement. Nothing is claimed, and no service is asked,
     /// nor any plugin: the answers are those of the file alone.
@@ -64,19 +64,19 @@ enum Command {
 /// # Errors
 /// The file cannot be read, or a case of it is none.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &SchedulerArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     match &arguments.command {
-        Command::Replay { cases } => replay::run(cases, out)?,
-        Command::Explain(asked) => {
+        SchedulerCommand::Replay { cases } => replay::run(cases, out)?,
+        SchedulerCommand::Explain(asked) => {
             return match &asked.decision {
                 Some(guest) => explain::decided(guest, asked, context, out),
                 None => explain::run(asked, context, out),
             };
         }
-        Command::Lint(asked) => return lint::run(asked, out),
+        SchedulerCommand::Lint(asked) => return lint::run(asked, out),
     }
     Ok(ExitCode::Done)
 }

@@ -36,7 +36,7 @@ use crate::context::{Context, quoted};
 #[command(after_help = "Examples:
   berth up
   berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
-pub struct Arguments {
+pub struct UpArguments {
     #[command(flatten)]
     run: RunArguments,
 }
@@ -46,7 +46,7 @@ pub struct Arguments {
 /// # Errors
 /// The folder, the database or the address is held by another, or as the agent's.
 pub fn run(
-    arguments: &Arguments,
+    arguments: &UpArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
@@ -59,7 +59,7 @@ pub fn run(
 const CONDUCTOR: &str = "conductor.db";
 
 async fn everything(
-    arguments: &Arguments,
+    arguments: &UpArguments,
     context: &Context,
     loaded: &Loaded,
     out: &mut dyn Write,
@@ -140,7 +140,7 @@ async fn everything(
 
 /// This host's agent, with the accelerator service and the conductor where it serves; `told` once it is ready.
 async fn host(
-    arguments: &Arguments,
+    arguments: &UpArguments,
     context: &Context,
     loaded: &Loaded,
     (store, front, images): (&SqlStore, Option<Front>, ImageSource),

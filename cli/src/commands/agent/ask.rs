@@ -10,20 +10,20 @@ use berth_compose::admin_failure;
 use berth_output::{ErrorCode, Failure, Format, Listing};
 use serde_json::json;
 
-use super::Command;
+use super::AgentCommand;
 
 pub(super) async fn talk(
-    command: &Command,
+    command: &AgentCommand,
     socket: &Path,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let admin = AdminClient::new(socket).map_err(admin_failure)?;
     match command {
-        Command::Status { format, timeout } => {
+        AgentCommand::Status { format, timeout } => {
             let admin = admin.answering_within(Duration::from_secs(*timeout));
             status(&admin, format, out).await
         }
-        Command::Disable {
+        AgentCommand::Disable {
             reason,
             dry_run: false,
             format,
@@ -32,7 +32,7 @@ pub(super) async fn talk(
             let said = format!("disabled: {reason}");
             answer(format, true, Some(reason), said, out)
         }
-        Command::Disable {
+        AgentCommand::Disable {
             dry_run: true,
             format,
             ..
@@ -44,14 +44,14 @@ pub(super) async fn talk(
             };
             answer(format, now.is_some(), now.as_deref(), said.to_owned(), out)
         }
-        Command::Enable {
+        AgentCommand::Enable {
             dry_run: false,
             format,
         } => {
             admin.enable().await.map_err(admin_failure)?;
             answer(format, false, None, "enabled".to_owned(), out)
         }
-        Command::Enable {
+        AgentCommand::Enable {
             dry_run: true,
             format,
         } => {
@@ -62,7 +62,7 @@ pub(super) async fn talk(
             };
             answer(format, now.is_some(), now.as_deref(), said.to_owned(), out)
         }
-        Command::Tick { format } => {
+        AgentCommand::Tick { format } => {
             ticked(&admin.tick().await.map_err(admin_failure)?, format, out)
         }
     }

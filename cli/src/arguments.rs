@@ -10,7 +10,7 @@ use crate::commands::{
     identity, man, placement, provider, reconcile, reshape, scheduler, up,
 };
 use crate::context::Context;
-use crate::logging::{LevelFilter, Log};
+use crate::logging::{LevelFilter, LogArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ pub struct Cli {
     pub state_dir: Option<PathBuf>,
     /// What is logged, and how.
     #[command(flatten)]
-    pub log: Log,
+    pub log: LogArguments,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::{Path, absolute};
 use std::time::Duration;
 
-use berth_config::{Loaded, Sources};
+use berth_config::{LoadedConfig, Sources};
 use berth_output::{ErrorCode, Failure};
 
 /// The global options, read.
@@ -17,7 +17,7 @@ pub struct Context {
 
 impl Context {
     /// Reads and checks the configuration.
-    pub fn load(&self) -> Result<Loaded, Failure> {
+    pub fn load(&self) -> Result<LoadedConfig, Failure> {
         Ok(berth_config::load(&self.sources)?)
     }
 

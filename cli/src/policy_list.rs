@@ -4,10 +4,14 @@ use std::io::Write;
 
 use berth_http::Policy;
 use berth_http::policy::Origin;
-use berth_output::{Failure, Format, Listing};
+use berth_output::{Failure, ListFormat, Listing};
 use serde_json::json;
 
-pub(crate) fn print(policy: &Policy, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+pub(crate) fn print(
+    policy: &Policy,
+    format: &ListFormat,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut listing = Listing::new(&["rule", "check", "origin"]);
     for (name, rule, origin) in policy.rules() {
         let origin = match origin {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use berth_cli::reference;
 use berth_config::reference::{configuration_page, sample_file};
-use berth_config::{Document, resolve as resolve_documents};
+use berth_config::{ConfigDocument, resolve as resolve_documents};
 
 fn at(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -83,7 +83,7 @@ fn the_sample_file_is_the_option_table() {
 fn changes_nothing_and_can_be_uncommented(text: &str) {
     let resolve = |text: String| {
         let name = "berth.toml".to_owned();
-        resolve_documents(&[Document { name, text }], &[])
+        resolve_documents(&[ConfigDocument { name, text }], &[])
     };
     let loaded = resolve(text.to_owned()).unwrap();
     assert_eq!(

@@ -11,7 +11,7 @@ use berth_agent::options::Rename;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
 use berth_client::{HostsClient, PlacementClient};
-use berth_config::{Config, Loaded, Public, Sources, UpdateInterval, after_reload};
+use berth_config::{Config, LoadedConfig, Public, Sources, UpdateInterval, after_reload};
 use berth_output::{ErrorCode, Failure, sentence};
 use berth_store::state_dir::StateDir;
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ use crate::{DEADLINE, Driver, HostGuests, tls, tracker_options};
 
 /// How the agent runs.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct RunArguments {
+pub struct AgentRunArguments {
     /// One startup and one tick, then end.
     #[arg(long)]
     pub once: bool,
@@ -35,23 +35,23 @@ pub struct RunArguments {
     pub expect_plan: Option<PathBuf>,
     /// Take a risk by its name.
     #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
-    pub accept_risk: Vec<Risk>,
+    pub accept_risk: Vec<AcceptedRisk>,
 }
 
 /// Risks that must be accepted by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Risk {
+pub enum AcceptedRisk {
     /// The host was renamed: give its providers in Placement the new name.
     RenameHost,
 }
 
 /// How an agent runs, from its start to its end.
-pub struct Run<'a> {
-    pub loaded: &'a Loaded,
+pub struct AgentRun<'a> {
+    pub loaded: &'a LoadedConfig,
     /// Where it is read again.
     pub sources: &'a Sources,
     /// What the command line says.
-    pub arguments: &'a RunArguments,
+    pub arguments: &'a AgentRunArguments,
     pub metrics: Metrics,
     /// What this process's other services count; none where there are none.
     pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
@@ -59,18 +59,18 @@ pub struct Run<'a> {
 }
 
 /// This host, taken: no other agent has it as long as this lives.
-pub struct OwnHost {
+pub struct AgentHost {
     pub driver: Arc<Driver>,
     lock: SocketLock,
     files: StateDir,
 }
 
-impl OwnHost {
+impl AgentHost {
     /// Takes the host and its state folder.
     ///
     /// # Errors
     /// Another agent has it, the driver cannot be made, or the folder cannot be used.
-    pub fn take(loaded: &Loaded, arguments: &RunArguments) -> Result<Self, Failure> {
+    pub fn take(loaded: &LoadedConfig, arguments: &AgentRunArguments) -> Result<Self, Failure> {
         let config = &loaded.config;
         let driver = Arc::new(Driver::of(config)?);
         // Before anything is touched in the state folder, which another agent may be writing to.
@@ -94,7 +94,7 @@ impl OwnHost {
     /// with what tells why it cannot be used; `ready` is given what tells when the agent's first inventory landed.
     pub async fn serve(
         self,
-        run: Run<'_>,
+        run: AgentRun<'_>,
         placement: PlacementClient,
         guests: &HostGuests,
         hosts: Option<HostsClient>,
@@ -195,15 +195,15 @@ pub fn alone(config: &Config) -> Result<SocketLock, Failure> {
     })
 }
 
-fn rename(arguments: &RunArguments) -> Rename {
-    if arguments.accept_risk.contains(&Risk::RenameHost) {
+fn rename(arguments: &AgentRunArguments) -> Rename {
+    if arguments.accept_risk.contains(&AcceptedRisk::RenameHost) {
         Rename::Accept
     } else {
         Rename::Refuse
     }
 }
 
-fn live(loaded: &Loaded, shown: Public, rename: Rename) -> Result<LiveOptions, Failure> {
+fn live(loaded: &LoadedConfig, shown: Public, rename: Rename) -> Result<LiveOptions, Failure> {
     let config = &loaded.config;
     let config_shown = serde_json::to_value(shown).map_err(|error| {
         Failure::caused(ErrorCode::Bug, "the configuration cannot be shown", &error)

@@ -12,5 +12,5 @@ mod first_user;
 mod front;
 mod listener;
 
-pub use front::{Front, ServedFront};
+pub use front::{FrontListener, ServedListener};
 pub use listener::OpenApi;

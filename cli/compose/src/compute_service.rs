@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::database;
-use crate::images::ImageSource;
+use crate::images::ServerImages;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::policy::compute_policy_in_force;
 
@@ -34,7 +34,7 @@ impl OpenCompute {
     ///
     /// # Errors
     /// Another process has the database, the policy file cannot be used, or the way to the image service is not configured.
-    pub async fn open(config: &Config, images: &ImageSource) -> Result<Self, Failure> {
+    pub async fn open(config: &Config, images: &ServerImages) -> Result<Self, Failure> {
         let images = images.for_compute(config)?;
         let quota = config.quota_hook().map(QuotaHook::open).transpose();
         let quota = quota.map_err(|error| {
@@ -59,7 +59,7 @@ impl OpenCompute {
         door: Option<(TcpListener, Router)>,
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
-    ) -> Result<BegunCompute, Failure> {
+    ) -> Result<RunningCompute, Failure> {
         let parts = ComputeParts {
             store: self.store.clone(),
             conductor,
@@ -85,7 +85,7 @@ impl OpenCompute {
         }
         let (end, kept) = (stopped(), compute.clone());
         tasks.spawn(async move { kept.keep(end).await });
-        Ok(BegunCompute {
+        Ok(RunningCompute {
             store: self.store,
             compute,
             hosts,
@@ -95,7 +95,7 @@ impl OpenCompute {
 }
 
 /// The compute API while it runs.
-pub struct BegunCompute {
+pub struct RunningCompute {
     /// Its database, to be closed last.
     pub store: SqlStore,
     compute: Compute,
@@ -103,7 +103,7 @@ pub struct BegunCompute {
     policy: Policy,
 }
 
-impl BegunCompute {
+impl RunningCompute {
     /// The API and the routes for agents of other hosts, for callers whom `tokens` believes.
     pub fn routes(&self, tokens: &Arc<dyn ValidateToken>) -> Router {
         let for_agents = berth_hosts::Options {

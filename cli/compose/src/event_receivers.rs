@@ -12,7 +12,7 @@ use berth_output::{ErrorCode, Failure};
 use crate::agents::EVENTS_TIMEOUT;
 use crate::{AgentReceivers, EMBEDDED_TOKEN};
 
-pub enum Receivers {
+pub enum ConfiguredReceivers {
     /// One, whatever the host: Nova, or the only agent.
     One(ComputeClient),
     /// Each host's agent, at an address made of the host's name.
@@ -28,7 +28,7 @@ pub struct AtHost {
     options: AdapterOptions,
 }
 
-impl Receivers {
+impl ConfiguredReceivers {
     /// As `[accelerator_service] external_events_endpoint` says; none where it says nothing.
     pub fn new(config: &Config) -> Result<Option<Self>, Failure> {
         let Some(endpoint) = &config.accelerator_service.external_events_endpoint else {
@@ -41,7 +41,7 @@ impl Receivers {
     }
 }
 
-impl EventReceivers for Receivers {
+impl EventReceivers for ConfiguredReceivers {
     fn of_host(&self, host: &str) -> Option<ComputeClient> {
         match self {
             Self::One(receiver) => receiver.of_host(host),

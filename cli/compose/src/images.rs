@@ -16,14 +16,14 @@ use berth_wire::guest::{ImageBody, ImageLocation};
 use uuid::Uuid;
 
 #[derive(Clone)]
-pub enum ImageSource {
+pub enum ServerImages {
     /// The image service that `[glance]` names.
     Service,
     /// The list of this process, which may be empty.
     List(Arc<ImageList>),
 }
 
-impl ImageSource {
+impl ServerImages {
     /// Reads the list, where it is to be read.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl ImageSource {
 }
 
 /// Says how images are added where there are none.
-pub fn tell_images(images: &ImageSource, out: &mut dyn Write) -> io::Result<()> {
+pub fn tell_images(images: &ServerImages, out: &mut dyn Write) -> io::Result<()> {
     match images.list() {
         Some(list) if list.images().next().is_none() => match list.file() {
             Some(file) => writeln!(out, "No images: add some to {}", file.display()),

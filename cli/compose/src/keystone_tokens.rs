@@ -23,10 +23,10 @@ pub struct KeystoneTokens {
     url: Option<String>,
     cache_time: Duration,
     // The tokens are secrets: this type is not shown.
-    known: Mutex<HashMap<String, Known>>,
+    known: Mutex<HashMap<String, CachedToken>>,
 }
 
-struct Known {
+struct CachedToken {
     caller: Caller,
     until: Instant,
 }
@@ -78,7 +78,7 @@ impl KeystoneTokens {
         if known.len() >= MOST {
             known.clear();
         }
-        let entry = Known {
+        let entry = CachedToken {
             caller: caller.clone(),
             until: now + life.min(self.cache_time),
         };

@@ -33,7 +33,7 @@ pub enum Intent {
 }
 
 /// This host, seen once.
-pub struct Host {
+pub struct HostNodes {
     pub view: HostView,
     /// Whether an operator lets it take guests.
     pub service: Service,
@@ -41,7 +41,7 @@ pub struct Host {
     pub nodes: Vec<(NodeIdentity, ResourceTracker<Driver>)>,
 }
 
-impl Host {
+impl HostNodes {
     /// Observes this host and tells who its nodes are. What the agent knows of devices beside that (quarantines, disabled ones, the
     /// vendor's check) is laid over it, so that what comes of it is what an agent would do.
     pub async fn observe(

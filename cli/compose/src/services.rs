@@ -28,10 +28,10 @@ use tokio_util::sync::CancellationToken;
 use super::conductor_metrics::ConductorMetrics;
 use super::hosts::OpenHosts;
 use crate::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
-use crate::compute_service::{BegunCompute, OpenCompute, conductor_options, unusable_journal};
+use crate::compute_service::{OpenCompute, RunningCompute, conductor_options, unusable_journal};
 use crate::database;
-use crate::event_receivers::Receivers;
-use crate::images::ImageSource;
+use crate::event_receivers::ConfiguredReceivers;
+use crate::images::ServerImages;
 use crate::listener::ACCELERATOR;
 use crate::placement_client::write_endpoint;
 use crate::{
@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// The accelerator service, open but not yet served.
-pub struct Accelerator {
+pub struct OpenAccelerator {
     store: SqlStore,
     bell: EventsBell,
     hosts: HostsBell,
@@ -49,7 +49,7 @@ pub struct Accelerator {
     pub client: AcceleratorClient,
 }
 
-impl Accelerator {
+impl OpenAccelerator {
     /// Opens the database, and the port where it is to have one.
     pub async fn open(config: &Config, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let service = &config.accelerator_service;
@@ -91,8 +91,8 @@ impl Accelerator {
 }
 
 /// What the services are begun with.
-pub struct Parts {
-    pub accelerator: Accelerator,
+pub struct ServiceParts {
+    pub accelerator: OpenAccelerator,
     /// What is known of hosts.
     pub hosts: OpenHosts,
     /// Placement, asked in this process.
@@ -100,15 +100,15 @@ pub struct Parts {
     /// The agents that the conductor asks.
     pub agents: Arc<dyn Agents>,
     /// Who is told of binds.
-    pub receivers: Receivers,
+    pub receivers: ConfiguredReceivers,
     /// What servers are made of.
-    pub images: ImageSource,
+    pub images: ServerImages,
     /// Who believes tokens behind the one listener, where there is one.
     pub api: Option<Arc<dyn ValidateToken>>,
 }
 
 /// What is served behind the one listener.
-pub struct BehindApi {
+pub struct MountedApis {
     pub accelerator: Router,
     pub compute: Router,
 }
@@ -117,12 +117,12 @@ pub struct BehindApi {
 pub struct Services {
     accelerators: SqlStore,
     hosts: SqlStore,
-    compute: Option<BegunCompute>,
+    compute: Option<RunningCompute>,
     boots: SqlJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
     /// What is to be served behind the one listener, where there is one.
-    pub behind: Option<BehindApi>,
+    pub behind: Option<MountedApis>,
     /// Where the conductor is served, for people.
     pub conductor: String,
     /// Why the conductor's journal cannot be used; none where it can.
@@ -135,10 +135,10 @@ impl Services {
     /// Serves the accelerator service and the conductor until `stop`, and makes the compute API where it is to be anywhere.
     pub async fn begin(
         config: &Config,
-        parts: Parts,
+        parts: ServiceParts,
         stop: &CancellationToken,
     ) -> Result<Self, Failure> {
-        let Parts {
+        let ServiceParts {
             accelerator,
             mut hosts,
             placement,
@@ -228,7 +228,7 @@ impl Services {
             }
         };
         let behind = match (&compute, accelerator_behind, &api_tokens) {
-            (Some(compute), Some(accelerator), Some(tokens)) => Some(BehindApi {
+            (Some(compute), Some(accelerator), Some(tokens)) => Some(MountedApis {
                 accelerator,
                 compute: compute.routes(tokens),
             }),

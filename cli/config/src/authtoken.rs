@@ -18,7 +18,7 @@ pub struct KeystoneAuthtoken {
 /// The section as it is written; the client's type has no serde.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Words {
+struct AuthtokenWords {
     auth_type: String,
     auth_url: Option<String>,
     username: Option<String>,
@@ -35,7 +35,7 @@ struct Words {
 
 impl<'de> Deserialize<'de> for KeystoneAuthtoken {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let words = Words::deserialize(deserializer)?;
+        let words = AuthtokenWords::deserialize(deserializer)?;
         let auth_type: AuthType = words.auth_type.parse().map_err(D::Error::custom)?;
         Ok(Self {
             account: AuthOptions {

@@ -6,7 +6,7 @@ use std::path::{Path, absolute};
 use berth_output::ErrorCode;
 use config::{Value, ValueKind};
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::setting::{self, Setting};
 use super::sources::Sources;
 
@@ -14,7 +14,7 @@ use super::sources::Sources;
 #[derive(Default)]
 pub(super) struct CommandLine {
     pub settings: Vec<Setting>,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 /// Reads the options that stand for settings.
@@ -39,7 +39,7 @@ impl CommandLine {
         let full = absolute(path).ok();
         match full.as_deref().and_then(Path::to_str) {
             Some(text) => self.set(option, section, key, text),
-            None => self.problems.push(Problem {
+            None => self.problems.push(ConfigProblem {
                 at: option.to_owned(),
                 key: setting::name(section, key),
                 wrong: "the path is empty or not UTF-8".to_owned(),

@@ -6,7 +6,7 @@ use berth_output::ErrorCode;
 use config::{Value, ValueKind};
 
 use super::pattern::PATTERNS;
-use super::problem::{Problem, nearest};
+use super::problem::{ConfigProblem, nearest};
 use super::setting::{self, Setting};
 use super::table::{self, OPTIONS};
 
@@ -17,8 +17,8 @@ const OTHERS: [&str; 2] = ["BERTH_DATABASE_URL", "BERTH_LOG"];
 #[derive(Default)]
 pub(super) struct Environment {
     pub settings: Vec<Setting>,
-    pub problems: Vec<Problem>,
-    pub warnings: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
+    pub warnings: Vec<ConfigProblem>,
 }
 
 /// Reads every variable whose name begins with `BERTH_`.
@@ -63,7 +63,7 @@ impl Environment {
             return;
         };
         let Some(value) = value else {
-            self.problems.push(Problem {
+            self.problems.push(ConfigProblem {
                 at,
                 key: setting::name(section, key),
                 wrong: "the value is not UTF-8".into(),
@@ -89,7 +89,7 @@ impl Environment {
             Some(guess) => format!("did you mean {guess}?"),
             None => "variables of options begin with BERTH__ (two underscores)".to_owned(),
         };
-        self.warnings.push(Problem {
+        self.warnings.push(ConfigProblem {
             at: place(name),
             key: String::new(),
             wrong: "berth does not read this variable".into(),
@@ -114,13 +114,13 @@ fn section_of(text: &str) -> String {
 }
 
 /// Puts the variable to write in place of the TOML key.
-fn guided(name: &str, problem: Problem) -> Problem {
+fn guided(name: &str, problem: ConfigProblem) -> ConfigProblem {
     let variables: Vec<String> = OPTIONS
         .iter()
         .map(super::option::OptionRow::variable)
         .collect();
     match nearest(name, variables.iter().map(String::as_str)) {
-        Some(guess) if problem.code == ErrorCode::UnknownKey => Problem {
+        Some(guess) if problem.code == ErrorCode::UnknownKey => ConfigProblem {
             right: format!("did you mean {guess}?"),
             ..problem
         },

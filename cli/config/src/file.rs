@@ -5,20 +5,20 @@ use config::{Value, ValueKind};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::setting::{self, Setting};
 use super::table;
 
 /// One configuration file: its name as given, and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
+pub struct ConfigDocument {
     /// The path as an operator would write it.
     pub name: String,
     pub text: String,
 }
 
 /// Reads a document: what passed, and everything that did not.
-pub(super) fn read(document: &Document) -> (Vec<Setting>, Vec<Problem>) {
+pub(super) fn read(document: &ConfigDocument) -> (Vec<Setting>, Vec<ConfigProblem>) {
     let (root, errors) = DeTable::parse_recoverable(&document.text);
     if !errors.is_empty() {
         return (
@@ -26,7 +26,7 @@ pub(super) fn read(document: &Document) -> (Vec<Setting>, Vec<Problem>) {
             errors.iter().map(|error| syntax(document, error)).collect(),
         );
     }
-    let mut reading = Reading {
+    let mut reading = FileReader {
         document,
         lines: line_starts(&document.text),
         settings: Vec::new(),
@@ -40,9 +40,9 @@ pub(super) fn read(document: &Document) -> (Vec<Setting>, Vec<Problem>) {
 }
 
 /// Only the parser's sentence: its excerpt of the line could show a secret.
-fn syntax(document: &Document, error: &toml::de::Error) -> Problem {
+fn syntax(document: &ConfigDocument, error: &toml::de::Error) -> ConfigProblem {
     let offset = error.span().map_or(0, |span| span.start);
-    Problem {
+    ConfigProblem {
         at: place(document, &line_starts(&document.text), offset),
         key: String::new(),
         wrong: format!(
@@ -61,7 +61,7 @@ fn line_starts(text: &str) -> Vec<usize> {
 }
 
 /// `FILE:LINE:COLUMN` of a byte offset; both count from 1, columns in characters.
-fn place(document: &Document, lines: &[usize], offset: usize) -> String {
+fn place(document: &ConfigDocument, lines: &[usize], offset: usize) -> String {
     let line = lines.partition_point(|start| *start <= offset).max(1);
     let start = lines.get(line - 1).copied().unwrap_or_default();
     let before = document.text.get(start..offset).unwrap_or_default();
@@ -72,16 +72,16 @@ fn place(document: &Document, lines: &[usize], offset: usize) -> String {
 /// Unknown options that are told one by one; the further ones are counted. Each is compared with every option.
 const UNKNOWN_TOLD: usize = 20;
 
-struct Reading<'a> {
-    document: &'a Document,
+struct FileReader<'a> {
+    document: &'a ConfigDocument,
     lines: Vec<usize>,
     settings: Vec<Setting>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
     unknown: usize,
     first_untold: Option<String>,
 }
 
-impl Reading<'_> {
+impl FileReader<'_> {
     fn place(&self, offset: usize) -> String {
         place(self.document, &self.lines, offset)
     }
@@ -117,7 +117,7 @@ impl Reading<'_> {
     /// The unknown options beyond those that were told, as one problem.
     fn count_untold(&mut self) {
         if let Some(at) = self.first_untold.take() {
-            self.problems.push(Problem {
+            self.problems.push(ConfigProblem {
                 at,
                 key: String::new(),
                 wrong: format!("{} further unknown options", self.unknown - UNKNOWN_TOLD),
@@ -198,7 +198,7 @@ impl Reading<'_> {
     }
 
     fn refuse(&mut self, at: String, key: &str, wrong: &str, right: String) {
-        self.problems.push(Problem {
+        self.problems.push(ConfigProblem {
             at,
             key: key.to_owned(),
             wrong: wrong.to_owned(),

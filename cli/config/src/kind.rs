@@ -9,7 +9,7 @@ pub(super) use check::is_mdev_type;
 
 /// The kind of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub enum OptionKind {
     /// Any text but an empty one.
     Text,
     /// A text that is never printed.
@@ -81,7 +81,7 @@ const LONGEST_SOCKET_PATH: usize = 107;
 
 /// Why a value is refused.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wrong {
+pub(super) struct ValueError {
     pub wrong: String,
     pub right: String,
     pub code: ErrorCode,
@@ -89,72 +89,72 @@ pub(super) struct Wrong {
     pub element: Option<usize>,
 }
 
-impl Kind {
+impl OptionKind {
     /// What would be right, as the end of a sentence.
     pub(super) fn write(self) -> String {
         match self {
-            Kind::Text => "write a text in quotes".into(),
-            Kind::Secret => "write the secret in quotes, on one line".into(),
-            Kind::IpAddress => "write an address such as \"192.0.2.17\" or \"2001:db8::17\"".into(),
-            Kind::HostName => "write letters, digits, '.', '-' and '_', at most 255".into(),
-            Kind::Path => "write a path that begins with /".into(),
-            Kind::Paths => "write paths such as [\"/srv/images\"]".into(),
-            Kind::SocketPath => {
+            OptionKind::Text => "write a text in quotes".into(),
+            OptionKind::Secret => "write the secret in quotes, on one line".into(),
+            OptionKind::IpAddress => "write an address such as \"192.0.2.17\" or \"2001:db8::17\"".into(),
+            OptionKind::HostName => "write letters, digits, '.', '-' and '_', at most 255".into(),
+            OptionKind::Path => "write a path that begins with /".into(),
+            OptionKind::Paths => "write paths such as [\"/srv/images\"]".into(),
+            OptionKind::SocketPath => {
                 format!(
                     "write a path that begins with / and has at most {LONGEST_SOCKET_PATH} bytes"
                 )
             }
-            Kind::Url(schemes) => format!("write a URL that begins with {}", list(schemes, "://")),
-            Kind::LibvirtUri => "write a URI such as \"qemu:///system\"".into(),
-            Kind::Database => {
+            OptionKind::Url(schemes) => format!("write a URL that begins with {}", list(schemes, "://")),
+            OptionKind::LibvirtUri => "write a URI such as \"qemu:///system\"".into(),
+            OptionKind::Database => {
                 "write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE, \
                  mysql://USER:PASSWORD@HOST/DATABASE, or file:PATH of a file with that in it"
                     .into()
             }
-            Kind::Flag => "write true or false, without quotes".into(),
-            Kind::Integer(low, high) if high == i64::MAX => {
+            OptionKind::Flag => "write true or false, without quotes".into(),
+            OptionKind::Integer(low, high) if high == i64::MAX => {
                 format!("write a whole number from {low} on")
             }
-            Kind::Integer(low, high) => format!("write a whole number from {low} to {high}"),
-            Kind::Ratio(high) => format!("write a number over 0, at most {high}"),
-            Kind::Number(low, high) => format!("write a number from {low} to {high}"),
-            Kind::Seconds(low, high) => format!("write a number of seconds from {low} to {high}"),
-            Kind::Choice(words) => format!("write one of {}", words.join(", ")),
-            Kind::Driver(words) => {
+            OptionKind::Integer(low, high) => format!("write a whole number from {low} to {high}"),
+            OptionKind::Ratio(high) => format!("write a number over 0, at most {high}"),
+            OptionKind::Number(low, high) => format!("write a number from {low} to {high}"),
+            OptionKind::Seconds(low, high) => format!("write a number of seconds from {low} to {high}"),
+            OptionKind::Choice(words) => format!("write one of {}", words.join(", ")),
+            OptionKind::Driver(words) => {
                 format!("write one of {}, or exec:/PATH/OF/A/PROGRAM", words.join(", "))
             }
-            Kind::Choices(words) => format!("write a list of: {}", words.join(", ")),
-            Kind::CpuSet => "write numbers, ranges and exclusions such as \"0-3,^2,8\"".into(),
-            Kind::MdevTypes => {
+            OptionKind::Choices(words) => format!("write a list of: {}", words.join(", ")),
+            OptionKind::CpuSet => "write numbers, ranges and exclusions such as \"0-3,^2,8\"".into(),
+            OptionKind::MdevTypes => {
                 "write names as in mdev_supported_types, such as [\"nvidia-35\"]".into()
             }
-            Kind::PciAddresses => "write addresses such as [\"0000:84:00.0\"]".into(),
-            Kind::Agents => "write agents such as [\"compute2=https://192.0.2.11:9178\"]".into(),
-            Kind::Endpoints => {
+            OptionKind::PciAddresses => "write addresses such as [\"0000:84:00.0\"]".into(),
+            OptionKind::Agents => "write agents such as [\"compute2=https://192.0.2.11:9178\"]".into(),
+            OptionKind::Endpoints => {
                 "write services such as [\"placement=http://127.0.0.1:8778\", \"compute:public=https://cloud.example.org/v2.1\"]".into()
             }
-            Kind::Texts => "write texts such as [\"one\", \"other\"]".into(),
-            Kind::Names => "write names such as [\"Haswell-noTSX\"]".into(),
-            Kind::DeviceSpec => {
+            OptionKind::Texts => "write texts such as [\"one\", \"other\"]".into(),
+            OptionKind::Names => "write names such as [\"Haswell-noTSX\"]".into(),
+            OptionKind::DeviceSpec => {
                 "write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }]"
                     .into()
             }
-            Kind::PciAlias => {
+            OptionKind::PciAlias => {
                 "write tables such as [{ name = \"a100\", vendor_id = \"10de\", product_id = \"20b7\", device_type = \"type-PF\" }]"
                     .into()
             }
-            Kind::MdevClass => {
+            OptionKind::MdevClass => {
                 "write \"VGPU\" or a custom class such as \"CUSTOM_GPU_SLICE\"".into()
             }
-            Kind::UrlPath => "write a path such as \"/placement\"".into(),
-            Kind::Origins => "write origins such as [\"https://dashboard.example.org\"], or [\"*\"]".into(),
-            Kind::Listen => {
+            OptionKind::UrlPath => "write a path such as \"/placement\"".into(),
+            OptionKind::Origins => "write origins such as [\"https://dashboard.example.org\"], or [\"*\"]".into(),
+            OptionKind::Listen => {
                 "write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\"".into()
             }
-            Kind::ListenOrNone => {
+            OptionKind::ListenOrNone => {
                 "write address and port such as \"127.0.0.1:8770\", or \"none\"".into()
             }
-            Kind::LoopbackListen => {
+            OptionKind::LoopbackListen => {
                 "write a loopback address and port such as \"127.0.0.1:9177\"".into()
             }
         }
@@ -163,48 +163,48 @@ impl Kind {
     /// The kind in the option reference.
     pub(super) fn documented(self) -> String {
         match self {
-            Kind::Text => "text".into(),
-            Kind::Secret => "secret text".into(),
-            Kind::HostName => "host name".into(),
-            Kind::IpAddress => "IP address".into(),
-            Kind::Path | Kind::SocketPath => "absolute path".into(),
-            Kind::Url(schemes) => format!("URL ({})", schemes.join(", ")),
-            Kind::LibvirtUri => "local libvirt URI".into(),
-            Kind::Database => {
+            OptionKind::Text => "text".into(),
+            OptionKind::Secret => "secret text".into(),
+            OptionKind::HostName => "host name".into(),
+            OptionKind::IpAddress => "IP address".into(),
+            OptionKind::Path | OptionKind::SocketPath => "absolute path".into(),
+            OptionKind::Url(schemes) => format!("URL ({})", schemes.join(", ")),
+            OptionKind::LibvirtUri => "local libvirt URI".into(),
+            OptionKind::Database => {
                 "database URL (sqlite:PATH, postgresql://, mysql://, or file:PATH of a file with it), secret".into()
             }
-            Kind::Flag => "true or false".into(),
-            Kind::Integer(low, high) if high == i64::MAX => format!("whole number, {low} or more"),
-            Kind::Integer(low, high) => format!("whole number, {low} to {high}"),
-            Kind::Ratio(high) => format!("number over 0, at most {high}"),
-            Kind::Number(low, _) if low < 0.0 => "number".into(),
-            Kind::Number(low, _) => format!("number, {low} or more"),
-            Kind::Seconds(low, high) => format!("seconds, {low} to {high}"),
-            Kind::Choice(words) => format!("one of {}", words.join(", ")),
-            Kind::Driver(words) => format!("one of {}, or `exec:` and a path", words.join(", ")),
-            Kind::Choices(words) => format!("list of: {}", words.join(", ")),
-            Kind::CpuSet => "CPU set such as 0-3,^2,8".into(),
-            Kind::MdevTypes => "list of mediated device types".into(),
-            Kind::PciAddresses => "list of PCI addresses".into(),
-            Kind::Names => "list of names".into(),
-            Kind::Texts => "list of texts".into(),
-            Kind::Agents => "list of NODE=https://HOST:PORT".into(),
-            Kind::Endpoints => "list of TYPE=URL or TYPE:INTERFACE=URL".into(),
-            Kind::Paths => "list of absolute paths".into(),
-            Kind::DeviceSpec | Kind::PciAlias => "list of tables, or of JSON texts".into(),
-            Kind::MdevClass => "VGPU or CUSTOM_…".into(),
-            Kind::UrlPath => "path that begins with / and does not end with it".into(),
-            Kind::Origins => "list of SCHEME://HOST[:PORT], or of `*`".into(),
-            Kind::Listen => "address:port".into(),
-            Kind::ListenOrNone => "address:port, or `none`".into(),
-            Kind::LoopbackListen => "loopback address:port".into(),
+            OptionKind::Flag => "true or false".into(),
+            OptionKind::Integer(low, high) if high == i64::MAX => format!("whole number, {low} or more"),
+            OptionKind::Integer(low, high) => format!("whole number, {low} to {high}"),
+            OptionKind::Ratio(high) => format!("number over 0, at most {high}"),
+            OptionKind::Number(low, _) if low < 0.0 => "number".into(),
+            OptionKind::Number(low, _) => format!("number, {low} or more"),
+            OptionKind::Seconds(low, high) => format!("seconds, {low} to {high}"),
+            OptionKind::Choice(words) => format!("one of {}", words.join(", ")),
+            OptionKind::Driver(words) => format!("one of {}, or `exec:` and a path", words.join(", ")),
+            OptionKind::Choices(words) => format!("list of: {}", words.join(", ")),
+            OptionKind::CpuSet => "CPU set such as 0-3,^2,8".into(),
+            OptionKind::MdevTypes => "list of mediated device types".into(),
+            OptionKind::PciAddresses => "list of PCI addresses".into(),
+            OptionKind::Names => "list of names".into(),
+            OptionKind::Texts => "list of texts".into(),
+            OptionKind::Agents => "list of NODE=https://HOST:PORT".into(),
+            OptionKind::Endpoints => "list of TYPE=URL or TYPE:INTERFACE=URL".into(),
+            OptionKind::Paths => "list of absolute paths".into(),
+            OptionKind::DeviceSpec | OptionKind::PciAlias => "list of tables, or of JSON texts".into(),
+            OptionKind::MdevClass => "VGPU or CUSTOM_…".into(),
+            OptionKind::UrlPath => "path that begins with / and does not end with it".into(),
+            OptionKind::Origins => "list of SCHEME://HOST[:PORT], or of `*`".into(),
+            OptionKind::Listen => "address:port".into(),
+            OptionKind::ListenOrNone => "address:port, or `none`".into(),
+            OptionKind::LoopbackListen => "loopback address:port".into(),
         }
     }
 
     /// Whether the value must never be shown.
     #[must_use]
     pub fn is_secret(self) -> bool {
-        matches!(self, Kind::Secret | Kind::Database)
+        matches!(self, OptionKind::Secret | OptionKind::Database)
     }
 
     /// Reads the text of an environment variable: lists are separated by commas.
@@ -212,29 +212,29 @@ impl Kind {
         let trimmed = text.trim();
         let as_text = || ValueKind::String(text.to_owned());
         match self {
-            Kind::Flag => match trimmed.to_lowercase().as_str() {
+            OptionKind::Flag => match trimmed.to_lowercase().as_str() {
                 "true" | "yes" | "on" | "1" => ValueKind::Boolean(true),
                 "false" | "no" | "off" | "0" => ValueKind::Boolean(false),
                 _ => as_text(),
             },
-            Kind::Integer(..) => trimmed.parse().map_or_else(|_| as_text(), ValueKind::I64),
-            Kind::Ratio(_) | Kind::Number(..) | Kind::Seconds(..) => {
+            OptionKind::Integer(..) => trimmed.parse().map_or_else(|_| as_text(), ValueKind::I64),
+            OptionKind::Ratio(_) | OptionKind::Number(..) | OptionKind::Seconds(..) => {
                 trimmed.parse().map_or_else(|_| as_text(), ValueKind::Float)
             }
             // One text may hold a whole list, commas and all.
-            Kind::DeviceSpec | Kind::PciAlias => {
+            OptionKind::DeviceSpec | OptionKind::PciAlias => {
                 let text = ValueKind::String(trimmed.to_owned());
                 ValueKind::Array(vec![Value::new(Some(&origin.to_owned()), text)])
             }
-            Kind::Choices(_)
-            | Kind::MdevTypes
-            | Kind::PciAddresses
-            | Kind::Names
-            | Kind::Texts
-            | Kind::Paths
-            | Kind::Origins
-            | Kind::Endpoints
-            | Kind::Agents => {
+            OptionKind::Choices(_)
+            | OptionKind::MdevTypes
+            | OptionKind::PciAddresses
+            | OptionKind::Names
+            | OptionKind::Texts
+            | OptionKind::Paths
+            | OptionKind::Origins
+            | OptionKind::Endpoints
+            | OptionKind::Agents => {
                 let words = trimmed
                     .split(',')
                     .map(str::trim)

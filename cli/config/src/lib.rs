@@ -1,6 +1,6 @@
 //! The configuration: one checked [`Config`] from files, environment and command line.
 //!
-//! [`load`] gives a [`Loaded`] configuration or every error at once, each with file, line, column and key. The options are rows of
+//! [`load`] gives a [`LoadedConfig`] configuration or every error at once, each with file, line, column and key. The options are rows of
 //! [`table`]; the reference page and the sample file are written from them ([`reference`](mod@reference)).
 //!
 //! ```text
@@ -29,19 +29,20 @@ pub mod table;
 mod view;
 
 pub use authtoken::KeystoneAuthtoken;
-pub use file::Document;
-pub use kind::Kind;
+pub use file::ConfigDocument;
+pub use kind::OptionKind;
 pub use load::{load, resolve};
-pub use option::{Default, Effect, OptionRow};
-pub use problem::{Problem, Refused};
+pub use option::{Default, OptionEffect, OptionRow};
+pub use problem::{ConfigProblem, ConfigRefusal};
 pub use rules::SNAPSHOT_BESIDE_OTHERS;
 pub use secret::{MASK, Secret};
 pub use sections::{
-    AcceleratorService, Accelerators, Agent, AgentClient, AllocationCandidatesFrom, Api,
-    AuthStrategy, CacheMode, Compute, ComputeDriver, ComputeService, ConductorService, Config,
-    ConfigDriveLayout, Cors, CpuMode, Devices, Fake, HOST_PART, IdentityService, ImageCache,
-    Libvirt, MdevType, Model, Pci, PlacementService, ScrubPolicy, TrustedComputing, UpdateInterval,
-    VirtType, catalog_entry,
+    AcceleratorService, AcceleratorsSection, AgentClient, AgentSection, AllocationCandidatesFrom,
+    ApiSection, AuthStrategy, CacheMode, ComputeDriver, ComputeSection, ComputeService,
+    ConductorService, Config, ConfigDriveLayout, CorsSection, CpuMode, DevicesSection, FakeSection,
+    HOST_PART, IdentityService, ImageCacheSection, LibvirtSection, MdevTypeSection, ModelSection,
+    PciSection, PlacementService, ScrubPolicy, TrustedComputingSection, UpdateInterval, VirtType,
+    catalog_entry,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
-pub use view::{Change, Effective, Loaded, Public, after_reload, changes};
+pub use view::{Effective, LoadedConfig, OptionChange, Public, after_reload, changes};

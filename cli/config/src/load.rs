@@ -10,20 +10,20 @@ use config::{Map, Source, Value, ValueKind};
 
 use super::command_line::{self, CommandLine};
 use super::environment;
-use super::file::{self, Document};
+use super::file::{self, ConfigDocument};
 use super::option::{Default as OptionDefault, OptionRow};
 use super::pattern;
-use super::problem::{Problem, Refused};
+use super::problem::{ConfigProblem, ConfigRefusal};
 use super::rules;
 use super::sections::Config;
 use super::setting::Setting;
-use super::sources::{self, Found, Sources};
+use super::sources::{self, SourceFiles, Sources};
 use super::table::{self, OPTIONS};
-use super::view::{DEFAULT_ORIGIN, Effective, Loaded};
+use super::view::{DEFAULT_ORIGIN, Effective, LoadedConfig};
 
 /// Reads the files and resolves them with the environment.
-pub fn load(sources: &Sources) -> Result<Loaded, Refused> {
-    let Found {
+pub fn load(sources: &Sources) -> Result<LoadedConfig, ConfigRefusal> {
+    let SourceFiles {
         documents,
         open_to_all,
         mut unreadable,
@@ -40,7 +40,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Refused> {
                 .iter()
                 .flat_map(|refused| refused.problems().to_vec()),
         );
-        return Err(Refused::new(unreadable));
+        return Err(ConfigRefusal::new(unreadable));
     }
     let mut loaded = resolved?;
     loaded
@@ -51,17 +51,17 @@ pub fn load(sources: &Sources) -> Result<Loaded, Refused> {
 
 /// Checks and merges documents (later ones win) and environment (wins over all).
 pub fn resolve(
-    documents: &[Document],
+    documents: &[ConfigDocument],
     environment: &[(OsString, OsString)],
-) -> Result<Loaded, Refused> {
+) -> Result<LoadedConfig, ConfigRefusal> {
     resolve_with(documents, environment, CommandLine::default())
 }
 
 fn resolve_with(
-    documents: &[Document],
+    documents: &[ConfigDocument],
     environment: &[(OsString, OsString)],
     command_line: CommandLine,
-) -> Result<Loaded, Refused> {
+) -> Result<LoadedConfig, ConfigRefusal> {
     let mut problems = Vec::new();
     let mut layers: Vec<Vec<Setting>> = Vec::new();
     for document in documents {
@@ -79,7 +79,7 @@ fn resolve_with(
         Ok(merged) => merged,
         Err(problem) => {
             problems.push(problem);
-            return Err(Refused::new(problems));
+            return Err(ConfigRefusal::new(problems));
         }
     };
     let effective = effective(&merged);
@@ -88,17 +88,17 @@ fn resolve_with(
         Ok(config) => config,
         Err(problem) => {
             problems.push(problem);
-            return Err(Refused::new(problems));
+            return Err(ConfigRefusal::new(problems));
         }
     };
     let verdict = rules::judge(&config, &effective, &broken);
     problems.extend(verdict.problems);
     if !problems.is_empty() {
-        return Err(Refused::new(problems));
+        return Err(ConfigRefusal::new(problems));
     }
     let mut warnings = environment.warnings;
     warnings.extend(verdict.warnings);
-    Ok(Loaded {
+    Ok(LoadedConfig {
         config,
         effective,
         warnings,
@@ -156,7 +156,7 @@ fn written(settings: &[Setting]) -> Layer {
     layer(sections)
 }
 
-fn merge(layers: &[Vec<Setting>]) -> Result<Map<String, Value>, Problem> {
+fn merge(layers: &[Vec<Setting>]) -> Result<Map<String, Value>, ConfigProblem> {
     let mut builder = config::Config::builder().add_source(defaults(&named_sections(layers)));
     for settings in layers {
         builder = builder.add_source(written(settings));
@@ -261,21 +261,21 @@ fn effective(merged: &Map<String, Value>) -> Vec<Effective> {
     all
 }
 
-fn typed(merged: Map<String, Value>) -> Result<Config, Problem> {
+fn typed(merged: Map<String, Value>) -> Result<Config, ConfigProblem> {
     Value::new(None, ValueKind::Table(merged))
         .try_deserialize()
         .map_err(|error| unmergeable(&error))
 }
 
 /// Cannot happen while table and types agree, which a test holds; a problem is better than a panic.
-fn unmergeable(error: &config::ConfigError) -> Problem {
+fn unmergeable(error: &config::ConfigError) -> ConfigProblem {
     let what = match error {
         config::ConfigError::Type { key: Some(key), .. }
         | config::ConfigError::At { key: Some(key), .. } => key.clone(),
         config::ConfigError::NotFound(key) => key.clone(),
         _ => String::new(),
     };
-    Problem {
+    ConfigProblem {
         at: "configuration".to_owned(),
         key: what,
         wrong: "the value does not fit its option".to_owned(),

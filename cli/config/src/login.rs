@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 /// The section as it is written; the client's type has no serde.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Words {
+struct LoginWords {
     auth_type: Option<String>,
     auth_url: Option<String>,
     username: Option<String>,
@@ -50,7 +50,7 @@ struct Words {
 pub(super) fn auth_options<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<AuthOptions, D::Error> {
-    let words = Words::deserialize(deserializer)?;
+    let words = LoginWords::deserialize(deserializer)?;
     let seconds = |number: Option<f64>| {
         number
             .map(Duration::try_from_secs_f64)

@@ -1,6 +1,6 @@
 //! What is known of one option: its row in the [table](super::table).
 
-use super::kind::Kind;
+use super::kind::OptionKind;
 
 /// One option: name, kind, default, what it does, and when a change takes effect.
 #[derive(Debug, Clone, Copy)]
@@ -9,11 +9,11 @@ pub struct OptionRow {
     pub section: &'static str,
     pub key: &'static str,
     /// What values it takes.
-    pub kind: Kind,
+    pub kind: OptionKind,
     /// What holds when nothing is set.
     pub default: Default,
     /// When a changed value takes effect.
-    pub effect: Effect,
+    pub effect: OptionEffect,
     /// What it does, units included; the text of the reference.
     pub help: &'static str,
     /// A value for the commented sample file, as TOML, where the default cannot serve as one.
@@ -61,20 +61,20 @@ pub enum Default {
 
 /// When a changed value takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum OptionEffect {
     /// At the next reload (SIGHUP).
     Live,
     /// At the next start.
     Restart,
 }
 
-impl Effect {
+impl OptionEffect {
     /// As `config diff` says it.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Effect::Live => "live",
-            Effect::Restart => "needs restart",
+            OptionEffect::Live => "live",
+            OptionEffect::Restart => "needs restart",
         }
     }
 }

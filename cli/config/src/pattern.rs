@@ -5,7 +5,7 @@ use berth_scheduler::plugin::is_plugin_name;
 use super::kind::is_mdev_type;
 
 /// One form of sections.
-pub(super) struct Pattern {
+pub(super) struct SectionPattern {
     /// As the table names all of them.
     pub section: &'static str,
     /// What stands before the name.
@@ -19,8 +19,8 @@ pub(super) struct Pattern {
     is_name: fn(&str) -> bool,
 }
 
-pub(super) const PATTERNS: [Pattern; 2] = [
-    Pattern {
+pub(super) const PATTERNS: [SectionPattern; 2] = [
+    SectionPattern {
         section: "mdev_TYPE",
         prefix: "mdev_",
         field: "mdev",
@@ -31,7 +31,7 @@ pub(super) const PATTERNS: [Pattern; 2] = [
         ),
         is_name: is_mdev_type,
     },
-    Pattern {
+    SectionPattern {
         section: "scheduler_plugin_NAME",
         prefix: "scheduler_plugin_",
         field: "scheduler_plugin",
@@ -45,18 +45,18 @@ pub(super) const PATTERNS: [Pattern; 2] = [
 ];
 
 /// The form that the table names so.
-pub(super) fn named(section: &str) -> Option<&'static Pattern> {
+pub(super) fn named(section: &str) -> Option<&'static SectionPattern> {
     PATTERNS.iter().find(|it| it.section == section)
 }
 
 /// The form of a section that is written, and what it names.
-pub(super) fn of(section: &str) -> Option<(&'static Pattern, &str)> {
-    let name = |it: &'static Pattern| Some((it, section.strip_prefix(it.prefix)?));
+pub(super) fn of(section: &str) -> Option<(&'static SectionPattern, &str)> {
+    let name = |it: &'static SectionPattern| Some((it, section.strip_prefix(it.prefix)?));
     let mut written = PATTERNS.iter().filter_map(name);
     written.find(|(pattern, name)| section != pattern.section && (pattern.is_name)(name))
 }
 
 /// The form whose name a section lacks.
-pub(super) fn begun(section: &str) -> Option<&'static Pattern> {
+pub(super) fn begun(section: &str) -> Option<&'static SectionPattern> {
     PATTERNS.iter().find(|it| section.starts_with(it.prefix))
 }

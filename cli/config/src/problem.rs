@@ -7,7 +7,7 @@ use strsim::damerau_levenshtein;
 
 /// One thing wrong: where, which key, what is wrong, what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// `FILE:LINE:COLUMN`, or the environment variable, or the default.
     pub at: String,
     /// `section.key`; empty when the file as a whole is meant.
@@ -20,7 +20,7 @@ pub struct Problem {
     pub code: ErrorCode,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.at)?;
         if !self.key.is_empty() {
@@ -36,27 +36,27 @@ impl fmt::Display for Problem {
 
 /// A configuration refused, with everything that is wrong in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    problems: Vec<Problem>,
+pub struct ConfigRefusal {
+    problems: Vec<ConfigProblem>,
 }
 
-impl Refused {
+impl ConfigRefusal {
     /// Wraps the problems, at least one, sorted by place.
     #[must_use]
-    pub fn new(mut problems: Vec<Problem>) -> Self {
+    pub fn new(mut problems: Vec<ConfigProblem>) -> Self {
         problems.sort_by(|a, b| by_place(&a.at, &b.at).then_with(|| a.cmp(b)));
         problems.dedup();
-        Refused { problems }
+        ConfigRefusal { problems }
     }
 
     /// Everything that is wrong, in the order of files and lines.
     #[must_use]
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for ConfigRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.problems.len();
         writeln!(
@@ -71,10 +71,10 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for ConfigRefusal {}
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<ConfigRefusal> for Failure {
+    fn from(refused: ConfigRefusal) -> Self {
         let code = refused
             .problems()
             .first()

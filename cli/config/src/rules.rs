@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_output::ErrorCode;
 
-use super::problem::Problem;
+use super::problem::ConfigProblem;
 use super::sections::{ComputeDriver, Config};
 use super::view::Effective;
 
@@ -24,23 +24,23 @@ pub use placement_service::SNAPSHOT_BESIDE_OTHERS;
 
 /// What the rules found.
 #[derive(Default)]
-pub(super) struct Verdict {
-    pub problems: Vec<Problem>,
-    pub warnings: Vec<Problem>,
+pub(super) struct RuleFindings {
+    pub problems: Vec<ConfigProblem>,
+    pub warnings: Vec<ConfigProblem>,
 }
 
 struct Judge<'a> {
     config: &'a Config,
     origins: BTreeMap<&'a str, &'a Effective>,
     broken: &'a BTreeSet<String>,
-    verdict: Verdict,
+    verdict: RuleFindings,
 }
 
 pub(super) fn judge(
     config: &Config,
     effective: &[Effective],
     broken: &BTreeSet<String>,
-) -> Verdict {
+) -> RuleFindings {
     let origins = effective
         .iter()
         .map(|each| (each.name.as_str(), each))
@@ -49,7 +49,7 @@ pub(super) fn judge(
         config,
         origins,
         broken,
-        verdict: Verdict::default(),
+        verdict: RuleFindings::default(),
     };
     judge.cpu_sets();
     judge.mdev_types();
@@ -81,13 +81,13 @@ impl Judge<'_> {
         wrong: impl Into<String>,
         right: impl Into<String>,
         code: ErrorCode,
-    ) -> Problem {
+    ) -> ConfigProblem {
         let at = self
             .origins
             .get(name)
             .map_or("default", |each| each.origin.as_str())
             .to_owned();
-        Problem {
+        ConfigProblem {
             at,
             key: name.to_owned(),
             wrong: wrong.into(),
@@ -218,14 +218,14 @@ impl Judge<'_> {
 pub(super) fn exposed_secrets(
     effective: &[Effective],
     open_to_all: &BTreeSet<String>,
-) -> Vec<Problem> {
+) -> Vec<ConfigProblem> {
     let file_of = |origin: &str| origin.rsplitn(3, ':').nth(2).map(str::to_owned);
     effective
         .iter()
         .filter(|each| each.row.kind.is_secret())
         .filter_map(|each| Some((each, file_of(&each.origin)?)))
         .filter(|(_, file)| open_to_all.contains(file))
-        .map(|(each, file)| Problem {
+        .map(|(each, file)| ConfigProblem {
             at: each.origin.clone(),
             key: each.name.clone(),
             wrong: "a secret in a file that everyone can read".to_owned(),

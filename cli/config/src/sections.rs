@@ -29,12 +29,12 @@ use serde::de::Error as _;
 use super::authtoken::KeystoneAuthtoken;
 use super::secret::Secret;
 use seconds::seconds;
-use services::Quota;
+use services::QuotaSection;
 
-pub use api::Api;
+pub use api::ApiSection;
 pub use services::{
     AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
-    ConductorService, Cors, HOST_PART, IdentityService, PlacementService, catalog_entry,
+    ConductorService, CorsSection, HOST_PART, IdentityService, PlacementService, catalog_entry,
 };
 
 #[derive(Debug, Clone, Deserialize)]
@@ -67,15 +67,15 @@ pub struct Config {
     #[serde(deserialize_with = "seconds")]
     pub reconcile_interval: Duration,
     pub config_drive_layout: ConfigDriveLayout,
-    pub compute: Compute,
-    pub libvirt: Libvirt,
-    pub pci: Pci,
-    pub accelerators: Accelerators,
-    pub devices: Devices,
-    pub trusted_computing: TrustedComputing,
+    pub compute: ComputeSection,
+    pub libvirt: LibvirtSection,
+    pub pci: PciSection,
+    pub accelerators: AcceleratorsSection,
+    pub devices: DevicesSection,
+    pub trusted_computing: TrustedComputingSection,
     #[serde(default)]
-    pub mdev: BTreeMap<String, MdevType>,
-    pub model: Model,
+    pub mdev: BTreeMap<String, MdevTypeSection>,
+    pub model: ModelSection,
     #[serde(deserialize_with = "super::login::auth_options")]
     pub placement: AuthOptions,
     #[serde(deserialize_with = "super::login::auth_options")]
@@ -84,14 +84,14 @@ pub struct Config {
     pub conductor: AuthOptions,
     #[serde(deserialize_with = "super::login::auth_options")]
     pub glance: AuthOptions,
-    pub image_cache: ImageCache,
-    pub api: Api,
+    pub image_cache: ImageCacheSection,
+    pub api: ApiSection,
     pub placement_service: PlacementService,
-    pub cors: Cors,
+    pub cors: CorsSection,
     pub accelerator_service: AcceleratorService,
     pub conductor_service: ConductorService,
     pub compute_service: ComputeService,
-    pub(super) quota: Quota,
+    pub(super) quota: QuotaSection,
     pub identity_service: IdentityService,
     default_availability_zone: String,
     #[serde(deserialize_with = "seconds")]
@@ -104,8 +104,8 @@ pub struct Config {
     workarounds: WorkaroundsOptions,
     pub agent_client: AgentClient,
     pub keystone_authtoken: KeystoneAuthtoken,
-    pub agent: Agent,
-    pub fake: Fake,
+    pub agent: AgentSection,
+    pub fake: FakeSection,
 }
 
 impl Config {
@@ -297,7 +297,7 @@ impl From<i64> for UpdateInterval {
 /// `[compute]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Compute {
+pub struct ComputeSection {
     #[serde(default, deserialize_with = "cpu_set")]
     pub cpu_shared_set: Option<CpuSet>,
     #[serde(default, deserialize_with = "cpu_set")]
@@ -310,7 +310,7 @@ pub struct Compute {
     consecutive_build_service_disable_threshold: i64,
 }
 
-impl Compute {
+impl ComputeSection {
     /// How long what was read from Placement is trusted; `None`: for ever.
     #[must_use]
     pub fn resource_provider_association_refresh(&self) -> Option<Duration> {
@@ -322,7 +322,7 @@ impl Compute {
 /// `[libvirt]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Libvirt {
+pub struct LibvirtSection {
     connection_uri: Option<String>,
     pub virt_type: VirtType,
     cpu_mode: Option<CpuMode>,
@@ -331,7 +331,7 @@ pub struct Libvirt {
     pub emulator: Option<PathBuf>,
 }
 
-impl Libvirt {
+impl LibvirtSection {
     /// The connection, `qemu:///system` unless set.
     #[must_use]
     pub fn connection_uri(&self) -> &str {
@@ -387,7 +387,7 @@ pub enum CacheMode {
 /// `[pci]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pci {
+pub struct PciSection {
     /// As written; `AllowList::read` makes a list of it.
     pub device_spec: Vec<serde_json::Value>,
     pub report_in_placement: bool,
@@ -398,7 +398,7 @@ pub struct Pci {
 /// `[trusted_computing]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TrustedComputing {
+pub struct TrustedComputingSection {
     pub attestation_file: Option<PathBuf>,
     #[serde(deserialize_with = "seconds")]
     pub attestation_auth_timeout: Duration,
@@ -407,7 +407,7 @@ pub struct TrustedComputing {
 /// `[accelerators]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Accelerators {
+pub struct AcceleratorsSection {
     /// As written; `AllowList::read` makes a list of it.
     pub device_spec: Vec<serde_json::Value>,
     pub scrub: ScrubPolicy,
@@ -427,7 +427,7 @@ pub struct Accelerators {
 /// `[image_cache]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ImageCache {
+pub struct ImageCacheSection {
     pub image_directories: Vec<PathBuf>,
     pub largest_image_gb: u64,
     pub remove_unused_base_images: bool,
@@ -449,14 +449,14 @@ pub enum VirtType {
 /// `[devices]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Devices {
+pub struct DevicesSection {
     pub enabled_mdev_types: Vec<String>,
 }
 
 /// `[mdev_TYPE]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MdevType {
+pub struct MdevTypeSection {
     #[serde(deserialize_with = "addresses")]
     pub device_addresses: Vec<PciAddress>,
     pub mdev_class: String,
@@ -478,7 +478,7 @@ pub(super) struct SchedulerPlugin {
 /// `[model]`: where resources stand in the provider tree, as the driver contract's own type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ModelWords")]
-pub struct Model(pub ResourceModel);
+pub struct ModelSection(pub ResourceModel);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -493,7 +493,7 @@ struct ModelWords {
 #[error("{0:?} is no model")]
 struct UnknownModel(String);
 
-impl TryFrom<ModelWords> for Model {
+impl TryFrom<ModelWords> for ModelSection {
     type Error = UnknownModel;
 
     fn try_from(words: ModelWords) -> Result<Self, UnknownModel> {
@@ -512,7 +512,7 @@ impl TryFrom<ModelWords> for Model {
             "pcpu" => PcpuModel::Pcpu,
             _ => return Err(UnknownModel(words.pcpu)),
         };
-        Ok(Model(ResourceModel { vgpu, numa, pcpu }))
+        Ok(ModelSection(ResourceModel { vgpu, numa, pcpu }))
     }
 }
 
@@ -528,7 +528,7 @@ pub enum ScrubPolicy {
 /// `[agent]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Agent {
+pub struct AgentSection {
     pub admin_socket: PathBuf,
     pub admin_group: String,
     pub metrics_listen: Option<SocketAddr>,
@@ -542,7 +542,7 @@ pub struct Agent {
 /// `[fake]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fake {
+pub struct FakeSection {
     pub machine: Option<PathBuf>,
 }
 

@@ -5,7 +5,7 @@ use config::{Value, ValueKind};
 
 use super::option::OptionRow;
 use super::pattern;
-use super::problem::{Problem, nearest};
+use super::problem::{ConfigProblem, nearest};
 use super::table::{self, NOT_YET, OPTIONS, RENAMED, SECTIONS};
 
 /// A value that passed its check.
@@ -25,7 +25,7 @@ pub(super) fn admit(
     key: &str,
     key_at: &str,
     value: &Value,
-) -> Result<Setting, Problem> {
+) -> Result<Setting, ConfigProblem> {
     let row = table::find(section, key).ok_or_else(|| unknown_key(section, key, key_at))?;
     match row.kind.check(&value.kind) {
         Ok(kind) => Ok(Setting {
@@ -34,7 +34,7 @@ pub(super) fn admit(
             value: Value::new(value.origin().map(str::to_owned).as_ref(), kind),
             row,
         }),
-        Err(wrong) => Err(Problem {
+        Err(wrong) => Err(ConfigProblem {
             at: place_of(value, wrong.element).unwrap_or(key_at).to_owned(),
             key: name(section, key),
             wrong: wrong.wrong,
@@ -64,8 +64,8 @@ pub(super) fn name(section: &str, key: &str) -> String {
 }
 
 /// A key that is not in the table.
-pub(super) fn unknown_key(section: &str, key: &str, at: &str) -> Problem {
-    let problem = |wrong: String, right: String, code| Problem {
+pub(super) fn unknown_key(section: &str, key: &str, at: &str) -> ConfigProblem {
+    let problem = |wrong: String, right: String, code| ConfigProblem {
         at: at.to_owned(),
         key: name(section, key),
         wrong,
@@ -114,8 +114,8 @@ fn standing(section: &str) -> String {
 }
 
 /// A section that is not in the table.
-pub(super) fn unknown_section(section: &str, at: &str) -> Problem {
-    let problem = |wrong: &str, right: String, code| Problem {
+pub(super) fn unknown_section(section: &str, at: &str) -> ConfigProblem {
+    let problem = |wrong: &str, right: String, code| ConfigProblem {
         at: at.to_owned(),
         key: section.to_owned(),
         wrong: wrong.to_owned(),

@@ -8,8 +8,8 @@ use std::{fs, io};
 
 use berth_output::ErrorCode;
 
-use super::file::Document;
-use super::problem::Problem;
+use super::file::ConfigDocument;
+use super::problem::ConfigProblem;
 use crate::regular_file;
 
 /// The configuration file read when none is named.
@@ -61,18 +61,18 @@ impl Sources {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SourceFiles {
     /// The files that could be read, in order.
-    pub(super) documents: Vec<Document>,
+    pub(super) documents: Vec<ConfigDocument>,
     /// Those of them that everybody may read.
     pub(super) open_to_all: BTreeSet<String>,
     /// Those that could not be read.
-    pub(super) unreadable: Vec<Problem>,
+    pub(super) unreadable: Vec<ConfigProblem>,
 }
 
 /// Reads every file that the sources name.
-pub(super) fn read_all(sources: &Sources) -> Found {
-    let mut found = Found::default();
+pub(super) fn read_all(sources: &Sources) -> SourceFiles {
+    let mut found = SourceFiles::default();
     for (path, presence) in files(sources, &mut found.unreadable) {
         match read(&path) {
             Ok((document, mode)) => {
@@ -96,7 +96,7 @@ enum Presence {
 }
 
 /// The files to read, in order; a directory that cannot be read is a problem.
-fn files(sources: &Sources, problems: &mut Vec<Problem>) -> Vec<(PathBuf, Presence)> {
+fn files(sources: &Sources, problems: &mut Vec<ConfigProblem>) -> Vec<(PathBuf, Presence)> {
     let mut files = match &sources.file {
         Some(file) => vec![(file.clone(), Presence::Required)],
         None => vec![(PathBuf::from(FILE), Presence::Optional)],
@@ -137,12 +137,12 @@ fn fragments(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn read(path: &Path) -> io::Result<(Document, u32)> {
+fn read(path: &Path) -> io::Result<(ConfigDocument, u32)> {
     let (content, metadata) = regular_file::read(path, LARGEST_FILE)?;
     let text = String::from_utf8(content)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok((
-        Document {
+        ConfigDocument {
             name: path.display().to_string(),
             text,
         },
@@ -150,7 +150,7 @@ fn read(path: &Path) -> io::Result<(Document, u32)> {
     ))
 }
 
-fn unreadable_file(path: &Path, error: &io::Error) -> Problem {
+fn unreadable_file(path: &Path, error: &io::Error) -> ConfigProblem {
     let right = match error.kind() {
         io::ErrorKind::NotFound => {
             "name a file that exists, or leave the option out for the usual files"
@@ -160,7 +160,7 @@ fn unreadable_file(path: &Path, error: &io::Error) -> Problem {
         io::ErrorKind::FileTooLarge => "a configuration file has at most 1 MiB",
         _ => "",
     };
-    Problem {
+    ConfigProblem {
         at: path.display().to_string(),
         key: String::new(),
         wrong: format!("cannot be read: {error}"),

@@ -7,8 +7,8 @@ use config::Value;
 use serde_json::Value as Json;
 
 use super::json_value::json;
-use super::option::{Default, Effect, OptionRow};
-use super::problem::Problem;
+use super::option::{Default, OptionEffect, OptionRow};
+use super::problem::ConfigProblem;
 use super::secret::MASK;
 use super::sections::Config;
 use super::setting;
@@ -19,12 +19,12 @@ pub(crate) const DEFAULT_ORIGIN: &str = "default";
 
 /// A configuration that passed every check.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedConfig {
     pub config: Config,
     /// The same, option by option, each with where it comes from.
     pub effective: Vec<Effective>,
     /// What is lawful but probably not meant.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<ConfigProblem>,
     /// The files it was read from, in order.
     pub files: Vec<String>,
 }
@@ -89,7 +89,7 @@ impl fmt::Debug for Effective {
 /// Option names with their values as JSON, secrets masked: the body of the agent's `/v1/config`.
 pub type Public = BTreeMap<String, Json>;
 
-impl Loaded {
+impl LoadedConfig {
     /// Whether somebody set the option, by `section.key`.
     #[must_use]
     pub fn is_set(&self, name: &str) -> bool {
@@ -117,7 +117,7 @@ impl Loaded {
 
 /// One option that differs between two configurations.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub struct OptionChange {
     /// `section.key`.
     pub name: String,
     /// The running value, null where nothing holds.
@@ -125,17 +125,17 @@ pub struct Change {
     /// The value in the files.
     pub file: Json,
     /// When the change takes effect.
-    pub effect: Effect,
+    pub effect: OptionEffect,
 }
 
 /// What differs, by option name. Secrets are compared by whether they are set: their values are not known here.
 #[must_use]
-pub fn changes(running: &Public, file: &Public) -> Vec<Change> {
+pub fn changes(running: &Public, file: &Public) -> Vec<OptionChange> {
     let names: std::collections::BTreeSet<&String> = running.keys().chain(file.keys()).collect();
     let value = |side: &Public, name: &String| side.get(name).cloned().unwrap_or(Json::Null);
     names
         .into_iter()
-        .map(|name| Change {
+        .map(|name| OptionChange {
             name: name.clone(),
             running: value(running, name),
             file: value(file, name),
@@ -150,7 +150,7 @@ pub fn changes(running: &Public, file: &Public) -> Vec<Change> {
 pub fn after_reload(running: &Public, file: &Public) -> Public {
     let mut shown = file.clone();
     for change in changes(running, file) {
-        if change.effect == Effect::Restart {
+        if change.effect == OptionEffect::Restart {
             shown.insert(change.name, change.running);
         }
     }
@@ -158,7 +158,7 @@ pub fn after_reload(running: &Public, file: &Public) -> Public {
 }
 
 /// An option this version does not know (the running agent is another one) needs a restart.
-fn effect_of(name: &str) -> Effect {
+fn effect_of(name: &str) -> OptionEffect {
     let (section, key) = name.rsplit_once('.').unwrap_or(("", name));
-    table::find(section, key).map_or(Effect::Restart, |row| row.effect)
+    table::find(section, key).map_or(OptionEffect::Restart, |row| row.effect)
 }

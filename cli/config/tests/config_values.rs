@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use berth_conductor::PluginOptions;
 use berth_config::table::OPTIONS;
-use berth_config::{ComputeDriver, Document, Effect, Loaded, Secret, UpdateInterval, changes};
+use berth_config::{
+    ComputeDriver, ConfigDocument, LoadedConfig, OptionEffect, Secret, UpdateInterval, changes,
+};
 use berth_scheduler::plugin::OnFailure;
 use berth_virt::{NumaModel, ResourceModel, VgpuModel};
 use serde_json::{Value, json};
 
-fn load(text: &str, environment: &[(&str, &str)]) -> Loaded {
-    let document = Document {
+fn load(text: &str, environment: &[(&str, &str)]) -> LoadedConfig {
+    let document = ConfigDocument {
         name: "berth.toml".to_owned(),
         text: text.to_owned(),
     };
@@ -23,7 +25,7 @@ fn load(text: &str, environment: &[(&str, &str)]) -> Loaded {
     berth_config::resolve(&[document], &environment).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
-fn shown(loaded: &Loaded) -> BTreeMap<String, (Value, String)> {
+fn shown(loaded: &LoadedConfig) -> BTreeMap<String, (Value, String)> {
     loaded
         .effective
         .iter()
@@ -277,8 +279,8 @@ fn a_difference_says_when_it_takes_effect() {
     assert_eq!(
         told,
         [
-            ("reserved_host_cpus", &json!(2), Effect::Live),
-            ("state_path", &json!("/b"), Effect::Restart)
+            ("reserved_host_cpus", &json!(2), OptionEffect::Live),
+            ("state_path", &json!("/b"), OptionEffect::Restart)
         ]
     );
     assert!(changes(&file, &file).is_empty());

@@ -8,10 +8,10 @@ use std::io::{self, ErrorKind, Write};
 /// Writes until the reader is gone; what comes after that is dropped. Control characters are escaped, but tabs and what ends a line (a guest's console ends its lines with two).
 pub struct PipeWriter<W> {
     out: EscapingWriter<W>,
-    reader: Reader,
+    reader: PipeReader,
 }
 
-enum Reader {
+enum PipeReader {
     There,
     Gone,
 }
@@ -20,7 +20,7 @@ impl<W: Write> PipeWriter<W> {
     pub fn new(out: W) -> Self {
         Self {
             out: EscapingWriter::new(out, |byte| matches!(byte, b'\n' | b'\r' | b'\t')),
-            reader: Reader::There,
+            reader: PipeReader::There,
         }
     }
 
@@ -28,7 +28,7 @@ impl<W: Write> PipeWriter<W> {
     fn settle<T>(&mut self, result: io::Result<T>, dropped: T) -> io::Result<T> {
         match result {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.reader = Reader::Gone;
+                self.reader = PipeReader::Gone;
                 Ok(dropped)
             }
             other => other,
@@ -39,8 +39,8 @@ impl<W: Write> PipeWriter<W> {
 impl<W: Write> Write for PipeWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.reader {
-            Reader::Gone => Ok(bytes.len()),
-            Reader::There => {
+            PipeReader::Gone => Ok(bytes.len()),
+            PipeReader::There => {
                 let result = self.out.write(bytes);
                 self.settle(result, bytes.len())
             }
@@ -49,8 +49,8 @@ impl<W: Write> Write for PipeWriter<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         match self.reader {
-            Reader::Gone => Ok(()),
-            Reader::There => {
+            PipeReader::Gone => Ok(()),
+            PipeReader::There => {
                 let result = self.out.flush();
                 self.settle(result, ())
             }

@@ -56,65 +56,65 @@ impl ExitCode {
 
     /// What it means, when it comes, and what to do: one row of the documented table.
     #[must_use]
-    pub const fn meaning(self) -> Meaning {
+    pub const fn meaning(self) -> ExitCodeMeaning {
         match self {
-            ExitCode::Done => Meaning {
+            ExitCode::Done => ExitCodeMeaning {
                 name: "done",
                 when: "The command did what was asked. For `berth agent`: it was told to stop, and stopped in order.",
                 next: "Nothing.",
             },
-            ExitCode::Refused => Meaning {
+            ExitCode::Refused => ExitCodeMeaning {
                 name: "refused or not found",
                 when: "A rule forbids what was asked, or the named thing does not exist. Nothing was changed.",
                 next: "Read the sentence on standard error; it names the rule or the thing.",
             },
-            ExitCode::UpdatePending => Meaning {
+            ExitCode::UpdatePending => ExitCodeMeaning {
                 name: "update pending",
                 when: "Only with `--detailed-exitcode`: a plain update, no reshape, would be sent.",
                 next: "Nothing: the running agent sends it by itself.",
             },
-            ExitCode::Usage => Meaning {
+            ExitCode::Usage => ExitCodeMeaning {
                 name: "usage",
                 when: "Unknown subcommand or option, or a missing or malformed argument.",
                 next: "See `berth help` or `berth COMMAND --help`. The unit does not restart on it.",
             },
-            ExitCode::Unavailable => Meaning {
+            ExitCode::Unavailable => ExitCodeMeaning {
                 name: "dependency unavailable",
                 when: "A service (Placement, Keystone, the agent's own socket) did not answer before `--deadline`: only \
                        `--once`, offline and command line use, the running agent keeps trying instead. Or Placement \
                        answers a start with 400: the unit starts the agent again.",
                 next: "`berth doctor` says which one; repeat when it is back.",
             },
-            ExitCode::Bug => Meaning {
+            ExitCode::Bug => ExitCodeMeaning {
                 name: "bug",
                 when: "berth met a state its authors thought impossible.",
                 next: "Report the sentence on standard error. The unit restarts.",
             },
-            ExitCode::Held => Meaning {
+            ExitCode::Held => ExitCodeMeaning {
                 name: "held by another",
                 when: "Another process owns what this one needs: the SQLite file, the state directory, or a service is \
                        running beside an offline upgrade.",
                 next: "Stop the other process; the message names what is held.",
             },
-            ExitCode::Disk => Meaning {
+            ExitCode::Disk => ExitCodeMeaning {
                 name: "disk",
                 when: "A file could not be read or written: no space, an I/O error, a damaged state file.",
                 next: "Free space or repair the disk; the message names the path.",
             },
-            ExitCode::ReshapeNeeded => Meaning {
+            ExitCode::ReshapeNeeded => ExitCodeMeaning {
                 name: "reshape needed",
                 when: "A periodic pass found that the provider tree must be reshaped, which is lawful only at start. Also \
                        `berth reshape plan --detailed-exitcode`.",
                 next: "Nothing: the unit restarts the agent, which then reshapes.",
             },
-            ExitCode::ReshapeFailed => Meaning {
+            ExitCode::ReshapeFailed => ExitCodeMeaning {
                 name: "reshape failed",
                 when: "A reshape was refused: by a rule, by Placement, or for want of the `service` role. Nothing was left \
                        half made.",
                 next: "The message names provider, class and consumer, or the role. Mend it, then start the unit again: it \
                        does not restart by itself.",
             },
-            ExitCode::Configuration => Meaning {
+            ExitCode::Configuration => ExitCodeMeaning {
                 name: "configuration",
                 when: "The configuration is refused, or `berth doctor` found a failure.",
                 next: "`berth config check` lists every error with file, line and key. The unit does not restart on it.",
@@ -137,7 +137,7 @@ impl From<ExitCode> for std::process::ExitCode {
 
 /// One row of the exit code table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meaning {
+pub struct ExitCodeMeaning {
     /// Two or three words.
     pub name: &'static str,
     /// When a process ends so.

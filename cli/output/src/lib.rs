@@ -11,6 +11,6 @@ mod listing;
 pub mod progress;
 
 pub use error_code::ErrorCode;
-pub use exit::{ExitCode, Meaning};
+pub use exit::{ExitCode, ExitCodeMeaning};
 pub use failure::{Failure, sentence};
-pub use listing::{API, Format, FormatKind, Listing};
+pub use listing::{API, FormatKind, ListFormat, Listing};

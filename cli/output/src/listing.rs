@@ -18,7 +18,7 @@ pub const API: &str = "berth/1";
 
 /// The output options of a command that prints a list.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Format {
+pub struct ListFormat {
     /// How to print.
     #[arg(short = 'f', long = "format", value_enum, default_value_t = FormatKind::Table, help_heading = "Output")]
     pub format: FormatKind,
@@ -35,7 +35,7 @@ pub struct Format {
     pub no_header: bool,
 }
 
-impl Default for Format {
+impl Default for ListFormat {
     fn default() -> Self {
         Self {
             format: FormatKind::Table,
@@ -45,7 +45,7 @@ impl Default for Format {
     }
 }
 
-impl Format {
+impl ListFormat {
     /// Whether nothing was asked for that a script would ask for: a sentence will do.
     #[must_use]
     pub fn is_for_people(&self) -> bool {
@@ -96,7 +96,7 @@ impl Listing {
     ///
     /// # Errors
     /// A column asked for does not exist (usage), or the output cannot be written.
-    pub fn print(&self, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+    pub fn print(&self, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
         let chosen = self.choose(&format.columns)?;
         match format.format {
             FormatKind::Table => write_table(&chosen, format.no_header, out)?,
@@ -259,7 +259,7 @@ mod tests {
         let mut out = Vec::new();
         sample()
             .print(
-                &Format {
+                &ListFormat {
                     format: kind,
                     columns,
                     no_header,
@@ -317,9 +317,9 @@ mod tests {
         listing.push([json!("a\u{1b}[2J\nroot | b")]);
         for kind in [FormatKind::Table, FormatKind::Csv, FormatKind::Value] {
             let mut out = Vec::new();
-            let format = Format {
+            let format = ListFormat {
                 format: kind,
-                ..Format::default()
+                ..ListFormat::default()
             };
             listing.print(&format, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
@@ -329,9 +329,9 @@ mod tests {
 
     #[test]
     fn an_unknown_column_is_a_usage_error_that_names_the_columns() {
-        let format = Format {
+        let format = ListFormat {
             columns: vec!["colour".into()],
-            ..Format::default()
+            ..ListFormat::default()
         };
         let failure = sample().print(&format, &mut Vec::new()).unwrap_err();
         assert_eq!(failure.code(), ErrorCode::Usage);

@@ -51,11 +51,11 @@ pub async fn waiting(why: &str, time: Duration) {
 const TICK: Duration = Duration::from_millis(100);
 
 /// What is done with a guest: its step, and its image while that comes.
-pub struct Boot {
+pub struct GuestProgress {
     bar: ProgressBar,
 }
 
-impl Boot {
+impl GuestProgress {
     /// Shows it on a terminal, and nothing anywhere else.
     #[must_use]
     pub fn shown(is_terminal: bool) -> Self {
@@ -135,7 +135,7 @@ mod tests {
     fn a_boot_shows_its_step_and_how_much_of_its_image_is_there() {
         const MIB: u64 = 1 << 20;
         let terminal = InMemoryTerm::new(4, 100);
-        let boot = Boot::on(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        let boot = GuestProgress::on(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
         let shown = |image: Option<ImageComing>| {
             boot.is("building vm1".to_owned(), image.as_ref());
             boot.bar.force_draw();
@@ -165,6 +165,6 @@ mod tests {
 
     #[test]
     fn nothing_is_shown_where_nobody_looks() {
-        assert!(Boot::shown(false).is_hidden());
+        assert!(GuestProgress::shown(false).is_hidden());
     }
 }

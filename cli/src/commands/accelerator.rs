@@ -12,12 +12,12 @@ use berth_accelerator::{
 };
 use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
-use berth_compose::event_receivers::Receivers;
+use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::listener::ACCELERATOR;
 use berth_compose::policy::accelerator_policy_in_force;
 use berth_compose::{EMBEDDED_TOKEN, database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
-use berth_output::{ErrorCode, ExitCode, Failure, Format};
+use berth_output::{ErrorCode, ExitCode, Failure, ListFormat};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +52,7 @@ enum AcceleratorCommand {
     /// Device profiles: what a flavor asks of accelerators.
     Profile {
         #[command(subcommand)]
-        command: ask::Profile,
+        command: ask::DeviceProfileCommand,
     },
     /// Accelerator requests (ARQs): a profile's units, bound for guests.
     Request {
@@ -62,16 +62,16 @@ enum AcceleratorCommand {
     /// Take over from Cyborg what it keeps: its device profiles are made in Berth's own accelerator service, with their UUIDs, and
     /// the requests that it bound are held there. The hosts' agents are to report their devices there first.
     #[command(after_help = "Examples:\n  berth accelerator adopt --from http://controller:6666/v2")]
-    Adopt(adopt::Adopt),
+    Adopt(adopt::AdoptArguments),
     /// Who may do what: every rule, as it is by default and by `[accelerator_service] policy_file`.
     Policy {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// The devices that the service knows, of all hosts.
     Device {
         #[command(subcommand)]
-        command: ask::Device,
+        command: ask::AcceleratorDeviceCommand,
     },
 }
 
@@ -99,7 +99,9 @@ pub fn run(
             context.block_on(ask::request(command, &config, out))??;
             return Ok(ExitCode::Done);
         }
-        AcceleratorCommand::Adopt(asked) => return context.block_on(adopt::adopt(asked, &config, out))?,
+        AcceleratorCommand::Adopt(asked) => {
+            return context.block_on(adopt::adopt(asked, &config, out))?;
+        }
         AcceleratorCommand::Policy { format } => {
             policy_list::print(&accelerator_policy_in_force(&config)?, format, out)?;
             return Ok(ExitCode::Done);
@@ -130,7 +132,7 @@ async fn serve(
     let bell = EventsBell::default();
     let hosts = HostsBell::default();
     let options = accelerator_options(config, bell.clone(), hosts.clone())?;
-    let receivers = Receivers::new(config)?;
+    let receivers = ConfiguredReceivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
     let listener = ACCELERATOR
         .listen_on(address, config.accelerator_service.auth_strategy)

@@ -5,8 +5,8 @@ mod serve;
 
 use std::io::Write;
 
-use berth_compose::agent::RunArguments;
-use berth_output::{ExitCode, Failure, Format};
+use berth_compose::agent::AgentRunArguments;
+use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
 use ask::talk;
@@ -28,7 +28,7 @@ pub struct AgentArguments {
     #[command(subcommand)]
     command: Option<AgentCommand>,
     #[command(flatten)]
-    run: RunArguments,
+    run: AgentRunArguments,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -37,7 +37,7 @@ enum AgentCommand {
     #[command(after_help = "Examples:\n  berth agent status\n  berth agent status -f json")]
     Status {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
         /// How long the agent may take to answer.
         #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
         timeout: u64,
@@ -52,7 +52,7 @@ enum AgentCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Let schedulers use this host again.
     #[command(after_help = "Examples:\n  berth agent enable\n  berth agent enable -f json")]
@@ -61,7 +61,7 @@ enum AgentCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Make the running agent look now, and say what came of it.
     #[command(
@@ -69,7 +69,7 @@ enum AgentCommand {
     )]
     Tick {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
 }
 

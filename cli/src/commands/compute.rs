@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use berth_compose::policy::compute_policy_in_force;
-use berth_output::{ExitCode, Failure, Format};
+use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
 use crate::policy_list;
@@ -37,7 +37,7 @@ enum ComputeCommand {
     #[command(after_help = "Examples:\n  berth compute policy\n  berth compute policy -f json")]
     Policy {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
 }
 

@@ -10,8 +10,8 @@ mod services_files;
 use std::io::Write;
 use std::path::PathBuf;
 
-use berth_config::{Change, Loaded, changes};
-use berth_output::{ExitCode, Failure, Format, Listing};
+use berth_config::{LoadedConfig, OptionChange, changes};
+use berth_output::{ExitCode, Failure, ListFormat, Listing};
 use serde_json::{Value as Json, json};
 
 use crate::context::Context;
@@ -50,7 +50,7 @@ enum ConfigCommand {
         #[arg(long)]
         set: bool,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Compare the running agent with the files: what a reload changes, and what needs a restart.
     #[command(
@@ -61,7 +61,7 @@ enum ConfigCommand {
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
 }
 
@@ -98,7 +98,7 @@ pub fn run(
     }
 }
 
-fn show(loaded: &Loaded, origin: bool, set: bool) -> Listing {
+fn show(loaded: &LoadedConfig, origin: bool, set: bool) -> Listing {
     let chosen = loaded.effective.iter().filter(|each| !set || each.is_set());
     let mut listing = if origin {
         Listing::new(&["option", "value", "origin"])
@@ -116,7 +116,7 @@ fn show(loaded: &Loaded, origin: bool, set: bool) -> Listing {
     listing
 }
 
-fn differences(changes: &[Change]) -> Listing {
+fn differences(changes: &[OptionChange]) -> Listing {
     let mut listing = Listing::new(&["option", "running", "file", "takes_effect"]);
     for change in changes {
         let effect = Json::from(change.effect.label());

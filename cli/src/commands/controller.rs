@@ -5,16 +5,16 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use berth_compose::api::{Front, OpenApi, ServedFront};
-use berth_compose::event_receivers::Receivers;
+use berth_compose::api::{FrontListener, OpenApi, ServedListener};
+use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::OpenHosts;
-use berth_compose::images::{ImageSource, tell_images};
+use berth_compose::images::{ServerImages, tell_images};
 use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
-use berth_compose::services::{Accelerator, Parts, Services};
+use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
 use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
-use berth_config::{Config, Loaded, Secret};
+use berth_config::{Config, LoadedConfig, Secret};
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_placement::{router, serve_tcp};
 use berth_store::SqlStore;
@@ -75,7 +75,7 @@ fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Con
     })
 }
 
-async fn serve(loaded: &Loaded, out: &mut dyn Write) -> Result<(), Failure> {
+async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
     let _folder = StateLock::take(&config.state_path)?;
@@ -88,10 +88,10 @@ async fn serve(loaded: &Loaded, out: &mut dyn Write) -> Result<(), Failure> {
     let url = config.placement_database();
     let options = placement_options(config, &url)?;
     let store = database::open(&url, config).await?;
-    let images = ImageSource::of(config).await?;
+    let images = ServerImages::of(config).await?;
     let open = OpenApi::open(address, loaded, &images).await?;
     let clouds = open.clouds.clone();
-    let front = Front::new(open, &options, &images);
+    let front = FrontListener::new(open, &options, &images);
     let mut tasks = JoinSet::new();
     if let Some(address) = own_address(loaded, "placement_service", config.placement_service.listen)
     {
@@ -121,16 +121,16 @@ async fn serve(loaded: &Loaded, out: &mut dyn Write) -> Result<(), Failure> {
 
 /// Everything but Placement at an address of its own.
 async fn begin(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     store: &SqlStore,
-    (front, images): (Front, ImageSource),
+    (front, images): (FrontListener, ServerImages),
     stop: &CancellationToken,
     out: &mut dyn Write,
-) -> Result<(Services, ServedFront), Failure> {
+) -> Result<(Services, ServedListener), Failure> {
     let config = &loaded.config;
     let own = config.accelerator_service.listen;
     let accelerator =
-        Accelerator::open(config, own_address(loaded, "accelerator_service", own)).await?;
+        OpenAccelerator::open(config, own_address(loaded, "accelerator_service", own)).await?;
     let hosts = OpenHosts::open(config).await?;
     if let Some(address) = accelerator.address() {
         writeln!(out, "Accelerator at http://{address}/v2")?;
@@ -138,14 +138,14 @@ async fn begin(
     if let Some(address) = hosts.address() {
         writeln!(out, "Compute at http://{address}/v2.1")?;
     }
-    let parts = Parts {
+    let parts = ServiceParts {
         accelerator,
         hosts,
         placement: placement_in_process(store.clone(), None)?,
         agents: Arc::new(agents_elsewhere(config)?),
-        receivers: match Receivers::new(config)? {
+        receivers: match ConfiguredReceivers::new(config)? {
             Some(receivers) => receivers,
-            None => Receivers::Agents(AgentReceivers::new(config, None)?),
+            None => ConfiguredReceivers::Agents(AgentReceivers::new(config, None)?),
         },
         images: images.clone(),
         api: Some(front.open.tokens()),
@@ -163,7 +163,7 @@ async fn begin(
 }
 
 /// An address beside the one listener, where somebody named it: the default of `berth up` is not meant here.
-fn own_address(loaded: &Loaded, section: &str, address: SocketAddr) -> Option<SocketAddr> {
+fn own_address(loaded: &LoadedConfig, section: &str, address: SocketAddr) -> Option<SocketAddr> {
     loaded
         .is_set(&format!("{section}.listen"))
         .then_some(address)

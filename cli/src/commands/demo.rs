@@ -11,7 +11,7 @@ use berth_agent::startup;
 use berth_agent::tick::{self, TickError};
 use berth_client::PlacementClient;
 use berth_compose::database::{open_failure, schema_failure};
-use berth_compose::nodes::{Host, Intent};
+use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::{placement_failure, startup_failure};
 use berth_compose::placement_in_process;
 use berth_config::{ComputeDriver, Config};
@@ -111,7 +111,7 @@ async fn show_host(config: &Config, state: &Path, out: &mut dyn Write) -> Result
         "== this host, as libvirt ({uri}) and sysfs show it, reported to Placement\n"
     )?;
     let placement = placement().await?;
-    let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
+    let mut host = HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
     let hypervisor = host.view.hypervisor.clone();
     writeln!(
         out,
@@ -167,7 +167,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
         out,
         "\n== a machine with eight GPUs, modelled the old way: all VGPUs on the root\n"
     )?;
-    let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
+    let mut host = HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
     let view = host.view.clone();
     let Some((identity, tracker)) = host.nodes.first_mut() else {
         return Err(Failure::new(
@@ -208,7 +208,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     )?;
     let edited = text.replace(OLD_WORD, NEW_WORD);
     std::fs::write(&file, edited).map_err(|error| file_failure(&file, &error))?;
-    let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
+    let mut host = HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
     let view = host.view.clone();
     let Some((_, tracker)) = host.nodes.first_mut() else {
         return Err(Failure::new(
@@ -289,16 +289,16 @@ async fn check(
     Ok(())
 }
 
-type Resources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
+type ConsumerResources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
 
 /// What a consumer should hold after the upgrade: all it held, with its VGPUs on the providers of its guest's GPUs.
 fn expected(
-    was: &Resources,
+    was: &ConsumerResources,
     guest: Option<&GuestView>,
     node: &NodeName,
     tree: &ProviderTree,
-) -> Resources {
-    let mut expected: Resources = was
+) -> ConsumerResources {
+    let mut expected: ConsumerResources = was
         .iter()
         .filter(|((_, class), _)| *class != ResourceClass::VGPU)
         .map(|(place, n)| (place.clone(), *n))

@@ -7,7 +7,7 @@ use berth_agent::device::Risk;
 use berth_agent::device::api::body::{DeviceAction, DeviceBody};
 use berth_agent::device::api::client::DeviceVerb;
 use berth_compose::{AgentAt, admin_failure};
-use berth_output::{ExitCode, Failure, Format, Listing};
+use berth_output::{ExitCode, Failure, ListFormat, Listing};
 use serde_json::json;
 
 use crate::context::Context;
@@ -44,7 +44,7 @@ enum DeviceCommand {
     )]
     List {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Show one device, or all that is offered of a card.
     #[command(after_help = "Examples:\n  berth device show 0000:84:00.0 -f yaml")]
@@ -52,7 +52,7 @@ enum DeviceCommand {
         /// An address, or a mediated device's UUID.
         device: String,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Reset a device that nobody has, and verify the reset; one that a guest has is refused.
     #[command(after_help = "Examples:\n  berth device reset 0000:84:00.0 --dry-run")]
@@ -63,7 +63,7 @@ enum DeviceCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Reset a device and take it out of quarantine; one whose reset fails stays there.
     #[command(after_help = "Examples:\n  berth device release 0000:84:00.0\n  \
@@ -78,7 +78,7 @@ enum DeviceCommand {
         #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
         accept_risk: Vec<AcceptedRisk>,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Set a device aside: nobody gets it until it is released. A guest that has it keeps it.
     #[command(
@@ -94,7 +94,7 @@ enum DeviceCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
 }
 
@@ -113,7 +113,11 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
-async fn talk(command: &DeviceCommand, admin: &AdminClient, out: &mut dyn Write) -> Result<(), Failure> {
+async fn talk(
+    command: &DeviceCommand,
+    admin: &AdminClient,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let (device, verb, action, format) = match command {
         DeviceCommand::List { format } => {
             let list = admin.devices().await.map_err(admin_failure)?;

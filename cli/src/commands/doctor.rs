@@ -8,12 +8,12 @@ mod probe;
 
 use std::io::Write;
 
-use berth_output::{ExitCode, Failure, Format, FormatKind, Listing};
+use berth_output::{ExitCode, Failure, FormatKind, ListFormat, Listing};
 use serde_json::json;
 
 use crate::context::Context;
 use facts::HostFacts;
-use finding::{Finding, Host, Status, examine};
+use finding::{CheckContext, CheckReport, Status, examine};
 use placement_seen::PlacementSeen;
 
 pub use checks::all as checks;
@@ -35,7 +35,7 @@ pub struct DoctorArguments {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// Runs every check and prints what was found.
@@ -58,13 +58,13 @@ pub fn run(
         Ok(_) if arguments.offline => PlacementSeen::NotAsked("--offline".to_owned()),
         Ok(loaded) => context.block_on(probe::over_network(&loaded.config.placement))?,
     };
-    let host = Host {
+    let host = CheckContext {
         facts: &HostFacts::below("/"),
         config: loaded.as_ref().map_err(|_| refused.as_str()),
         placement: &placement,
     };
     let findings = examine(&checks(), &host);
-    let shown: Vec<&Finding> = findings
+    let shown: Vec<&CheckReport> = findings
         .iter()
         .filter(|each| !arguments.quiet || is_bad(each.status))
         .collect();
@@ -80,7 +80,7 @@ const fn is_bad(status: Status) -> bool {
 }
 
 /// 0 when nothing is bad enough, else 78.
-fn verdict(findings: &[Finding], strict: bool) -> ExitCode {
+fn verdict(findings: &[CheckReport], strict: bool) -> ExitCode {
     let any = |status| findings.iter().any(|each| each.status == status);
     if any(Status::Failure) || strict && any(Status::Warning) {
         ExitCode::Configuration
@@ -89,7 +89,7 @@ fn verdict(findings: &[Finding], strict: bool) -> ExitCode {
     }
 }
 
-fn listing(findings: &[&Finding]) -> Listing {
+fn listing(findings: &[&CheckReport]) -> Listing {
     let mut listing = Listing::new(&["check", "status", "title", "evidence", "mend"]);
     for each in findings {
         let mend = if each.mend.is_empty() {
@@ -109,7 +109,7 @@ fn listing(findings: &[&Finding]) -> Listing {
 }
 
 /// A line per check for people, the mend below what is bad, a sum at the end.
-fn tell(findings: &[&Finding], out: &mut dyn Write) -> std::io::Result<()> {
+fn tell(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> {
     for each in findings {
         writeln!(
             out,

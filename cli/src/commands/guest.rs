@@ -12,13 +12,13 @@ mod ways;
 use std::io::Write;
 
 use berth_compose::AgentAt;
-use berth_output::{ExitCode, Failure, Format};
+use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
 use change::GuestChange;
 use create::CreateArguments;
 use life::{RebuildArguments, RescueArguments};
-use ways::Ways;
+use ways::GuestContext;
 
 pub(crate) use decisions::decisions_of;
 
@@ -50,15 +50,15 @@ enum GuestCommand {
     )]
     List {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Show one guest: its devices, each step of its boot, and why it failed or stands still.
     #[command(after_help = "Examples:\n  berth guest show web\n  berth guest show web -f json")]
     Show {
         #[command(flatten)]
-        guest: Which,
+        guest: GuestChoice,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Switch a guest off.
     #[command(after_help = "Examples:\n  berth guest stop web\n  berth guest stop web --grace 60")]
@@ -150,7 +150,7 @@ enum ConsoleCommand {
     )]
     Log {
         #[command(flatten)]
-        guest: Which,
+        guest: GuestChoice,
         /// Only its last lines.
         #[arg(long, value_name = "LINES")]
         lines: Option<u32>,
@@ -159,7 +159,7 @@ enum ConsoleCommand {
 
 /// A guest.
 #[derive(Debug, clap::Args)]
-struct Which {
+struct GuestChoice {
     /// Its UUID, or its name where only one has it.
     #[arg(value_name = "GUEST")]
     guest: String,
@@ -175,12 +175,16 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
-    let ways = Ways::new(&config, &arguments.agent)?;
+    let ways = GuestContext::new(&config, &arguments.agent)?;
     context.block_on(talk(&arguments.command, &ways, out))??;
     Ok(ExitCode::Done)
 }
 
-async fn talk(command: &GuestCommand, ways: &Ways, out: &mut dyn Write) -> Result<(), Failure> {
+async fn talk(
+    command: &GuestCommand,
+    ways: &GuestContext,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     use berth_wire::guest::GuestAction;
     let (change, action, done) = match command {
         GuestCommand::Create(arguments) => return create::run(arguments, ways, out).await,

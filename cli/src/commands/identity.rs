@@ -8,7 +8,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use berth_output::{ExitCode, Failure, Format};
+use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
 
@@ -67,7 +67,7 @@ enum UserCommand {
         #[arg(long, value_name = "FILE")]
         users: Option<PathBuf>,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
 }
 

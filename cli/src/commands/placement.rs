@@ -16,7 +16,7 @@ use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::policy::placement_policy_in_force;
 use berth_compose::{database, signals};
 use berth_config::{Config, Secret};
-use berth_output::{ExitCode, Failure, Format};
+use berth_output::{ExitCode, Failure, ListFormat};
 use berth_placement::{router, serve_tcp};
 
 use crate::context::Context;
@@ -52,7 +52,7 @@ enum PlacementCommand {
     /// Who may do what: every rule, as it is by default, by `[placement_service] enforce_new_defaults` and by `policy_file`.
     Policy {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// The offline upgrade: do on this host's database what the agent's next start would do, with no service running.
     #[command(
@@ -82,7 +82,7 @@ enum PlacementCommand {
         after_help = "Examples:\n  berth placement explain 'resources=VCPU:64&required=HW_CPU_X86_AVX512F'\n  \
                             berth placement explain '/allocation_candidates?resources=PGPU%3A2&limit=1000' -f json"
     )]
-    Explain(explain::Explain),
+    Explain(explain::ExplainArguments),
 }
 
 /// Runs `berth placement`.
@@ -108,11 +108,15 @@ pub fn run(
             context.block_on(migrate::migrate(asked, &config, out))??;
         }
         PlacementCommand::Db(asked) => context.block_on(db::run(asked, &config, out))??,
-        PlacementCommand::Audit(asked) => context.block_on(allocations::audit(asked, &config, out))??,
+        PlacementCommand::Audit(asked) => {
+            context.block_on(allocations::audit(asked, &config, out))??
+        }
         PlacementCommand::HealAllocations(asked) => {
             context.block_on(allocations::heal(asked, &config, out))??;
         }
-        PlacementCommand::Explain(asked) => context.block_on(explain::explain(asked, &config, out))??,
+        PlacementCommand::Explain(asked) => {
+            context.block_on(explain::explain(asked, &config, out))??
+        }
     }
     Ok(ExitCode::Done)
 }

@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use berth_agent::options::Rename;
-use berth_compose::nodes::{Host, Intent};
+use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::placement_error_code;
 use berth_compose::placement_for_commands;
 use berth_model::{Provider, ProviderTree, Usages};
-use berth_output::{ErrorCode, ExitCode, Failure, Format, FormatKind, Listing};
+use berth_output::{ErrorCode, ExitCode, Failure, FormatKind, ListFormat, Listing};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -31,7 +31,7 @@ enum ProviderCommand {
         #[arg(long)]
         traits: bool,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
 }
 
@@ -48,7 +48,8 @@ pub fn run(
     let config = context.load()?.config;
     let placement = placement_for_commands(&config)?;
     let trees = context.block_on(async {
-        let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
+        let mut host =
+            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
         let mut trees = Vec::new();
         for (identity, tracker) in &mut host.nodes {
             let (tree, usages) =

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use berth_agent::admin::client::AdminClient;
 use berth_compose::admin_failure;
-use berth_output::{ErrorCode, ExitCode, Failure, Format, FormatKind, Listing};
+use berth_output::{ErrorCode, ExitCode, Failure, FormatKind, ListFormat, Listing};
 use serde_json::json;
 
 use crate::context::Context;
@@ -21,7 +21,7 @@ pub struct ReconcileArguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// Runs `berth reconcile`.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview};
-use berth_compose::nodes::{Host, Intent};
+use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::startup_failure;
 use berth_compose::placement_for_commands;
 use berth_compose::plan_file::{PlanFile, PlannedNode};
@@ -68,7 +68,8 @@ pub fn run(
     let config = context.load()?.config;
     let placement = placement_for_commands(&config)?;
     let (plan, worst) = context.block_on(async {
-        let mut host = Host::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
+        let mut host =
+            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
         let mut nodes = BTreeMap::new();
         let mut worst = ExitCode::Done;
         for (identity, tracker) in &mut host.nodes {

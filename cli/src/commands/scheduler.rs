@@ -46,7 +46,7 @@ enum SchedulerCommand {
                             berth scheduler explain request.json --without-filter RamFilter\n  \
                             berth scheduler explain request.json --option filter_scheduler.ram_weight_multiplier=-1 -f json\n  \
                             berth scheduler explain - --hint 'query=[\">=\", \"$free_ram_mb\", 4096]'")]
-    Explain(explain::Explain),
+    Explain(explain::DecisionArguments),
     /// Look at flavors, aggregates, device profiles, images and the scheduler's options, and name what is wrong, a finding a line:
     /// how bad it is, where, what, and what would be right.
     ///

@@ -8,20 +8,20 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
-use berth_compose::agent::{OwnHost, Run, RunArguments};
-use berth_compose::api::{Front, OpenApi};
-use berth_compose::event_receivers::Receivers;
+use berth_compose::agent::{AgentHost, AgentRun, AgentRunArguments};
+use berth_compose::api::{FrontListener, OpenApi};
+use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::{OpenHosts, scheduler};
-use berth_compose::images::{ImageSource, tell_images};
+use berth_compose::images::{ServerImages, tell_images};
 use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
-use berth_compose::services::{Accelerator, Parts, Services};
+use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
 use berth_compose::{
     AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database,
     images_in_process, placement_in_process, signals, state_file, write_endpoint,
 };
-use berth_config::{AuthStrategy, Config, Loaded};
+use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_image::Options as ImageOptions;
 use berth_output::{ExitCode, Failure};
 use berth_placement::{router, serve_tcp};
@@ -38,7 +38,7 @@ use crate::context::{Context, quoted};
   berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
 pub struct UpArguments {
     #[command(flatten)]
-    run: RunArguments,
+    run: AgentRunArguments,
 }
 
 /// Runs `berth up`.
@@ -61,7 +61,7 @@ const CONDUCTOR: &str = "conductor.db";
 async fn everything(
     arguments: &UpArguments,
     context: &Context,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let end = signals::end();
@@ -85,8 +85,8 @@ async fn everything(
     }
     // With --once nobody is there to ask.
     let images = match arguments.run.once {
-        true => ImageSource::Service,
-        false => ImageSource::of(config).await?,
+        true => ServerImages::Service,
+        false => ServerImages::of(config).await?,
     };
     let front = match config.api_listen().filter(|_| !arguments.run.once) {
         Some(address) => Some(OpenApi::open(address, loaded, &images).await?),
@@ -99,7 +99,7 @@ async fn everything(
     out.flush()?;
 
     let shutdown = CancellationToken::new();
-    let front = front.map(|open| Front::new(open, &options, &images));
+    let front = front.map(|open| FrontListener::new(open, &options, &images));
     let has_front = front.is_some();
     let believes = service.auth_strategy == AuthStrategy::Noauth2;
     let believing = believes.then_some(url.as_str());
@@ -142,8 +142,8 @@ async fn everything(
 async fn host(
     arguments: &UpArguments,
     context: &Context,
-    loaded: &Loaded,
-    (store, front, images): (&SqlStore, Option<Front>, ImageSource),
+    loaded: &LoadedConfig,
+    (store, front, images): (&SqlStore, Option<FrontListener>, ServerImages),
     shutdown: &CancellationToken,
     told: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     out: &mut dyn Write,
@@ -151,11 +151,13 @@ async fn host(
     let config = &loaded.config;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
-    let own = OwnHost::take(loaded, &arguments.run)?;
+    let own = AgentHost::take(loaded, &arguments.run)?;
     // With --once nobody is there to ask for a guest.
     let accelerator = match arguments.run.once {
         true => None,
-        false => Some(Accelerator::open(config, Some(config.accelerator_service.listen)).await?),
+        false => {
+            Some(OpenAccelerator::open(config, Some(config.accelerator_service.listen)).await?)
+        }
     };
     // It waits for plugins, which take their time.
     let hosts = tokio::select! {
@@ -189,14 +191,14 @@ async fn host(
                 writeln!(out, "Compute at http://{address}/v2.1")?;
             }
             let here = Some(guests.receiver()?);
-            let parts = Parts {
+            let parts = ServiceParts {
                 accelerator,
                 hosts,
                 placement: placement.clone(),
                 agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
-                receivers: match Receivers::new(config)? {
+                receivers: match ConfiguredReceivers::new(config)? {
                     Some(receivers) => receivers,
-                    None => Receivers::Agents(AgentReceivers::new(config, here)?),
+                    None => ConfiguredReceivers::Agents(AgentReceivers::new(config, here)?),
                 },
                 images: images.clone(),
                 api: front.as_ref().map(|front| front.open.tokens()),
@@ -217,7 +219,7 @@ async fn host(
     };
     out.flush()?;
     let (tell, ready) = oneshot::channel();
-    let run = Run {
+    let run = AgentRun {
         loaded,
         sources: &context.sources,
         arguments: &arguments.run,

@@ -26,7 +26,7 @@ impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
         if !beneath.0 {
             return self.0.on_event(event, context);
         }
-        let mut told = Told::default();
+        let mut told = EventFields::default();
         event.record(&mut told);
         let metadata = event.metadata();
         told.values.resize_with(metadata.fields().len(), || None);
@@ -86,11 +86,11 @@ impl Visit for Beneath {
 
 /// The values of an event, by the places of their fields.
 #[derive(Default)]
-struct Told {
+struct EventFields {
     values: Vec<Option<Box<dyn Value>>>,
 }
 
-impl Told {
+impl EventFields {
     fn put(&mut self, field: &Field, value: impl Value + 'static) {
         let at = field.index();
         if self.values.len() <= at {
@@ -100,7 +100,7 @@ impl Told {
     }
 }
 
-impl Visit for Told {
+impl Visit for EventFields {
     fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
         self.put(field, display(sentence(error)));
     }

@@ -9,7 +9,7 @@ const PASSWORD: &str = "      password: \"";
 
 /// Who logs in, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Login {
+pub(super) enum CloudLogin {
     /// The user that was made here.
     Made {
         /// Its name, and that of its project.
@@ -21,11 +21,11 @@ pub(super) enum Login {
     OfFile(String),
 }
 
-pub(super) fn text(base: &str, region: &str, login: &Login) -> String {
+pub(super) fn text(base: &str, region: &str, login: &CloudLogin) -> String {
     let mut text = String::from(
         "# Written by berth at each start: openstack --os-cloud berth, with OS_CLIENT_CONFIG_FILE naming this file.\n",
     );
-    if let Login::OfFile(file) = login {
+    if let CloudLogin::OfFile(file) = login {
         // Writing to a text does not fail.
         let _ = writeln!(
             text,
@@ -37,7 +37,7 @@ pub(super) fn text(base: &str, region: &str, login: &Login) -> String {
         text,
         "clouds:\n  berth:\n    auth_type: password\n    auth:\n      auth_url: {base}/identity/v3\n"
     );
-    if let Login::Made { name, password } = login {
+    if let CloudLogin::Made { name, password } = login {
         let _ = write!(
             text,
             "      username: {name}\n{PASSWORD}{}\"\n      project_name: {name}\n",
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_password_of_an_earlier_start_is_found_in_what_it_wrote() {
-        let login = Login::Made {
+        let login = CloudLogin::Made {
             name: "admin".to_owned(),
             password: Secret::from("s3cret-_"),
         };
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn with_an_operator_s_users_it_says_that_it_has_no_password() {
-        let login = Login::OfFile("/etc/berth/identity.toml".to_owned());
+        let login = CloudLogin::OfFile("/etc/berth/identity.toml".to_owned());
         let written = text("http://h", "R", &login);
         assert!(
             written.contains("/etc/berth/identity.toml") && written.contains("OS_PASSWORD"),

@@ -13,7 +13,7 @@ use berth_identity::{
 };
 use berth_output::{ErrorCode, Failure};
 
-use super::clouds::{self, Login};
+use super::clouds::{self, CloudLogin};
 use crate::identity_service::users_failure;
 use crate::state_file;
 
@@ -29,7 +29,7 @@ pub(super) struct FirstUser {
     /// The file of users.
     pub(super) users_file: PathBuf,
     /// For `clouds.yaml`.
-    pub(super) login: Login,
+    pub(super) login: CloudLogin,
 }
 
 impl FirstUser {
@@ -60,7 +60,7 @@ impl FirstUser {
         };
         Ok(Self {
             users_file,
-            login: Login::Made {
+            login: CloudLogin::Made {
                 name: NAME.to_owned(),
                 password,
             },

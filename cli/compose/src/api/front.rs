@@ -12,27 +12,27 @@ use berth_store::SqlStore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::listener::{Behind, OpenApi};
-use crate::images::ImageSource;
-use crate::services::BehindApi;
+use super::listener::{MountedServices, OpenApi};
+use crate::images::ServerImages;
+use crate::services::MountedApis;
 
 /// The listener, and how Placement is behind it.
-pub struct Front {
+pub struct FrontListener {
     pub open: OpenApi,
     placement: PlacementOptions,
     image: Option<Router>,
 }
 
 /// The one listener while it is served.
-pub struct ServedFront {
+pub struct ServedListener {
     tasks: JoinSet<()>,
     store: SqlStore,
 }
 
-impl Front {
+impl FrontListener {
     /// Of a listener that is open. Placement and, where images are of a list, the image service are below paths of it, for callers
     /// with its tokens.
-    pub fn new(open: OpenApi, options: &PlacementOptions, images: &ImageSource) -> Self {
+    pub fn new(open: OpenApi, options: &PlacementOptions, images: &ServerImages) -> Self {
         let placement = PlacementOptions {
             tokens: open.tokens(),
             path_prefix: Prefix::default(),
@@ -57,10 +57,10 @@ impl Front {
         self,
         config: &Config,
         placement: &SqlStore,
-        behind: BehindApi,
+        behind: MountedApis,
         stop: &CancellationToken,
-    ) -> Result<ServedFront, Failure> {
-        let behind = Behind {
+    ) -> Result<ServedListener, Failure> {
+        let behind = MountedServices {
             placement: router(placement.clone(), self.placement),
             accelerator: behind.accelerator,
             compute: behind.compute,
@@ -68,11 +68,11 @@ impl Front {
         };
         let mut tasks = JoinSet::new();
         let store = self.open.serve(config, behind, &mut tasks, stop)?;
-        Ok(ServedFront { tasks, store })
+        Ok(ServedListener { tasks, store })
     }
 }
 
-impl ServedFront {
+impl ServedListener {
     /// Waits for its end, and closes the database of tokens.
     pub async fn ended(mut self) {
         // A panic in it has been told already.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::routing::get;
 use axum::{Json, Router};
-use berth_config::{AuthStrategy, Config, Loaded};
+use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_http::auth::Validation;
 use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
 use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
@@ -18,12 +18,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::clouds::{self, Login};
+use super::clouds::{self, CloudLogin};
 use super::first_user::FirstUser;
 use crate::database;
 use crate::identity_service::catalog;
 use crate::identity_service::users_failure;
-use crate::images::ImageSource;
+use crate::images::ServerImages;
 use crate::listener::API;
 use crate::state_file;
 
@@ -53,7 +53,7 @@ pub struct OpenApi {
 }
 
 /// What is served behind it beside the Identity service, each with this listener's tokens.
-pub struct Behind {
+pub struct MountedServices {
     pub placement: Router,
     pub accelerator: Router,
     pub compute: Router,
@@ -68,8 +68,8 @@ impl OpenApi {
     /// Another process has one of them, a file cannot be used, or nothing says where callers find the listener.
     pub async fn open(
         address: SocketAddr,
-        loaded: &Loaded,
-        images: &ImageSource,
+        loaded: &LoadedConfig,
+        images: &ServerImages,
     ) -> Result<Self, Failure> {
         let config = &loaded.config;
         // Nobody is believed without a token of the Identity service.
@@ -117,7 +117,7 @@ impl OpenApi {
     pub fn serve(
         self,
         config: &Config,
-        behind: Behind,
+        behind: MountedServices,
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<SqlStore, Failure> {
@@ -170,14 +170,14 @@ fn path_of(service: &str) -> Result<Prefix, Failure> {
 }
 
 /// The users of an operator's file, where there is one; else the first user.
-async fn people(loaded: &Loaded, clouds: &Path) -> Result<FirstUser, Failure> {
+async fn people(loaded: &LoadedConfig, clouds: &Path) -> Result<FirstUser, Failure> {
     let file = &loaded.config.identity_service.users_file;
     let is_named = loaded.is_set("identity_service.users_file");
     // One that cannot be looked at is not taken for one that is not there.
     if is_named || !matches!(file.try_exists(), Ok(false)) {
         return Ok(FirstUser {
             users_file: file.clone(),
-            login: Login::OfFile(file.display().to_string()),
+            login: CloudLogin::OfFile(file.display().to_string()),
         });
     }
     let (state, clouds) = (loaded.config.state_path.clone(), clouds.to_owned());

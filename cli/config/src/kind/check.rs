@@ -14,11 +14,11 @@ use config::ValueKind;
 use super::super::json_value::json;
 use super::super::problem::nearest;
 use super::super::sections::catalog_entry;
-use super::{Kind, LONGEST_SOCKET_PATH, Wrong};
+use super::{LONGEST_SOCKET_PATH, OptionKind, ValueError};
 
-impl Wrong {
+impl ValueError {
     fn value(wrong: impl Into<String>, right: impl Into<String>) -> Self {
-        Wrong {
+        ValueError {
             wrong: wrong.into(),
             right: right.into(),
             code: ErrorCode::BadValue,
@@ -27,7 +27,7 @@ impl Wrong {
     }
 
     fn kind(wrong: impl Into<String>, right: impl Into<String>) -> Self {
-        Wrong {
+        ValueError {
             wrong: wrong.into(),
             right: right.into(),
             code: ErrorCode::WrongType,
@@ -36,30 +36,32 @@ impl Wrong {
     }
 }
 
-impl Kind {
+impl OptionKind {
     /// Checks a value and returns the form that is kept: numbers of a ratio become decimal numbers.
-    pub(crate) fn check(self, value: &ValueKind) -> Result<ValueKind, Wrong> {
+    pub(crate) fn check(self, value: &ValueKind) -> Result<ValueKind, ValueError> {
         match self {
-            Kind::Flag => self.check_flag(value),
-            Kind::Integer(low, high) => self.check_integer(value, low, high),
-            Kind::Ratio(high) => self.check_decimal(value, |number| number > 0.0 && number <= high),
-            Kind::Number(low, high) | Kind::Seconds(low, high) => {
+            OptionKind::Flag => self.check_flag(value),
+            OptionKind::Integer(low, high) => self.check_integer(value, low, high),
+            OptionKind::Ratio(high) => {
+                self.check_decimal(value, |number| number > 0.0 && number <= high)
+            }
+            OptionKind::Number(low, high) | OptionKind::Seconds(low, high) => {
                 self.check_decimal(value, |number| number >= low && number <= high)
             }
-            Kind::Choices(_)
-            | Kind::MdevTypes
-            | Kind::PciAddresses
-            | Kind::Names
-            | Kind::Texts
-            | Kind::Paths
-            | Kind::Origins
-            | Kind::Endpoints
-            | Kind::Agents => self.check_list(value),
-            Kind::DeviceSpec => self.check_device_spec(value),
-            Kind::PciAlias => self.check_pci_alias(value),
+            OptionKind::Choices(_)
+            | OptionKind::MdevTypes
+            | OptionKind::PciAddresses
+            | OptionKind::Names
+            | OptionKind::Texts
+            | OptionKind::Paths
+            | OptionKind::Origins
+            | OptionKind::Endpoints
+            | OptionKind::Agents => self.check_list(value),
+            OptionKind::DeviceSpec => self.check_device_spec(value),
+            OptionKind::PciAlias => self.check_pci_alias(value),
             _ => match value {
                 ValueKind::String(text) => self.check_text(text).map(|()| value.clone()),
-                other => Err(Wrong::kind(
+                other => Err(ValueError::kind(
                     format!("a text is wanted, not {}", self.described(other)),
                     self.write(),
                 )),
@@ -67,24 +69,29 @@ impl Kind {
         }
     }
 
-    fn check_flag(self, value: &ValueKind) -> Result<ValueKind, Wrong> {
+    fn check_flag(self, value: &ValueKind) -> Result<ValueKind, ValueError> {
         match value {
             ValueKind::Boolean(_) => Ok(value.clone()),
-            other => Err(Wrong::kind(
+            other => Err(ValueError::kind(
                 format!("true or false is wanted, not {}", self.described(other)),
                 self.write(),
             )),
         }
     }
 
-    fn check_integer(self, value: &ValueKind, low: i64, high: i64) -> Result<ValueKind, Wrong> {
+    fn check_integer(
+        self,
+        value: &ValueKind,
+        low: i64,
+        high: i64,
+    ) -> Result<ValueKind, ValueError> {
         match value {
             ValueKind::I64(number) if (low..=high).contains(number) => Ok(value.clone()),
-            ValueKind::I64(number) => Err(Wrong::value(
+            ValueKind::I64(number) => Err(ValueError::value(
                 format!("{number} is out of range"),
                 self.write(),
             )),
-            other => Err(Wrong::kind(
+            other => Err(ValueError::kind(
                 format!("a whole number is wanted, not {}", self.described(other)),
                 self.write(),
             )),
@@ -95,7 +102,7 @@ impl Kind {
         self,
         value: &ValueKind,
         allowed: impl Fn(f64) -> bool,
-    ) -> Result<ValueKind, Wrong> {
+    ) -> Result<ValueKind, ValueError> {
         #[expect(
             clippy::cast_precision_loss,
             reason = "ratios and seconds are small; the range check refuses the rest"
@@ -104,7 +111,7 @@ impl Kind {
             ValueKind::I64(number) => *number as f64,
             ValueKind::Float(number) => *number,
             other => {
-                return Err(Wrong::kind(
+                return Err(ValueError::kind(
                     format!("a number is wanted, not {}", self.described(other)),
                     self.write(),
                 ));
@@ -113,24 +120,24 @@ impl Kind {
         if allowed(number) {
             Ok(ValueKind::Float(number))
         } else {
-            Err(Wrong::value(
+            Err(ValueError::value(
                 format!("{number} is out of range"),
                 self.write(),
             ))
         }
     }
 
-    fn check_list(self, value: &ValueKind) -> Result<ValueKind, Wrong> {
+    fn check_list(self, value: &ValueKind) -> Result<ValueKind, ValueError> {
         let elements = match value {
             ValueKind::Array(elements) => elements,
             ValueKind::String(text) => {
-                return Err(Wrong::kind(
+                return Err(ValueError::kind(
                     "a list is wanted, not a text",
                     format!("write [{text:?}]"),
                 ));
             }
             other => {
-                return Err(Wrong::kind(
+                return Err(ValueError::kind(
                     format!("a list is wanted, not {}", self.described(other)),
                     self.write(),
                 ));
@@ -138,7 +145,7 @@ impl Kind {
         };
         let mut seen: Vec<&str> = Vec::new();
         for (index, element) in elements.iter().enumerate() {
-            let at = |wrong: Wrong| Wrong {
+            let at = |wrong: ValueError| ValueError {
                 element: Some(index),
                 ..wrong
             };
@@ -147,11 +154,11 @@ impl Kind {
                     "a list of texts is wanted, this element is {}",
                     self.described(&element.kind)
                 );
-                return Err(at(Wrong::kind(wrong, self.write())));
+                return Err(at(ValueError::kind(wrong, self.write())));
             };
             self.check_text(text).map_err(at)?;
             if seen.contains(&text.as_str()) {
-                return Err(at(Wrong::value(
+                return Err(at(ValueError::value(
                     format!("{text:?} stands in the list twice"),
                     "write it once",
                 )));
@@ -161,36 +168,36 @@ impl Kind {
         Ok(value.clone())
     }
 
-    fn check_device_spec(self, value: &ValueKind) -> Result<ValueKind, Wrong> {
+    fn check_device_spec(self, value: &ValueKind) -> Result<ValueKind, ValueError> {
         let ValueKind::Array(elements) = value else {
             let wrong = format!("a list is wanted, not {}", self.described(value));
-            return Err(Wrong::kind(wrong, self.write()));
+            return Err(ValueError::kind(wrong, self.write()));
         };
         let entries: Vec<_> = elements.iter().map(json).collect();
-        AllowList::read(&entries).map_err(|error| Wrong {
+        AllowList::read(&entries).map_err(|error| ValueError {
             element: error.entry.checked_sub(1),
-            ..Wrong::value(error.to_string(), self.write())
+            ..ValueError::value(error.to_string(), self.write())
         })?;
         Ok(value.clone())
     }
 
-    fn check_pci_alias(self, value: &ValueKind) -> Result<ValueKind, Wrong> {
+    fn check_pci_alias(self, value: &ValueKind) -> Result<ValueKind, ValueError> {
         let ValueKind::Array(elements) = value else {
             let wrong = format!("a list is wanted, not {}", self.described(value));
-            return Err(Wrong::kind(wrong, self.write()));
+            return Err(ValueError::kind(wrong, self.write()));
         };
         for (element, alias) in elements.iter().map(json).enumerate() {
-            PciAlias::read(&alias).map_err(|error| Wrong {
+            PciAlias::read(&alias).map_err(|error| ValueError {
                 element: Some(element),
-                ..Wrong::value(error.to_string(), self.write())
+                ..ValueError::value(error.to_string(), self.write())
             })?;
         }
         Ok(value.clone())
     }
 
     /// Checks a text, or one element of a list of texts.
-    fn check_text(self, text: &str) -> Result<(), Wrong> {
-        let refuse = |wrong: String| Err(Wrong::value(wrong, self.write()));
+    fn check_text(self, text: &str) -> Result<(), ValueError> {
+        let refuse = |wrong: String| Err(ValueError::value(wrong, self.write()));
         if text.trim().is_empty() {
             return refuse("an empty text is no value".to_owned());
         }
@@ -198,32 +205,38 @@ impl Kind {
             return refuse("the text has control characters".to_owned());
         }
         match self {
-            Kind::HostName if !is_host_name(text) => refuse(format!("{text:?} is no host name")),
-            Kind::IpAddress if text.parse::<std::net::IpAddr>().is_err() => {
+            OptionKind::HostName if !is_host_name(text) => {
+                refuse(format!("{text:?} is no host name"))
+            }
+            OptionKind::IpAddress if text.parse::<std::net::IpAddr>().is_err() => {
                 refuse(format!("{text:?} is no IP address"))
             }
-            Kind::SocketPath if text.len() > LONGEST_SOCKET_PATH => {
+            OptionKind::SocketPath if text.len() > LONGEST_SOCKET_PATH => {
                 refuse(format!("{} bytes are too many for a socket", text.len()))
             }
-            Kind::Path | Kind::Paths | Kind::SocketPath if !text.starts_with('/') => {
+            OptionKind::Path | OptionKind::Paths | OptionKind::SocketPath
+                if !text.starts_with('/') =>
+            {
                 refuse(format!("{text:?} is not absolute"))
             }
-            Kind::Url(schemes) => check_url(text, schemes).or_else(refuse),
-            Kind::LibvirtUri if !is_libvirt_uri(text) => {
+            OptionKind::Url(schemes) => check_url(text, schemes).or_else(refuse),
+            OptionKind::LibvirtUri if !is_libvirt_uri(text) => {
                 refuse(format!("{text:?} is no local libvirt connection URI"))
             }
-            Kind::Database => match text.parse::<Location>() {
+            OptionKind::Database => match text.parse::<Location>() {
                 Ok(Location::Server(_)) => Ok(()),
                 _ if is_database(text) => Ok(()),
                 // It does not repeat what may be a password.
                 Err(error @ OpenError::Url(_)) => refuse(error.to_string()),
                 _ => refuse("this is no database URL".to_owned()),
             },
-            Kind::Driver(_) if text.starts_with("exec:") => match text.starts_with("exec:/") {
-                true => Ok(()),
-                false => refuse(format!("{text:?} names no program by an absolute path")),
-            },
-            Kind::Choice(words) | Kind::Choices(words) | Kind::Driver(words)
+            OptionKind::Driver(_) if text.starts_with("exec:") => {
+                match text.starts_with("exec:/") {
+                    true => Ok(()),
+                    false => refuse(format!("{text:?} names no program by an absolute path")),
+                }
+            }
+            OptionKind::Choice(words) | OptionKind::Choices(words) | OptionKind::Driver(words)
                 if !words.contains(&text) =>
             {
                 let guess = nearest(text, words.iter().copied());
@@ -231,49 +244,53 @@ impl Kind {
                     || self.write(),
                     |word| format!("did you mean {word:?}? {}", self.write()),
                 );
-                Err(Wrong::value(
+                Err(ValueError::value(
                     format!("{text:?} is not one of the words accepted"),
                     right,
                 ))
             }
-            Kind::CpuSet => match text.parse::<CpuSet>() {
+            OptionKind::CpuSet => match text.parse::<CpuSet>() {
                 Ok(set) if set.is_empty() => refuse(format!("{text:?} leaves no CPU")),
                 Ok(_) => Ok(()),
-                Err(error) => Err(Wrong::value(
+                Err(error) => Err(ValueError::value(
                     error.to_string(),
                     "an example is \"0-3,^2,8\"",
                 )),
             },
-            Kind::MdevTypes if !is_mdev_type(text) => {
+            OptionKind::MdevTypes if !is_mdev_type(text) => {
                 refuse(format!("{text:?} is no mediated device type"))
             }
-            Kind::PciAddresses if text.parse::<PciAddress>().is_err() => {
+            OptionKind::PciAddresses if text.parse::<PciAddress>().is_err() => {
                 refuse(format!("{text:?} is no PCI address"))
             }
-            Kind::Agents => check_agent(text).or_else(refuse),
-            Kind::Endpoints => check_endpoint(text).or_else(refuse),
-            Kind::UrlPath => match text.parse::<Prefix>() {
+            OptionKind::Agents => check_agent(text).or_else(refuse),
+            OptionKind::Endpoints => check_endpoint(text).or_else(refuse),
+            OptionKind::UrlPath => match text.parse::<Prefix>() {
                 Ok(_) => Ok(()),
                 Err(error) => refuse(format!("{text:?} cannot stand before paths: {error}")),
             },
-            Kind::Origins if text == "*" => Ok(()),
-            Kind::Origins => check_origin(text).or_else(refuse),
-            Kind::Names if !is_name(text) => refuse(format!("{text:?} is no such name")),
-            Kind::MdevClass if !is_mdev_class(text) => refuse(format!("{text:?} is not accepted")),
-            Kind::ListenOrNone if text == "none" => Ok(()),
-            Kind::Listen | Kind::ListenOrNone | Kind::LoopbackListen => self.check_listen(text),
+            OptionKind::Origins if text == "*" => Ok(()),
+            OptionKind::Origins => check_origin(text).or_else(refuse),
+            OptionKind::Names if !is_name(text) => refuse(format!("{text:?} is no such name")),
+            OptionKind::MdevClass if !is_mdev_class(text) => {
+                refuse(format!("{text:?} is not accepted"))
+            }
+            OptionKind::ListenOrNone if text == "none" => Ok(()),
+            OptionKind::Listen | OptionKind::ListenOrNone | OptionKind::LoopbackListen => {
+                self.check_listen(text)
+            }
             _ => Ok(()),
         }
     }
 
-    fn check_listen(self, text: &str) -> Result<(), Wrong> {
+    fn check_listen(self, text: &str) -> Result<(), ValueError> {
         match text.parse::<SocketAddr>() {
-            Err(_) => Err(Wrong::value(
+            Err(_) => Err(ValueError::value(
                 format!("{text:?} is no address and port"),
                 self.write(),
             )),
-            Ok(address) if self == Kind::LoopbackListen && !address.ip().is_loopback() => {
-                Err(Wrong::value(
+            Ok(address) if self == OptionKind::LoopbackListen && !address.ip().is_loopback() => {
+                Err(ValueError::value(
                     format!("{address} is not on the loopback interface"),
                     self.write(),
                 ))

@@ -4,7 +4,7 @@ use berth_client::AuthOptions;
 use berth_output::ErrorCode;
 
 use super::Judge;
-use crate::problem::Problem;
+use crate::problem::ConfigProblem;
 
 impl Judge<'_> {
     pub(super) fn clients(&mut self) {
@@ -41,7 +41,7 @@ impl Judge<'_> {
                 false => (&auth_type, ErrorCode::Missing),
             };
             let at = self.problem(at, "", "", code).at;
-            self.verdict.problems.push(Problem {
+            self.verdict.problems.push(ConfigProblem {
                 at,
                 key: name,
                 wrong: problem.sentence,

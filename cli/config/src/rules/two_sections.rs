@@ -109,10 +109,10 @@ fn excludes(one: SocketAddr, other: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Document, resolve};
+    use crate::{ConfigDocument, resolve};
 
     fn warnings(text: &str) -> Vec<String> {
-        let document = Document {
+        let document = ConfigDocument {
             name: "berth.toml".to_owned(),
             text: text.to_owned(),
         };

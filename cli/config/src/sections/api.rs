@@ -12,7 +12,7 @@ const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 /// `[api]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Api {
+pub struct ApiSection {
     pub(super) listen: Option<ApiListen>,
     pub public_endpoint: Option<String>,
 }
@@ -93,17 +93,17 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Document, Loaded, Refused, resolve};
+    use crate::{ConfigDocument, ConfigRefusal, LoadedConfig, resolve};
 
-    fn read(text: &str) -> Result<Loaded, Refused> {
-        let document = Document {
+    fn read(text: &str) -> Result<LoadedConfig, ConfigRefusal> {
+        let document = ConfigDocument {
             name: "berth.toml".to_owned(),
             text: text.to_owned(),
         };
         resolve(&[document], &[])
     }
 
-    fn loaded(text: &str) -> Loaded {
+    fn loaded(text: &str) -> LoadedConfig {
         read(text).unwrap()
     }
 

@@ -83,7 +83,7 @@ fn prefix<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error
 /// `[cors]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cors {
+pub struct CorsSection {
     pub allowed_origin: Vec<String>,
     #[serde(deserialize_with = "methods")]
     pub allow_methods: Vec<Method>,
@@ -92,8 +92,8 @@ pub struct Cors {
     pub max_age: u32,
 }
 
-impl From<Cors> for berth_http::Cors {
-    fn from(section: Cors) -> Self {
+impl From<CorsSection> for berth_http::Cors {
+    fn from(section: CorsSection) -> Self {
         Self {
             allowed_origin: section.allowed_origin,
             allow_methods: section.allow_methods,
@@ -193,14 +193,14 @@ impl ComputeService {
 /// `[quota]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Quota {
+pub(crate) struct QuotaSection {
     hook: Option<PathBuf>,
     #[serde(deserialize_with = "super::fractional_seconds")]
     time_budget: Duration,
     on_failure: OnQuotaFailure,
 }
 
-impl Quota {
+impl QuotaSection {
     /// The program that is asked before servers are made; none: nobody is.
     pub(crate) fn options(&self) -> Option<QuotaOptions> {
         Some(QuotaOptions {

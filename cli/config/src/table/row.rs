@@ -1,7 +1,7 @@
 //! How a row of the table is written: `row(section, key, kind, default, help)`, then `.live()` or `.example(…)`.
 
-use crate::kind::Kind;
-use crate::option::{Default, Effect, OptionRow};
+use crate::kind::OptionKind;
+use crate::option::{Default, OptionEffect, OptionRow};
 
 /// Seconds of a week.
 pub(super) const WEEK: i64 = 604_800;
@@ -9,7 +9,7 @@ pub(super) const WEEK: i64 = 604_800;
 pub(super) const fn row(
     section: &'static str,
     key: &'static str,
-    kind: Kind,
+    kind: OptionKind,
     default: Default,
     help: &'static str,
 ) -> OptionRow {
@@ -18,7 +18,7 @@ pub(super) const fn row(
         key,
         kind,
         default,
-        effect: Effect::Restart,
+        effect: OptionEffect::Restart,
         help,
         example: "",
     }
@@ -27,7 +27,7 @@ pub(super) const fn row(
 impl OptionRow {
     pub(super) const fn live(self) -> Self {
         OptionRow {
-            effect: Effect::Live,
+            effect: OptionEffect::Live,
             ..self
         }
     }

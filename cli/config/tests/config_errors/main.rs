@@ -20,7 +20,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use berth_config::{Document, Loaded, Refused, Sources};
+use berth_config::{ConfigDocument, ConfigRefusal, LoadedConfig, Sources};
 use proptest::prelude::*;
 
 /// A file and the problems it has, each with its place.
@@ -54,8 +54,8 @@ const FILES: &[&[Case]] = &[
 ];
 
 /// What resolving this one file gives; the file is called `berth.toml`.
-fn resolve(text: &str, environment: &[(&str, &str)]) -> Result<Loaded, Refused> {
-    let document = Document {
+fn resolve(text: &str, environment: &[(&str, &str)]) -> Result<LoadedConfig, ConfigRefusal> {
+    let document = ConfigDocument {
         name: "berth.toml".to_owned(),
         text: text.to_owned(),
     };
@@ -134,7 +134,7 @@ fn no_message_repeats_a_secret() {
 }
 
 /// Loads with `--config` and `--config-dir` as given, no environment.
-fn load(file: &Path, directory: Option<&Path>) -> Result<Loaded, Refused> {
+fn load(file: &Path, directory: Option<&Path>) -> Result<LoadedConfig, ConfigRefusal> {
     let sources = Sources {
         file: Some(file.to_owned()),
         directory: directory.map(Path::to_owned),

@@ -6,7 +6,7 @@ use std::io::Write;
 use berth_client::{AcceleratorClient, AuthOptions};
 use berth_config::Config;
 use berth_model::Arq;
-use berth_output::{ErrorCode, ExitCode, Failure, Format, Listing};
+use berth_output::{ErrorCode, ExitCode, Failure, ListFormat, Listing};
 use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody};
 use serde_json::json;
 use uuid::Uuid;
@@ -18,13 +18,13 @@ const AT_ONCE: usize = 500;
 
 /// Where from.
 #[derive(Debug, clap::Args)]
-pub(super) struct Adopt {
+pub(super) struct AdoptArguments {
     /// Cyborg's URL with its version, as catalogs have it (http://controller:6666/v2). It is asked with the account of
     /// [cyborg], which needs the role admin there.
     #[arg(long, value_name = "URL")]
     from: String,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// Makes its device profiles here and takes over its bound requests; what is here already stays. The same again does what is
@@ -33,7 +33,7 @@ pub(super) struct Adopt {
 /// # Errors
 /// One of the two does not answer, or refuses.
 pub(super) async fn adopt(
-    asked: &Adopt,
+    asked: &AdoptArguments,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {

@@ -10,25 +10,25 @@ use berth_client::{
 use berth_compose::{ACCELERATOR_ENDPOINT_FILE, EMBEDDED_TOKEN};
 use berth_config::{Config, Secret};
 use berth_model::{ArqUuid, AttachHandleInfo};
-use berth_output::{ErrorCode, Failure, Format, Listing};
+use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody, GroupBody};
 use serde_json::json;
 use uuid::Uuid;
 
 /// What is asked of device profiles.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Profile {
+pub(super) enum DeviceProfileCommand {
     /// List the device profiles.
     List {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Show one.
     Show {
         /// Its name or UUID.
         profile: String,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Make one: each --group is one group of `KEY=VALUE`, separated by commas.
     #[command(after_help = "Examples:
@@ -57,14 +57,14 @@ pub(super) enum Request {
     /// List the accelerator requests.
     List {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Show one.
     Show {
         /// Its UUID.
         request: ArqUuid,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Delete one, bound or not: the device of one that is bound goes back. A guest's own go with the guest.
     Delete {
@@ -75,11 +75,11 @@ pub(super) enum Request {
 
 /// What is asked of devices.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Device {
+pub(super) enum AcceleratorDeviceCommand {
     /// List the devices of all hosts.
     List {
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Let requests be bound to a device again.
     Enable {
@@ -155,20 +155,20 @@ fn unknown(what: &str, meant: &str) -> Failure {
 }
 
 pub(super) async fn profile(
-    asked: &Profile,
+    asked: &DeviceProfileCommand,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let service = service(config)?;
     match asked {
-        Profile::List { format } => {
+        DeviceProfileCommand::List { format } => {
             let all = service.device_profiles().await;
             profiles(&all.map_err(|error| failed(&error))?).print(format, out)?;
         }
-        Profile::Show { profile, format } => {
+        DeviceProfileCommand::Show { profile, format } => {
             profiles(&[named(&service, profile).await?]).print(format, out)?;
         }
-        Profile::Create {
+        DeviceProfileCommand::Create {
             name,
             group,
             description,
@@ -183,7 +183,7 @@ pub(super) async fn profile(
             let made = made.map_err(|error| failed(&error))?;
             writeln!(out, "{}", made.uuid)?;
         }
-        Profile::Delete { profile } => {
+        DeviceProfileCommand::Delete { profile } => {
             let found = named(&service, profile).await?;
             match service.delete_device_profile(found.uuid).await {
                 Ok(Deleted::Deleted | Deleted::AlreadyGone) => {}
@@ -290,13 +290,13 @@ fn requests(all: &[ToldArq]) -> Listing {
 }
 
 pub(super) async fn device(
-    asked: &Device,
+    asked: &AcceleratorDeviceCommand,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let service = service(config)?;
     let switched = match asked {
-        Device::List { format } => {
+        AcceleratorDeviceCommand::List { format } => {
             let all = service.devices().await.map_err(|error| failed(&error))?;
             let mut listing = Listing::new(&["uuid", "type", "vendor", "model", "host", "status"]);
             for device in &all {
@@ -311,8 +311,12 @@ pub(super) async fn device(
             }
             return listing.print(format, out);
         }
-        Device::Enable { device } => service.switch_device(*device, DeviceSwitch::Enable).await,
-        Device::Disable { device } => service.switch_device(*device, DeviceSwitch::Disable).await,
+        AcceleratorDeviceCommand::Enable { device } => {
+            service.switch_device(*device, DeviceSwitch::Enable).await
+        }
+        AcceleratorDeviceCommand::Disable { device } => {
+            service.switch_device(*device, DeviceSwitch::Disable).await
+        }
     };
     switched.map_err(|error| failed(&error))
 }

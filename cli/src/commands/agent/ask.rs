@@ -7,7 +7,7 @@ use std::time::Duration;
 use berth_agent::admin::body::TickBody;
 use berth_agent::admin::client::{AdminClient, AdminClientError};
 use berth_compose::admin_failure;
-use berth_output::{ErrorCode, Failure, Format, Listing};
+use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use serde_json::json;
 
 use super::AgentCommand;
@@ -76,7 +76,7 @@ async fn reason_now(admin: &AdminClient) -> Result<Option<String>, AdminClientEr
 
 /// What came, or would come, of a change: a sentence, or a row for a script with how the host stands now.
 fn answer(
-    format: &Format,
+    format: &ListFormat,
     disabled: bool,
     reason: Option<&str>,
     said: String,
@@ -91,7 +91,7 @@ fn answer(
 }
 
 /// What came of a look, node by node.
-fn ticked(told: &TickBody, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+fn ticked(told: &TickBody, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(reason) = &told.unobserved {
         return Err(Failure::new(
             ErrorCode::Unavailable,
@@ -113,7 +113,11 @@ fn ticked(told: &TickBody, format: &Format, out: &mut dyn Write) -> Result<(), F
     listing.print(format, out)
 }
 
-async fn status(admin: &AdminClient, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+async fn status(
+    admin: &AdminClient,
+    format: &ListFormat,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let state = admin.state().await.map_err(admin_failure)?;
     let mut listing = Listing::new(&[
         "node",

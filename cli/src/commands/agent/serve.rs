@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
-use berth_compose::agent::{OwnHost, Run, RunArguments};
+use berth_compose::agent::{AgentHost, AgentRun, AgentRunArguments};
 use berth_compose::{
     HostGuests, accelerators_over_network, hosts_over_network, placement_over_network, signals,
 };
-use berth_config::{Loaded, Sources};
+use berth_config::{LoadedConfig, Sources};
 use berth_output::Failure;
 use tokio_util::sync::CancellationToken;
 
 /// The agent beside the services that the configuration names, until it is told to end.
 pub(super) async fn alone_on_this_host(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     sources: &Sources,
-    arguments: &RunArguments,
+    arguments: &AgentRunArguments,
 ) -> Result<(), Failure> {
     let end = signals::end();
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
@@ -29,11 +29,11 @@ pub(super) async fn alone_on_this_host(
         stop.cancel();
     });
     let begin = async {
-        let host = OwnHost::take(loaded, arguments)?;
+        let host = AgentHost::take(loaded, arguments)?;
         let config = &loaded.config;
         let guests =
             HostGuests::open(config, &host.driver, accelerators, placement.clone(), None).await?;
-        let run = Run {
+        let run = AgentRun {
             loaded,
             sources,
             arguments,

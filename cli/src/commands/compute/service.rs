@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_compose::compute_service::{OpenCompute, conductor_options, unusable_journal};
 use berth_compose::hosts::OpenHosts;
-use berth_compose::images::ImageSource;
+use berth_compose::images::ServerImages;
 use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{Conductor, ConductorParts};
@@ -28,7 +28,7 @@ pub(super) async fn serve(
             .mend("set auth_type and the rest of [cyborg]: berth accelerator serve is one")
     })?;
     let agents = agents_elsewhere(config)?;
-    let images = ImageSource::of(config).await?;
+    let images = ServerImages::of(config).await?;
     let compute = OpenCompute::open(&with_database(config, database), &images).await?;
     let mut hosts = OpenHosts::open(config).await?;
     let Some(door) = hosts.take_door() else {

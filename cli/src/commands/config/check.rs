@@ -5,7 +5,7 @@ use std::path::Path;
 
 use berth_compose::policy::PolicyRefusal;
 use berth_compose::{policy, provider_configs};
-use berth_config::{Loaded, Problem, Refused};
+use berth_config::{ConfigProblem, ConfigRefusal, LoadedConfig};
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_sysfs::Sysfs;
 
@@ -28,7 +28,7 @@ pub(super) fn check(
         let scheduling = context.block_on(scheduling::judge(&loaded))?;
         missing.extend(scheduling.errors);
         if !missing.is_empty() {
-            return Err(Refused::new(missing).into());
+            return Err(ConfigRefusal::new(missing).into());
         }
         let kvm = host::without_kvm(&loaded, Path::new("/dev/kvm"));
         loaded.warnings.extend(kvm);
@@ -38,7 +38,7 @@ pub(super) fn check(
     }
     loaded.warnings.sort();
     if deny_warnings && !loaded.warnings.is_empty() {
-        return Err(Refused::new(loaded.warnings).into());
+        return Err(ConfigRefusal::new(loaded.warnings).into());
     }
     for warning in &loaded.warnings {
         writeln!(out, "warning: {warning}")?;
@@ -56,7 +56,7 @@ pub(super) fn check(
 }
 
 /// What is wrong with the rules of the services.
-fn policy_files(loaded: &Loaded) -> Vec<Problem> {
+fn policy_files(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let read = [
         (
             "accelerator_service.policy_file",
@@ -74,7 +74,7 @@ fn policy_files(loaded: &Loaded) -> Vec<Problem> {
     let refused = read
         .into_iter()
         .filter_map(|(key, read)| Some((key, read.err()?)));
-    let problem = |(key, refused): (&str, PolicyRefusal)| Problem {
+    let problem = |(key, refused): (&str, PolicyRefusal)| ConfigProblem {
         at: loaded.origin(key),
         key: key.to_owned(),
         wrong: refused.to_string(),
@@ -85,10 +85,10 @@ fn policy_files(loaded: &Loaded) -> Vec<Problem> {
 }
 
 /// What is wrong with the files that add to providers.
-fn provider_files(loaded: &Loaded) -> Vec<Problem> {
+fn provider_files(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let directory = &loaded.config.compute.provider_config_location;
     let name = "compute.provider_config_location";
-    let problem = |wrong| Problem {
+    let problem = |wrong| ConfigProblem {
         at: loaded.origin(name),
         key: name.to_owned(),
         wrong,

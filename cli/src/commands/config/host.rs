@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use berth_compose::tls;
-use berth_config::{ComputeDriver, Loaded, Problem, VirtType};
+use berth_config::{ComputeDriver, ConfigProblem, LoadedConfig, VirtType};
 use berth_model::NodeName;
 use berth_output::ErrorCode;
 use berth_sysfs::{AllowList, DeviceLists, Sysfs};
 use berth_virt::PciInPlacement;
 
 /// Guests are to run on KVM and this host has none: they cannot start, and the traits of such guests are missing.
-pub(super) fn without_kvm(loaded: &Loaded, device: &Path) -> Option<Problem> {
+pub(super) fn without_kvm(loaded: &LoadedConfig, device: &Path) -> Option<ConfigProblem> {
     let libvirt = &loaded.config.libvirt;
     let wanted = loaded.config.compute_driver == ComputeDriver::Libvirt
         && libvirt.virt_type == VirtType::Kvm
@@ -21,7 +21,7 @@ pub(super) fn without_kvm(loaded: &Loaded, device: &Path) -> Option<Problem> {
     }
     let mut all = loaded.effective.iter();
     let option = all.find(|each| each.name == "libvirt.virt_type");
-    Some(Problem {
+    Some(ConfigProblem {
         at: option.map_or("default", |each| &each.origin).to_owned(),
         key: "libvirt.virt_type".to_owned(),
         wrong: format!(
@@ -35,7 +35,7 @@ pub(super) fn without_kvm(loaded: &Loaded, device: &Path) -> Option<Problem> {
 }
 
 /// What the configuration names on this host and the host does not have.
-pub(super) fn on_this_host(loaded: &Loaded) -> Vec<Problem> {
+pub(super) fn on_this_host(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let files = [
         "placement.cafile",
         "placement.certfile",
@@ -72,7 +72,7 @@ pub(super) fn on_this_host(loaded: &Loaded) -> Vec<Problem> {
             _ => path,
         };
         if let Err(error) = std::fs::File::open(&path) {
-            problems.push(Problem {
+            problems.push(ConfigProblem {
                 at: each.origin.clone(),
                 key: each.name.clone(),
                 wrong: format!("{path:?} cannot be read: {error}"),
@@ -86,14 +86,14 @@ pub(super) fn on_this_host(loaded: &Loaded) -> Vec<Problem> {
 }
 
 /// Why the agent's API could not be served over TLS today.
-fn tls_files(loaded: &Loaded) -> Option<Problem> {
+fn tls_files(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     let (_, files) = tls::named(&loaded.config)?;
     let error = files.read(SystemTime::now()).err()?;
     let key = format!("agent.{}", error.file().option());
     let option = loaded.effective.iter().find(|each| each.name == key);
     let sentence = error.to_string();
     let prefix = format!("{}: ", error.file());
-    Some(Problem {
+    Some(ConfigProblem {
         at: option.map_or("default", |each| &each.origin).to_owned(),
         key,
         wrong: sentence
@@ -106,7 +106,7 @@ fn tls_files(loaded: &Loaded) -> Option<Problem> {
 }
 
 /// What the lists of devices say of those that are in this machine and the agent would refuse at its start.
-pub(super) fn refused_devices(loaded: &Loaded, sysfs: &Sysfs) -> Vec<Problem> {
+pub(super) fn refused_devices(loaded: &LoadedConfig, sysfs: &Sysfs) -> Vec<ConfigProblem> {
     let config = &loaded.config;
     let read = |list| AllowList::read(list).ok();
     let lists = read(&config.pci.device_spec).zip(read(&config.accelerators.device_spec));
@@ -136,7 +136,7 @@ pub(super) fn refused_devices(loaded: &Loaded, sysfs: &Sysfs) -> Vec<Problem> {
         };
         let mut all = loaded.effective.iter();
         let option = all.find(|each| each.name == key);
-        Problem {
+        ConfigProblem {
             at: option.map_or("default", |each| &each.origin).to_owned(),
             key: key.to_owned(),
             wrong: refused.to_string(),
@@ -152,7 +152,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use berth_config::{Document, resolve};
+    use berth_config::{ConfigDocument, resolve};
 
     #[test]
     fn a_host_without_kvm_is_told_where_guests_are_to_run_on_it() {
@@ -174,7 +174,7 @@ mod tests {
                 false,
             ),
         ] {
-            let document = Document {
+            let document = ConfigDocument {
                 name: "berth.toml".to_owned(),
                 text: text.to_owned(),
             };
@@ -224,7 +224,7 @@ mod tests {
             (lists("{address = \"0000:83:00.0\"}"), 0),
             (elsewhere, 0),
         ] {
-            let document = Document {
+            let document = ConfigDocument {
                 name: "berth.toml".to_owned(),
                 text: text.clone(),
             };

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use berth_config::{ComputeDriver, Loaded, Problem};
+use berth_config::{ComputeDriver, ConfigProblem, LoadedConfig};
 use berth_fake::{FakeDriver, MachineError};
 use berth_image::{ImageList, ImageListError};
 use berth_output::ErrorCode;
 
 /// What each start with this driver would refuse. Blocks.
-pub(super) fn refused(loaded: &Loaded) -> Vec<Problem> {
+pub(super) fn refused(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let config = &loaded.config;
     let (ComputeDriver::Fake, Some(path)) = (&config.compute_driver, &config.fake.machine) else {
         return Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn refused(loaded: &Loaded) -> Vec<Problem> {
             at_option(error.to_string(), ErrorCode::Driver)
         }
         Err(MachineError::Refused { file, problems }) => {
-            let problems = problems.into_iter().map(|problem| Problem {
+            let problems = problems.into_iter().map(|problem| ConfigProblem {
                 at: format!("{file}:{}:{}", problem.line, problem.column),
                 key: problem.key,
                 wrong: problem.text,
@@ -38,14 +38,14 @@ pub(super) fn refused(loaded: &Loaded) -> Vec<Problem> {
 
 /// The first thing that a start of the compute API or the image service would refuse in the list of images. No more than a warning:
 /// a hypervisor's agent, which is reloaded by this check too, may have the same options, and reads no list. Blocks.
-pub(super) fn doubtful(loaded: &Loaded) -> Option<Problem> {
+pub(super) fn doubtful(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     let config = &loaded.config;
     // Where an image service is asked, nobody reads the list.
     if config.glance.auth_type.is_some() {
         return None;
     }
     let path = config.compute_service.images_file.as_deref()?;
-    let in_list = |line: usize, column: usize, wrong, code| Problem {
+    let in_list = |line: usize, column: usize, wrong, code| ConfigProblem {
         at: format!("{}:{line}:{column}", path.display()),
         key: String::new(),
         wrong,
@@ -76,15 +76,20 @@ pub(super) fn doubtful(loaded: &Loaded) -> Option<Problem> {
         }
     };
     let right = "the compute API and the image service do not start with it".to_owned();
-    Some(Problem { right, ..problem })
+    Some(ConfigProblem { right, ..problem })
 }
 
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
     format!("{path:?} cannot be read: {error}")
 }
 
-pub(super) fn at_option(loaded: &Loaded, key: &str, wrong: String, code: ErrorCode) -> Problem {
-    Problem {
+pub(super) fn at_option(
+    loaded: &LoadedConfig,
+    key: &str,
+    wrong: String,
+    code: ErrorCode,
+) -> ConfigProblem {
+    ConfigProblem {
         at: loaded.origin(key),
         key: key.to_owned(),
         wrong,
@@ -98,7 +103,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use berth_config::{Document, resolve};
+    use berth_config::{ConfigDocument, resolve};
 
     const MACHINE: &str =
         "[[node]]\nname = \"a\"\nmemory_mib = 1024\ndisk = 10\ncpus = { online = \"0-3\" }\n";
@@ -110,7 +115,7 @@ mod tests {
             "compute_driver = \"fake\"\n[fake]\nmachine = \"{folder}/machine.toml\"\n\
              [compute_service]\nimages_file = \"{folder}/images.toml\"\n{more}"
         );
-        let document = Document {
+        let document = ConfigDocument {
             name: "berth.toml".to_owned(),
             text,
         };

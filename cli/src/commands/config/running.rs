@@ -41,7 +41,7 @@ pub(super) enum RunningError {
 
 /// The body of `GET /v1/config`.
 #[derive(Deserialize)]
-struct Answer {
+struct RunningConfigBody {
     api: String,
     config: Public,
 }
@@ -78,7 +78,7 @@ pub(super) async fn running_config(socket: &Path) -> Result<Public, RunningError
 }
 
 fn understand(body: &[u8]) -> io::Result<Public> {
-    let answer: Answer = serde_json::from_slice(body)?;
+    let answer: RunningConfigBody = serde_json::from_slice(body)?;
     if answer.api == API {
         Ok(answer.config)
     } else {

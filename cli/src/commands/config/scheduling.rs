@@ -1,30 +1,33 @@
 //! Whether anybody can schedule by the configuration: what `berth up` would find at its start. Plugins are asked what they are.
 
 use berth_conductor::{PluginError, Plugins};
-use berth_config::{Loaded, Problem};
+use berth_config::{ConfigProblem, LoadedConfig};
 use berth_hook::is_superuser;
 use berth_output::ErrorCode;
 use berth_scheduler::select::{Scheduler, SchedulerError};
 
 /// What is wrong, and what should be changed and is done without meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
-    pub(super) errors: Vec<Problem>,
-    pub(super) warnings: Vec<Problem>,
+pub(super) struct SchedulingFindings {
+    pub(super) errors: Vec<ConfigProblem>,
+    pub(super) warnings: Vec<ConfigProblem>,
 }
 
 /// Looks at the scheduler's options and at its plugins. What the superuser would not run is told to others too.
-pub(super) async fn judge(loaded: &Loaded) -> Verdict {
+pub(super) async fn judge(loaded: &LoadedConfig) -> SchedulingFindings {
     let options = loaded.config.scheduler_options();
     let configured = || loaded.config.scheduler_plugins();
-    let doubtful: Vec<Problem> = match is_superuser() {
+    let doubtful: Vec<ConfigProblem> = match is_superuser() {
         true => Vec::new(),
         false => Plugins::untrusted(configured(), &options)
             .iter()
             .map(|error| of_plugin(loaded, error, ErrorCode::Doubtful))
             .collect(),
     };
-    let refused = |errors: Vec<Problem>, warnings: Vec<Problem>| Verdict { errors, warnings };
+    let refused = |errors: Vec<ConfigProblem>, warnings: Vec<ConfigProblem>| SchedulingFindings {
+        errors,
+        warnings,
+    };
     let plugins = match Plugins::open(configured(), &options).await {
         Ok(plugins) => plugins,
         Err(error) => {
@@ -46,14 +49,14 @@ pub(super) async fn judge(loaded: &Loaded) -> Verdict {
     }
 }
 
-fn problems(loaded: &Loaded, sentences: &[String]) -> Vec<Problem> {
+fn problems(loaded: &LoadedConfig, sentences: &[String]) -> Vec<ConfigProblem> {
     let sentences = sentences.iter();
     sentences.map(|it| problem(loaded, it)).collect()
 }
 
-fn problem(loaded: &Loaded, sentence: &str) -> Problem {
+fn problem(loaded: &LoadedConfig, sentence: &str) -> ConfigProblem {
     let (key, wrong) = key_of(sentence).unwrap_or((String::new(), sentence));
-    Problem {
+    ConfigProblem {
         at: loaded.origin(&key),
         key,
         wrong: wrong.to_owned(),
@@ -62,8 +65,8 @@ fn problem(loaded: &Loaded, sentence: &str) -> Problem {
     }
 }
 
-fn of_plugin(loaded: &Loaded, error: &PluginError, code: ErrorCode) -> Problem {
-    Problem {
+fn of_plugin(loaded: &LoadedConfig, error: &PluginError, code: ErrorCode) -> ConfigProblem {
+    ConfigProblem {
         right: error.mend(),
         code,
         ..problem(loaded, &error.to_string())

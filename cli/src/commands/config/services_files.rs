@@ -2,20 +2,20 @@
 //! hook. No more than warnings, as of the list of images: the agent, which is reloaded by this check too, reads neither.
 
 use berth_compute::QuotaHook;
-use berth_config::{Loaded, Problem};
+use berth_config::{ConfigProblem, LoadedConfig};
 use berth_identity::{UsersError, UsersFile, UsersFileError};
 use berth_output::ErrorCode;
 
 use super::named_files::{at_option, unreadable};
 
 /// All of it. Blocks.
-pub(super) fn doubtful(loaded: &Loaded) -> Vec<Problem> {
+pub(super) fn doubtful(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let mut problems = users(loaded);
     problems.extend(quota_hook(loaded));
     problems
 }
 
-fn users(loaded: &Loaded) -> Vec<Problem> {
+fn users(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     const KEY: &str = "identity_service.users_file";
     const RIGHT: &str = "the identity service does not start with it";
     let path = &loaded.config.identity_service.users_file;
@@ -24,7 +24,7 @@ fn users(loaded: &Loaded) -> Vec<Problem> {
         return Vec::new();
     }
     let at_key = |wrong, code| {
-        vec![Problem {
+        vec![ConfigProblem {
             right: RIGHT.to_owned(),
             ..at_option(loaded, KEY, wrong, code)
         }]
@@ -35,7 +35,7 @@ fn users(loaded: &Loaded) -> Vec<Problem> {
             at_key(unreadable(path, &source), ErrorCode::Missing)
         }
         Err(UsersFileError::Wrong(UsersError { file, problems })) => {
-            let problems = problems.into_iter().map(|problem| Problem {
+            let problems = problems.into_iter().map(|problem| ConfigProblem {
                 at: format!("{file}:{}:{}", problem.line, problem.column),
                 key: problem.key,
                 wrong: problem.text,
@@ -52,7 +52,7 @@ fn users(loaded: &Loaded) -> Vec<Problem> {
     }
 }
 
-fn quota_hook(loaded: &Loaded) -> Option<Problem> {
+fn quota_hook(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     let untrusted = QuotaHook::open(loaded.config.quota_hook()?).err()?;
     let problem = at_option(
         loaded,
@@ -60,7 +60,7 @@ fn quota_hook(loaded: &Loaded) -> Option<Problem> {
         untrusted.to_string(),
         ErrorCode::BadValue,
     );
-    Some(Problem {
+    Some(ConfigProblem {
         right: format!(
             "the compute API does not start with it; {}",
             untrusted.mend()
@@ -76,11 +76,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use berth_config::{Document, resolve};
+    use berth_config::{ConfigDocument, resolve};
 
     /// What is told of this text of a configuration.
     fn told(text: &str) -> Vec<String> {
-        let document = Document {
+        let document = ConfigDocument {
             name: "berth.toml".to_owned(),
             text: text.to_owned(),
         };

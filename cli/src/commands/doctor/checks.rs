@@ -7,11 +7,11 @@ mod node;
 mod placement;
 mod service;
 
-use super::finding::Check;
+use super::finding::DoctorCheck;
 
 /// Every check. A dependency stands before what depends on it.
 #[must_use]
-pub fn all() -> Vec<Check> {
+pub fn all() -> Vec<DoctorCheck> {
     [
         node::CHECKS,
         service::CHECKS,

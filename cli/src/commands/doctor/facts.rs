@@ -13,7 +13,7 @@ use nix::unistd::{AccessFlags, access};
 const LARGEST: u64 = 4 << 20;
 
 /// A host as the checks see it. Paths are absolute paths of the host.
-pub trait Facts {
+pub trait HostSource {
     /// The text of a file, blanks at the end cut off.
     fn read(&self, path: &Path) -> io::Result<String>;
 
@@ -21,7 +21,7 @@ pub trait Facts {
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
     /// What kind of file it is and who may use it; links are followed.
-    fn look(&self, path: &Path) -> io::Result<Look>;
+    fn look(&self, path: &Path) -> io::Result<FileStatus>;
 
     /// Whether this process may write there.
     fn writable(&self, path: &Path) -> io::Result<()>;
@@ -37,7 +37,7 @@ pub trait Facts {
 
 /// What a file is, and who may use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct FileStatus {
     pub kind: FileKind,
     /// The permission bits, 0 to 0o7777.
     pub mode: u32,
@@ -73,7 +73,7 @@ impl HostFacts {
     }
 }
 
-impl Facts for HostFacts {
+impl HostSource for HostFacts {
     fn read(&self, path: &Path) -> io::Result<String> {
         use std::io::Read as _;
         let path = self.real(path);
@@ -99,7 +99,7 @@ impl Facts for HostFacts {
         Ok(names)
     }
 
-    fn look(&self, path: &Path) -> io::Result<Look> {
+    fn look(&self, path: &Path) -> io::Result<FileStatus> {
         let metadata = std::fs::metadata(self.real(path))?;
         let kind = metadata.file_type();
         let kind = if kind.is_dir() {
@@ -111,7 +111,7 @@ impl Facts for HostFacts {
         } else {
             FileKind::Other
         };
-        Ok(Look {
+        Ok(FileStatus {
             kind,
             mode: metadata.mode() & 0o7777,
             uid: metadata.uid(),

@@ -1,27 +1,27 @@
 //! A check, and what it found.
 
-use berth_config::Loaded;
+use berth_config::LoadedConfig;
 
-use crate::commands::doctor::facts::Facts;
+use crate::commands::doctor::facts::HostSource;
 use crate::commands::doctor::placement_seen::PlacementSeen;
 
 /// One question about the host.
 #[derive(Debug, Clone, Copy)]
-pub struct Check {
+pub struct DoctorCheck {
     /// Its name in output and documentation; never reused.
     pub code: &'static str,
     /// What it asks, as a sentence that is true on a good host.
     pub title: &'static str,
     /// How bad a bad answer is.
-    pub severity: Severity,
+    pub severity: CheckSeverity,
     /// Checks whose bad answer explains this one's: it is skipped then.
     pub depends_on: &'static [&'static str],
-    pub look: fn(&Host<'_>) -> Seen,
+    pub look: fn(&CheckContext<'_>) -> CheckResult,
 }
 
 /// How bad a bad answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
+pub enum CheckSeverity {
     /// The node cannot do its work.
     Failure,
     /// The node works, but something is probably not meant so.
@@ -30,16 +30,16 @@ pub enum Severity {
 
 /// What a check has to look at.
 #[derive(Clone, Copy)]
-pub struct Host<'a> {
-    pub facts: &'a dyn Facts,
+pub struct CheckContext<'a> {
+    pub facts: &'a dyn HostSource,
     /// The configuration, or why it is refused.
-    pub config: Result<&'a Loaded, &'a str>,
+    pub config: Result<&'a LoadedConfig, &'a str>,
     pub placement: &'a PlacementSeen,
 }
 
 /// What a check saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum CheckResult {
     /// As it should be; the text is the evidence: path and value read.
     Good(String),
     /// Not as it should be.
@@ -53,14 +53,14 @@ pub enum Seen {
     NotAsked(String),
 }
 
-impl Seen {
+impl CheckResult {
     pub fn good(evidence: impl Into<String>) -> Self {
-        Seen::Good(evidence.into())
+        CheckResult::Good(evidence.into())
     }
 
     /// Bad, with evidence and mend.
     pub fn bad(evidence: impl Into<String>, mend: impl Into<String>) -> Self {
-        Seen::Bad {
+        CheckResult::Bad {
             evidence: evidence.into(),
             mend: mend.into(),
         }
@@ -68,7 +68,7 @@ impl Seen {
 
     /// Not asked, with the reason.
     pub fn not_asked(why: impl Into<String>) -> Self {
-        Seen::NotAsked(why.into())
+        CheckResult::NotAsked(why.into())
     }
 }
 
@@ -99,7 +99,7 @@ impl Status {
 
 /// A check with what it found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct CheckReport {
     pub code: &'static str,
     pub title: &'static str,
     pub status: Status,
@@ -111,8 +111,8 @@ pub struct Finding {
 
 /// Runs the checks in order; one that depends on a bad or unanswered one is skipped.
 #[must_use]
-pub fn examine(checks: &[Check], host: &Host<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::with_capacity(checks.len());
+pub fn examine(checks: &[DoctorCheck], host: &CheckContext<'_>) -> Vec<CheckReport> {
+    let mut findings: Vec<CheckReport> = Vec::with_capacity(checks.len());
     let mut blocked: Vec<&'static str> = Vec::new();
     for check in checks {
         let cause = check.depends_on.iter().find(|code| blocked.contains(code));
@@ -123,18 +123,18 @@ pub fn examine(checks: &[Check], host: &Host<'_>) -> Vec<Finding> {
                 String::new(),
             ),
             None => match (check.look)(host) {
-                Seen::Good(evidence) => (Status::Ok, evidence, String::new()),
-                Seen::NotAsked(why) => (Status::Skipped, why, String::new()),
-                Seen::Bad { evidence, mend } if check.severity == Severity::Failure => {
+                CheckResult::Good(evidence) => (Status::Ok, evidence, String::new()),
+                CheckResult::NotAsked(why) => (Status::Skipped, why, String::new()),
+                CheckResult::Bad { evidence, mend } if check.severity == CheckSeverity::Failure => {
                     (Status::Failure, evidence, mend)
                 }
-                Seen::Bad { evidence, mend } => (Status::Warning, evidence, mend),
+                CheckResult::Bad { evidence, mend } => (Status::Warning, evidence, mend),
             },
         };
         if cause.is_some() || matches!(status, Status::Failure | Status::Warning) {
             blocked.push(check.code);
         }
-        findings.push(Finding {
+        findings.push(CheckReport {
             code: check.code,
             title: check.title,
             status,

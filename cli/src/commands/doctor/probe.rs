@@ -42,7 +42,7 @@ pub(super) async fn over(http: HttpService, options: &AuthOptions) -> PlacementS
 }
 
 async fn conversation(http: HttpService, options: &AuthOptions) -> PlacementSeen {
-    let watch = Watch::default();
+    let watch = ExchangeRecorder::default();
     let options = AuthOptions {
         connect_retries: 0,
         status_code_retries: 0,
@@ -121,7 +121,7 @@ async fn empty_reshape(
 
 /// The last request and what was answered.
 #[derive(Clone)]
-struct Exchange {
+struct LastExchange {
     uri: Uri,
     headers: HeaderMap,
     status: u16,
@@ -133,9 +133,9 @@ const READ: &str = "/resource_classes";
 
 /// Keeps the last exchange of the read, not those with Keystone.
 #[derive(Clone, Default)]
-struct Watch(Arc<Mutex<Option<Exchange>>>);
+struct ExchangeRecorder(Arc<Mutex<Option<LastExchange>>>);
 
-impl Watch {
+impl ExchangeRecorder {
     fn around(&self, http: HttpService) -> HttpService {
         let watch = self.clone();
         HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
@@ -148,7 +148,7 @@ impl Watch {
                     .get(header::DATE)
                     .and_then(|date| date.to_str().ok());
                 let date = date.and_then(|date| httpdate::parse_http_date(date).ok());
-                let exchange = Exchange {
+                let exchange = LastExchange {
                     uri,
                     headers,
                     status: answer.status().as_u16(),
@@ -162,11 +162,11 @@ impl Watch {
         }))
     }
 
-    fn keep(&self, exchange: Exchange) {
+    fn keep(&self, exchange: LastExchange) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(exchange);
     }
 
-    fn last(&self) -> Option<Exchange> {
+    fn last(&self) -> Option<LastExchange> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

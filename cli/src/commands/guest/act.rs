@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use berth_client::placement::Deleted;
 use berth_model::ConsumerUuid;
-use berth_output::progress::Boot;
+use berth_output::progress::GuestProgress;
 use berth_output::{ErrorCode, Failure, Listing};
 use berth_wire::guest::GuestAction;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::change::GuestChange;
-use super::ways::{Ways, failed, unknown};
+use super::ways::{GuestContext, failed, unknown};
 
 /// How often it is looked whether a guest is gone, and how far its image is.
 const POLL: Duration = Duration::from_millis(300);
 
 pub(super) async fn power(
-    ways: &Ways,
+    ways: &GuestContext,
     change: &GuestChange,
     action: &GuestAction,
     done_word: &str,
@@ -36,7 +36,7 @@ pub(super) async fn power(
         let said = format!("{name}, which is {status}, would be {done_word}");
         return answer(change, uuid, Some(status), said, out);
     }
-    let shown = Boot::shown(std::io::stderr().is_terminal());
+    let shown = GuestProgress::shown(std::io::stderr().is_terminal());
     let doing = format!("{} is being {done_word}", guest.name);
     let done = tokio::select! {
         done = ways.agent.action(uuid, action, None) => done,
@@ -49,7 +49,12 @@ pub(super) async fn power(
 }
 
 /// Shows that it is being done, and how far its image is where one comes for it. Where nobody looks, nobody is asked.
-async fn watch(ways: &Ways, uuid: ConsumerUuid, doing: String, shown: &Boot) -> Infallible {
+async fn watch(
+    ways: &GuestContext,
+    uuid: ConsumerUuid,
+    doing: String,
+    shown: &GuestProgress,
+) -> Infallible {
     if shown.is_hidden() {
         return pending().await;
     }
@@ -87,7 +92,7 @@ fn not_on_host(meant: &str) -> Failure {
 }
 
 pub(super) async fn delete(
-    ways: &Ways,
+    ways: &GuestContext,
     change: &GuestChange,
     wait: Option<Duration>,
     at_agent: bool,
@@ -131,7 +136,7 @@ fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {
 }
 
 async fn until_gone(
-    ways: &Ways,
+    ways: &GuestContext,
     uuid: ConsumerUuid,
     at_agent: bool,
     timeout: Duration,
@@ -159,7 +164,7 @@ async fn until_gone(
 }
 
 pub(super) async fn console(
-    ways: &Ways,
+    ways: &GuestContext,
     meant: &str,
     lines: Option<u32>,
     out: &mut dyn Write,
@@ -184,7 +189,7 @@ mod tests {
     use super::*;
 
     /// An agent with one guest, whose image comes.
-    fn ways(asked: Arc<AtomicUsize>) -> Ways {
+    fn ways(asked: Arc<AtomicUsize>) -> GuestContext {
         let show = move || async move {
             asked.fetch_add(1, Ordering::SeqCst);
             axum::Json(
@@ -197,7 +202,7 @@ mod tests {
         let http = HttpService::in_process::<_, Body, _>(agent, 1 << 20);
         let options = AdapterOptions::default();
         let auth = || Auth::none("http://agent").unwrap();
-        Ways {
+        GuestContext {
             agent: GuestClient::new(http.clone(), auth(), &options),
             conductor: ConductorClient::new(http, auth(), &options),
             elsewhere: false,
@@ -210,9 +215,9 @@ mod tests {
         let ways = ways(Arc::clone(&asked));
         let doing = || "vm1 is being rescued".to_owned();
         let guest = ConsumerUuid::from(Uuid::nil());
-        let pipe = Boot::shown(false);
+        let pipe = GuestProgress::shown(false);
         let terminal = InMemoryTerm::new(4, 100);
-        let shown = Boot::on(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        let shown = GuestProgress::on(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
         tokio::select! {
             never = watch(&ways, guest, doing(), &pipe) => match never {},
             never = watch(&ways, guest, doing(), &shown) => match never {},

@@ -1,6 +1,6 @@
 //! The arguments of every command that changes a guest.
 
-use berth_output::Format;
+use berth_output::ListFormat;
 
 /// A change of a guest.
 #[derive(Debug, clap::Args)]
@@ -12,5 +12,5 @@ pub(super) struct GuestChange {
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]
-    pub(super) format: Format,
+    pub(super) format: ListFormat,
 }

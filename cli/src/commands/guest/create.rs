@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_conductor::BootRequest;
-use berth_output::progress::Boot;
-use berth_output::{ErrorCode, Failure, Format, Listing};
+use berth_output::progress::GuestProgress;
+use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_wire::conductor::{CreateGuest, GuestShown};
 use berth_wire::guest::{
     ConfigDriveBody, FlavorBody, GuestPower, KernelBody, NetworkBody, NetworkSource, SshKeyBody,
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::image::{OfImage, image as image_of, pair, pairs, text};
 use super::show;
-use super::ways::{Ways, failed};
+use super::ways::{GuestContext, failed};
 
 /// How often the conductor is asked how far it is.
 const POLL: Duration = Duration::from_millis(300);
@@ -127,7 +127,7 @@ pub(super) struct CreateArguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 impl CreateArguments {
@@ -228,7 +228,7 @@ impl CreateArguments {
 
 pub(super) async fn run(
     arguments: &CreateArguments,
-    ways: &Ways,
+    ways: &GuestContext,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     if let Some(file) = &arguments.spec {
@@ -258,7 +258,7 @@ pub(super) async fn run(
     if !arguments.waits(is_terminal) {
         return brief(&made).print(&arguments.format, out);
     }
-    let shown = Boot::shown(is_terminal);
+    let shown = GuestProgress::shown(is_terminal);
     let ended = wait(ways, made, arguments.timeout, &shown).await;
     shown.end();
     let ended = ended?;
@@ -278,10 +278,10 @@ fn brief(guest: &GuestShown) -> Listing {
 
 /// Waits until it runs, showing each step.
 async fn wait(
-    ways: &Ways,
+    ways: &GuestContext,
     mut guest: GuestShown,
     timeout: Duration,
-    shown: &Boot,
+    shown: &GuestProgress,
 ) -> Result<GuestShown, Failure> {
     let until = Instant::now() + timeout;
     loop {
@@ -328,7 +328,7 @@ fn progress(guest: &GuestShown) -> String {
 async fn at_agent(
     arguments: &CreateArguments,
     file: &std::path::Path,
-    ways: &Ways,
+    ways: &GuestContext,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let body = text("--spec", file)?;

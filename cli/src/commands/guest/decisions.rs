@@ -5,7 +5,7 @@ use berth_config::Config;
 use berth_output::{ErrorCode, Failure};
 use berth_wire::conductor::DecisionShown;
 
-use super::ways::{Ways, failed};
+use super::ways::{GuestContext, failed};
 
 /// The decisions that are still kept for a guest, by its UUID or name, the oldest first; one at least.
 ///
@@ -15,7 +15,7 @@ pub(crate) async fn decisions_of(
     guest: &str,
     config: &Config,
 ) -> Result<Vec<DecisionShown>, Failure> {
-    let ways = Ways::new(config, &AgentAt::default())?;
+    let ways = GuestContext::new(config, &AgentAt::default())?;
     let uuid = ways.guest(guest).await?;
     let decisions = ways.conductor.scheduling(uuid).await;
     let decisions = decisions.map_err(|error| failed(&error))?;

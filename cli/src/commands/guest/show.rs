@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use berth_client::GuestApiError;
-use berth_output::{Failure, Format, Listing};
+use berth_output::{Failure, ListFormat, Listing};
 use berth_wire::conductor::GuestShown;
 use berth_wire::guest::GuestBody;
 use serde_json::{Value, json};
 
-use super::ways::{Ways, failed, unknown};
+use super::ways::{GuestContext, failed, unknown};
 
 const COLUMNS: [&str; 7] = [
     "uuid", "name", "node", "status", "state", "devices", "reason",
@@ -32,7 +32,11 @@ pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
     listing
 }
 
-pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) async fn list(
+    ways: &GuestContext,
+    format: &ListFormat,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let at_agent = ways.agent.guests().await;
     if let Err(error) = &at_agent
         && ways.elsewhere
@@ -93,9 +97,9 @@ pub(super) async fn list(ways: &Ways, format: &Format, out: &mut dyn Write) -> R
 }
 
 pub(super) async fn one(
-    ways: &Ways,
+    ways: &GuestContext,
     meant: &str,
-    format: &Format,
+    format: &ListFormat,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let uuid = ways.guest(meant).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use berth_compose::identity_service::users_failure;
 use berth_identity::{Target, User, Users, UsersFile};
-use berth_output::{Failure, Format, Listing};
+use berth_output::{Failure, ListFormat, Listing};
 use serde_json::json;
 
 /// That others can read the file is told by the log.
@@ -15,7 +15,7 @@ fn read(path: &Path) -> Result<Arc<Users>, Failure> {
     Ok(file.known())
 }
 
-pub(super) fn list(path: &Path, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+pub(super) fn list(path: &Path, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
     let users = read(path)?;
     let columns = [
         "id",

@@ -8,7 +8,7 @@ use std::io::Write;
 use berth_compose::database;
 use berth_compose::database::not_placement;
 use berth_config::{Config, Secret};
-use berth_output::{ErrorCode, Failure, Format, Listing};
+use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_placement::{
     Difference, HEAD, IncompleteConsumers, Plan, Problem, Version, compare, plan, sync, version,
 };
@@ -25,14 +25,14 @@ pub(super) enum Db {
         #[command(flatten)]
         which: DatabaseChoice,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Compare every table, column, key and index with this release's schema. A service may be running.
     Check {
         #[command(flatten)]
         which: DatabaseChoice,
         #[command(flatten)]
-        format: Format,
+        format: ListFormat,
     },
     /// Make the schema, or bring it here from any older revision, rows included, with no service running. After a kill: the same
     /// again.
@@ -85,7 +85,11 @@ pub(super) async fn run(asked: &Db, config: &Config, out: &mut dyn Write) -> Res
     }
 }
 
-async fn show_version(url: &Secret, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+async fn show_version(
+    url: &Secret,
+    format: &ListFormat,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let (store, named) = database::look_at_any(url).await?;
     let found = match store {
         None => Version::Empty,
@@ -127,7 +131,7 @@ async fn show_version(url: &Secret, format: &Format, out: &mut dyn Write) -> Res
     listing.print(format, out)
 }
 
-async fn check(url: &Secret, format: &Format, out: &mut dyn Write) -> Result<(), Failure> {
+async fn check(url: &Secret, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
     let (store, named) = database::look_at_any(url).await?;
     let store = store.ok_or_else(|| {
         let what = format!("{named} is not there, or has no tables");

@@ -10,13 +10,13 @@ use berth_compose::placement_failure::placement_error_code;
 use berth_compose::{database, placement_for_commands, placement_in_process};
 use berth_config::{Config, Secret};
 use berth_model::{CandidatesQuery, Demand};
-use berth_output::{ErrorCode, Failure, Format, Listing};
+use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 /// What is to be explained.
 #[derive(Debug, clap::Args)]
-pub(super) struct Explain {
+pub(super) struct ExplainArguments {
     /// The query of GET /allocation_candidates, as a log shows it: all before a `?` is left out.
     query: String,
     /// A database that no service has open, else the Placement of [placement] is asked, or that of `berth up`. file:PATH is the URL that
@@ -32,7 +32,7 @@ pub(super) struct Explain {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// Explains.
@@ -40,7 +40,7 @@ pub(super) struct Explain {
 /// # Errors
 /// The query is none, Placement is away or refuses it, or the database cannot be opened.
 pub(super) async fn explain(
-    asked: &Explain,
+    asked: &ExplainArguments,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -55,7 +55,7 @@ pub(super) async fn explain(
         }
         None => (placement_for_commands(config)?, None),
     };
-    let explanation = Explanation::ask(&placement, query, asked.limit).await;
+    let explanation = CandidatesExplanation::ask(&placement, query, asked.limit).await;
     if let Some(store) = store {
         store.close().await;
     }
@@ -99,7 +99,7 @@ impl Count {
 
 /// What a demand has to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum DemandRole {
     /// Placement does not know the class or the trait.
     Unknown,
     /// No provider meets it, not even where nothing else is asked for.
@@ -112,7 +112,7 @@ enum Role {
     None,
 }
 
-impl Role {
+impl DemandRole {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown to placement",
@@ -124,22 +124,22 @@ impl Role {
     }
 }
 
-struct Judged {
+struct DemandVerdict {
     demand: Demand,
-    role: Role,
+    role: DemandRole,
     /// What there is without it; none where it was not asked.
     without: Option<Count>,
     /// Of a resource that is the cause: the most that one provider has free.
     free: Option<u64>,
 }
 
-struct Explanation {
+struct CandidatesExplanation {
     found: Count,
     limit: usize,
-    demands: Vec<Judged>,
+    demands: Vec<DemandVerdict>,
 }
 
-impl Explanation {
+impl CandidatesExplanation {
     async fn ask(
         placement: &PlacementClient,
         query: CandidatesQuery,
@@ -155,9 +155,9 @@ impl Explanation {
                     let Some(rest) = without_all(&query, &unknown) else {
                         return Err(PlacementError::Refused(refusal));
                     };
-                    demands.extend(unknown.into_iter().map(|demand| Judged {
+                    demands.extend(unknown.into_iter().map(|demand| DemandVerdict {
                         demand,
-                        role: Role::Unknown,
+                        role: DemandRole::Unknown,
                         without: None,
                         free: None,
                     }));
@@ -170,12 +170,16 @@ impl Explanation {
             let without = placement.candidates_of(&relaxed.query).await?;
             let count = Count::of(&without);
             let is_cause = found.candidates == 0 && count.candidates > 0;
-            demands.push(Judged {
+            demands.push(DemandVerdict {
                 free: match &relaxed.without {
                     Demand::Resource(_, class, _) if is_cause => most_free(&without, class),
                     _ => None,
                 },
-                role: if is_cause { Role::Cause } else { Role::None },
+                role: if is_cause {
+                    DemandRole::Cause
+                } else {
+                    DemandRole::None
+                },
                 without: Some(count),
                 demand: relaxed.without,
             });
@@ -185,15 +189,15 @@ impl Explanation {
         }
         let has_cause = demands
             .iter()
-            .any(|it| matches!(it.role, Role::Alone | Role::Cause));
+            .any(|it| matches!(it.role, DemandRole::Alone | DemandRole::Cause));
         if found.candidates == 0 && !has_cause {
             for demand in together(placement, &query).await? {
                 match demands.iter_mut().find(|it| it.demand == demand) {
-                    Some(judged) => judged.role = Role::Together,
+                    Some(judged) => judged.role = DemandRole::Together,
                     // The last resource cannot be left out of a question.
-                    None => demands.push(Judged {
+                    None => demands.push(DemandVerdict {
                         demand,
-                        role: Role::Together,
+                        role: DemandRole::Together,
                         without: None,
                         free: None,
                     }),
@@ -201,7 +205,7 @@ impl Explanation {
             }
         }
         Ok(Self {
-            found: match demands.iter().any(|it| it.role == Role::Unknown) {
+            found: match demands.iter().any(|it| it.role == DemandRole::Unknown) {
                 true => Count::default(),
                 false => found,
             },
@@ -216,7 +220,7 @@ impl Explanation {
             let words: Vec<_> = demands.map(|it| it.demand.to_string()).collect();
             words
         };
-        let unknown = of_role(Role::Unknown);
+        let unknown = of_role(DemandRole::Unknown);
         if !unknown.is_empty() {
             return format!(
                 "No candidate: nobody ever reported what is named in: {}. The rest is judged without.",
@@ -241,9 +245,9 @@ impl Explanation {
         }
         let of_role_and_free = |role| -> Vec<_> {
             let demands = self.demands.iter().filter(|it| it.role == role);
-            demands.map(Judged::with_what_is_free).collect()
+            demands.map(DemandVerdict::with_what_is_free).collect()
         };
-        match &of_role_and_free(Role::Alone)[..] {
+        match &of_role_and_free(DemandRole::Alone)[..] {
             [] => {}
             [one] => return format!("No candidate: no provider meets {one}, even by itself."),
             all => {
@@ -253,11 +257,11 @@ impl Explanation {
                 );
             }
         }
-        let causes = of_role_and_free(Role::Cause);
+        let causes = of_role_and_free(DemandRole::Cause);
         match &causes[..] {
             [] => format!(
                 "No candidate: no host has all of these at once: {}.",
-                of_role(Role::Together).join("; ")
+                of_role(DemandRole::Together).join("; ")
             ),
             [cause] => format!("No candidate: no host has {cause} beside the rest."),
             causes => format!(
@@ -290,7 +294,7 @@ impl Explanation {
     }
 }
 
-impl Judged {
+impl DemandVerdict {
     fn with_what_is_free(&self) -> String {
         match (&self.demand, self.free) {
             (Demand::Resource(_, _, amount), Some(free)) if free < *amount => {
@@ -299,7 +303,7 @@ impl Judged {
                     self.demand
                 )
             }
-            (Demand::Resource(..), Some(_)) if self.role == Role::Alone => format!(
+            (Demand::Resource(..), Some(_)) if self.role == DemandRole::Alone => format!(
                 "{} (so much is free, but min_unit, max_unit or step_size of the inventory forbid the amount)",
                 self.demand
             ),
@@ -344,7 +348,7 @@ fn without_all(query: &CandidatesQuery, demands: &[Demand]) -> Option<Candidates
 async fn alone(
     placement: &PlacementClient,
     query: &CandidatesQuery,
-    demands: &mut Vec<Judged>,
+    demands: &mut Vec<DemandVerdict>,
 ) -> Result<(), PlacementError> {
     // One unit of each class: what its providers have of every class. One unit may be less than an inventory gives, so a class
     // is looked for in the answers for all.
@@ -384,11 +388,11 @@ async fn alone(
             _ => None,
         };
         match demands.iter_mut().find(|it| it.demand == demand) {
-            Some(judged) => (judged.role, judged.free) = (Role::Alone, judged.free.max(free)),
+            Some(judged) => (judged.role, judged.free) = (DemandRole::Alone, judged.free.max(free)),
             // The last resource cannot be left out of a question.
-            None => demands.push(Judged {
+            None => demands.push(DemandVerdict {
                 demand,
-                role: Role::Alone,
+                role: DemandRole::Alone,
                 without: None,
                 free,
             }),

@@ -6,7 +6,7 @@ use std::io::Write;
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview, Started};
 use berth_compose::agent::alone;
-use berth_compose::nodes::{Host, Intent};
+use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::startup_failure;
 use berth_compose::{database, placement_in_process};
 use berth_config::{Config, Secret};
@@ -97,12 +97,12 @@ async fn upgrade(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-async fn host(store: &SqlStore, config: &Config, intent: Intent) -> Result<Host, Failure> {
+async fn host(store: &SqlStore, config: &Config, intent: Intent) -> Result<HostNodes, Failure> {
     let placement = placement_in_process(store.clone(), None)?;
-    Host::observe(config, &placement, Rename::Refuse, intent).await
+    HostNodes::observe(config, &placement, Rename::Refuse, intent).await
 }
 
-fn is_bare_metal(host: &Host, out: &mut dyn Write) -> Result<bool, Failure> {
+fn is_bare_metal(host: &HostNodes, out: &mut dyn Write) -> Result<bool, Failure> {
     let is_bare_metal = host.view.hypervisor.kind == BARE_METAL;
     if is_bare_metal {
         for (identity, _) in &host.nodes {

@@ -23,7 +23,7 @@ pub(super) const LARGEST: u64 = 1 << 30;
 
 /// What is to be explained.
 #[derive(Debug, clap::Args)]
-pub(super) struct Explain {
+pub(super) struct DecisionArguments {
     /// The file, JSON; -: standard input.
     #[arg(
         value_name = "REQUEST",
@@ -81,7 +81,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// The file cannot be read, is no request, what is to be otherwise cannot be, or a plugin does not say what it is.
 pub(super) fn run(
-    asked: &Explain,
+    asked: &DecisionArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
@@ -144,7 +144,7 @@ fn with_plugins(mut case: DryRunCase, context: &Context) -> Result<(DryRunCase, 
 /// The conductor does not answer, or keeps no decision for it.
 pub(super) fn decided(
     guest: &str,
-    asked: &Explain,
+    asked: &DecisionArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use berth_model::printable;
-use berth_output::{ErrorCode, ExitCode, Failure, Format, Listing};
+use berth_output::{ErrorCode, ExitCode, Failure, ListFormat, Listing};
 use berth_scheduler::lint::{Catalogue, Severity, lint};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(super) struct Lint {
     /// The file, JSON or TOML; -: standard input.
     file: PathBuf,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// Looks, and tells each finding in a line.

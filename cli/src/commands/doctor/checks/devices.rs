@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use super::helpers::{exists, failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
-use crate::commands::doctor::finding::{Check, Host, Seen};
+use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 
 /// Where the kernel shows PCI functions.
 const FUNCTIONS: &str = "/sys/bus/pci/devices";
 
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[DoctorCheck] = &[
     warning(
         "listed-devices",
         "the devices that device_spec means are in this machine",
@@ -62,14 +62,14 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Runs a look that arises only where guests get devices.
-fn for_devices(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
+fn for_devices(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     with_config(host, |config| {
         if config.compute_driver != ComputeDriver::Libvirt {
-            Seen::not_asked("the driver is not libvirt")
+            CheckResult::not_asked("the driver is not libvirt")
         } else if lists(config).all(|(_, list)| list.is_empty())
             && config.devices.enabled_mdev_types.is_empty()
         {
-            Seen::not_asked("no devices are configured")
+            CheckResult::not_asked("no devices are configured")
         } else {
             look(config)
         }
@@ -77,10 +77,10 @@ fn for_devices(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
 }
 
 /// Runs a look that arises only where guests get mediated devices of `enabled_mdev_types`.
-fn for_mdevs(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
+fn for_mdevs(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     for_devices(host, |config| {
         match config.devices.enabled_mdev_types.is_empty() {
-            true => Seen::not_asked("no mediated device types are enabled"),
+            true => CheckResult::not_asked("no mediated device types are enabled"),
             false => look(config),
         }
     })
@@ -96,7 +96,7 @@ fn lists(config: &Config) -> impl Iterator<Item = (&'static str, &[Value])> {
 }
 
 /// A device is nobody's business here until it is there: one that is plugged in later is found then.
-fn listed_devices(host: &Host<'_>) -> Seen {
+fn listed_devices(host: &CheckContext<'_>) -> CheckResult {
     for_devices(host, |config| {
         let functions = functions(host);
         let (mut entries, mut absent) = (0, Vec::new());
@@ -119,13 +119,13 @@ fn listed_devices(host: &Host<'_>) -> Seen {
             }
         }
         if entries == 0 {
-            Seen::not_asked("no device_spec is set")
+            CheckResult::not_asked("no device_spec is set")
         } else if absent.is_empty() {
-            Seen::good(format!(
+            CheckResult::good(format!(
                 "{FUNCTIONS}: each of {entries} entries means a device"
             ))
         } else {
-            Seen::bad(
+            CheckResult::bad(
                 format!("{FUNCTIONS} has no device of {}", absent.join(", ")),
                 "lspci -Dnn shows addresses and ids; virtual functions are there once they are made (sriov_numvfs)",
             )
@@ -134,7 +134,7 @@ fn listed_devices(host: &Host<'_>) -> Seen {
 }
 
 /// This machine's PCI functions, as far as a list looks at them, with the names of their network interfaces.
-fn functions(host: &Host<'_>) -> Vec<(PciFunction, Vec<String>)> {
+fn functions(host: &CheckContext<'_>) -> Vec<(PciFunction, Vec<String>)> {
     let number = |path: &str| {
         let text = host.facts.read(Path::new(path)).ok()?;
         u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
@@ -159,7 +159,7 @@ fn functions(host: &Host<'_>) -> Vec<(PciFunction, Vec<String>)> {
     names.into_iter().filter_map(function).collect()
 }
 
-fn mdev_addresses(host: &Host<'_>) -> Seen {
+fn mdev_addresses(host: &CheckContext<'_>) -> CheckResult {
     let directory = FUNCTIONS;
     for_mdevs(host, |config| {
         let enabled = &config.devices.enabled_mdev_types;
@@ -175,11 +175,11 @@ fn mdev_addresses(host: &Host<'_>) -> Seen {
             .filter(|address| !exists(host, &format!("{directory}/{address}")))
             .collect();
         if named.is_empty() {
-            Seen::not_asked("no device_addresses are set")
+            CheckResult::not_asked("no device_addresses are set")
         } else if missing.is_empty() {
-            Seen::good(format!("{directory} has {}", named.join(", ")))
+            CheckResult::good(format!("{directory} has {}", named.join(", ")))
         } else {
-            Seen::bad(
+            CheckResult::bad(
                 format!("{directory} has no {}", missing.join(", ")),
                 "lspci -Dnn shows the addresses; SR-IOV virtual functions must be made again after each boot",
             )
@@ -187,7 +187,7 @@ fn mdev_addresses(host: &Host<'_>) -> Seen {
     })
 }
 
-fn mdev_types(host: &Host<'_>) -> Seen {
+fn mdev_types(host: &CheckContext<'_>) -> CheckResult {
     let bus = "/sys/class/mdev_bus";
     for_mdevs(host, |config| {
         let parents = host.facts.list(Path::new(bus)).unwrap_or_default();
@@ -207,7 +207,7 @@ fn mdev_types(host: &Host<'_>) -> Seen {
             .map(String::as_str)
             .collect();
         if absent.is_empty() {
-            return Seen::good(format!(
+            return CheckResult::good(format!(
                 "{bus}: {} devices offer {}",
                 parents.len(),
                 list(&offered)
@@ -218,7 +218,7 @@ fn mdev_types(host: &Host<'_>) -> Seen {
         } else {
             "mdevctl types shows what there is; correct enabled_mdev_types in [devices]"
         };
-        Seen::bad(
+        CheckResult::bad(
             format!(
                 "{bus}: no device offers {}; offered: {}",
                 absent.join(", "),
@@ -237,12 +237,12 @@ fn list(words: &BTreeSet<String>) -> String {
     }
 }
 
-fn mdevctl(host: &Host<'_>) -> Seen {
+fn mdevctl(host: &CheckContext<'_>) -> CheckResult {
     for_mdevs(host, |_| {
         let places = ["/usr/sbin/mdevctl", "/usr/bin/mdevctl", "/sbin/mdevctl"];
         match places.into_iter().find(|path| exists(host, path)) {
-            Some(path) => Seen::good(path),
-            None => Seen::bad(
+            Some(path) => CheckResult::good(path),
+            None => CheckResult::bad(
                 "mdevctl is not installed, so libvirt cannot make mediated devices",
                 "apt-get install mdevctl",
             ),
@@ -250,12 +250,12 @@ fn mdevctl(host: &Host<'_>) -> Seen {
     })
 }
 
-fn iommu(host: &Host<'_>) -> Seen {
+fn iommu(host: &CheckContext<'_>) -> CheckResult {
     let directory = "/sys/class/iommu";
     for_devices(host, |_| {
         let units = host.facts.list(Path::new(directory)).unwrap_or_default();
         if !units.is_empty() {
-            return Seen::good(format!("{directory}: {}", units.join(", ")));
+            return CheckResult::good(format!("{directory}: {}", units.join(", ")));
         }
         settle(text(host, "/proc/cmdline", "").map(|cmdline| {
             let asked = cmdline
@@ -269,12 +269,12 @@ fn iommu(host: &Host<'_>) -> Seen {
                     "add intel_iommu=on to GRUB_CMDLINE_LINUX, update-grub, reboot",
                 )
             };
-            Seen::bad(format!("{directory} is empty; /proc/cmdline {state}"), mend)
+            CheckResult::bad(format!("{directory} is empty; /proc/cmdline {state}"), mend)
         }))
     })
 }
 
-fn iommu_groups(host: &Host<'_>) -> Seen {
+fn iommu_groups(host: &CheckContext<'_>) -> CheckResult {
     let directory = "/sys/kernel/iommu_groups";
     for_devices(host, |_| {
         match host
@@ -283,16 +283,16 @@ fn iommu_groups(host: &Host<'_>) -> Seen {
             .unwrap_or_default()
             .len()
         {
-            0 => Seen::bad(
+            0 => CheckResult::bad(
                 format!("{directory} is empty"),
                 "reboot with the IOMMU on; dmesg | grep -i iommu",
             ),
-            groups => Seen::good(format!("{directory}: {groups} groups")),
+            groups => CheckResult::good(format!("{directory}: {groups} groups")),
         }
     })
 }
 
-fn vfio_module(host: &Host<'_>) -> Seen {
+fn vfio_module(host: &CheckContext<'_>) -> CheckResult {
     for_devices(host, |_| {
         let places = [
             "/sys/module/vfio",
@@ -301,8 +301,8 @@ fn vfio_module(host: &Host<'_>) -> Seen {
             "/sys/class/vfio",
         ];
         match places.into_iter().find(|path| exists(host, path)) {
-            Some(path) => Seen::good(path),
-            None => Seen::bad(
+            Some(path) => CheckResult::good(path),
+            None => CheckResult::bad(
                 "neither /sys/module/vfio nor /sys/class/vfio is there",
                 "modprobe vfio-pci",
             ),
@@ -310,16 +310,16 @@ fn vfio_module(host: &Host<'_>) -> Seen {
     })
 }
 
-fn vfio_device(host: &Host<'_>) -> Seen {
+fn vfio_device(host: &CheckContext<'_>) -> CheckResult {
     let path = "/dev/vfio/vfio";
     for_devices(host, |_| match host.facts.look(Path::new(path)) {
         Ok(look) if look.kind == FileKind::CharacterDevice => {
-            Seen::good(format!("{path} has mode {:04o}", look.mode))
+            CheckResult::good(format!("{path} has mode {:04o}", look.mode))
         }
-        Ok(_) => Seen::bad(
+        Ok(_) => CheckResult::bad(
             format!("{path} is no device"),
             "rm /dev/vfio/vfio && modprobe vfio",
         ),
-        Err(error) => Seen::bad(format!("{path}: {error}"), "modprobe vfio"),
+        Err(error) => CheckResult::bad(format!("{path}: {error}"), "modprobe vfio"),
     })
 }

@@ -6,9 +6,9 @@ use berth_config::{ComputeDriver, Config, VirtType};
 
 use super::helpers::{exists, failure, settle, text, with_config};
 use crate::commands::doctor::facts::FileKind;
-use crate::commands::doctor::finding::{Check, Host, Seen};
+use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[DoctorCheck] = &[
     failure(
         "cpu-virtualization",
         "the CPU can run guests",
@@ -42,12 +42,12 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Runs a look that arises only for real guests on QEMU.
-fn for_qemu(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
+fn for_qemu(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     with_config(host, |config| {
         if config.compute_driver != ComputeDriver::Libvirt {
-            Seen::not_asked("the driver is not libvirt")
+            CheckResult::not_asked("the driver is not libvirt")
         } else if !config.libvirt.connection_uri().starts_with("qemu") {
-            Seen::not_asked(format!(
+            CheckResult::not_asked(format!(
                 "the connection is {}",
                 config.libvirt.connection_uri()
             ))
@@ -57,23 +57,23 @@ fn for_qemu(host: &Host<'_>, look: impl FnOnce(&Config) -> Seen) -> Seen {
     })
 }
 
-fn for_kvm(host: &Host<'_>, look: impl FnOnce() -> Seen) -> Seen {
+fn for_kvm(host: &CheckContext<'_>, look: impl FnOnce() -> CheckResult) -> CheckResult {
     for_qemu(host, |config| match config.libvirt.virt_type {
         VirtType::Kvm => look(),
-        VirtType::Qemu => Seen::not_asked("virt_type is qemu"),
+        VirtType::Qemu => CheckResult::not_asked("virt_type is qemu"),
     })
 }
 
-fn cpu_virtualization(host: &Host<'_>) -> Seen {
+fn cpu_virtualization(host: &CheckContext<'_>) -> CheckResult {
     let path = "/proc/cpuinfo";
     for_kvm(host, || {
         settle(text(host, path, "mount -t proc proc /proc").map(|cpuinfo| {
             let Some(flags) = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")) else {
-                return Seen::not_asked(format!("{path} has no flags: not an x86 machine"));
+                return CheckResult::not_asked(format!("{path} has no flags: not an x86 machine"));
             };
             match flags.split_whitespace().find(|flag| matches!(*flag, "vmx" | "svm")) {
-                Some(flag) => Seen::good(format!("{path}: {flag}")),
-                None => Seen::bad(
+                Some(flag) => CheckResult::good(format!("{path}: {flag}")),
+                None => CheckResult::bad(
                     format!("{path} has neither vmx nor svm"),
                     "switch virtualization on in the firmware, or write virt_type = \"qemu\" in [libvirt]",
                 ),
@@ -82,24 +82,24 @@ fn cpu_virtualization(host: &Host<'_>) -> Seen {
     })
 }
 
-fn kvm_device(host: &Host<'_>) -> Seen {
+fn kvm_device(host: &CheckContext<'_>) -> CheckResult {
     let path = "/dev/kvm";
     for_kvm(host, || match host.facts.look(Path::new(path)) {
         Ok(look) if look.kind == FileKind::CharacterDevice => {
-            Seen::good(format!("{path} has mode {:04o}", look.mode))
+            CheckResult::good(format!("{path} has mode {:04o}", look.mode))
         }
-        Ok(_) => Seen::bad(
+        Ok(_) => CheckResult::bad(
             format!("{path} is no device"),
             "rm /dev/kvm && modprobe kvm",
         ),
-        Err(error) => Seen::bad(
+        Err(error) => CheckResult::bad(
             format!("{path}: {error}"),
             "modprobe kvm_intel || modprobe kvm_amd; without hardware: virt_type = \"qemu\" in [libvirt]",
         ),
     })
 }
 
-fn qemu_binary(host: &Host<'_>) -> Seen {
+fn qemu_binary(host: &CheckContext<'_>) -> CheckResult {
     for_qemu(host, |_| {
         let found = ["/usr/bin", "/usr/libexec", "/usr/local/bin"]
             .into_iter()
@@ -111,8 +111,8 @@ fn qemu_binary(host: &Host<'_>) -> Seen {
                 Some(format!("{directory}/{name}"))
             });
         match found {
-            Some(path) => Seen::good(path),
-            None => Seen::bad(
+            Some(path) => CheckResult::good(path),
+            None => CheckResult::bad(
                 "no qemu-system-* in /usr/bin",
                 "apt-get install qemu-system-x86",
             ),
@@ -122,16 +122,16 @@ fn qemu_binary(host: &Host<'_>) -> Seen {
 
 const SOCKETS: [&str; 2] = ["/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock"];
 
-fn libvirt_socket(host: &Host<'_>) -> Seen {
+fn libvirt_socket(host: &CheckContext<'_>) -> CheckResult {
     for_qemu(host, |_| {
         match SOCKETS.into_iter().find(|path| exists(host, path)) {
             Some(path) => match host.facts.look(Path::new(path)) {
                 Ok(look) if look.kind == FileKind::Socket => {
-                    Seen::good(format!("{path} has mode {:04o}", look.mode))
+                    CheckResult::good(format!("{path} has mode {:04o}", look.mode))
                 }
-                _ => Seen::bad(format!("{path} is no socket"), "systemctl restart libvirtd"),
+                _ => CheckResult::bad(format!("{path} is no socket"), "systemctl restart libvirtd"),
             },
-            None => Seen::bad(
+            None => CheckResult::bad(
                 format!("neither {} is there", SOCKETS.join(" nor ")),
                 "systemctl enable --now libvirtd",
             ),
@@ -139,14 +139,14 @@ fn libvirt_socket(host: &Host<'_>) -> Seen {
     })
 }
 
-fn libvirt_answers(host: &Host<'_>) -> Seen {
+fn libvirt_answers(host: &CheckContext<'_>) -> CheckResult {
     for_qemu(host, |_| {
         let Some(path) = SOCKETS.into_iter().find(|path| exists(host, path)) else {
-            return Seen::not_asked("there is no socket");
+            return CheckResult::not_asked("there is no socket");
         };
         match host.facts.connect(Path::new(path)) {
-            Ok(()) => Seen::good(format!("{path} accepts connections")),
-            Err(error) => Seen::bad(
+            Ok(()) => CheckResult::good(format!("{path} accepts connections")),
+            Err(error) => CheckResult::bad(
                 format!("{path}: {error}"),
                 "systemctl restart libvirtd; journalctl -u libvirtd",
             ),

@@ -7,7 +7,7 @@ use berth_virt::CpuSet;
 
 use super::helpers::{failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
-use crate::commands::doctor::finding::{Check, Host, Seen};
+use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 
 /// Room the SQLite files of the built-in services need at least.
 const STATE_SPACE: u64 = 100 << 20;
@@ -17,7 +17,7 @@ const COMPUTE_ID: &str = "compute_id";
 /// What the name of such a file begins with where the host shows several nodes; the node's name follows.
 const COMPUTE_ID_OF: &str = "compute_id.";
 
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[DoctorCheck] = &[
     failure(
         "config-valid",
         "the configuration is valid",
@@ -98,45 +98,45 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-fn config_valid(host: &Host<'_>) -> Seen {
+fn config_valid(host: &CheckContext<'_>) -> CheckResult {
     match host.config {
         Ok(loaded) => {
             let set = loaded.effective.iter().filter(|each| each.is_set()).count();
-            Seen::good(format!("{set} options set"))
+            CheckResult::good(format!("{set} options set"))
         }
-        Err(refused) => Seen::bad(
+        Err(refused) => CheckResult::bad(
             refused.trim_end(),
             "correct the lines named, then: berth config check",
         ),
     }
 }
 
-fn config_clean(host: &Host<'_>) -> Seen {
+fn config_clean(host: &CheckContext<'_>) -> CheckResult {
     let Ok(loaded) = host.config else {
-        return Seen::not_asked("the configuration is refused");
+        return CheckResult::not_asked("the configuration is refused");
     };
     match loaded.warnings.as_slice() {
-        [] => Seen::good("no warning"),
+        [] => CheckResult::good("no warning"),
         warnings => {
             let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-            Seen::bad(texts.join("\n"), "berth config check --deny-warnings")
+            CheckResult::bad(texts.join("\n"), "berth config check --deny-warnings")
         }
     }
 }
 
-fn state_directory(host: &Host<'_>) -> Seen {
+fn state_directory(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let path = &config.state_path;
         let shown = path.display();
         let make = format!("install -d -o root -g root -m 0700 {shown}");
         match host.facts.look(path) {
-            Err(error) => Seen::bad(format!("{shown}: {error}"), make),
+            Err(error) => CheckResult::bad(format!("{shown}: {error}"), make),
             Ok(look) if look.kind != FileKind::Directory => {
-                Seen::bad(format!("{shown} is no directory"), make)
+                CheckResult::bad(format!("{shown} is no directory"), make)
             }
             Ok(_) => match host.facts.writable(path) {
-                Ok(()) => Seen::good(format!("{shown} is writable")),
-                Err(error) => Seen::bad(
+                Ok(()) => CheckResult::good(format!("{shown} is writable")),
+                Err(error) => CheckResult::bad(
                     format!("{shown} cannot be written: {error}"),
                     "run as root; look at: findmnt -T ".to_owned() + &shown.to_string(),
                 ),
@@ -145,43 +145,43 @@ fn state_directory(host: &Host<'_>) -> Seen {
     })
 }
 
-fn state_private(host: &Host<'_>) -> Seen {
+fn state_private(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let shown = config.state_path.display();
         match host.facts.look(&config.state_path) {
             Ok(look) if look.mode & 0o022 == 0 => {
-                Seen::good(format!("{shown} has mode {:04o}", look.mode))
+                CheckResult::good(format!("{shown} has mode {:04o}", look.mode))
             }
-            Ok(look) => Seen::bad(
+            Ok(look) => CheckResult::bad(
                 format!("{shown} has mode {:04o}", look.mode),
                 format!("chmod go-w {shown}"),
             ),
-            Err(error) => Seen::bad(format!("{shown}: {error}"), String::new()),
+            Err(error) => CheckResult::bad(format!("{shown}: {error}"), String::new()),
         }
     })
 }
 
-fn room(host: &Host<'_>, path: &Path, least: u64) -> Seen {
+fn room(host: &CheckContext<'_>, path: &Path, least: u64) -> CheckResult {
     let shown = path.display();
     match host.facts.free_bytes(path) {
-        Ok(free) if free >= least => Seen::good(format!("{shown}: {} MiB free", free >> 20)),
+        Ok(free) if free >= least => CheckResult::good(format!("{shown}: {} MiB free", free >> 20)),
         Ok(free) => {
             let evidence = format!(
                 "{shown}: {} MiB free, {} MiB are needed",
                 free >> 20,
                 least >> 20
             );
-            Seen::bad(evidence, format!("free some space: du -xhd1 {shown}"))
+            CheckResult::bad(evidence, format!("free some space: du -xhd1 {shown}"))
         }
-        Err(error) => Seen::not_asked(format!("{shown}: {error}")),
+        Err(error) => CheckResult::not_asked(format!("{shown}: {error}")),
     }
 }
 
-fn state_space(host: &Host<'_>) -> Seen {
+fn state_space(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| room(host, &config.state_path, STATE_SPACE))
 }
 
-fn instances_space(host: &Host<'_>) -> Seen {
+fn instances_space(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let reserved = config.reserved_host_disk_mb.saturating_mul(1 << 20);
         room(host, &config.instances_path(), reserved.max(1 << 30))
@@ -189,14 +189,14 @@ fn instances_space(host: &Host<'_>) -> Seen {
 }
 
 /// All files that hold a node's UUID: that of the only node, and those of several (`compute_id.<node>`).
-fn compute_id(host: &Host<'_>) -> Seen {
+fn compute_id(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let folder = &config.state_path;
         let all = match host.facts.list(folder) {
             Ok(names) => names,
             Err(error) => {
                 let shown = folder.display();
-                return Seen::bad(format!("{shown}: {error}"), "run as root");
+                return CheckResult::bad(format!("{shown}: {error}"), "run as root");
             }
         };
         let of_node = |name: &&String| *name == COMPUTE_ID || name.starts_with(COMPUTE_ID_OF);
@@ -209,17 +209,17 @@ fn compute_id(host: &Host<'_>) -> Seen {
         }
         if good.is_empty() {
             let shown = folder.join(COMPUTE_ID);
-            return Seen::good(format!("{} is made at the first start", shown.display()));
+            return CheckResult::good(format!("{} is made at the first start", shown.display()));
         }
-        Seen::good(good.join("\n"))
+        CheckResult::good(good.join("\n"))
     })
 }
 
-fn uuid_in(host: &Host<'_>, path: &Path) -> Result<String, Seen> {
+fn uuid_in(host: &CheckContext<'_>, path: &Path) -> Result<String, CheckResult> {
     let shown = path.display();
     let text = host.facts.read(path).map_err(|error| {
         let mend = format!("restore {shown} from a backup");
-        Seen::bad(format!("{shown}: {error}"), mend)
+        CheckResult::bad(format!("{shown}: {error}"), mend)
     })?;
     if text.parse::<berth_model::ProviderUuid>().is_ok() {
         return Ok(format!("{shown}: {text}"));
@@ -227,28 +227,28 @@ fn uuid_in(host: &Host<'_>, path: &Path) -> Result<String, Seen> {
     let start: String = text.chars().take(60).collect();
     let mend =
         format!("write the root provider's uuid into {shown}: openstack resource provider list");
-    Err(Seen::bad(
+    Err(CheckResult::bad(
         format!("{shown} holds {start:?}, which is no uuid"),
         mend,
     ))
 }
 
-fn host_name(host: &Host<'_>) -> Seen {
+fn host_name(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         if let Some(name) = &config.host {
-            return Seen::good(format!("host = {name:?}"));
+            return CheckResult::good(format!("host = {name:?}"));
         }
         let path = "/proc/sys/kernel/hostname";
         settle(
             text(host, path, "write host = \"NAME\" in berth.toml").map(|name| {
                 match name.as_str() {
                     "" | "localhost" | "localhost.localdomain" | "(none)" | "debian" | "ubuntu" => {
-                        Seen::bad(
+                        CheckResult::bad(
                             format!("{path}: {name:?} is no name of its own"),
                             "hostnamectl set-hostname NAME, or write host = \"NAME\" in berth.toml",
                         )
                     }
-                    _ => Seen::good(format!("{path}: {name}")),
+                    _ => CheckResult::good(format!("{path}: {name}")),
                 }
             }),
         )
@@ -257,17 +257,17 @@ fn host_name(host: &Host<'_>) -> Seen {
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-fn online(host: &Host<'_>) -> Result<CpuSet, Seen> {
+fn online(host: &CheckContext<'_>) -> Result<CpuSet, CheckResult> {
     let listed = text(host, ONLINE, "mount -t sysfs sysfs /sys")?;
     listed.parse().map_err(|_| {
-        Seen::bad(
+        CheckResult::bad(
             format!("{ONLINE}: {listed:?} is not understood"),
             String::new(),
         )
     })
 }
 
-fn cpu_online(host: &Host<'_>) -> Seen {
+fn cpu_online(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         settle(online(host).map(|online| {
             for (key, set) in [
@@ -280,18 +280,18 @@ fn cpu_online(host: &Host<'_>) -> Seen {
                     .unwrap_or_default();
                 if !offline.is_empty() {
                     let evidence = format!("{key} names CPU {offline}; {ONLINE}: {online}");
-                    return Seen::bad(
+                    return CheckResult::bad(
                         evidence,
                         format!("take {offline} out of {key} in [compute], or bring it online"),
                     );
                 }
             }
-            Seen::good(format!("{ONLINE}: {online}"))
+            CheckResult::good(format!("{ONLINE}: {online}"))
         }))
     })
 }
 
-fn cpu_left(host: &Host<'_>) -> Seen {
+fn cpu_left(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         settle(online(host).map(|online| {
             let compute = &config.compute;
@@ -305,9 +305,9 @@ fn cpu_left(host: &Host<'_>) -> Seen {
             let evidence =
                 format!("{shared} shared, {dedicated} dedicated, {reserved} reserved for the host");
             if shared.saturating_sub(reserved) + dedicated > 0 {
-                Seen::good(evidence)
+                CheckResult::good(evidence)
             } else {
-                Seen::bad(evidence, "lower reserved_host_cpus")
+                CheckResult::bad(evidence, "lower reserved_host_cpus")
             }
         }))
     })
@@ -325,28 +325,28 @@ fn meminfo(text: &str, key: &str) -> Option<u64> {
         .map(|kib| kib / 1024)
 }
 
-fn memory_left(host: &Host<'_>) -> Seen {
+fn memory_left(host: &CheckContext<'_>) -> CheckResult {
     let path = "/proc/meminfo";
     with_config(host, |config| {
         settle(
             text(host, path, "mount -t proc proc /proc").map(|meminfo_text| {
                 let Some(total) = meminfo(&meminfo_text, "MemTotal") else {
-                    return Seen::bad(format!("{path} has no MemTotal"), String::new());
+                    return CheckResult::bad(format!("{path} has no MemTotal"), String::new());
                 };
                 let reserved = u64::from(config.reserved_host_memory_mb);
                 let evidence =
                     format!("{path}: MemTotal {total} MiB, reserved_host_memory_mb {reserved}");
                 if reserved < total {
-                    Seen::good(evidence)
+                    CheckResult::good(evidence)
                 } else {
-                    Seen::bad(evidence, "lower reserved_host_memory_mb")
+                    CheckResult::bad(evidence, "lower reserved_host_memory_mb")
                 }
             }),
         )
     })
 }
 
-fn hugepages_mounted(host: &Host<'_>) -> Seen {
+fn hugepages_mounted(host: &CheckContext<'_>) -> CheckResult {
     let directory = Path::new("/sys/kernel/mm/hugepages");
     let sizes = host.facts.list(directory).unwrap_or_default();
     let reserved: Vec<String> = sizes
@@ -360,7 +360,7 @@ fn hugepages_mounted(host: &Host<'_>) -> Seen {
         })
         .collect();
     if reserved.is_empty() {
-        return Seen::not_asked("no huge pages are reserved");
+        return CheckResult::not_asked("no huge pages are reserved");
     }
     let mounts = host
         .facts
@@ -371,26 +371,26 @@ fn hugepages_mounted(host: &Host<'_>) -> Seen {
         .any(|line| line.split_whitespace().nth(2) == Some("hugetlbfs"));
     let evidence = format!("reserved {}", reserved.join(", "));
     if mounted {
-        Seen::good(evidence)
+        CheckResult::good(evidence)
     } else {
-        Seen::bad(
+        CheckResult::bad(
             format!("{evidence}; /proc/mounts has no hugetlbfs"),
             "systemctl start dev-hugepages.mount",
         )
     }
 }
 
-fn fake_machine(host: &Host<'_>) -> Seen {
+fn fake_machine(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         match (&config.compute_driver, &config.fake.machine) {
             (ComputeDriver::Fake, Some(path)) => match host.facts.read(path) {
-                Ok(_) => Seen::good(format!("{} is readable", path.display())),
-                Err(error) => Seen::bad(
+                Ok(_) => CheckResult::good(format!("{} is readable", path.display())),
+                Err(error) => CheckResult::bad(
                     format!("{}: {error}", path.display()),
                     "name a machine file in [fake] machine",
                 ),
             },
-            _ => Seen::not_asked("the driver is not fake"),
+            _ => CheckResult::not_asked("the driver is not fake"),
         }
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::helpers::{failure, warning};
-use crate::commands::doctor::finding::{Check, Host, Seen};
+use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 use crate::commands::doctor::placement_seen::{Answers, PlacementSeen};
 
 /// N of the microversion 1.N that a reshape needs.
@@ -11,7 +11,7 @@ const NEEDED: u16 = 30;
 /// Tokens and logs suffer from more.
 const SKEW: Duration = Duration::from_secs(30);
 
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[DoctorCheck] = &[
     failure(
         "placement-login",
         "the login for Placement works",
@@ -50,90 +50,90 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-fn login(host: &Host<'_>) -> Seen {
+fn login(host: &CheckContext<'_>) -> CheckResult {
     match host.placement {
-        PlacementSeen::NotAsked(why) => Seen::not_asked(why.clone()),
-        PlacementSeen::NoLogin { error } => Seen::bad(
+        PlacementSeen::NotAsked(why) => CheckResult::not_asked(why.clone()),
+        PlacementSeen::NoLogin { error } => CheckResult::bad(
             error.clone(),
             "correct [placement] in berth.toml; berth config show --set",
         ),
         PlacementSeen::Away { .. } | PlacementSeen::Answered(_) => {
-            Seen::good("the login works or none is needed")
+            CheckResult::good("the login works or none is needed")
         }
     }
 }
 
-fn answers(host: &Host<'_>, judge: impl FnOnce(&Answers) -> Seen) -> Seen {
+fn answers(host: &CheckContext<'_>, judge: impl FnOnce(&Answers) -> CheckResult) -> CheckResult {
     match host.placement {
         PlacementSeen::Answered(answers) => judge(answers),
-        PlacementSeen::NotAsked(why) => Seen::not_asked(why.clone()),
+        PlacementSeen::NotAsked(why) => CheckResult::not_asked(why.clone()),
         PlacementSeen::NoLogin { .. } | PlacementSeen::Away { .. } => {
-            Seen::not_asked("Placement does not answer")
+            CheckResult::not_asked("Placement does not answer")
         }
     }
 }
 
-fn reachable(host: &Host<'_>) -> Seen {
+fn reachable(host: &CheckContext<'_>) -> CheckResult {
     match host.placement {
-        PlacementSeen::Away { error } => Seen::bad(
+        PlacementSeen::Away { error } => CheckResult::bad(
             error.clone(),
             "openstack endpoint list --service placement; curl -v the endpoint's root",
         ),
-        _ => answers(host, |answers| Seen::good(answers.endpoint.clone())),
+        _ => answers(host, |answers| CheckResult::good(answers.endpoint.clone())),
     }
 }
 
-fn version(host: &Host<'_>) -> Seen {
+fn version(host: &CheckContext<'_>) -> CheckResult {
     answers(host, |answers| match answers.highest_minor {
-        Some(minor) if minor >= NEEDED => Seen::good(format!("max_version 1.{minor}")),
-        Some(minor) => Seen::bad(
+        Some(minor) if minor >= NEEDED => CheckResult::good(format!("max_version 1.{minor}")),
+        Some(minor) => CheckResult::bad(
             format!("max_version 1.{minor}, 1.{NEEDED} is needed"),
             "upgrade Placement to Rocky or later",
         ),
-        None => Seen::bad(
+        None => CheckResult::bad(
             format!("{} gives no version document", answers.endpoint),
             "look whether the endpoint is Placement's: openstack endpoint list --service placement",
         ),
     })
 }
 
-fn read(host: &Host<'_>) -> Seen {
+fn read(host: &CheckContext<'_>) -> CheckResult {
     answers(host, |answers| match answers.read_status {
-        200..=299 => Seen::good(format!("GET /resource_classes: {}", answers.read_status)),
-        401 => Seen::bad(
+        200..=299 => CheckResult::good(format!("GET /resource_classes: {}", answers.read_status)),
+        401 => CheckResult::bad(
             "GET /resource_classes: 401",
             "correct user and secret in [placement]",
         ),
-        403 => Seen::bad(
+        403 => CheckResult::bad(
             "GET /resource_classes: 403",
             "openstack role add --user USER --project PROJECT service (and admin, before Placement 2023.2)",
         ),
-        status => Seen::bad(
+        status => CheckResult::bad(
             format!("GET /resource_classes: {status}"),
             "look into Placement's log",
         ),
     })
 }
 
-fn role(host: &Host<'_>) -> Seen {
+fn role(host: &CheckContext<'_>) -> CheckResult {
     answers(host, |answers| match answers.reshaper_status {
         // An empty body is refused as such only after the policy let it pass.
-        400 => Seen::good("an empty POST /reshaper is refused as empty: 400"),
-        403 => Seen::bad(
+        400 => CheckResult::good("an empty POST /reshaper is refused as empty: 400"),
+        403 => CheckResult::bad(
             "POST /reshaper: 403, the role is missing",
             "openstack role add --user USER --project PROJECT service",
         ),
-        status => Seen::bad(
+        status => CheckResult::bad(
             format!("POST /reshaper: {status}"),
             "look into Placement's log",
         ),
     })
 }
 
-fn clock(host: &Host<'_>) -> Seen {
+fn clock(host: &CheckContext<'_>) -> CheckResult {
     answers(host, |answers| {
         let Some(date) = answers.date else {
-            return Seen::not_asked("Placement sends no date");
+            return CheckResult::not_asked("Placement sends no date");
         };
         let now = host.facts.now();
         let skew = now
@@ -142,9 +142,9 @@ fn clock(host: &Host<'_>) -> Seen {
             .unwrap_or_default();
         let evidence = format!("the clocks differ by {} s", skew.as_secs());
         if skew <= SKEW {
-            Seen::good(evidence)
+            CheckResult::good(evidence)
         } else {
-            Seen::bad(evidence, "timedatectl set-ntp true; chronyc tracking")
+            CheckResult::bad(evidence, "timedatectl set-ntp true; chronyc tracking")
         }
     })
 }

@@ -2,9 +2,9 @@
 
 use super::helpers::{exists, failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
-use crate::commands::doctor::finding::{Check, Host, Seen};
+use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 
-pub(super) const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[DoctorCheck] = &[
     warning("root", "this runs as root, as the agent does", &[], root),
     warning(
         "unit-installed",
@@ -50,7 +50,7 @@ pub(super) const CHECKS: &[Check] = &[
     ),
 ];
 
-fn root(host: &Host<'_>) -> Seen {
+fn root(host: &CheckContext<'_>) -> CheckResult {
     let path = "/proc/self/status";
     settle(text(host, path, "mount -t proc proc /proc").map(|status| {
         let uids = status
@@ -61,16 +61,16 @@ fn root(host: &Host<'_>) -> Seen {
         let effective = uids.split_whitespace().nth(1).unwrap_or_default();
         let evidence = format!("{path}: effective uid {effective:?}");
         if effective == "0" {
-            Seen::good(evidence)
+            CheckResult::good(evidence)
         } else {
-            Seen::bad(evidence, "sudo berth doctor")
+            CheckResult::bad(evidence, "sudo berth doctor")
         }
     }))
 }
 
-fn unit_installed(host: &Host<'_>) -> Seen {
+fn unit_installed(host: &CheckContext<'_>) -> CheckResult {
     if !exists(host, "/run/systemd/system") {
-        return Seen::not_asked("systemd does not run here");
+        return CheckResult::not_asked("systemd does not run here");
     }
     let directories = [
         "/etc/systemd/system",
@@ -82,15 +82,15 @@ fn unit_installed(host: &Host<'_>) -> Seen {
         .iter()
         .find(|path| exists(host, path))
     {
-        Some(path) => Seen::good(path.clone()),
-        None => Seen::bad(
+        Some(path) => CheckResult::good(path.clone()),
+        None => CheckResult::bad(
             format!("no berth-agent.service in {}", directories.join(", ")),
             "install the package, or copy systemd/berth-agent.service to /etc/systemd/system",
         ),
     }
 }
 
-fn admin_group(host: &Host<'_>) -> Seen {
+fn admin_group(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let group = &config.agent.admin_group;
         settle(text(host, "/etc/group", "").map(|groups| {
@@ -98,8 +98,8 @@ fn admin_group(host: &Host<'_>) -> Seen {
                 .lines()
                 .find(|line| line.split(':').next() == Some(group))
             {
-                Some(line) => Seen::good(format!("/etc/group: {line}")),
-                None => Seen::bad(
+                Some(line) => CheckResult::good(format!("/etc/group: {line}")),
+                None => CheckResult::bad(
                     format!("/etc/group has no {group:?}"),
                     format!("groupadd --system {group}"),
                 ),
@@ -108,62 +108,66 @@ fn admin_group(host: &Host<'_>) -> Seen {
     })
 }
 
-fn socket_directory(host: &Host<'_>) -> Seen {
+fn socket_directory(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let Some(directory) = config.agent.admin_socket.parent() else {
-            return Seen::bad(
+            return CheckResult::bad(
                 "the admin socket has no directory",
                 "correct [agent] admin_socket",
             );
         };
         let shown = directory.display();
         match host.facts.look(directory) {
-            Err(_) => Seen::not_asked(format!("{shown} is made at start")),
-            Ok(look) if look.kind != FileKind::Directory => Seen::bad(
+            Err(_) => CheckResult::not_asked(format!("{shown} is made at start")),
+            Ok(look) if look.kind != FileKind::Directory => CheckResult::bad(
                 format!("{shown} is no directory"),
                 "correct [agent] admin_socket",
             ),
-            Ok(look) if look.mode & 0o002 != 0 && look.mode & 0o1000 == 0 => Seen::bad(
+            Ok(look) if look.mode & 0o002 != 0 && look.mode & 0o1000 == 0 => CheckResult::bad(
                 format!(
                     "{shown} has mode {:04o}: everyone can replace the socket",
                     look.mode
                 ),
                 format!("chmod o-w {shown}"),
             ),
-            Ok(look) => Seen::good(format!("{shown} has mode {:04o}", look.mode)),
+            Ok(look) => CheckResult::good(format!("{shown} has mode {:04o}", look.mode)),
         }
     })
 }
 
-fn socket_rights(host: &Host<'_>) -> Seen {
+fn socket_rights(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let path = &config.agent.admin_socket;
         let shown = path.display();
         match host.facts.look(path) {
-            Err(_) => Seen::not_asked(format!("{shown} is not there: the agent does not run")),
-            Ok(look) if look.kind != FileKind::Socket => Seen::bad(
+            Err(_) => {
+                CheckResult::not_asked(format!("{shown} is not there: the agent does not run"))
+            }
+            Ok(look) if look.kind != FileKind::Socket => CheckResult::bad(
                 format!("{shown} is no socket"),
                 format!("rm {shown} && systemctl restart berth-agent"),
             ),
-            Ok(look) if look.mode & 0o007 != 0 => Seen::bad(
+            Ok(look) if look.mode & 0o007 != 0 => CheckResult::bad(
                 format!("{shown} has mode {:04o}", look.mode),
                 format!("chmod o= {shown}"),
             ),
-            Ok(look) => Seen::good(format!("{shown} has mode {:04o}", look.mode)),
+            Ok(look) => CheckResult::good(format!("{shown} has mode {:04o}", look.mode)),
         }
     })
 }
 
-fn agent_answers(host: &Host<'_>) -> Seen {
+fn agent_answers(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let path = &config.agent.admin_socket;
         let shown = path.display();
         if host.facts.look(path).is_err() {
-            return Seen::not_asked("the agent does not run");
+            return CheckResult::not_asked("the agent does not run");
         }
         match host.facts.connect(path) {
-            Ok(()) => Seen::good(format!("{shown} accepts connections")),
-            Err(error) => Seen::bad(format!("{shown}: {error}"), "systemctl status berth-agent"),
+            Ok(()) => CheckResult::good(format!("{shown} accepts connections")),
+            Err(error) => {
+                CheckResult::bad(format!("{shown}: {error}"), "systemctl status berth-agent")
+            }
         }
     })
 }
@@ -177,16 +181,16 @@ fn limit<'a>(limits: &'a str, row: &str) -> Option<&'a str> {
         .next()
 }
 
-fn memlock(host: &Host<'_>) -> Seen {
+fn memlock(host: &CheckContext<'_>) -> CheckResult {
     let path = "/proc/self/limits";
     with_config(host, |config| {
         if config.devices.enabled_mdev_types.is_empty() {
-            return Seen::not_asked("no devices are configured");
+            return CheckResult::not_asked("no devices are configured");
         }
         settle(text(host, path, "mount -t proc proc /proc").map(|limits| {
             match limit(&limits, "Max locked memory") {
-                Some("unlimited") => Seen::good(format!("{path}: unlimited")),
-                found => Seen::bad(
+                Some("unlimited") => CheckResult::good(format!("{path}: unlimited")),
+                found => CheckResult::bad(
                     format!("{path}: Max locked memory {}", found.unwrap_or("missing")),
                     "ulimit -l unlimited; for the unit: LimitMEMLOCK=infinity",
                 ),
@@ -195,7 +199,7 @@ fn memlock(host: &Host<'_>) -> Seen {
     })
 }
 
-fn file_descriptors(host: &Host<'_>) -> Seen {
+fn file_descriptors(host: &CheckContext<'_>) -> CheckResult {
     let path = "/proc/self/limits";
     settle(text(host, path, "mount -t proc proc /proc").map(|limits| {
         match limit(&limits, "Max open files") {
@@ -203,9 +207,9 @@ fn file_descriptors(host: &Host<'_>) -> Seen {
                 if count == "unlimited"
                     || count.parse::<u64>().is_ok_and(|count| count >= 1024) =>
             {
-                Seen::good(format!("{path}: {count}"))
+                CheckResult::good(format!("{path}: {count}"))
             }
-            found => Seen::bad(
+            found => CheckResult::bad(
                 format!("{path}: Max open files {}", found.unwrap_or("missing")),
                 "ulimit -n 65536; for the unit: LimitNOFILE=65536",
             ),

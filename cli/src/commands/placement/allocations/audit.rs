@@ -10,7 +10,7 @@ use berth_compose::nodes::Intent;
 use berth_config::Config;
 use berth_model::ConsumerUuid;
 use berth_output::progress::waiting;
-use berth_output::{Failure, Format, Listing};
+use berth_output::{Failure, ListFormat, Listing};
 use berth_virt::Resources;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(in crate::commands::placement) struct Audit {
     #[command(flatten)]
     which: PlacementChoice,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// Audits.

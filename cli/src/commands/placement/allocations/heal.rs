@@ -9,10 +9,10 @@ use berth_client::PlacementClient;
 use berth_compose::nodes::Intent;
 use berth_config::Config;
 use berth_model::{ConsumerAllocations, ConsumerUuid};
-use berth_output::{Failure, Format, Listing};
+use berth_output::{Failure, ListFormat, Listing};
 use serde_json::json;
 
-use super::healing::Healing;
+use super::healing::PendingRepairs;
 use super::host_allocations::{HostAllocations, NodeAllocations, PlacementChoice};
 use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name};
 
@@ -35,7 +35,7 @@ pub(in crate::commands::placement) struct Heal {
     #[command(flatten)]
     which: PlacementChoice,
     #[command(flatten)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// Heals.
@@ -85,7 +85,7 @@ impl Heal {
             .map(HostAllocations::findings)
             .unwrap_or_default();
         let mut outcomes = RepairOutcomes::new();
-        let mut healing = Healing::default();
+        let mut healing = PendingRepairs::default();
         for (node, found) in &found {
             let Amiss::Guest { wanted, .. } = &found.amiss else {
                 continue;

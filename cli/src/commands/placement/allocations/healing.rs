@@ -13,17 +13,17 @@ use super::outcome::{RepairOutcome, RepairOutcomes};
 /// What a guest's consumer is to Placement.
 const INSTANCE: &str = "INSTANCE";
 
-type Key = (NodeName, ConsumerUuid);
+type NodeConsumer = (NodeName, ConsumerUuid);
 
 /// Guests that are to be healed.
 #[derive(Debug, Default)]
-pub(super) struct Healing {
-    waiting: BTreeMap<Key, ConsumerAllocations>,
+pub(super) struct PendingRepairs {
+    waiting: BTreeMap<NodeConsumer, ConsumerAllocations>,
 }
 
-impl Healing {
+impl PendingRepairs {
     /// One more, and all that its consumer is to hold.
-    pub(super) fn wait(&mut self, key: Key, allocations: ConsumerAllocations) {
+    pub(super) fn wait(&mut self, key: NodeConsumer, allocations: ConsumerAllocations) {
         self.waiting.insert(key, allocations);
     }
 
@@ -65,7 +65,7 @@ impl Healing {
         outcomes: &mut RepairOutcomes,
     ) -> bool {
         let holding = self.waiting.iter();
-        let holding: BTreeMap<Key, ConsumerAllocations> = holding
+        let holding: BTreeMap<NodeConsumer, ConsumerAllocations> = holding
             .filter(|(_, allocations)| allocations.generation.is_some())
             .map(|(key, allocations)| (key.clone(), allocations.clone()))
             .collect();

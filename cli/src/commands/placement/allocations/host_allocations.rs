@@ -9,7 +9,7 @@ use berth_agent::guest::journal::GuestRecord;
 use berth_agent::options::Rename;
 use berth_agent::startup::{self, Preview};
 use berth_client::PlacementClient;
-use berth_compose::nodes::{Host, Intent};
+use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::{placement_failure, startup_failure};
 use berth_compose::{database, placement_for_commands, placement_in_process};
 use berth_config::{Config, Secret};
@@ -101,7 +101,7 @@ pub(super) struct HostAllocations {
 impl HostAllocations {
     /// Reads everything, the journal first and last: a guest that it does not know was neither there nor asked for.
     pub(super) async fn at(placement: &PlacementClient, config: &Config) -> Result<Self, Failure> {
-        let mut host = Host::observe(config, placement, Rename::Refuse, Intent::Look).await?;
+        let mut host = HostNodes::observe(config, placement, Rename::Refuse, Intent::Look).await?;
         if host.view.hypervisor.kind == BARE_METAL {
             let what = "bare metal is left to the service that manages it";
             return Err(Failure::new(ErrorCode::Refused, what));

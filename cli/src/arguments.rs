@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use berth_config::Sources;
 use clap::{Parser, Subcommand};
 
-use crate::context::Context;
-use crate::logging::{LevelFilter, Log};
-use crate::{
+use crate::commands::{
     accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
     identity, man, placement, provider, reconcile, reshape, scheduler, up,
 };
+use crate::context::Context;
+use crate::logging::{LevelFilter, LogArguments};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +69,7 @@ pub struct Cli {
     pub state_dir: Option<PathBuf>,
     /// What is logged, and how.
     #[command(flatten)]
-    pub log: Log,
+    pub log: LogArguments,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -79,10 +80,10 @@ impl Cli {
     #[must_use]
     pub fn context(&self) -> Context {
         Context {
-            sources: config::Sources {
+            sources: Sources {
                 machine: self.machine.clone(),
                 state_dir: self.state_dir.clone(),
-                ..config::Sources::of_process(self.config.clone(), self.config_dir.clone())
+                ..Sources::of_process(self.config.clone(), self.config_dir.clone())
             },
         }
     }
@@ -92,42 +93,42 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Everything on this machine, in the foreground: Placement on loopback and the agent.
-    Up(up::Arguments),
+    Up(up::UpArguments),
     /// Everything that is not on a hypervisor, in the foreground: all APIs behind one listener, scheduler and conductor; the agents are
     /// on other hosts.
-    Controller(controller::Arguments),
+    Controller(controller::ControllerArguments),
     /// Run the node agent, or talk to the one that runs.
-    Agent(agent::Arguments),
+    Agent(agent::AgentArguments),
     /// Serve the built-in Placement, or upgrade its database offline.
-    Placement(placement::Arguments),
+    Placement(placement::PlacementArguments),
     /// Serve the Identity API (a minimal Keystone v3) for one machine or a small cloud; look at its file of users.
-    Identity(identity::Arguments),
+    Identity(identity::IdentityArguments),
     /// Serve the compute API (Nova's) with its conductor: flavors, key pairs, servers.
-    Compute(compute::Arguments),
+    Compute(compute::ComputeArguments),
     /// Serve the accelerator API: device profiles, accelerator requests and their binding.
-    Accelerator(accelerator::Arguments),
+    Accelerator(accelerator::AcceleratorArguments),
     /// Ask the filter scheduler: which hosts, in which order, and why not the others.
-    Scheduler(scheduler::Arguments),
+    Scheduler(scheduler::SchedulerArguments),
     /// Boot, show, switch and delete guests.
-    Guest(guest::Arguments),
+    Guest(guest::GuestArguments),
     /// Show this host's devices for guests; reset them, set them aside, take them back.
-    Device(device::Arguments),
+    Device(device::DeviceArguments),
     /// Compare guests, hypervisor, devices, accelerator requests and allocations, and mend what can be mended.
-    Reconcile(reconcile::Arguments),
+    Reconcile(reconcile::ReconcileArguments),
     /// Show what a startup would do.
-    Reshape(reshape::Arguments),
+    Reshape(reshape::ReshapeArguments),
     /// Show this host's provider tree.
-    Provider(provider::Arguments),
+    Provider(provider::ProviderArguments),
     /// Show this host, then an upgrade of a machine with eight GPUs and running guests.
-    Demo(demo::Arguments),
+    Demo(demo::DemoArguments),
     /// Check and show the configuration.
-    Config(config::Arguments),
+    Config(config::ConfigArguments),
     /// Look whether this host can be a compute node, and say how to mend what it lacks.
-    Doctor(doctor::Arguments),
+    Doctor(doctor::DoctorArguments),
     /// Print the completion script of a shell.
-    Completion(completion::Arguments),
+    Completion(completion::CompletionArguments),
     /// Write the manual pages.
-    Man(man::Arguments),
+    Man(man::ManArguments),
 }
 
 impl Command {

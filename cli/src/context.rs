@@ -5,8 +5,8 @@ use std::future::Future;
 use std::path::{Path, absolute};
 use std::time::Duration;
 
-use crate::config::{self, Loaded, Sources};
-use crate::failure::{ErrorCode, Failure};
+use berth_config::{LoadedConfig, Sources};
+use berth_output::{ErrorCode, Failure};
 
 /// The global options, read.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +17,8 @@ pub struct Context {
 
 impl Context {
     /// Reads and checks the configuration.
-    pub fn load(&self) -> Result<Loaded, Failure> {
-        Ok(config::load(&self.sources)?)
+    pub fn load(&self) -> Result<LoadedConfig, Failure> {
+        Ok(berth_config::load(&self.sources)?)
     }
 
     /// How this program is called again with the same configuration, for a shell: what a command prints for people to paste.

@@ -1,65 +1,45 @@
-//! The one place where concrete types meet: the berth program.
+//! The program `berth`: its command line and its subcommands.
 //!
-//! A file per subcommand ([`config`], [`doctor`], …), each with its arguments and a `run`; what they share is the
-//! [`context`], the [`listing`] they print, the [`failure`] they return and the [`exit`] code it becomes.
+//! A command line is read by [`arguments`], and [`run`] calls the subcommand of [`commands`] with a `Context`: where the
+//! configuration is, and a runtime. The parts that a command works with come from `berth_compose`, the texts that it prints from
+//! `berth_output`.
 //!
-//! A new subcommand is a file with `Arguments` and `run`, a variant of [`arguments::Command`] and an arm in `dispatch`.
+//! A new subcommand is a file in `commands` with `Arguments` and `run`, a variant of [`arguments::Command`] and an arm in
+//! `dispatch`.
 
-pub mod accelerator;
-pub mod agent;
-mod api;
 pub mod arguments;
-pub mod completion;
-pub mod compose;
-pub mod compute;
-pub mod config;
+pub mod commands;
 pub mod context;
-pub mod controller;
-pub mod database;
-pub mod demo;
-pub mod device;
-pub mod doctor;
-pub mod exit;
-pub mod failure;
-pub mod guest;
-pub mod identity;
-mod images;
-pub mod keystone_tokens;
-mod listen;
-pub mod listing;
 pub mod logging;
-pub mod man;
-pub mod nodes;
-mod output;
-pub mod placement;
-mod policy_file;
-pub mod progress;
-pub mod provider;
-pub mod reconcile;
-mod regular_file;
-pub mod reshape;
-pub mod scheduler;
-pub mod signals;
-mod state_file;
-pub mod up;
+mod policy_list;
+pub mod reference;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
 
-use clap::Parser as _;
+use berth_output::escape::{EscapingWriter, PipeWriter};
+use berth_output::{ErrorCode, ExitCode, Failure};
+use clap::{CommandFactory as _, Parser as _};
 
 use arguments::{Cli, Command};
+use commands::{
+    accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
+    identity, man, placement, provider, reconcile, reshape, scheduler, up,
+};
 use context::Context;
-use exit::ExitCode;
-use failure::{ErrorCode, Failure};
-use output::{Output, Plain};
 
 /// The whole program: reads the process's arguments, runs the subcommand, gives the exit code.
 #[must_use]
 pub fn main() -> std::process::ExitCode {
     panic::set_hook(Box::new(|panic| tell(&bug(panic))));
-    guarded(|| run(std::env::args_os(), &mut Output::new(io::stdout().lock()))).into()
+    guarded(|| {
+        run(
+            std::env::args_os(),
+            &mut PipeWriter::new(io::stdout().lock()),
+        )
+    })
+    .into()
 }
 
 /// A panic is a bug; the hook has told it.
@@ -107,8 +87,8 @@ fn dispatch(
         Command::Demo(arguments) => demo::run(arguments, context, out),
         Command::Config(arguments) => config::run(arguments, context, out),
         Command::Doctor(arguments) => doctor::run(arguments, context, out),
-        Command::Completion(arguments) => completion::run(arguments, out),
-        Command::Man(arguments) => man::run(arguments),
+        Command::Completion(arguments) => completion::run(arguments, Cli::command(), out),
+        Command::Man(arguments) => man::run(arguments, Cli::command()),
     }
 }
 
@@ -125,7 +105,7 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
 
 fn tell(text: &str) {
     // There is nobody left to tell when this cannot be written.
-    let mut err = Plain::new(io::stderr().lock(), |byte| matches!(byte, b'\n' | b'\t'));
+    let mut err = EscapingWriter::new(io::stderr().lock(), |byte| matches!(byte, b'\n' | b'\t'));
     let _ = write!(err, "berth: {text}");
     let _ = err.flush();
 }

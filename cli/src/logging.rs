@@ -5,7 +5,9 @@ mod causes;
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd;
 
-use berth_scheduler::printable;
+use berth_model::printable;
+use berth_output::escape::EscapingWriter;
+use berth_output::{ErrorCode, Failure};
 use nix::sys::stat::fstat;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -14,16 +16,14 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-pub use tracing_subscriber::filter::LevelFilter;
-
-use crate::failure::{ErrorCode, Failure};
-use crate::output::Plain;
 use causes::WithCauses;
+
+pub use tracing_subscriber::filter::LevelFilter;
 
 /// The log options every subcommand takes.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Log")]
-pub struct Log {
+pub struct LogArguments {
     /// The least that is logged; RUST_LOG sets it for each module.
     #[arg(long, value_name = "LEVEL", global = true, value_parser = ["error", "warn", "info", "debug", "trace"])]
     pub log_level: Option<String>,
@@ -56,7 +56,7 @@ pub enum LogFormat {
 ///
 /// # Errors
 /// `RUST_LOG` is not readable, or the journal was asked for and is not there.
-pub fn start(log: &Log, default: LevelFilter) -> Result<(), Failure> {
+pub fn start(log: &LogArguments, default: LevelFilter) -> Result<(), Failure> {
     let filter = filter(log, default, std::env::var("RUST_LOG").ok().as_deref())?;
     // Fails only when a subscriber is already in place.
     let _ = Registry::default()
@@ -66,7 +66,11 @@ pub fn start(log: &Log, default: LevelFilter) -> Result<(), Failure> {
 }
 
 /// `--log-level` wins over `RUST_LOG`, which wins over the command's default.
-fn filter(log: &Log, default: LevelFilter, rust_log: Option<&str>) -> Result<EnvFilter, Failure> {
+fn filter(
+    log: &LogArguments,
+    default: LevelFilter,
+    rust_log: Option<&str>,
+) -> Result<EnvFilter, Failure> {
     let text = match (&log.log_level, rust_log) {
         (Some(level), _) => level.clone(),
         (None, Some(text)) if !text.is_empty() => text.to_owned(),
@@ -134,7 +138,7 @@ where
 
 /// The same as JSON, whose own escapes leave some control characters.
 fn json<W: Write + 'static>(out: impl Fn() -> W + Send + Sync + 'static) -> BoxedLayer {
-    let out = move || Plain::new(out(), |byte| byte == b'\n');
+    let out = move || EscapingWriter::new(out(), |byte| byte == b'\n');
     fmt::layer().json().with_writer(out).boxed()
 }
 
@@ -159,9 +163,9 @@ mod tests {
 
     #[test]
     fn the_option_wins_over_the_variable_and_the_variable_over_the_default() {
-        let log = |level: Option<&str>| Log {
+        let log = |level: Option<&str>| LogArguments {
             log_level: level.map(str::to_owned),
-            ..Log::default()
+            ..LogArguments::default()
         };
         let shown = |level, variable| {
             filter(&log(level), LevelFilter::WARN, variable)
@@ -254,7 +258,8 @@ mod tests {
 
     #[test]
     fn an_unreadable_variable_is_a_usage_error() {
-        let failure = filter(&Log::default(), LevelFilter::WARN, Some("a=b=c")).unwrap_err();
+        let failure =
+            filter(&LogArguments::default(), LevelFilter::WARN, Some("a=b=c")).unwrap_err();
         assert_eq!(failure.code(), ErrorCode::Usage);
     }
 

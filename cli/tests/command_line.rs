@@ -119,10 +119,10 @@ fn a_check_without_any_file_says_that_the_defaults_are_used() {
         &[("BERTH__LIBVIRT__VIRT_TYPE", "qemu")],
     );
     let said = out(&output);
-    let there = std::path::Path::new(berth_cli::config::FILE).exists();
+    let there = std::path::Path::new(berth_config::FILE).exists();
     let expected = format!(
         "there is no configuration file: neither {} nor a *.toml in {folder} is there",
-        berth_cli::config::FILE
+        berth_config::FILE
     );
     assert_eq!(said.contains(&expected), !there, "{said}{}", err(&output));
     assert!(

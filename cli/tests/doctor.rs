@@ -9,11 +9,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use berth_cli::config::{self, Document, Loaded};
-use berth_cli::doctor::checks;
-use berth_cli::doctor::facts::HostFacts;
-use berth_cli::doctor::finding::{Finding, Host, Status, examine};
-use berth_cli::doctor::placement_seen::{Answers, PlacementSeen};
+use berth_cli::commands::doctor::checks;
+use berth_cli::commands::doctor::facts::HostFacts;
+use berth_cli::commands::doctor::finding::{CheckContext, CheckReport, Status, examine};
+use berth_cli::commands::doctor::placement_seen::{Answers, PlacementSeen};
+use berth_config::{ConfigDocument, LoadedConfig};
 use tempfile::TempDir;
 
 /// A host to be examined: a tree, a configuration, a Placement.
@@ -150,22 +150,22 @@ impl Tree {
         }
     }
 
-    fn examine(&self) -> Vec<Finding> {
-        let document = Document {
+    fn examine(&self) -> Vec<CheckReport> {
+        let document = ConfigDocument {
             name: "berth.toml".to_owned(),
             text: self.config.clone(),
         };
-        let loaded = config::resolve(&[document], &[]);
+        let loaded = berth_config::resolve(&[document], &[]);
         let refused = loaded
             .as_ref()
             .err()
             .map(ToString::to_string)
             .unwrap_or_default();
-        let config: Result<&Loaded, &str> = loaded.as_ref().map_err(|_| refused.as_str());
+        let config: Result<&LoadedConfig, &str> = loaded.as_ref().map_err(|_| refused.as_str());
         let facts = HostFacts::below(self.directory.path());
         examine(
             &checks(),
-            &Host {
+            &CheckContext {
                 facts: &facts,
                 config,
                 placement: &self.placement,
@@ -174,8 +174,8 @@ impl Tree {
     }
 }
 
-fn bad(findings: &[Finding]) -> BTreeMap<&str, Status> {
-    let is_bad = |each: &&Finding| matches!(each.status, Status::Failure | Status::Warning);
+fn bad(findings: &[CheckReport]) -> BTreeMap<&str, Status> {
+    let is_bad = |each: &&CheckReport| matches!(each.status, Status::Failure | Status::Warning);
     findings
         .iter()
         .filter(is_bad)
@@ -437,7 +437,7 @@ fn a_host_that_gives_devices_by_a_list_alone_is_asked_for_all_but_mediated_devic
     for section in ["pci", "accelerators"] {
         let mut tree = Tree::good();
         tree.config = format!("[{section}]\ndevice_spec = [{{ address = \"0000:85:00.0\" }}]");
-        let named = |findings: &[Finding], status| -> Vec<_> {
+        let named = |findings: &[CheckReport], status| -> Vec<_> {
             let with = findings.iter().filter(|each| each.status == status);
             with.map(|each| each.code).collect()
         };

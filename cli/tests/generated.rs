@@ -5,7 +5,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use berth_cli::config::{self, Document, reference};
+use berth_cli::reference;
+use berth_config::reference::{configuration_page, sample_file};
+use berth_config::{ConfigDocument, resolve as resolve_documents};
 
 fn at(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -28,7 +30,7 @@ fn same(path: &str, expected: &str) {
 fn the_option_reference_is_the_option_table() {
     same(
         "docs/guide/reference/configuration.md",
-        &reference::configuration_page(),
+        &configuration_page(),
     );
 }
 
@@ -73,24 +75,21 @@ fn the_exit_code_page_is_the_exit_code_enum() {
 }
 
 #[test]
-fn the_default_file_is_the_option_table() {
-    same("packaging/berth.toml", &reference::default_file());
+fn the_sample_file_is_the_option_table() {
+    same("packaging/berth.toml.sample", &sample_file());
 }
 
-#[test]
-fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
-    let text = reference::default_file();
+/// The file resolves to the defaults as it is, and resolves with every option of it uncommented.
+fn changes_nothing_and_can_be_uncommented(text: &str) {
     let resolve = |text: String| {
-        config::resolve(
-            &[Document {
-                name: "berth.toml".to_owned(),
-                text,
-            }],
-            &[],
-        )
+        let name = "berth.toml".to_owned();
+        resolve_documents(&[ConfigDocument { name, text }], &[])
     };
-    let loaded = resolve(text.clone()).unwrap();
-    assert_eq!(loaded.public(), config::resolve(&[], &[]).unwrap().public());
+    let loaded = resolve(text.to_owned()).unwrap();
+    assert_eq!(
+        loaded.public(),
+        resolve_documents(&[], &[]).unwrap().public()
+    );
     assert!(loaded.effective.iter().all(|each| !each.is_set()));
 
     // A system scope contradicts a project.
@@ -102,4 +101,16 @@ fn the_default_file_changes_nothing_and_every_line_of_it_can_be_uncommented() {
         .map(|line| if is_option(line) { &line[1..] } else { line })
         .collect();
     resolve(uncommented.join("\n")).unwrap();
+}
+
+#[test]
+fn every_line_of_the_sample_file_can_be_uncommented() {
+    changes_nothing_and_can_be_uncommented(&sample_file());
+}
+
+#[test]
+fn every_line_of_the_installed_file_can_be_uncommented_and_it_is_short() {
+    let text = fs::read_to_string(at("packaging/berth.toml")).unwrap();
+    changes_nothing_and_can_be_uncommented(&text);
+    assert!(text.lines().count() < 50);
 }

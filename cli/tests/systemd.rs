@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use berth_cli::exit::ExitCode;
+use berth_output::ExitCode;
 use tempfile::TempDir;
 
 fn shipped(name: &str) -> PathBuf {
@@ -128,7 +128,7 @@ fn the_unit_speaks_to_systemd_252() {
 
 #[test]
 fn the_stop_timeout_is_longer_than_the_graceful_end() {
-    let config = berth_cli::config::resolve(&[], &[]).unwrap().config;
+    let config = berth_config::resolve(&[], &[]).unwrap().config;
     let seconds: u64 = values("TimeoutStopSec")[0]
         .trim_end_matches('s')
         .parse()
@@ -138,7 +138,7 @@ fn the_stop_timeout_is_longer_than_the_graceful_end() {
 
 #[test]
 fn directories_and_group_are_those_of_the_default_configuration() {
-    let config = berth_cli::config::resolve(&[], &[]).unwrap().config;
+    let config = berth_config::resolve(&[], &[]).unwrap().config;
     assert_eq!(
         config.state_path,
         Path::new("/var/lib").join(&values("StateDirectory")[0])
@@ -166,7 +166,7 @@ fn directories_and_group_are_those_of_the_default_configuration() {
         config.state_path.to_str().unwrap(),
         "/run/berth",
         "/etc/berth",
-        berth_cli::config::DIRECTORY,
+        berth_config::DIRECTORY,
     ] {
         assert!(
             tmpfiles

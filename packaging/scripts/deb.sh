@@ -46,7 +46,7 @@ stage_documentation() {
     done
     gzip -9nc CHANGELOG.md >"$folder/CHANGELOG.md.gz"
     install -m 0644 -t "$folder/monitoring" packaging/monitoring/*
-    install -m 0644 packaging/debian/copyright "$folder/"
+    install -m 0644 packaging/debian/copyright packaging/berth.toml.sample "$folder/"
     broken=$(broken_links "$folder")
     [ -z "$broken" ] || fail "links that lead to no file of the package:"$'\n'"$broken"
 }

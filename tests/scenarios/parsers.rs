@@ -1,6 +1,6 @@
 //! Files and bodies of the agent itself, and Keystone's answers to it, with anything in them: what is written reads back, and
 //! anything else is a sentence that names the file or who answered, never a panic. The parsers of other rooms have such tests
-//! beside them (the configuration's are in `cli/tests/config_errors`).
+//! beside them (the configuration's are in `cli/config/tests/config_errors`).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use berth_agent::admin::body::{HealthBody, StateBody};
 use berth_agent::disabled::{self, Disabled};
 use berth_agent::node_identity::{UuidSource, identify};
 use berth_agent::options::Rename;
-use berth_cli::reshape::PlanFile;
+use berth_compose::plan_file::PlanFile;
 use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, Secret,
     TransportError,

@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::fmt::Debug;
 
+use berth_output::sentence;
 use tracing::field::{Field, Value, Visit, display};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
@@ -14,7 +15,6 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::{Layer, Registry};
 
 use super::LevelFilter;
-use crate::failure::sentence;
 
 /// A layer to which an error is all of its chain.
 pub(super) struct WithCauses<L>(pub(super) L);
@@ -26,7 +26,7 @@ impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
         if !beneath.0 {
             return self.0.on_event(event, context);
         }
-        let mut told = Told::default();
+        let mut told = EventFields::default();
         event.record(&mut told);
         let metadata = event.metadata();
         told.values.resize_with(metadata.fields().len(), || None);
@@ -86,11 +86,11 @@ impl Visit for Beneath {
 
 /// The values of an event, by the places of their fields.
 #[derive(Default)]
-struct Told {
+struct EventFields {
     values: Vec<Option<Box<dyn Value>>>,
 }
 
-impl Told {
+impl EventFields {
     fn put(&mut self, field: &Field, value: impl Value + 'static) {
         let at = field.index();
         if self.values.len() <= at {
@@ -100,7 +100,7 @@ impl Told {
     }
 }
 
-impl Visit for Told {
+impl Visit for EventFields {
     fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
         self.put(field, display(sentence(error)));
     }

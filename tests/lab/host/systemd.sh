@@ -35,7 +35,7 @@ check "with a manual page of each command" has_manual
 check "and completions, unit, accounts, configuration and the agent's API" has \
     /usr/share/bash-completion/completions/berth /usr/share/zsh/vendor-completions/_berth \
     /usr/share/fish/vendor_completions.d/berth.fish "/lib/systemd/system/$unit" /usr/lib/sysusers.d/berth.conf \
-    /usr/lib/tmpfiles.d/berth.conf /etc/berth/berth.toml /etc/default/berth /usr/share/doc/berth/api/agent.json
+    /usr/lib/tmpfiles.d/berth.conf /etc/berth/berth.toml /etc/default/berth /usr/share/doc/berth/berth.toml.sample /usr/share/doc/berth/api/agent.json
 check "a fresh install starts nothing" is ActiveState inactive
 check "the group is there" getent group berth
 systemd-run --quiet --unit lab-placement /usr/bin/berth placement serve --database sqlite:/run/placement.sqlite --listen 127.0.0.1:8778

@@ -1,0 +1,44 @@
+//! The options of the built-in accelerator service, from `[accelerator_service]`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_accelerator::{EventsBell, HostsBell, Options, ServiceTokens};
+use berth_config::{AuthStrategy, Config};
+use berth_http::{NoAuth2, ValidateToken};
+use berth_output::Failure;
+
+use crate::keystone_tokens::KeystoneTokens;
+use crate::policy::accelerator_policy_in_force;
+
+/// How often Placement is checked for resource providers that it lost.
+pub const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How the service behaves, as the configuration says.
+///
+/// # Errors
+/// The way to Keystone is not configured, or the policy file cannot be used.
+pub fn accelerator_options(
+    config: &Config,
+    bell: EventsBell,
+    hosts: HostsBell,
+) -> Result<Options, Failure> {
+    let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
+        match config.accelerator_service.auth_strategy {
+            AuthStrategy::Noauth2 => (Arc::new(NoAuth2::default()), ServiceTokens::Waived),
+            AuthStrategy::Keystone => {
+                let tokens = KeystoneTokens::new(&config.keystone_authtoken)?;
+                (Arc::new(tokens), ServiceTokens::Required)
+            }
+        };
+    Ok(Options {
+        tokens,
+        policy: accelerator_policy_in_force(config)?,
+        service_tokens,
+        bell,
+        hosts,
+        orphan_grace: config.accelerator_service.orphan_request_grace,
+        bind_timeout: config.accelerator_service.bind_timeout,
+        ..Options::default()
+    })
+}

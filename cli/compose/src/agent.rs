@@ -1,0 +1,259 @@
+//! The agent as a service: this host taken, its options, its end as a failure.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent::admin::{AdminError, AdminOptions, SocketLock, TlsDoor};
+use berth_agent::metrics::{Metrics, MetricsBeside};
+use berth_agent::notify::Notifier;
+use berth_agent::options::Rename;
+use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
+use berth_agent::triggers::Interval;
+use berth_client::{HostsClient, PlacementClient};
+use berth_config::{Config, LoadedConfig, Public, Sources, UpdateInterval, after_reload};
+use berth_output::{ErrorCode, Failure, sentence};
+use berth_store::state_dir::StateDir;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::placement_failure::placement_error_code;
+use crate::plan_file::PlanFile;
+use crate::{DEADLINE, Driver, HostGuests, tls, tracker_options};
+
+/// How the agent runs.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct AgentRunArguments {
+    /// One startup and one tick, then end.
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: how long a service that is away is waited for [default: 60s].
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "once")]
+    pub deadline: Option<Duration>,
+    /// Do exactly what this plan (of `berth reshape plan --out`) says, or refuse with 76.
+    #[arg(long, value_name = "FILE")]
+    pub expect_plan: Option<PathBuf>,
+    /// Take a risk by its name.
+    #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
+    pub accept_risk: Vec<AcceptedRisk>,
+}
+
+/// Risks that must be accepted by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum AcceptedRisk {
+    /// The host was renamed: give its providers in Placement the new name.
+    RenameHost,
+}
+
+/// How an agent runs, from its start to its end.
+pub struct AgentRun<'a> {
+    pub loaded: &'a LoadedConfig,
+    /// Where it is read again.
+    pub sources: &'a Sources,
+    /// What the command line says.
+    pub arguments: &'a AgentRunArguments,
+    pub metrics: Metrics,
+    /// What this process's other services count; none where there are none.
+    pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
+    pub shutdown: CancellationToken,
+}
+
+/// This host, taken: no other agent has it as long as this lives.
+pub struct AgentHost {
+    pub driver: Arc<Driver>,
+    lock: SocketLock,
+    files: StateDir,
+}
+
+impl AgentHost {
+    /// Takes the host and its state folder.
+    ///
+    /// # Errors
+    /// Another agent has it, the driver cannot be made, or the folder cannot be used.
+    pub fn take(loaded: &LoadedConfig, arguments: &AgentRunArguments) -> Result<Self, Failure> {
+        let config = &loaded.config;
+        let driver = Arc::new(Driver::of(config)?);
+        // Before anything is touched in the state folder, which another agent may be writing to.
+        let lock = match arguments.once {
+            true => alone(config)?,
+            false => SocketLock::take(&config.agent.admin_socket)
+                .map_err(|error| failed(&ServiceError::Admin(error)))?,
+        };
+        let files = StateDir::open(&config.state_path).map_err(|error| {
+            Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
+        })?;
+        Ok(Self {
+            driver,
+            lock,
+            files,
+        })
+    }
+
+    /// Runs the agent against a Placement until `shutdown`. `hosts` is where the scheduler is told of this host; none: nobody is
+    /// told. `beside` are the journals of this process's other services, each
+    /// with what tells why it cannot be used; `ready` is given what tells when the agent's first inventory landed.
+    pub async fn serve(
+        self,
+        run: AgentRun<'_>,
+        placement: PlacementClient,
+        guests: &HostGuests,
+        hosts: Option<HostsClient>,
+        beside: impl IntoIterator<Item = (&'static str, watch::Receiver<Option<String>>)>,
+        ready: impl FnOnce(watch::Receiver<bool>),
+    ) -> Result<(), Failure> {
+        let (loaded, arguments) = (run.loaded, run.arguments);
+        let config = &loaded.config;
+        let rename = rename(arguments);
+        let mut agent = Agent::new(self.driver, placement, Arc::new(self.files));
+        agent.live = live(loaded, loaded.public(), rename)?;
+        let tls = match arguments.once {
+            true => None,
+            false => tls::open(config)?,
+        };
+        let door = tls.as_ref().map(|listen| listen.door.clone());
+        agent.reload = Some(reload(run.sources.clone(), loaded.public(), rename, door));
+        agent.mode = match arguments.once {
+            true => Mode::Once {
+                deadline: arguments.deadline.unwrap_or(DEADLINE),
+            },
+            false => Mode::Serve,
+        };
+        agent.admin = (!arguments.once).then(|| AdminOptions {
+            socket: config.agent.admin_socket.clone(),
+            group: config.agent.admin_group.clone(),
+            metrics_listen: config.agent.metrics_listen,
+            tls,
+        });
+        agent.lock = Some(self.lock);
+        agent.metrics = run.metrics;
+        agent.metrics_beside = run.metrics_beside;
+        agent.notifier = notifier();
+        ready(agent.notifier.readiness());
+        agent.reviewed = match &arguments.expect_plan {
+            Some(file) => Some(PlanFile::read(file)?.reviewed()?),
+            None => None,
+        };
+        agent.devices = Some(guests.devices());
+        agent.trees = guests.trees();
+        let host_state = hosts.map(|client| guests.host_state(config, client));
+        agent.host_state = host_state.transpose()?;
+        agent.beside = beside.into_iter().collect();
+        agent.guests = (!arguments.once).then(|| guests.guests());
+        let events = match arguments.once {
+            true => None,
+            false => guests.serve_events(config, &run.shutdown).await?,
+        };
+        let shutdown = run.shutdown.clone();
+        let ended = service::run(agent, run.shutdown)
+            .await
+            .map_err(|error| failed(&error));
+        shutdown.cancel();
+        if let Some(events) = events {
+            // A panic in it has been told already.
+            let _ = events.await;
+        }
+        ended
+    }
+}
+
+/// The service manager. One that cannot be told is done without, as sd_notify(3) recommends: a variable inherited from
+/// somewhere must not take the node down, and a unit of `Type=notify` finds by its own timeout that READY is missing.
+fn notifier() -> Notifier {
+    Notifier::from_environment().unwrap_or_else(|error| {
+        let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
+        tracing::warn!(
+            %error,
+            socket = %socket.display(),
+            "NOTIFY_SOCKET names no socket that can be used; the agent goes on, and no service manager is told how it is: \
+             unset NOTIFY_SOCKET, or start the agent by its unit (systemctl start berth-agent)"
+        );
+        Notifier::silent()
+    })
+}
+
+/// Keeps agents away for as long as the lock lives: for commands that act on the node without serving.
+pub fn alone(config: &Config) -> Result<SocketLock, Failure> {
+    let socket = &config.agent.admin_socket;
+    SocketLock::take(socket).map_err(|error| match &error {
+        AdminError::Held { .. } => Failure::new(
+            ErrorCode::Held,
+            format!(
+                "an agent of this node runs (it holds {}.lock)",
+                socket.display()
+            ),
+        )
+        .mend("stop it first: systemctl stop berth-agent"),
+        _ => Failure::caused(
+            ErrorCode::File,
+            format!(
+                "the lock {}.lock, which keeps a second agent away, cannot be taken",
+                socket.display()
+            ),
+            &error,
+        )
+        .mend("run it as the agent's user (root), or set [agent] admin_socket"),
+    })
+}
+
+fn rename(arguments: &AgentRunArguments) -> Rename {
+    if arguments.accept_risk.contains(&AcceptedRisk::RenameHost) {
+        Rename::Accept
+    } else {
+        Rename::Refuse
+    }
+}
+
+fn live(loaded: &LoadedConfig, shown: Public, rename: Rename) -> Result<LiveOptions, Failure> {
+    let config = &loaded.config;
+    let config_shown = serde_json::to_value(shown).map_err(|error| {
+        Failure::caused(ErrorCode::Bug, "the configuration cannot be shown", &error)
+    })?;
+    Ok(LiveOptions {
+        tracker: tracker_options(config, rename)?,
+        interval: match config.update_resources_interval {
+            UpdateInterval::Off => Interval::Off,
+            UpdateInterval::Every(period) => Interval::Every(period),
+        },
+        periodic_fuzzy_delay: config.periodic_fuzzy_delay,
+        graceful_shutdown_timeout: config.graceful_shutdown_timeout,
+        config: config_shown,
+    })
+}
+
+/// What SIGHUP does: the configuration and the files of TLS are read and checked whole before any of it is taken.
+fn reload(
+    sources: Sources,
+    started: Public,
+    rename: Rename,
+    door: Option<TlsDoor>,
+) -> service::Reload {
+    Arc::new(move || {
+        let loaded = berth_config::load(&sources).map_err(|error| sentence(&error))?;
+        let shown = after_reload(&started, &loaded.public());
+        let live = live(&loaded, shown, rename).map_err(|failure| failure.explain())?;
+        if let Some(door) = &door {
+            tls::read_again(door)?;
+        }
+        Ok(live)
+    })
+}
+
+/// The agent's error as a failure: the one place that gives each reason its code.
+fn failed(error: &ServiceError) -> Failure {
+    let code = match error.reason() {
+        ExitReason::ReshapeNeeded => ErrorCode::ReshapeNeeded,
+        ExitReason::ReshapeFailed => ErrorCode::ReshapeFailed,
+        ExitReason::Configuration | ExitReason::DependencyGone => match error {
+            ServiceError::Start { source, .. } => source
+                .placement()
+                .map_or(ErrorCode::Identity, placement_error_code),
+            ServiceError::Observe(_) => ErrorCode::Driver,
+            ServiceError::DeadlinePassed { .. } => ErrorCode::Unavailable,
+            _ => ErrorCode::BadValue,
+        },
+        ExitReason::Disk => ErrorCode::State,
+        ExitReason::HeldByAnother => ErrorCode::Held,
+        ExitReason::Bug => ErrorCode::Bug,
+    };
+    Failure::caused(code, "the agent ended", error)
+}

@@ -1,0 +1,254 @@
+//! The way to agents: this host's by its admin socket or in its process, those of other hosts by `[agent] listen` there, with the
+//! certificate of `[agent_client]`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_accelerator::EventReceivers;
+use berth_agent::admin::body::STATE_FILES;
+use berth_agent::admin::client::{AdminClient, AdminClientError};
+use berth_agent::service::KnownTrees;
+use berth_client::{
+    AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportOptions,
+};
+use berth_conductor::Agents;
+use berth_config::Config;
+use berth_model::NodeName;
+use berth_output::{ErrorCode, Failure};
+
+/// How long the receiver of external events may take to answer: other events of its host wait behind it.
+pub(crate) const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest answer that is read: a console's log, a thousand guests, the devices of a large host.
+const BODY_LIMIT: usize = 64 << 20;
+
+/// Another host's agent, as a command line names it.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Agent")]
+pub struct AgentAt {
+    /// Ask the agent of another host, by its `[agent]` listen; without it this host's is asked by its admin socket.
+    #[arg(long = "agent", value_name = "https://HOST:PORT", global = true)]
+    pub url: Option<String>,
+    /// PEM file of the authorities that signed that agent's certificate, else `[agent_client]` cafile, else the system's.
+    #[arg(long = "agent-cacert", value_name = "FILE", global = true)]
+    pub cafile: Option<PathBuf>,
+    /// PEM file with the certificate to show, else `[agent_client]` certfile.
+    #[arg(long = "agent-cert", value_name = "FILE", global = true)]
+    pub certfile: Option<PathBuf>,
+    /// PEM file with its key, else `[agent_client]` keyfile.
+    #[arg(long = "agent-key", value_name = "FILE", global = true)]
+    pub keyfile: Option<PathBuf>,
+}
+
+impl AgentAt {
+    /// Connections to it, and its root; none where it is this host's.
+    ///
+    /// # Errors
+    /// The URL is none of an agent, there is no certificate to show, or a file cannot be used.
+    pub fn service(&self, config: &Config) -> Result<Option<(HttpService, String)>, Failure> {
+        let Some(url) = &self.url else {
+            return Ok(None);
+        };
+        let root = url.trim_end_matches('/');
+        let host = root.strip_prefix("https://").unwrap_or_default();
+        if host.is_empty() || host.contains(['/', '?', '#', '@']) {
+            let what = format!("--agent: {url:?} is no address of an agent");
+            return Err(Failure::new(ErrorCode::Usage, what)
+                .mend("write https://HOST:PORT, as [agent] listen of that host says"));
+        }
+        let own = &config.agent_client;
+        let or = |given: &Option<PathBuf>, own: &Option<PathBuf>| given.clone().or(own.clone());
+        let certfile = or(&self.certfile, &own.certfile);
+        if certfile.is_none() {
+            let what = format!("{root} asks for a certificate, and there is none to show");
+            return Err(Failure::new(ErrorCode::Missing, what).mend(
+                "give --agent-cert and --agent-key, or set certfile and keyfile in [agent_client]",
+            ));
+        }
+        let options = TransportOptions {
+            cafile: or(&self.cafile, &own.cafile),
+            keyfile: match &self.certfile {
+                // Another certificate has another key.
+                Some(_) => self.keyfile.clone(),
+                None => or(&self.keyfile, &own.keyfile),
+            },
+            certfile,
+            body_limit: BODY_LIMIT,
+            ..TransportOptions::default()
+        };
+        Ok(Some((network(&options)?, root.to_owned())))
+    }
+
+    /// The guests of the agent that is meant.
+    ///
+    /// # Errors
+    /// As [`AgentAt::service`], or the admin socket's path cannot be one.
+    pub fn guests(&self, config: &Config) -> Result<GuestClient, Failure> {
+        let (http, root) = match self.service(config)? {
+            Some(other) => other,
+            None => {
+                let options = TransportOptions {
+                    body_limit: BODY_LIMIT,
+                    ..TransportOptions::default()
+                };
+                let http = HttpService::unix(&config.agent.admin_socket, &options);
+                let http = http.map_err(|error| unusable(&error))?;
+                (http, "http://agent".to_owned())
+            }
+        };
+        guests_of(http, &root)
+    }
+
+    /// Where the agent that is meant is told of binds; none for this host's.
+    ///
+    /// # Errors
+    /// As [`AgentAt::service`].
+    fn external_events(&self, config: &Config) -> Result<Option<ComputeClient>, Failure> {
+        let Some((http, root)) = self.service(config)? else {
+            return Ok(None);
+        };
+        let auth = Auth::none(&format!("{root}/v2.1")).map_err(|error| unusable(&error))?;
+        let options = AdapterOptions {
+            timeout: EVENTS_TIMEOUT,
+            ..AdapterOptions::default()
+        };
+        Ok(Some(ComputeClient::new(http, auth, &options)))
+    }
+
+    /// Everything else of the agent that is meant.
+    ///
+    /// # Errors
+    /// As [`AgentAt::guests`].
+    pub fn admin(&self, config: &Config) -> Result<AdminClient, Failure> {
+        Ok(match self.service(config)? {
+            Some((http, root)) => AdminClient::over(http, &root),
+            None => AdminClient::new(&config.agent.admin_socket).map_err(admin_failure)?,
+        })
+    }
+}
+
+/// The failure of a request to an agent's admin API.
+pub fn admin_failure(error: AdminClientError) -> Failure {
+    let mend =
+        "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?";
+    match &error {
+        AdminClientError::Away { .. } => {
+            Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error).mend(mend)
+        }
+        AdminClientError::Refused { code, .. } if code == STATE_FILES => {
+            Failure::from_error(ErrorCode::State, &error)
+                .mend("nothing was changed; free space in the state folder (df -h), then repeat")
+        }
+        AdminClientError::Refused { .. } => Failure::from_error(ErrorCode::Refused, &error),
+        AdminClientError::NotUnderstood { .. } => {
+            Failure::from_error(ErrorCode::AgentAnswer, &error)
+        }
+    }
+}
+
+fn network(options: &TransportOptions) -> Result<HttpService, Failure> {
+    HttpService::network(options).map_err(|error| unusable(&error))
+}
+
+fn unusable(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let what = "the agent cannot be asked with these files";
+    Failure::caused(ErrorCode::BadValue, what, error)
+        .mend("see [agent] and [agent_client] in docs/guide/reference/configuration.md")
+}
+
+fn guests_of(http: HttpService, root: &str) -> Result<GuestClient, Failure> {
+    let auth = Auth::none(root).map_err(|error| unusable(&error))?;
+    Ok(GuestClient::new(http, auth, &AdapterOptions::default()))
+}
+
+/// The agents that the conductor knows: those of `[conductor_service] agents`, and this process's for the nodes that it reported.
+/// Nobody else can say of a guest that it is gone.
+pub struct KnownAgents {
+    here: GuestClient,
+    nodes: KnownTrees,
+    others: BTreeMap<NodeName, GuestClient>,
+}
+
+impl KnownAgents {
+    /// `here`: the agent of this process, `nodes`: what it has reported.
+    ///
+    /// # Errors
+    /// A node's name is none, or a file of `[agent_client]` cannot be used.
+    pub fn new(config: &Config, here: GuestClient, nodes: KnownTrees) -> Result<Self, Failure> {
+        let others = listed(config, |at| at.guests(config))?;
+        Ok(Self {
+            here,
+            nodes,
+            others,
+        })
+    }
+}
+
+impl Agents for KnownAgents {
+    fn agent(&self, node: &NodeName) -> Option<GuestClient> {
+        let here = || self.nodes.of(node).map(|_| &self.here);
+        self.others.get(node).or_else(here).cloned()
+    }
+}
+
+/// Who is told of binds by a process that knows agents: that of each node, and this process's own for every other.
+pub struct AgentReceivers {
+    here: Option<ComputeClient>,
+    others: BTreeMap<NodeName, ComputeClient>,
+}
+
+impl AgentReceivers {
+    /// `here`: the agent of this process, where it has one.
+    ///
+    /// # Errors
+    /// As [`KnownAgents::new`].
+    pub fn new(config: &Config, here: Option<ComputeClient>) -> Result<Self, Failure> {
+        let others = listed(config, |at| at.external_events(config))?;
+        Ok(Self {
+            here,
+            others: others.into_iter().filter_map(told).collect(),
+        })
+    }
+}
+
+fn told((node, receiver): (NodeName, Option<ComputeClient>)) -> Option<(NodeName, ComputeClient)> {
+    Some((node, receiver?))
+}
+
+impl EventReceivers for AgentReceivers {
+    fn of_host(&self, host: &str) -> Option<ComputeClient> {
+        let node = NodeName::new(host).ok();
+        let other = node.and_then(|node| self.others.get(&node));
+        other.or(self.here.as_ref()).cloned()
+    }
+}
+
+/// The agents of other hosts, for a process that has none of its own.
+///
+/// # Errors
+/// As [`KnownAgents::new`].
+pub fn agents_elsewhere(config: &Config) -> Result<BTreeMap<NodeName, GuestClient>, Failure> {
+    listed(config, |at| at.guests(config))
+}
+
+/// The agents of `[conductor_service] agents`, each by its node.
+fn listed<T>(
+    config: &Config,
+    way: impl Fn(AgentAt) -> Result<T, Failure>,
+) -> Result<BTreeMap<NodeName, T>, Failure> {
+    let agents = config.conductor_service.agents.iter();
+    let agents = agents.map(|agent| {
+        let (node, url) = agent.split_once('=').unwrap_or_default();
+        let node = NodeName::new(node).map_err(|error| {
+            let what = format!("[conductor_service] agents: {error}");
+            Failure::new(ErrorCode::BadValue, what)
+        })?;
+        let at = AgentAt {
+            url: Some(url.to_owned()),
+            ..AgentAt::default()
+        };
+        Ok((node, way(at)?))
+    });
+    agents.collect()
+}

@@ -1,0 +1,197 @@
+//! The user that is there before anybody made one: `admin`, with a password that nobody chose.
+//!
+//! Its password stands in `clouds.yaml` and its hash in `identity.toml`, both below `state_path` and their owner's alone. Each is
+//! written whole or not at all, and each start looks whether they belong together: a start that was killed between them is mended.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use berth_client::Secret;
+use berth_identity::{
+    PasswordError, PasswordHash, Users, UsersFile, UsersFileError, fresh_password,
+};
+use berth_output::{ErrorCode, Failure};
+
+use super::clouds::{self, CloudLogin};
+use crate::identity_service::users_failure;
+use crate::state_file;
+
+/// Its name, and that of its project.
+const NAME: &str = "admin";
+
+/// The file of users below `state_path`.
+const USERS: &str = "identity.toml";
+
+/// Where its users are, and who logs in.
+#[derive(Debug)]
+pub(super) struct FirstUser {
+    /// The file of users.
+    pub(super) users_file: PathBuf,
+    /// For `clouds.yaml`.
+    pub(super) login: CloudLogin,
+}
+
+impl FirstUser {
+    /// The user that an earlier start made, or a new one. `clouds`: where `clouds.yaml` is; it is not written here. Hashes a
+    /// password: not for a thread that others wait for.
+    ///
+    /// # Errors
+    /// A file cannot be read or written, the system gives no random bytes, or somebody put users of his own beside this one and its
+    /// password is lost.
+    pub(super) fn of(state: &Path, clouds: &Path) -> Result<Self, Failure> {
+        let users_file = state.join(USERS);
+        let known = read(clouds)?.as_deref().and_then(clouds::password);
+        let users = standing(&users_file)?;
+        let password = match (known, &users) {
+            (Some(password), Some(users)) if is_of(users, &password) => password,
+            (_, Some(users)) if users.users().any(|user| user.name != NAME) => {
+                return Err(not_replaced(&users_file));
+            }
+            (known, _) => {
+                let password = match known {
+                    Some(password) => password,
+                    None => Secret::from(fresh_password().map_err(no_password)?),
+                };
+                let hash = PasswordHash::of(password.reveal()).map_err(no_password)?;
+                state_file::write(&users_file, &text(hash.reveal()))?;
+                password
+            }
+        };
+        Ok(Self {
+            users_file,
+            login: CloudLogin::Made {
+                name: NAME.to_owned(),
+                password,
+            },
+        })
+    }
+}
+
+/// The users in the file; none where there is no file, or nobody in it.
+fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
+    match UsersFile::open(file) {
+        Ok(users) => Ok(Some(users.cached())),
+        Err(UsersFileError::Unreadable { source, .. })
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            Ok(None)
+        }
+        // Nobody's users are lost with it.
+        Err(UsersFileError::Empty { .. }) => Ok(None),
+        Err(error) => Err(users_failure(&error)),
+    }
+}
+
+/// Whether it is the user's password.
+fn is_of(users: &Users, password: &Secret) -> bool {
+    let mut named = users.users().filter(|user| user.name == NAME);
+    named.any(|user| user.password_hash.verify(password.reveal()))
+}
+
+fn not_replaced(file: &Path) -> Failure {
+    let what = format!(
+        "the password of {NAME} is lost, and {} has users that berth did not make",
+        file.display()
+    );
+    Failure::new(ErrorCode::BadValue, what).mend(
+        "name that file in [identity_service] users_file, with a hash of `berth identity hash-password` for the user",
+    )
+}
+
+fn read(file: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read(file) {
+        // What is no text is none of this program's.
+        Ok(bytes) => Ok(String::from_utf8(bytes).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let what = format!("cannot read {}", file.display());
+            Err(Failure::caused(ErrorCode::State, what, &error))
+        }
+    }
+}
+
+fn no_password(error: PasswordError) -> Failure {
+    let what = "a password for the first user cannot be made";
+    Failure::caused(ErrorCode::Unavailable, what, &error)
+}
+
+/// The role `service` in a project of its own is for agents of other hosts.
+fn text(hash: &str) -> String {
+    format!(
+        "# Made by berth, which reads the password of this user in clouds.yaml beside it. For users of your own write\n\
+         # /etc/berth/identity.toml (docs/guide/howto/identity.md): this file is not read then.\n\
+         [[project]]\nname = \"{NAME}\"\n\n[[project]]\nname = \"service\"\n\n\
+         [[user]]\nname = \"{NAME}\"\npassword_hash = \"{hash}\"\ndefault_project = \"{NAME}\"\n\n\
+         [[role_assignment]]\nuser = \"{NAME}\"\nproject = \"{NAME}\"\nroles = [\"admin\"]\n\n\
+         [[role_assignment]]\nuser = \"{NAME}\"\nproject = \"service\"\nroles = [\"admin\", \"service\"]\n\n\
+         [[role_assignment]]\nuser = \"{NAME}\"\nsystem = \"all\"\nroles = [\"admin\"]\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    struct Start {
+        users: String,
+        clouds: String,
+    }
+
+    /// One start: the user, and then `clouds.yaml`.
+    fn start(state: &Path) -> Result<Start, Failure> {
+        let clouds = state.join("clouds.yaml");
+        let first = FirstUser::of(state, &clouds)?;
+        let text = clouds::text("http://127.0.0.1:1", "R", &first.login);
+        state_file::write(&clouds, &text)?;
+        let mode = fs::metadata(&first.users_file).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        let users = UsersFile::open(&first.users_file).unwrap().cached();
+        let password = clouds::password(&text).unwrap();
+        assert!(is_of(&users, &password), "they belong together");
+        Ok(Start {
+            users: fs::read_to_string(first.users_file).unwrap(),
+            clouds: text,
+        })
+    }
+
+    #[test]
+    fn a_second_start_finds_the_user_of_the_first() {
+        let state = tempfile::tempdir().unwrap();
+        let (first, second) = (start(state.path()).unwrap(), start(state.path()).unwrap());
+        assert_eq!((first.users, first.clouds), (second.users, second.clouds));
+    }
+
+    #[test]
+    fn whichever_file_is_lost_both_belong_together_after_the_next_start() {
+        for lost in ["identity.toml", "clouds.yaml"] {
+            let state = tempfile::tempdir().unwrap();
+            let first = start(state.path()).unwrap();
+            fs::remove_file(state.path().join(lost)).unwrap();
+            let second = start(state.path()).unwrap();
+            assert_eq!(first.clouds == second.clouds, lost == "identity.toml");
+            assert_ne!(first.users, second.users);
+        }
+    }
+
+    #[test]
+    fn users_that_somebody_added_are_never_written_over() {
+        let state = tempfile::tempdir().unwrap();
+        let first = start(state.path()).unwrap();
+        let file = state.path().join(USERS);
+        let more = first.users.clone()
+            + &format!(
+                "[[user]]\nname = \"alice\"\npassword_hash = \"{}\"\n",
+                PasswordHash::cheap("x").unwrap().reveal()
+            );
+        state_file::write(&file, &more).unwrap();
+        assert_eq!(start(state.path()).unwrap().users, more);
+        fs::remove_file(state.path().join("clouds.yaml")).unwrap();
+        let said = start(state.path()).map(drop).unwrap_err().explain();
+        assert!(said.contains("users_file"), "{said}");
+        assert_eq!(fs::read_to_string(file).unwrap(), more);
+    }
+}

@@ -1,0 +1,161 @@
+//! The compute API, put together as `[compute_service]` says: beside a conductor and what is known of hosts.
+
+use std::sync::Arc;
+
+use axum::Router;
+use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, ComputeApiOptions, QuotaHook, router};
+use berth_conductor::journal::BootJournalError;
+use berth_conductor::{Conductor, ConductorOptions};
+use berth_config::{AuthStrategy, Config};
+use berth_hosts::Hosts;
+use berth_http::{NoAuth2, Policy, ValidateToken};
+use berth_output::{ErrorCode, Failure};
+use berth_store::{OpenError, SqlStore};
+use berth_wire::guest::NetworkBody;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::database;
+use crate::images::ServerImages;
+use crate::keystone_tokens::KeystoneTokens;
+use crate::policy::compute_policy_in_force;
+
+/// The compute API, open and not served yet.
+pub struct OpenCompute {
+    store: SqlStore,
+    images: Arc<dyn Images>,
+    quota: Option<QuotaHook>,
+    policy: Policy,
+}
+
+impl OpenCompute {
+    /// Opens the database. Servers are made of these images.
+    ///
+    /// # Errors
+    /// Another process has the database, the policy file cannot be used, or the way to the image service is not configured.
+    pub async fn open(config: &Config, images: &ServerImages) -> Result<Self, Failure> {
+        let images = images.for_compute(config)?;
+        let quota = config.quota_hook().map(QuotaHook::open).transpose();
+        let quota = quota.map_err(|error| {
+            let what = format!("[quota] hook: {error}");
+            Failure::new(ErrorCode::BadValue, what).mend(error.mend())
+        })?;
+        let policy = compute_policy_in_force(config)?;
+        let store = database::open_compute(&config.compute_database(), &config.state_path).await?;
+        Ok(Self {
+            store,
+            images,
+            quota,
+            policy,
+        })
+    }
+
+    /// Begins it beside a conductor and what is known of hosts, until `stop`; at an address of its own where there is one.
+    pub fn begin(
+        self,
+        config: &Config,
+        (conductor, hosts): (Conductor, Hosts),
+        door: Option<(TcpListener, Router)>,
+        tasks: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) -> Result<RunningCompute, Failure> {
+        let parts = ComputeParts {
+            store: self.store.clone(),
+            conductor,
+            hosts: hosts.clone(),
+            images: self.images,
+            quota: self.quota,
+        };
+        let source = config.compute_service.auto_network();
+        let options = ComputeOptions {
+            auto_network: source.map(|source| NetworkBody { source, mac: None }),
+            ..ComputeOptions::default()
+        };
+        let compute = Compute::new(parts, options);
+        let stopped = || stop.clone().cancelled_owned();
+        if let Some((listener, for_agents)) = door {
+            let api = router(
+                compute.clone(),
+                options_at(own_tokens(config)?, &self.policy),
+            );
+            // Whatever is not an agent's is the API's.
+            let routes = for_agents.fallback_service(api);
+            tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
+        }
+        let (end, kept) = (stopped(), compute.clone());
+        tasks.spawn(async move { kept.keep(end).await });
+        Ok(RunningCompute {
+            store: self.store,
+            compute,
+            hosts,
+            policy: self.policy,
+        })
+    }
+}
+
+/// The compute API while it runs.
+pub struct RunningCompute {
+    /// Its database, to be closed last.
+    pub store: SqlStore,
+    compute: Compute,
+    hosts: Hosts,
+    policy: Policy,
+}
+
+impl RunningCompute {
+    /// The API and the routes for agents of other hosts, for callers whom `tokens` believes.
+    pub fn routes(&self, tokens: &Arc<dyn ValidateToken>) -> Router {
+        let for_agents = berth_hosts::Options {
+            tokens: Arc::clone(tokens),
+            ..berth_hosts::HostsApiOptions::default()
+        };
+        let api = router(
+            self.compute.clone(),
+            options_at(Arc::clone(tokens), &self.policy),
+        );
+        berth_hosts::router(self.hosts.clone(), for_agents).fallback_service(api)
+    }
+}
+
+/// Who believes tokens at the API's own address.
+fn own_tokens(config: &Config) -> Result<Arc<dyn ValidateToken>, Failure> {
+    Ok(match config.compute_service.auth_strategy {
+        AuthStrategy::Noauth2 => Arc::new(NoAuth2::with_admin_roles([
+            "admin", "service", "member", "reader",
+        ])),
+        AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
+    })
+}
+
+fn options_at(tokens: Arc<dyn ValidateToken>, policy: &Policy) -> ComputeApiOptions {
+    ComputeApiOptions {
+        tokens,
+        policy: policy.clone(),
+        ..ComputeApiOptions::default()
+    }
+}
+
+/// How the conductor behaves.
+pub fn conductor_options(config: &Config) -> ConductorOptions {
+    ConductorOptions {
+        retry_timeout: config.conductor_service.retry_timeout,
+        max_attempts: config.scheduler_attempts(),
+        scheduler_workers: config.conductor_service.scheduler_workers,
+        headroom_interval: config.conductor_service.headroom_interval(),
+        ..ConductorOptions::default()
+    }
+}
+
+/// Why the conductor's journal cannot be used.
+pub fn unusable_journal(error: &JournalError) -> Failure {
+    let code = match error {
+        BootJournalError::Open {
+            source: OpenError::Held { .. },
+            ..
+        } => ErrorCode::Held,
+        BootJournalError::Newer { .. } => ErrorCode::OtherRelease,
+        _ => ErrorCode::State,
+    };
+    Failure::caused(code, "the conductor's journal cannot be used", error)
+}

@@ -1,0 +1,377 @@
+//! From the configuration to the guests of this host: their journal, their devices, the way to the accelerator service.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent::device::report::Scrub;
+use berth_agent::device::{DeviceOptions, Devices, DevicesParts, HealthCheck};
+use berth_agent::guest::build::{BuildOptions, Building};
+use berth_agent::guest::disks::{
+    ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress,
+};
+use berth_agent::guest::reconcile::Reconciler;
+use berth_agent::guest::{
+    Accelerators, EventSources, ExternalEvents, GuestFiles, GuestJournal, Guests, GuestsParts,
+    HostResources, JournalError, SqlJournal, api, compute_api,
+};
+use berth_agent::host_state::HostStateService;
+use berth_agent::service::{DeviceService, ExitReason, GuestService, KnownTrees};
+use berth_client::{
+    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
+    HostsClient, HttpService, ImageClient, PlacementClient, TransportOptions,
+};
+use berth_config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
+use berth_hook::{Hook, LeftBehind, end_left_behind};
+use berth_output::{ErrorCode, Failure};
+use berth_placement::serve_tcp;
+use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::host_state::host_state_options;
+use super::{Driver, EMBEDDED_TOKEN};
+use crate::images::image_service;
+use crate::keystone_tokens::identity_client;
+
+/// What says which boot of the host this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The largest answer of a service in this process, in bytes.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// The accelerator service as `[cyborg]` says, over the network; none where it names none.
+pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorClient>, Failure> {
+    if config.cyborg.auth_type.is_none() {
+        return Ok(None);
+    }
+    AcceleratorClient::from_options(&config.cyborg, None)
+        .map(Some)
+        .map_err(|error| {
+            let what = "the way to the accelerator service is not configured";
+            Failure::caused(ErrorCode::Missing, what, &error)
+                .mend("see [cyborg] in docs/guide/reference/configuration.md")
+        })
+}
+
+/// A service of this process, asked as an administrator.
+fn in_process(router: axum::Router, endpoint: &str) -> Result<(HttpService, Auth), Failure> {
+    let http = HttpService::in_process::<_, axum::body::Body, _>(router, LARGEST_ANSWER);
+    let auth = Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN))
+        .map_err(|error| Failure::caused(ErrorCode::Bug, "a built-in service", &error))?;
+    Ok((http, auth))
+}
+
+/// The built-in accelerator service in this process.
+pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient, Failure> {
+    let (http, auth) = in_process(router, "http://accelerator")?;
+    Ok(AcceleratorClient::new(
+        http,
+        auth,
+        &AdapterOptions::default(),
+    ))
+}
+
+/// The built-in image service in this process.
+pub fn images_in_process(router: axum::Router) -> Result<ImageClient, Failure> {
+    let downloads = Downloads::in_process::<_, axum::body::Body, _>(router.clone());
+    let (http, auth) = in_process(router, "http://image")?;
+    let options = AdapterOptions::default();
+    Ok(ImageClient::new(http, downloads, auth, &options))
+}
+
+/// The keeper of hosts' states in this process.
+pub fn hosts_in_process(router: axum::Router) -> Result<HostsClient, Failure> {
+    let (http, auth) = in_process(router, "http://hosts")?;
+    Ok(HostsClient::new(http, auth, &AdapterOptions::default()))
+}
+
+/// The guests of this host and what is known of its devices, with the journal of both.
+pub struct HostGuests {
+    journal: SqlJournal,
+    guests: Guests<Driver, HostResources<Driver>>,
+    devices: Devices<Driver>,
+    reconciler: Reconciler<Driver, HostResources<Driver>>,
+    trees: KnownTrees,
+    interval: Duration,
+}
+
+impl HostGuests {
+    /// Opens the journal below `state_path`; nothing happens to any guest yet. `images` is the image service of this process, for
+    /// where `[glance]` names none.
+    ///
+    /// # Errors
+    /// Another process has the journal, it is damaged or a later release's, or the disk says no.
+    pub async fn open(
+        config: &Config,
+        driver: &Arc<Driver>,
+        accelerators: Option<AcceleratorClient>,
+        placement: PlacementClient,
+        images: Option<ImageClient>,
+    ) -> Result<Self, Failure> {
+        let boot_id = std::fs::read_to_string(BOOT_ID).map_err(|error| {
+            let what = format!("which boot of the host this is cannot be read from {BOOT_ID}");
+            Failure::caused(ErrorCode::File, what, &error)
+        })?;
+        let journal = SqlJournal::open(&config.state_path)
+            .await
+            .map_err(|error| unusable(&error))?;
+        end_hooks_left_behind().await;
+        let disks = disks(config, images)?;
+        let instances = disks.instances_path().clone();
+        let files = GuestFiles {
+            image_directories: image_directories(config)?,
+            kernel_directories: image_directories(config)?,
+            ..GuestFiles::below(instances.clone())
+        };
+        let shared: Arc<dyn GuestJournal> = Arc::new(journal.clone());
+        let devices = Devices::open(DevicesParts {
+            driver: Arc::clone(driver),
+            register: journal.devices(),
+            journal: Arc::clone(&shared),
+            service: accelerators.clone(),
+            options: DeviceOptions {
+                scrub: match config.accelerators.scrub {
+                    ScrubPolicy::Always => Scrub::Always,
+                    ScrubPolicy::Never => Scrub::Never,
+                },
+                seed: Dice::thrown().next(),
+                ..DeviceOptions::default()
+            },
+        })
+        .await
+        .map_err(|error| unusable(&error))?;
+        let trees = KnownTrees::default();
+        let devices = devices.with_trees(trees.clone());
+        let devices = match &config.accelerators.program_hook {
+            None => devices,
+            Some(program) => devices.with_program_hook(Hook {
+                called: "program hook",
+                program: program.clone(),
+                deadline: config.accelerators.program_hook_timeout,
+            }),
+        };
+        let devices = match &config.accelerators.health_hook {
+            None => devices,
+            Some(program) => devices.with_health_check(HealthCheck {
+                hook: Hook {
+                    called: "health hook",
+                    program: program.clone(),
+                    deadline: config.accelerators.health_hook_timeout,
+                },
+                interval: config.accelerators.health_hook_interval,
+            }),
+        };
+        let guests = Guests::new(GuestsParts {
+            journal: shared,
+            driver: Arc::clone(driver),
+            resources: Arc::new(HostResources::new(Arc::clone(driver), files).with_disks(disks)),
+            accelerators: Accelerators {
+                client: accelerators,
+                events: ExternalEvents::default(),
+                binding_timeout: config.arq_binding_timeout,
+            },
+            boot_id: boot_id.trim().to_owned(),
+        });
+        let known = trees.clone();
+        let guests = guests.with_building(Building {
+            options: BuildOptions {
+                instances,
+                cpu_model: cpu_model(config)?,
+                kernel_directories: image_directories(config)?,
+            },
+            trees: Arc::new(move |node| known.of(node)),
+            conditions: Some(Arc::new(devices.clone())),
+        });
+        let reconciler = Reconciler::new(guests.clone(), Some(devices.clone()), Some(placement));
+        Ok(Self {
+            journal,
+            guests,
+            devices,
+            reconciler,
+            trees,
+            interval: config.reconcile_interval,
+        })
+    }
+
+    /// The guests as the agent's service keeps them.
+    #[must_use]
+    pub fn guests(&self) -> GuestService {
+        GuestService {
+            guests: Arc::new(self.reconciler.clone()),
+            interval: self.interval,
+        }
+    }
+
+    /// The devices as the agent's service has them.
+    #[must_use]
+    pub fn devices(&self) -> DeviceService {
+        DeviceService {
+            devices: Arc::new(self.devices.clone()),
+            ends: Some(self.guests.ends()),
+        }
+    }
+
+    /// The scheduler as the agent's service tells it of this host.
+    pub fn host_state(
+        &self,
+        config: &Config,
+        client: HostsClient,
+    ) -> Result<HostStateService, Failure> {
+        Ok(HostStateService {
+            client,
+            journal: Arc::new(self.journal.clone()),
+            changes: self.guests.changes(),
+            options: host_state_options(config)?,
+        })
+    }
+
+    /// Where the agent shows its nodes' trees, by which guests' devices are picked.
+    #[must_use]
+    pub fn trees(&self) -> KnownTrees {
+        self.trees.clone()
+    }
+
+    /// The part of the compute API by which binds are told, for those whom `sources` lets in.
+    pub fn compute_api(&self, sources: EventSources) -> axum::Router {
+        let journal = Arc::new(self.journal.clone());
+        compute_api(journal, self.guests.events().clone(), sources)
+    }
+
+    /// Serves external events where `[agent] events_listen` says, until `stop`; none where it says nothing.
+    pub async fn serve_events(
+        &self,
+        config: &Config,
+        stop: &CancellationToken,
+    ) -> Result<Option<JoinHandle<()>>, Failure> {
+        let Some(address) = config.agent.events_listen else {
+            return Ok(None);
+        };
+        let authtoken = &config.keystone_authtoken;
+        let sources = match authtoken.account.auth_url {
+            None => EventSources::Anybody,
+            Some(_) => EventSources::WithToken {
+                identity: Box::new(identity_client(authtoken)?),
+                // Nova's rule.
+                roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
+            },
+        };
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            let code = match error.kind() {
+                std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+                _ => ErrorCode::BadValue,
+            };
+            Failure::caused(code, format!("cannot listen on {address}"), &error)
+                .mend("stop what listens there, or set [agent] events_listen")
+        })?;
+        let api = self.compute_api(sources);
+        let stop = stop.clone().cancelled_owned();
+        Ok(Some(tokio::spawn(serve_tcp(listener, api, stop))))
+    }
+
+    /// Who is told of binds in this process.
+    pub fn receiver(&self) -> Result<ComputeClient, Failure> {
+        let router = self.compute_api(EventSources::Anybody);
+        let (http, auth) = in_process(router, "http://agent/v2.1")?;
+        Ok(ComputeClient::new(http, auth, &AdapterOptions::default()))
+    }
+
+    /// The agent's guests, asked in this process.
+    pub fn client(&self) -> Result<GuestClient, Failure> {
+        let (http, auth) = in_process(api::routes(&self.guests), "http://agent")?;
+        Ok(GuestClient::new(http, auth, &AdapterOptions::default()))
+    }
+
+    /// Closes the journal; nothing may be under way any more.
+    pub async fn close(&self) {
+        self.journal.close().await;
+    }
+}
+
+/// No program about a device runs beside the next one: not one of a process that was killed either, whose journal this one has now.
+async fn end_hooks_left_behind() {
+    let LeftBehind { ended, staying } = end_left_behind().await;
+    if !ended.is_empty() {
+        tracing::info!(processes = ?ended, "programs about devices that a killed process left were ended");
+    }
+    if !staying.is_empty() {
+        tracing::warn!(processes = ?staying, "programs about devices that a killed process left do not end: the kernel waits for a device");
+    }
+}
+
+fn host_path(option: &str, path: &Path) -> Result<HostPath, Failure> {
+    HostPath::new(&path.display().to_string())
+        .map_err(|error| Failure::new(ErrorCode::BadValue, format!("{option}: {error}")))
+}
+
+fn image_directories(config: &Config) -> Result<Vec<HostPath>, Failure> {
+    let directories = config.image_cache.image_directories.iter();
+    directories
+        .map(|directory| host_path("[image_cache] image_directories", directory))
+        .collect()
+}
+
+/// The processor that guests see; only libvirt's is to be chosen.
+fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
+    let libvirt = &config.libvirt;
+    if config.compute_driver != ComputeDriver::Libvirt {
+        return Ok(CpuModel::Default);
+    }
+    Ok(match (libvirt.cpu_mode(), libvirt.cpu_models.first()) {
+        (CpuMode::None, _) | (CpuMode::Custom, None) => CpuModel::Default,
+        (CpuMode::HostModel, _) => CpuModel::HostModel,
+        (CpuMode::HostPassthrough, _) => CpuModel::HostPassthrough,
+        (CpuMode::Maximum, _) => CpuModel::Maximum,
+        (CpuMode::Custom, Some(name)) => {
+            CpuModel::Named(CpuModelName::new(name).map_err(|error| {
+                let what = format!("[libvirt] cpu_models: {error}");
+                Failure::new(ErrorCode::BadValue, what)
+            })?)
+        }
+    })
+}
+
+/// Guests' disks as the configuration says.
+fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure> {
+    let folder = config.instances_path();
+    let cache = &config.image_cache;
+    let mut options = DiskOptions::new(host_path("instances_path", &folder)?)
+        .map_err(|error| Failure::caused(ErrorCode::Bug, "a default of disks", &error))?;
+    options.config_drive_format = match config.config_drive_layout {
+        ConfigDriveLayout::OpenStack => ConfigDriveFormat::OpenStack,
+        ConfigDriveLayout::NoCloud => ConfigDriveFormat::NoCloud,
+    };
+    options.largest_image = cache.largest_image_gb << 30;
+    options.remove_unused_base_images = cache.remove_unused_base_images;
+    options.remove_unused_original_minimum_age = cache.unused_age;
+    let downloads = Downloads::network(&TransportOptions::default(), Downloads::DEFAULT_PATIENCE);
+    let glance = match config.glance.auth_type {
+        Some(_) => Some(image_service(config)?),
+        None => images,
+    };
+    let sources = ImageSources {
+        directories: image_directories(config)?,
+        downloads: Some(downloads.map_err(|error| {
+            Failure::caused(ErrorCode::Missing, "images cannot be downloaded", &error)
+        })?),
+        glance,
+    };
+    Disks::open(options, sources, Arc::new(LoggedProgress::default())).map_err(|error| {
+        let what = format!(
+            "the guests' disks below {} cannot be used",
+            folder.display()
+        );
+        Failure::caused(ErrorCode::State, what, &error).mend("set instances_path, or free it")
+    })
+}
+
+fn unusable(error: &JournalError) -> Failure {
+    let code = match error.reason() {
+        ExitReason::HeldByAnother => ErrorCode::Held,
+        ExitReason::Configuration => ErrorCode::OtherRelease,
+        ExitReason::Bug => ErrorCode::Bug,
+        _ => ErrorCode::State,
+    };
+    Failure::caused(code, "the guests' journal cannot be used", error)
+}

@@ -1,0 +1,54 @@
+//! The way to whoever keeps hosts' states for the scheduler, and what it is told beside.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+use berth_agent::host_state::HostStateOptions;
+use berth_agent::host_state::monitors::Monitor;
+use berth_client::{Dice, HostsClient};
+use berth_config::Config;
+use berth_model::NodeName;
+use berth_output::{ErrorCode, Failure};
+
+/// An address that no host has (RFC 5737), and whose packets leave by the default route.
+const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+
+/// The service as `[conductor]` says, over the network; none where it names none.
+pub fn hosts_over_network(config: &Config) -> Result<Option<HostsClient>, Failure> {
+    if config.conductor.auth_type.is_none() {
+        return Ok(None);
+    }
+    HostsClient::from_options(&config.conductor, None)
+        .map(Some)
+        .map_err(|error| {
+            let what = "the way to the scheduler is not configured";
+            Failure::caused(ErrorCode::Missing, what, &error)
+                .mend("see [conductor] in docs/guide/reference/configuration.md")
+        })
+}
+
+/// How the scheduler is told of this host.
+pub(super) fn host_state_options(config: &Config) -> Result<HostStateOptions, Failure> {
+    let host = config.host.as_deref().map(NodeName::new).transpose();
+    let host = host.map_err(|error| Failure::new(ErrorCode::BadValue, format!("host: {error}")))?;
+    let monitors = config.compute_monitors.iter();
+    let monitors = monitors.filter(|name| *name == Monitor::CpuVirtDriver.as_str());
+    let monitors: BTreeSet<_> = monitors.map(|_| Monitor::CpuVirtDriver).collect();
+    Ok(HostStateOptions {
+        host,
+        report_interval: config.report_interval,
+        monitors,
+        host_ip: Some(config.my_ip.unwrap_or_else(address_of_default_route)),
+        seed: Dice::thrown().next(),
+        ..HostStateOptions::default()
+    })
+}
+
+/// The address that packets to the rest of the world leave by; nothing is sent. Nova's default of `my_ip` is the same.
+fn address_of_default_route() -> IpAddr {
+    let local = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        socket.connect(ELSEWHERE)?;
+        socket.local_addr()
+    });
+    local.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |local| local.ip())
+}

@@ -1,0 +1,61 @@
+//! Parts of the built-in Identity service: the service catalog of `[identity_service] catalog`, and failures of its file of users.
+
+use berth_config::{Config, catalog_entry};
+use berth_identity::{Catalog, CatalogService, Endpoint, Interface, UsersFileError};
+use berth_output::{ErrorCode, Failure};
+
+/// The services of this process (type and URL), unless an entry says where one is, and the services of `[identity_service] catalog` in
+/// their order.
+pub fn catalog(config: &Config, here: &[(&str, String)]) -> Catalog {
+    let own = &config.identity_service;
+    let listed = || own.catalog.iter().filter_map(|text| catalog_entry(text));
+    let here = here
+        .iter()
+        .filter(|(service, _)| listed().all(|(it, ..)| it != *service))
+        .map(|(service, url)| (*service, None, url.as_str()));
+    let mut services: Vec<CatalogService> = Vec::new();
+    for (service, interface, url) in here.chain(listed()) {
+        let interfaces = interface.map_or(EndpointInterface::ALL.to_vec(), |one| vec![one]);
+        let endpoints = interfaces.into_iter().map(|interface| Endpoint {
+            region: own.region.clone(),
+            interface,
+            url: url.to_owned(),
+        });
+        match services.iter_mut().find(|it| it.service_type == service) {
+            // A later entry says it anew for the callers that it is for.
+            Some(known) => {
+                for endpoint in endpoints {
+                    known
+                        .endpoints
+                        .retain(|it| it.interface != endpoint.interface);
+                    known.endpoints.push(endpoint);
+                }
+            }
+            None => services.push(CatalogService {
+                service_type: service.to_owned(),
+                name: service.to_owned(),
+                endpoints: endpoints.collect(),
+            }),
+        }
+    }
+    Catalog::new(services)
+}
+
+/// Why the file cannot be used, with its mend.
+pub fn users_failure(error: &UsersFileError) -> Failure {
+    match error {
+        UsersFileError::Unreadable { .. } => {
+            Failure::caused(ErrorCode::Unreadable, "there are no users", error).mend(
+                "write the file as docs/guide/howto/identity.md shows, or name it: [identity_service] users_file, --users",
+            )
+        }
+        UsersFileError::Writable { path } | UsersFileError::NoText { path } => {
+            let mend = format!("chmod 0600 {}", path.display());
+            Failure::new(ErrorCode::BadValue, error.to_string()).mend(mend)
+        }
+        UsersFileError::Empty { .. } => Failure::new(ErrorCode::BadValue, error.to_string())
+            .mend("write the file as docs/guide/howto/identity.md shows"),
+        UsersFileError::Wrong(_) => Failure::new(ErrorCode::BadValue, error.to_string())
+            .mend("correct the lines named, then run: berth identity check"),
+    }
+}

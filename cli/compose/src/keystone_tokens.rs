@@ -1,0 +1,274 @@
+//! Whose a token is, by Keystone's word: what the built-in services are given where they do not take the token's own.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use berth_client::keystone::system_clock;
+use berth_client::{HttpService, IdentityClient};
+use berth_config::KeystoneAuthtoken;
+use berth_http::auth::Validation;
+use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_output::{ErrorCode, Failure};
+use berth_wire::keystone::{ValidatedToken, parse_expiry};
+use tokio::time::Instant;
+
+/// How many tokens are remembered at most.
+const MOST: usize = 10_000;
+
+/// Asks Keystone, and remembers what it said for a while. Tokens that it does not know are asked for each time.
+pub struct KeystoneTokens {
+    identity: IdentityClient,
+    /// Where callers get their tokens.
+    url: Option<String>,
+    cache_time: Duration,
+    // The tokens are secrets: this type is not shown.
+    known: Mutex<HashMap<String, CachedToken>>,
+}
+
+struct CachedToken {
+    caller: Caller,
+    until: Instant,
+}
+
+/// Keystone, asked by the account of `[keystone_authtoken]`. Nothing is sent yet.
+pub fn identity_client(options: &KeystoneAuthtoken) -> Result<IdentityClient, Failure> {
+    let wrong = |error: &(dyn std::error::Error + 'static)| {
+        let what = "the way to Keystone is not configured";
+        Failure::caused(ErrorCode::Missing, what, error).mend(
+            "see [keystone_authtoken] in docs/guide/reference/configuration.md, or set auth_strategy = \"noauth2\"",
+        )
+    };
+    let account = &options.account;
+    account.check().map_err(|error| wrong(&error))?;
+    let http = HttpService::network(&account.transport()).map_err(|error| wrong(&error))?;
+    IdentityClient::from_options(http, account, system_clock()).map_err(|error| wrong(&error))
+}
+
+impl KeystoneTokens {
+    /// By the options of `[keystone_authtoken]`. Nothing is sent yet.
+    pub fn new(options: &KeystoneAuthtoken) -> Result<Self, Failure> {
+        Ok(Self {
+            url: options.account.auth_url.clone(),
+            ..Self::over(identity_client(options)?, options.token_cache_time)
+        })
+    }
+
+    fn over(identity: IdentityClient, cache_time: Duration) -> Self {
+        Self {
+            identity,
+            url: None,
+            cache_time,
+            known: Mutex::new(HashMap::new()),
+        }
+    }
+
+    fn remembered(&self, token: &str) -> Option<Caller> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(token)?;
+        (Instant::now() < known.until).then(|| known.caller.clone())
+    }
+
+    fn remember(&self, token: &str, caller: &Caller, life: Duration) {
+        let now = Instant::now();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.retain(|_, each| now < each.until);
+        }
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let entry = CachedToken {
+            caller: caller.clone(),
+            until: now + life.min(self.cache_time),
+        };
+        known.insert(token.to_owned(), entry);
+    }
+
+    async fn ask(&self, token: &str) -> Result<Caller, TokenError> {
+        if let Some(caller) = self.remembered(token) {
+            return Ok(caller);
+        }
+        let validated = self
+            .identity
+            .validate(token)
+            .await
+            .map_err(|error| TokenError::Unavailable(Box::new(error)))?
+            .ok_or(TokenError::Refused)?;
+        let life = life(&validated).ok_or(TokenError::Refused)?;
+        let caller = caller(validated);
+        self.remember(token, &caller, life);
+        Ok(caller)
+    }
+}
+
+/// How long the token is good for yet; none if it is not.
+fn life(token: &ValidatedToken) -> Option<Duration> {
+    let end = parse_expiry(&token.expires_at).ok()?;
+    end.duration_since(SystemTime::now()).ok()
+}
+
+fn caller(token: ValidatedToken) -> Caller {
+    let scope = match (token.project, token.domain, token.system) {
+        (Some(project), _, _) => TokenScope::Project(project.id),
+        (None, Some(domain), _) => TokenScope::Domain(domain.id),
+        (None, None, Some(system)) if system.all => TokenScope::System,
+        (None, None, _) => TokenScope::Unscoped,
+    };
+    Caller {
+        user_id: token.user.id,
+        scope,
+        roles: token.roles.into_iter().map(|role| role.name).collect(),
+    }
+}
+
+impl ValidateToken for KeystoneTokens {
+    fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
+        Box::pin(self.ask(request.token))
+    }
+
+    fn keystone(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use berth_client::{AuthOptions, AuthType, Secret, TransportError};
+    use bytes::Bytes;
+    use http::{HeaderMap, Method, Request, Response};
+
+    use super::*;
+
+    /// A Keystone that knows two tokens; `asked` counts the questions about tokens.
+    fn keystone(asked: &Arc<AtomicUsize>) -> HttpService {
+        let asked = Arc::clone(asked);
+        HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
+            let answer = answer(&request, &asked);
+            async move { Ok::<_, TransportError>(answer) }
+        }))
+    }
+
+    fn answer(request: &Request<Bytes>, asked: &AtomicUsize) -> Response<Bytes> {
+        let token = |expires: &str, scope: &str| {
+            format!(
+                r#"{{"token": {{"user": {{"id": "u1", "name": "alice"}}, {scope} "roles": [{{"id": "r", "name": "member"}}],
+                    "expires_at": "{expires}"}}}}"#
+            )
+        };
+        assert_eq!(request.uri().path(), "/v3/auth/tokens");
+        if request.method() == Method::POST {
+            return Response::builder()
+                .status(201)
+                .header("x-subject-token", "own")
+                .body(token("2096-01-01T00:00:00.000000Z", "").into())
+                .unwrap();
+        }
+        asked.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(request.headers()["x-auth-token"], "own");
+        let project = r#""project": {"id": "p1", "name": "x"},"#;
+        let (status, body) = match request.headers()["x-subject-token"].to_str().unwrap() {
+            "good" => (200, token("2096-01-01T00:00:00.000000Z", project)),
+            "system" => (
+                200,
+                token("2096-01-01T00:00:00.000000Z", r#""system": {"all": true},"#),
+            ),
+            "domain" => (
+                200,
+                token(
+                    "2096-01-01T00:00:00.000000Z",
+                    r#""domain": {"id": "d1", "name": "Default"},"#,
+                ),
+            ),
+            "unscoped" => (200, token("2096-01-01T00:00:00.000000Z", "")),
+            "over" => (200, token("2020-01-01T00:00:00.000000Z", project)),
+            "broken" => (200, "{}".to_owned()),
+            "elsewhere" => (404, "no such page".to_owned()),
+            _ => (
+                404,
+                r#"{"error": {"code": 404, "message": "Could not find token", "title": "Not Found"}}"#
+                    .to_owned(),
+            ),
+        };
+        Response::builder()
+            .status(status)
+            .body(body.into())
+            .unwrap()
+    }
+
+    fn tokens(asked: &Arc<AtomicUsize>) -> KeystoneTokens {
+        tokens_of("http://keystone/v3/", asked)
+    }
+
+    fn tokens_of(auth_url: &str, asked: &Arc<AtomicUsize>) -> KeystoneTokens {
+        let options = AuthOptions {
+            auth_type: Some(AuthType::Password),
+            auth_url: Some(auth_url.to_owned()),
+            username: Some("cyborg".to_owned()),
+            password: Some(Secret::from("p")),
+            user_domain_name: Some("Default".to_owned()),
+            project_name: Some("service".to_owned()),
+            project_domain_name: Some("Default".to_owned()),
+            ..AuthOptions::for_service("identity")
+        };
+        let identity = IdentityClient::from_options(keystone(asked), &options, system_clock());
+        KeystoneTokens::over(identity.unwrap(), Duration::from_secs(300))
+    }
+
+    async fn ask(tokens: &KeystoneTokens, token: &str) -> Result<Caller, TokenError> {
+        let headers = &HeaderMap::new();
+        tokens.validate(TokenRequest { token, headers }).await
+    }
+
+    #[tokio::test]
+    async fn a_token_is_asked_for_once_in_its_time_and_makes_a_caller() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let tokens = tokens(&asked);
+        for _ in 0..3 {
+            let caller = ask(&tokens, "good").await.unwrap();
+            assert_eq!(
+                (caller.user_id.as_str(), caller.project_id()),
+                ("u1", Some("p1"))
+            );
+            assert!(caller.has_role("member") && !caller.has_role("admin"));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(ask(&tokens, "system").await.unwrap().scope, TokenScope::System);
+        let domain = ask(&tokens, "domain").await.unwrap();
+        assert_eq!(domain.scope, TokenScope::Domain("d1".to_owned()));
+        let unscoped = ask(&tokens, "unscoped").await.unwrap();
+        assert_eq!(unscoped.scope, TokenScope::Unscoped);
+        assert!(!unscoped.has_role("member"));
+    }
+
+    #[tokio::test]
+    async fn keystone_is_found_whatever_version_its_url_names() {
+        for auth_url in [
+            "http://keystone",
+            "http://keystone/v3",
+            "http://keystone/v2.0/",
+        ] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let caller = ask(&tokens_of(auth_url, &asked), "good").await;
+            assert_eq!(caller.unwrap().user_id, "u1", "{auth_url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_and_ended_tokens_are_refused_and_odd_answers_are_no_caller() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let tokens = tokens(&asked);
+        for token in ["nobody", "over", "a\nb", "nobody"] {
+            let refused = ask(&tokens, token).await;
+            assert!(matches!(refused, Err(TokenError::Refused)), "{token:?}");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        for token in ["broken", "elsewhere"] {
+            let odd = ask(&tokens, token).await;
+            assert!(matches!(odd, Err(TokenError::Unavailable(_))), "{token}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The nodes of this host for commands that look or act once: observed, identified, each with its tracker.
+
+use std::sync::Arc;
+
+use berth_agent::complete::Service;
+use berth_agent::device::overlay_all;
+use berth_agent::disabled;
+use berth_agent::guest::SqlJournal;
+use berth_agent::node_identity::{
+    IdentityError, Known, NodeIdentity, UuidSource, foresee, identify,
+};
+use berth_agent::options::{Rename, TrackerOptions};
+use berth_agent::propose::ResourceTracker;
+use berth_agent::report_client::ReportClient;
+use berth_client::PlacementClient;
+use berth_config::Config;
+use berth_model::{Disposition, NodeName};
+use berth_output::{ErrorCode, Failure};
+use berth_store::state_dir::StateDir;
+use berth_virt::{HostView, VirtDriver};
+
+use crate::driver::Driver;
+use crate::placement_failure::placement_error_code;
+use crate::tracker::tracker_options;
+
+/// Whether a node that was never reported is given its UUID for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    /// Nothing is kept: a look.
+    Look,
+    /// The UUID is kept before anything is sent.
+    Act,
+}
+
+/// This host, seen once.
+pub struct HostNodes {
+    pub view: HostView,
+    /// Whether an operator lets it take guests.
+    pub service: Service,
+    /// Each node with who it is and its tracker.
+    pub nodes: Vec<(NodeIdentity, ResourceTracker<Driver>)>,
+}
+
+impl HostNodes {
+    /// Observes this host and tells who its nodes are. What the agent knows of devices beside that (quarantines, disabled ones, the
+    /// vendor's check) is laid over it, so that what comes of it is what an agent would do.
+    pub async fn observe(
+        config: &Config,
+        placement: &PlacementClient,
+        rename: Rename,
+        intent: Intent,
+    ) -> Result<Self, Failure> {
+        let driver = Arc::new(Driver::of(config)?);
+        let mut view = driver.observe().await.map_err(|error| {
+            let code = match error.disposition() {
+                Disposition::Fatal => ErrorCode::Driver,
+                Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
+            };
+            Failure::caused(code, "this host cannot be observed", &error)
+        })?;
+        let devices = SqlJournal::look_at_devices(&config.state_path).await;
+        let devices = devices.map_err(|error| {
+            let what = "which devices are set aside";
+            Failure::caused(ErrorCode::State, what, &error)
+        })?;
+        overlay_all(&mut view, &devices);
+        let options = tracker_options(config, rename)?;
+        let files = match intent {
+            // A running agent may be writing there.
+            Intent::Look => StateDir::look(&config.state_path),
+            Intent::Act => StateDir::open(&config.state_path)
+                .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?,
+        };
+        let disabled = disabled::read(&files).await.map_err(|error| {
+            Failure::caused(ErrorCode::State, "whether this host is disabled", &error)
+        })?;
+        let mut nodes = Vec::new();
+        for node in view.nodes.keys() {
+            let from = UuidSource::of(&view, node);
+            let identity = match intent {
+                Intent::Look => foresee(node, &from, &files, placement).await,
+                Intent::Act => identify(node, &from, &files, placement, rename).await,
+            };
+            let identity = identity.map_err(|error| {
+                let code = match &error {
+                    IdentityError::Placement { source, .. } => placement_error_code(source),
+                    IdentityError::File { .. } => ErrorCode::State,
+                    _ => ErrorCode::Identity,
+                };
+                Failure::caused(code, format!("who node {node} is"), &error)
+            })?;
+            let tracker = tracker(&driver, placement, node, &identity, &options)
+                .remembering_in(Arc::new(files.clone()));
+            nodes.push((identity, tracker));
+        }
+        Ok(Self {
+            view,
+            service: disabled.service(),
+            nodes,
+        })
+    }
+
+    /// The names a rename was accepted for.
+    #[must_use]
+    pub fn renamed(&self) -> Vec<&NodeName> {
+        let renamed =
+            |(identity, _): &&(NodeIdentity, _)| matches!(identity.known, Known::Renamed { .. });
+        self.nodes
+            .iter()
+            .filter(renamed)
+            .map(|(identity, _)| &identity.node)
+            .collect()
+    }
+}
+
+fn tracker(
+    driver: &Arc<Driver>,
+    placement: &PlacementClient,
+    node: &NodeName,
+    identity: &NodeIdentity,
+    options: &TrackerOptions,
+) -> ResourceTracker<Driver> {
+    let report = ReportClient::new(placement.clone(), node.clone(), identity.root, options);
+    ResourceTracker::new(Arc::clone(driver), node.clone(), report, options.clone())
+}

@@ -1,0 +1,54 @@
+//! The built-in Placement for callers outside this process: whom it believes, who may do what, where it is heard.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use berth_config::{
+    AllocationCandidatesFrom, AuthStrategy, Config, SNAPSHOT_BESIDE_OTHERS, Secret,
+};
+use berth_http::{NoAuth2, ValidateToken};
+use berth_output::{ErrorCode, Failure};
+use berth_placement::Options;
+use berth_store::sql::Location;
+
+use crate::database;
+use crate::keystone_tokens::KeystoneTokens;
+use crate::policy::placement_policy_in_force;
+
+/// How the built-in Placement behaves over the database of a URL, by `[placement_service]` and `[cors]`.
+///
+/// # Errors
+/// The way to Keystone is not configured, the policy file cannot be used, or a snapshot is asked for where others may write.
+pub fn placement_options(config: &Config, url: &Secret) -> Result<Options, Failure> {
+    let own = &config.placement_service;
+    if own.allocation_candidates_from == AllocationCandidatesFrom::Snapshot
+        && matches!(database::location(url)?, Location::Server(_))
+    {
+        let what = format!(
+            "placement_service.allocation_candidates_from: {}",
+            SNAPSHOT_BESIDE_OTHERS
+        );
+        return Err(Failure::new(ErrorCode::BadValue, what).mend("write \"auto\" or \"sql\""));
+    }
+    let tokens: Arc<dyn ValidateToken> = match own.auth_strategy {
+        AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
+        AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
+    };
+    Ok(PlacementApiOptions {
+        tokens,
+        policy: placement_policy_in_force(config)?,
+        incomplete_consumer_project_id: own.incomplete_consumer_project_id.clone(),
+        incomplete_consumer_user_id: own.incomplete_consumer_user_id.clone(),
+        randomize_allocation_candidates: own.randomize_allocation_candidates,
+        max_allocation_candidates: own.max_allocation_candidates,
+        candidates_from: own.allocation_candidates_from.into(),
+        cors: config.cors.clone().into(),
+        path_prefix: own.path_prefix.clone(),
+        ..PlacementApiOptions::default()
+    })
+}
+
+/// Where its callers find it.
+pub fn placement_url(address: SocketAddr, config: &Config) -> String {
+    format!("http://{address}{}", config.placement_service.path_prefix)
+}

@@ -1,0 +1,99 @@
+//! The file of a reviewed plan: `berth reshape plan --out` writes it, `berth agent --expect-plan` reads it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use berth_agent::startup::ReviewedPlan;
+use berth_config::regular_file;
+use berth_model::NodeName;
+use berth_output::{API, ErrorCode, Failure};
+use serde::{Deserialize, Serialize};
+
+/// The largest plan file that is read, in bytes: a line for each consumer, and room.
+const LARGEST_PLAN: u64 = 64 << 20;
+
+/// A plan as it is kept in a file: per node the text and the generations it was made on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanFile {
+    api: String,
+    pub nodes: BTreeMap<String, PlannedNode>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedNode {
+    pub pending: String,
+    pub text: String,
+    pub generations: BTreeMap<String, i64>,
+}
+
+impl PlanFile {
+    #[must_use]
+    pub fn new(nodes: BTreeMap<String, PlannedNode>) -> Self {
+        Self {
+            api: API.to_owned(),
+            nodes,
+        }
+    }
+
+    pub fn json(&self) -> Result<String, Failure> {
+        serde_json::to_string_pretty(self)
+            .map_err(|error| Failure::caused(ErrorCode::Bug, "the plan cannot be written", &error))
+    }
+
+    pub fn write(&self, file: &Path) -> Result<(), Failure> {
+        std::fs::write(file, self.json()?).map_err(|error| {
+            let what = format!("cannot write {}", file.display());
+            Failure::caused(ErrorCode::File, what, &error)
+        })
+    }
+
+    /// Reads a file that `berth reshape plan --out` wrote.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no plan.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let (text, _) = regular_file::read(path, LARGEST_PLAN).map_err(|error| {
+            Failure::caused(
+                ErrorCode::File,
+                format!("the plan {shown} cannot be read"),
+                &error,
+            )
+        })?;
+        serde_json::from_slice(&text).map_err(|error| {
+            Failure::caused(ErrorCode::BadValue, format!("{shown} is no plan"), &error)
+                .mend("make it with `berth reshape plan --out FILE`")
+        })
+    }
+
+    /// What the agent is to compare with, per node.
+    ///
+    /// # Errors
+    /// A node's name or a provider's UUID is none.
+    pub fn reviewed(&self) -> Result<BTreeMap<NodeName, ReviewedPlan>, Failure> {
+        let wrong = |what: String| Failure::new(ErrorCode::BadValue, format!("the plan: {what}"));
+        self.nodes
+            .iter()
+            .map(|(name, planned)| {
+                let node = NodeName::new(name).map_err(|error| wrong(error.to_string()))?;
+                let generations = planned
+                    .generations
+                    .iter()
+                    .map(|(uuid, generation)| {
+                        let uuid = uuid.parse().map_err(|error| wrong(format!("{error}")))?;
+                        Ok((uuid, *generation))
+                    })
+                    .collect::<Result<_, Failure>>()?;
+                Ok((
+                    node,
+                    ReviewedPlan {
+                        text: planned.text.clone(),
+                        generations,
+                    },
+                ))
+            })
+            .collect()
+    }
+}

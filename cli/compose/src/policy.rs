@@ -1,0 +1,111 @@
+//! The policy of each built-in service: its default rules, and what the operator's `policy_file` replaces.
+//!
+//! `*_policy` is for `berth config check`, which reports every error of the file; `*_policy_in_force` is for a service that starts.
+
+use std::path::{Path, PathBuf};
+
+use berth_config::{Config, regular_file};
+use berth_http::{Policy, PolicyFile, PolicyFileError};
+use berth_output::{ErrorCode, Failure};
+use berth_placement::DeprecatedDefaults;
+
+/// The largest file that is opened, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// Why a policy file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyRefusal {
+    /// It cannot be read.
+    #[error("{} cannot be read: {reason}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        reason: std::io::Error,
+    },
+    /// It is no text.
+    #[error("{} is not UTF-8", path.display())]
+    NoText { path: PathBuf },
+    /// What it says cannot be done.
+    #[error("{}: {reason}", path.display())]
+    Wrong {
+        path: PathBuf,
+        reason: PolicyFileError,
+    },
+}
+
+impl PolicyRefusal {
+    /// The number for documentation and exit code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreadable { .. } => ErrorCode::Unreadable,
+            Self::NoText { .. } => ErrorCode::Syntax,
+            Self::Wrong { reason, .. } => match reason {
+                PolicyFileError::Long(_)
+                | PolicyFileError::Malformed(_)
+                | PolicyFileError::Rule { .. } => ErrorCode::Syntax,
+                PolicyFileError::Unknown { .. } | PolicyFileError::Missing { .. } => {
+                    ErrorCode::UnknownKey
+                }
+                PolicyFileError::Circular { .. } | PolicyFileError::Far { .. } => {
+                    ErrorCode::Contradiction
+                }
+            },
+        }
+    }
+}
+
+/// A service's rules: its defaults, and what the file says instead.
+fn with_file(defaults: Policy, path: Option<&Path>) -> Result<Policy, PolicyRefusal> {
+    let Some(path) = path else {
+        return Ok(defaults);
+    };
+    let path = path.to_owned();
+    let content = match regular_file::read(&path, LARGEST) {
+        Ok((content, _)) => content,
+        Err(reason) => return Err(PolicyRefusal::Unreadable { path, reason }),
+    };
+    let Ok(text) = String::from_utf8(content) else {
+        return Err(PolicyRefusal::NoText { path });
+    };
+    PolicyFile::read(&text)
+        .and_then(|file| defaults.with_file(file))
+        .map_err(|reason| PolicyRefusal::Wrong { path, reason })
+}
+
+pub fn accelerator_policy(config: &Config) -> Result<Policy, PolicyRefusal> {
+    let path = config.accelerator_service.policy_file.as_deref();
+    with_file(berth_accelerator::default_policy(), path)
+}
+
+pub fn accelerator_policy_in_force(config: &Config) -> Result<Policy, Failure> {
+    accelerator_policy(config).map_err(|refused| unusable("accelerator", &refused))
+}
+
+pub fn compute_policy(config: &Config) -> Result<Policy, PolicyRefusal> {
+    let path = config.compute_service.policy_file.as_deref();
+    with_file(berth_compute::default_policy(), path)
+}
+
+pub fn compute_policy_in_force(config: &Config) -> Result<Policy, Failure> {
+    compute_policy(config).map_err(|refused| unusable("compute", &refused))
+}
+
+pub fn placement_policy(config: &Config) -> Result<Policy, PolicyRefusal> {
+    let service = &config.placement_service;
+    let deprecated = match service.enforce_new_defaults {
+        true => DeprecatedDefaults::Ignored,
+        false => DeprecatedDefaults::Honoured,
+    };
+    let defaults = berth_placement::default_policy(deprecated);
+    with_file(defaults, service.policy_file.as_deref())
+}
+
+pub fn placement_policy_in_force(config: &Config) -> Result<Policy, Failure> {
+    placement_policy(config).map_err(|refused| unusable("placement", &refused))
+}
+
+fn unusable(service: &str, refused: &PolicyRefusal) -> Failure {
+    let what = format!("[{service}_service] policy_file cannot be used");
+    Failure::caused(refused.code(), what, refused).mend(format!(
+        "berth {service} policy lists the rules; write what they shall be in the language of oslo.policy"
+    ))
+}

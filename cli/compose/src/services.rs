@@ -1,0 +1,301 @@
+//! The accelerator service and the conductor of `berth up`, in the agent's process: each over a database of its own, and asked by
+//! this process without a socket; `berth controller` has them without the agent. Others reach the accelerator service by its port, and the conductor, which asks nobody for a
+//! token, by a unix socket for those who may use the agent's; by a port only where one is configured.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::Router;
+use berth_accelerator::{
+    EventsBell, HostsBell, AcceleratorApiOptions, ServiceTokens, delete_idle_arqs, deliver_events,
+    end_late_programmings, router, serve_tcp, watch_providers,
+};
+use berth_agent::admin::{AdminError, SocketBeside};
+use berth_agent::metrics::MetricsBeside;
+use berth_client::{AcceleratorClient, PlacementClient};
+use berth_conductor::journal::SqlBootJournal;
+use berth_conductor::{Agents, Conductor, ConductorParts};
+use berth_config::Config;
+use berth_http::ValidateToken;
+use berth_output::{ErrorCode, Failure};
+use berth_store::SqlStore;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::conductor_metrics::ConductorMetrics;
+use super::hosts::OpenHosts;
+use crate::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
+use crate::compute_service::{OpenCompute, RunningCompute, conductor_options, unusable_journal};
+use crate::database;
+use crate::event_receivers::ConfiguredReceivers;
+use crate::images::ServerImages;
+use crate::listener::ACCELERATOR;
+use crate::placement_client::write_endpoint;
+use crate::{
+    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket,
+};
+
+/// The accelerator service, open but not yet served.
+pub struct OpenAccelerator {
+    store: SqlStore,
+    bell: EventsBell,
+    hosts: HostsBell,
+    /// Where it is served beside the one listener, and the address of that.
+    door: Option<(TcpListener, SocketAddr)>,
+    /// The service, asked in this process.
+    pub client: AcceleratorClient,
+}
+
+impl OpenAccelerator {
+    /// Opens the database, and the port where it is to have one.
+    pub async fn open(config: &Config, listen: Option<SocketAddr>) -> Result<Self, Failure> {
+        let service = &config.accelerator_service;
+        let store =
+            database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
+        let door = match listen {
+            None => None,
+            Some(address) => {
+                let listener = ACCELERATOR
+                    .listen_on(address, service.auth_strategy)
+                    .await?;
+                let address = listener.local_addr().unwrap_or(address);
+                Some((listener, address))
+            }
+        };
+        let (bell, hosts) = (EventsBell::default(), HostsBell::default());
+        // Who asks in this process is this process, whoever else must show a token.
+        let own = AcceleratorApiOptions {
+            bell: bell.clone(),
+            hosts: hosts.clone(),
+            orphan_grace: service.orphan_request_grace,
+            bind_timeout: service.bind_timeout,
+            ..AcceleratorApiOptions::default()
+        };
+        let client = accelerators_in_process(router(store.clone(), own))?;
+        Ok(Self {
+            store,
+            bell,
+            hosts,
+            door,
+            client,
+        })
+    }
+
+    /// Where it is served beside the one listener, for people.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.door.as_ref().map(|(_, address)| *address)
+    }
+}
+
+/// What the services are begun with.
+pub struct ServiceParts {
+    pub accelerator: OpenAccelerator,
+    /// What is known of hosts.
+    pub hosts: OpenHosts,
+    /// Placement, asked in this process.
+    pub placement: PlacementClient,
+    /// The agents that the conductor asks.
+    pub agents: Arc<dyn Agents>,
+    /// Who is told of binds.
+    pub receivers: ConfiguredReceivers,
+    /// What servers are made of.
+    pub images: ServerImages,
+    /// Who believes tokens behind the one listener, where there is one.
+    pub api: Option<Arc<dyn ValidateToken>>,
+}
+
+/// What is served behind the one listener.
+pub struct MountedApis {
+    pub accelerator: Router,
+    pub compute: Router,
+}
+
+/// The services beside Placement while they are served.
+pub struct Services {
+    accelerators: SqlStore,
+    hosts: SqlStore,
+    compute: Option<RunningCompute>,
+    boots: SqlJournal,
+    tasks: JoinSet<()>,
+    endpoints: Vec<PathBuf>,
+    /// What is to be served behind the one listener, where there is one.
+    pub behind: Option<MountedApis>,
+    /// Where the conductor is served, for people.
+    pub conductor: String,
+    /// Why the conductor's journal cannot be used; none where it can.
+    pub unusable: watch::Receiver<Option<String>>,
+    /// What the conductor counts.
+    pub metrics: Arc<dyn MetricsBeside>,
+}
+
+impl Services {
+    /// Serves the accelerator service and the conductor until `stop`, and makes the compute API where it is to be anywhere.
+    pub async fn begin(
+        config: &Config,
+        parts: ServiceParts,
+        stop: &CancellationToken,
+    ) -> Result<Self, Failure> {
+        let ServiceParts {
+            accelerator,
+            mut hosts,
+            placement,
+            agents,
+            receivers,
+            images,
+            api: api_tokens,
+        } = parts;
+        let state = &config.state_path;
+        let boots = SqlBootJournal::open(state)
+            .await
+            .map_err(|error| unusable_journal(&error))?;
+        let path = conductor_socket(config);
+        let socket = SocketBeside::open(&path, &config.agent.admin_group).await;
+        let socket = socket.map_err(|error| not_open(&path, &error))?;
+        let mut conductor_at = path.display().to_string();
+        let mut endpoints = Vec::new();
+        if let Some(address) = accelerator.address() {
+            endpoints.push(endpoint(state, ACCELERATOR_ENDPOINT_FILE, address)?);
+        }
+        let mut port = None;
+        if let Some(address) = config.conductor_service.listen {
+            let listener = conductor_port(address).await?;
+            let address = listener.local_addr().unwrap_or(address);
+            endpoints.push(endpoint(state, CONDUCTOR_ENDPOINT_FILE, address)?);
+            conductor_at = format!("{conductor_at} and http://{address}");
+            port = Some(listener);
+        }
+        let compute = match hosts.take_door() {
+            None if api_tokens.is_none() => None,
+            door => Some((
+                OpenCompute::open(config, &images).await?,
+                hosts.hosts(),
+                door,
+            )),
+        };
+        let (scheduler, kept) = hosts.into_scheduler();
+        let parts = ConductorParts {
+            journal: Arc::new(boots.clone()),
+            placement: placement.clone(),
+            accelerators: accelerator.client,
+            agents,
+            scheduler,
+        };
+        let conductor = Conductor::open(parts, conductor_options(config));
+        let (store, bell, hosts) = (accelerator.store, accelerator.bell, accelerator.hosts);
+        let options = accelerator_options(config, bell.clone(), hosts.clone())?;
+        let accelerator_behind = api_tokens.as_ref().map(|tokens| {
+            let behind = AcceleratorApiOptions {
+                tokens: Arc::clone(tokens),
+                service_tokens: ServiceTokens::Required,
+                ..options.clone()
+            };
+            router(store.clone(), behind)
+        });
+        let api = router(store.clone(), options);
+        let stopped = || stop.clone().cancelled_owned();
+        let mut tasks = JoinSet::new();
+        let end = stopped();
+        let end = async move {
+            end.await;
+            // Agents that wait would keep the stop waiting.
+            hosts.end();
+        };
+        match accelerator.door {
+            Some((listener, _)) => drop(tasks.spawn(serve_tcp(listener, api, end))),
+            None => drop(tasks.spawn(end)),
+        }
+        tasks.spawn(end_late_programmings(
+            store.clone(),
+            bell.clone(),
+            stopped(),
+        ));
+        let grace = config.accelerator_service.unbound_request_grace;
+        tasks.spawn(delete_idle_arqs(store.clone(), grace, stopped()));
+        tasks.spawn(deliver_events(store.clone(), receivers, bell, stopped()));
+        tasks.spawn(watch_providers(
+            store.clone(),
+            placement,
+            PROVIDER_CHECK_INTERVAL,
+            stopped(),
+        ));
+        let compute = match compute {
+            None => None,
+            Some((compute, hosts, door)) => {
+                Some(compute.begin(config, (conductor.clone(), hosts), door, &mut tasks, stop)?)
+            }
+        };
+        let behind = match (&compute, accelerator_behind, &api_tokens) {
+            (Some(compute), Some(accelerator), Some(tokens)) => Some(MountedApis {
+                accelerator,
+                compute: compute.routes(tokens),
+            }),
+            _ => None,
+        };
+        let api = berth_conductor::router(conductor.clone());
+        if let Some(port) = port {
+            tasks.spawn(berth_conductor::serve_tcp(port, api.clone(), stopped()));
+        }
+        tasks.spawn(socket.serve(api, stop.clone()));
+        let end = stopped();
+        let unusable = conductor.unusable();
+        let metrics = Arc::new(ConductorMetrics(conductor.clone()));
+        tasks.spawn(async move { conductor.run(end).await });
+        Ok(Self {
+            accelerators: store,
+            hosts: kept,
+            compute,
+            boots,
+            tasks,
+            endpoints,
+            behind,
+            conductor: conductor_at,
+            unusable,
+            metrics,
+        })
+    }
+
+    /// Waits for all that ends with the token, and closes the databases.
+    pub async fn ended(mut self) {
+        // A panic in one has been told already.
+        while self.tasks.join_next().await.is_some() {}
+        for file in &self.endpoints {
+            let _ = std::fs::remove_file(file);
+        }
+        self.boots.close().await;
+        if let Some(compute) = &self.compute {
+            compute.store.close().await;
+        }
+        self.hosts.close().await;
+        self.accelerators.close().await;
+    }
+}
+
+/// Says in a file below `state_path` where a service is.
+fn endpoint(state: &Path, name: &str, address: SocketAddr) -> Result<PathBuf, Failure> {
+    let file = state.join(name);
+    write_endpoint(&file, &format!("http://{address}"))?;
+    Ok(file)
+}
+
+fn not_open(socket: &Path, error: &AdminError) -> Failure {
+    let code = match error {
+        AdminError::Held { .. } => ErrorCode::Held,
+        _ => ErrorCode::BadValue,
+    };
+    let what = format!("the conductor cannot listen on {}", socket.display());
+    Failure::caused(code, what, error).mend("it is beside [agent] admin_socket: set that")
+}
+
+async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+            _ => ErrorCode::BadValue,
+        };
+        Failure::caused(code, format!("cannot listen on {address}"), &error)
+            .mend("stop what listens there, or set [conductor_service] listen")
+    })
+}

@@ -1,0 +1,75 @@
+//! What the agent reports, and how: the tracker's options, and the files that add to providers.
+
+use std::path::Path;
+
+use berth_agent::options::{Owner, Ratios, Rename, ReservedForHost, TrackerOptions};
+use berth_agent::provider_config::ProviderConfigs;
+use berth_config::Config;
+use berth_model::AllocationRatio;
+use berth_output::{ErrorCode, Failure, sentence};
+
+/// What the configuration says about reporting.
+pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions, Failure> {
+    let ratio = |name: &str, value: f64| {
+        AllocationRatio::new(value).map_err(|error| {
+            Failure::new(
+                ErrorCode::BadValue,
+                format!("{name}_allocation_ratio: {error}"),
+            )
+        })
+    };
+    // Nova's meaning of 0.0: not configured.
+    let configured = |name: &str, value: Option<f64>| {
+        value
+            .filter(|value| *value != 0.0)
+            .map(|value| ratio(name, value))
+            .transpose()
+    };
+    Ok(TrackerOptions {
+        ratios: Ratios {
+            cpu: configured("cpu", config.cpu_allocation_ratio)?,
+            ram: configured("ram", config.ram_allocation_ratio)?,
+            disk: configured("disk", config.disk_allocation_ratio)?,
+            initial_cpu: ratio("initial_cpu", config.initial_cpu_allocation_ratio)?,
+            initial_ram: ratio("initial_ram", config.initial_ram_allocation_ratio)?,
+            initial_disk: ratio("initial_disk", config.initial_disk_allocation_ratio)?,
+        },
+        reserved: ReservedForHost {
+            cpus: config.reserved_host_cpus,
+            memory_mib: config.reserved_host_memory_mb,
+            disk_mib: u32::try_from(config.reserved_host_disk_mb).unwrap_or(u32::MAX),
+        },
+        owner: if config.compute.owner_nova {
+            Owner::Nova
+        } else {
+            Owner::Berth
+        },
+        association_refresh: config.compute.resource_provider_association_refresh(),
+        aggregates_per_request: config.compute.sharing_providers_max_uuids_per_request,
+        rename,
+        provider_configs: provider_configs(&config.compute.provider_config_location).map_err(
+            |wrong| {
+                let wrong = wrong.join("; ");
+                let what = format!("[compute] provider_config_location: {wrong}");
+                Failure::new(ErrorCode::BadValue, what)
+            },
+        )?,
+        ..TrackerOptions::default()
+    })
+}
+
+/// What the files of this directory add to providers. One that is named and not there is no empty one: all that its files gave
+/// to Placement would be taken away.
+pub fn provider_configs(directory: &Path) -> Result<ProviderConfigs, Vec<String>> {
+    if directory != Path::new(PROVIDER_CONFIGS) && !directory.exists() {
+        let shown = directory.display();
+        return Err(vec![format!(
+            "the directory {shown} is not there; make it, or name the one that the files are in"
+        )]);
+    }
+    ProviderConfigs::read(directory)
+        .map_err(|errors| errors.iter().map(|error| sentence(error)).collect())
+}
+
+/// Where the files are that add to providers, unless the configuration says where else.
+const PROVIDER_CONFIGS: &str = "/etc/berth/provider_config";

@@ -1,0 +1,60 @@
+//! Settings that options of the command line stand for: `--machine` and `--state-dir`. They win over files and environment,
+//! also when a running service reads its configuration again.
+
+use std::path::{Path, absolute};
+
+use berth_output::ErrorCode;
+use config::{Value, ValueKind};
+
+use super::problem::ConfigProblem;
+use super::setting::{self, Setting};
+use super::sources::Sources;
+
+/// What the command line says: settings and refusals.
+#[derive(Default)]
+pub(super) struct CommandLine {
+    pub settings: Vec<Setting>,
+    pub problems: Vec<ConfigProblem>,
+}
+
+/// Reads the options that stand for settings.
+pub(super) fn read(sources: &Sources) -> CommandLine {
+    let mut read = CommandLine::default();
+    if let Some(file) = &sources.machine {
+        let option = "option --machine";
+        read.set(option, "", "compute_driver", "fake");
+        read.path(option, "fake", "machine", file);
+    }
+    if let Some(folder) = &sources.state_dir {
+        let option = "option --state-dir";
+        read.path(option, "", "state_path", folder);
+        read.path(option, "agent", "admin_socket", &folder.join("agent.sock"));
+    }
+    read
+}
+
+impl CommandLine {
+    /// A path may be relative here, unlike in a file: it is where the command is typed.
+    fn path(&mut self, option: &str, section: &str, key: &str, path: &Path) {
+        let full = absolute(path).ok();
+        match full.as_deref().and_then(Path::to_str) {
+            Some(text) => self.set(option, section, key, text),
+            None => self.problems.push(ConfigProblem {
+                at: option.to_owned(),
+                key: setting::name(section, key),
+                wrong: "the path is empty or not UTF-8".to_owned(),
+                right: "name another one".to_owned(),
+                code: ErrorCode::BadValue,
+            }),
+        }
+    }
+
+    fn set(&mut self, option: &str, section: &str, key: &str, text: &str) {
+        let at = option.to_owned();
+        let value = Value::new(Some(&at), ValueKind::String(text.to_owned()));
+        match setting::admit(section, key, &at, &value) {
+            Ok(setting) => self.settings.push(setting),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+}

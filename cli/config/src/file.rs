@@ -1,0 +1,209 @@
+//! A TOML text read into settings, each with its file, line and column.
+
+use berth_output::ErrorCode;
+use config::{Value, ValueKind};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::ConfigProblem;
+use super::setting::{self, Setting};
+use super::table;
+
+/// One configuration file: its name as given, and its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigDocument {
+    /// The path as an operator would write it.
+    pub name: String,
+    pub text: String,
+}
+
+/// Reads a document: what passed, and everything that did not.
+pub(super) fn read(document: &ConfigDocument) -> (Vec<Setting>, Vec<ConfigProblem>) {
+    let (root, errors) = DeTable::parse_recoverable(&document.text);
+    if !errors.is_empty() {
+        return (
+            Vec::new(),
+            errors.iter().map(|error| syntax(document, error)).collect(),
+        );
+    }
+    let mut reading = FileReader {
+        document,
+        lines: line_starts(&document.text),
+        settings: Vec::new(),
+        problems: Vec::new(),
+        unknown: 0,
+        first_untold: None,
+    };
+    reading.top_level(root.get_ref());
+    reading.count_untold();
+    (reading.settings, reading.problems)
+}
+
+/// Only the parser's sentence: its excerpt of the line could show a secret.
+fn syntax(document: &ConfigDocument, error: &toml::de::Error) -> ConfigProblem {
+    let offset = error.span().map_or(0, |span| span.start);
+    ConfigProblem {
+        at: place(document, &line_starts(&document.text), offset),
+        key: String::new(),
+        wrong: format!(
+            "this is not TOML: {}",
+            error.message().lines().collect::<Vec<_>>().join(", ")
+        ),
+        right: String::new(),
+        code: ErrorCode::Syntax,
+    }
+}
+
+/// The offset at which each line begins.
+fn line_starts(text: &str) -> Vec<usize> {
+    let further = text.match_indices('\n').map(|(offset, _)| offset + 1);
+    std::iter::once(0).chain(further).collect()
+}
+
+/// `FILE:LINE:COLUMN` of a byte offset; both count from 1, columns in characters.
+fn place(document: &ConfigDocument, lines: &[usize], offset: usize) -> String {
+    let line = lines.partition_point(|start| *start <= offset).max(1);
+    let start = lines.get(line - 1).copied().unwrap_or_default();
+    let before = document.text.get(start..offset).unwrap_or_default();
+    let column = before.chars().count() + 1;
+    format!("{}:{line}:{column}", document.name)
+}
+
+/// Unknown options that are told one by one; the further ones are counted. Each is compared with every option.
+const UNKNOWN_TOLD: usize = 20;
+
+struct FileReader<'a> {
+    document: &'a ConfigDocument,
+    lines: Vec<usize>,
+    settings: Vec<Setting>,
+    problems: Vec<ConfigProblem>,
+    unknown: usize,
+    first_untold: Option<String>,
+}
+
+impl FileReader<'_> {
+    fn place(&self, offset: usize) -> String {
+        place(self.document, &self.lines, offset)
+    }
+
+    fn top_level(&mut self, root: &DeTable<'_>) {
+        for (key, value) in root {
+            let name = key.get_ref().as_ref();
+            let at = self.place(key.span().start);
+            match value.get_ref() {
+                DeValue::Table(entries) if table::is_section(name) => self.section(name, entries),
+                _ if table::is_section(name) => {
+                    self.refuse(
+                        at,
+                        name,
+                        "this is a section, not an option",
+                        format!("write [{name}] and the options below"),
+                    );
+                }
+                DeValue::Table(_) if table::find("", name).is_none() => {
+                    self.problems.push(setting::unknown_section(name, &at));
+                }
+                DeValue::Array(elements)
+                    if table::find("", name).is_none()
+                        && elements.iter().all(|each| each.get_ref().is_table()) =>
+                {
+                    self.problems.push(setting::unknown_section(name, &at));
+                }
+                _ => self.entry("", key, value),
+            }
+        }
+    }
+
+    /// The unknown options beyond those that were told, as one problem.
+    fn count_untold(&mut self) {
+        if let Some(at) = self.first_untold.take() {
+            self.problems.push(ConfigProblem {
+                at,
+                key: String::new(),
+                wrong: format!("{} further unknown options", self.unknown - UNKNOWN_TOLD),
+                right: "correct the first, and the others are told".to_owned(),
+                code: ErrorCode::UnknownKey,
+            });
+        }
+    }
+
+    fn section(&mut self, section: &str, entries: &DeTable<'_>) {
+        for (key, value) in entries {
+            self.entry(section, key, value);
+        }
+    }
+
+    fn entry(
+        &mut self,
+        section: &str,
+        key: &Spanned<toml::de::DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let name = key.get_ref().as_ref();
+        let key_at = self.place(key.span().start);
+        if table::find(section, name).is_none() {
+            self.unknown += 1;
+            if self.unknown <= UNKNOWN_TOLD {
+                self.problems
+                    .push(setting::unknown_key(section, name, &key_at));
+            } else if self.first_untold.is_none() {
+                self.first_untold = Some(key_at);
+            }
+            return;
+        }
+        let admitted = match self.convert(value) {
+            Ok(value) => setting::admit(section, name, &key_at, &value),
+            Err((wrong, at)) => {
+                return self.refuse(at, &setting::name(section, name), wrong, String::new());
+            }
+        };
+        match admitted {
+            Ok(setting) => self.settings.push(setting),
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    /// The value with its place; what TOML has and no option takes is refused here.
+    fn convert(&self, value: &Spanned<DeValue<'_>>) -> Result<Value, (&'static str, String)> {
+        let at = self.place(value.span().start);
+        let kind = match value.get_ref() {
+            DeValue::String(text) => ValueKind::String(text.to_string()),
+            DeValue::Boolean(flag) => ValueKind::Boolean(*flag),
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+                .map(ValueKind::I64)
+                .map_err(|_| ("the number is too large", at.clone()))?,
+            DeValue::Float(number) => match number.as_str().parse::<f64>() {
+                Ok(number) if number.is_finite() => ValueKind::Float(number),
+                _ => return Err(("the number is not finite", at)),
+            },
+            DeValue::Array(elements) => {
+                let elements = elements
+                    .iter()
+                    .map(|each| self.convert(each))
+                    .collect::<Result<Vec<_>, _>>()?;
+                ValueKind::Array(elements)
+            }
+            DeValue::Datetime(_) => {
+                return Err(("no option takes a date or time; write a text in quotes", at));
+            }
+            DeValue::Table(entries) => {
+                let entries = entries.iter().map(|(key, value)| {
+                    let key = key.get_ref().as_ref().to_owned();
+                    Ok((key, self.convert(value)?))
+                });
+                ValueKind::Table(entries.collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Value::new(Some(&at), kind))
+    }
+
+    fn refuse(&mut self, at: String, key: &str, wrong: &str, right: String) {
+        self.problems.push(ConfigProblem {
+            at,
+            key: key.to_owned(),
+            wrong: wrong.to_owned(),
+            right,
+            code: ErrorCode::WrongType,
+        });
+    }
+}

@@ -1,0 +1,62 @@
+//! Sections that are named after something: `[mdev_nvidia-35]`, `[scheduler_plugin_rack_power]`.
+
+use berth_scheduler::plugin::is_plugin_name;
+
+use super::kind::is_mdev_type;
+
+/// One form of sections.
+pub(super) struct SectionPattern {
+    /// As the table names all of them.
+    pub section: &'static str,
+    /// What stands before the name.
+    pub prefix: &'static str,
+    /// The field of the typed configuration, a map by the names.
+    pub field: &'static str,
+    /// A section of the form.
+    pub example: &'static str,
+    /// What a section names, where it has the prefix and no name.
+    pub none: (&'static str, &'static str),
+    is_name: fn(&str) -> bool,
+}
+
+pub(super) const PATTERNS: [SectionPattern; 2] = [
+    SectionPattern {
+        section: "mdev_TYPE",
+        prefix: "mdev_",
+        field: "mdev",
+        example: "mdev_nvidia-35",
+        none: (
+            "this names no mediated device type",
+            "write the type's name after mdev_, as in [mdev_nvidia-35]",
+        ),
+        is_name: is_mdev_type,
+    },
+    SectionPattern {
+        section: "scheduler_plugin_NAME",
+        prefix: "scheduler_plugin_",
+        field: "scheduler_plugin",
+        example: "scheduler_plugin_rack_power",
+        none: (
+            "this names no plugin of the scheduler",
+            "write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most",
+        ),
+        is_name: is_plugin_name,
+    },
+];
+
+/// The form that the table names so.
+pub(super) fn named(section: &str) -> Option<&'static SectionPattern> {
+    PATTERNS.iter().find(|it| it.section == section)
+}
+
+/// The form of a section that is written, and what it names.
+pub(super) fn of(section: &str) -> Option<(&'static SectionPattern, &str)> {
+    let name = |it: &'static SectionPattern| Some((it, section.strip_prefix(it.prefix)?));
+    let mut written = PATTERNS.iter().filter_map(name);
+    written.find(|(pattern, name)| section != pattern.section && (pattern.is_name)(name))
+}
+
+/// The form whose name a section lacks.
+pub(super) fn begun(section: &str) -> Option<&'static SectionPattern> {
+    PATTERNS.iter().find(|it| section.starts_with(it.prefix))
+}

@@ -1,0 +1,138 @@
+//! One thing wrong in the configuration, and the error that lists them all.
+
+use std::fmt;
+
+use berth_output::{ErrorCode, Failure};
+use strsim::damerau_levenshtein;
+
+/// One thing wrong: where, which key, what is wrong, what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConfigProblem {
+    /// `FILE:LINE:COLUMN`, or the environment variable, or the default.
+    pub at: String,
+    /// `section.key`; empty when the file as a whole is meant.
+    pub key: String,
+    /// What is wrong. Never the value of a secret.
+    pub wrong: String,
+    /// What would be right; may be empty.
+    pub right: String,
+    /// The number for documentation and exit code.
+    pub code: ErrorCode,
+}
+
+impl fmt::Display for ConfigProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.at)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.wrong)?;
+        if !self.right.is_empty() {
+            write!(f, "; {}", self.right)?;
+        }
+        write!(f, " [{}]", self.code)
+    }
+}
+
+/// A configuration refused, with everything that is wrong in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigRefusal {
+    problems: Vec<ConfigProblem>,
+}
+
+impl ConfigRefusal {
+    /// Wraps the problems, at least one, sorted by place.
+    #[must_use]
+    pub fn new(mut problems: Vec<ConfigProblem>) -> Self {
+        problems.sort_by(|a, b| by_place(&a.at, &b.at).then_with(|| a.cmp(b)));
+        problems.dedup();
+        ConfigRefusal { problems }
+    }
+
+    /// Everything that is wrong, in the order of files and lines.
+    #[must_use]
+    pub fn problems(&self) -> &[ConfigProblem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for ConfigRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.problems.len();
+        writeln!(
+            f,
+            "the configuration is refused, {count} {}:",
+            if count == 1 { "error" } else { "errors" }
+        )?;
+        for problem in &self.problems {
+            writeln!(f, "  {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigRefusal {}
+
+impl From<ConfigRefusal> for Failure {
+    fn from(refused: ConfigRefusal) -> Self {
+        let code = refused
+            .problems()
+            .first()
+            .map_or(ErrorCode::BadValue, |problem| problem.code);
+        Failure::new(code, refused.to_string().trim_end().to_owned())
+            .mend("correct the lines named, then run: berth config check")
+    }
+}
+
+/// Orders `file:10:1` after `file:9:1`.
+pub(super) fn by_place(a: &str, b: &str) -> std::cmp::Ordering {
+    fn split(at: &str) -> (&str, u32, u32) {
+        let mut parts = at.rsplitn(3, ':');
+        let column = parts.next().and_then(|text| text.parse().ok());
+        let line = parts.next().and_then(|text| text.parse().ok());
+        match (parts.next(), line, column) {
+            (Some(file), Some(line), Some(column)) => (file, line, column),
+            _ => (at, 0, 0),
+        }
+    }
+    split(a).cmp(&split(b))
+}
+
+/// The candidate that `word` was probably meant to be.
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let allowed = (word.chars().count() / 3).clamp(1, 4);
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            (
+                damerau_levenshtein(&word, &candidate.to_lowercase()),
+                candidate,
+            )
+        })
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_found_and_a_far_one_is_not_invented() {
+        let words = ["cpu_shared_set", "cpu_dedicated_set", "owner_nova"];
+        assert_eq!(nearest("cpu_shraed_set", words), Some("cpu_shared_set"));
+        assert_eq!(nearest("CPU_SHARED_SET", words), Some("cpu_shared_set"));
+        assert_eq!(nearest("colour", words), None);
+    }
+
+    #[test]
+    fn places_are_ordered_by_line_number() {
+        assert!(by_place("a.toml:9:1", "a.toml:10:1").is_lt());
+        assert!(by_place("a.toml:9:1", "b.toml:1:1").is_lt());
+    }
+}

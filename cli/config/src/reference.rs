@@ -1,0 +1,120 @@
+//! The option reference and the commented sample file: texts written from the option table.
+//!
+//! The committed files are compared with these by a test; `BLESS=1 cargo test -p berth-cli` writes them anew.
+
+use std::fmt::Write as _;
+
+use super::option::{Default, OptionRow};
+use super::pattern;
+use super::table::{OPTIONS, SECTIONS};
+
+/// `docs/guide/reference/configuration.md`.
+#[must_use]
+pub fn configuration_page() -> String {
+    let mut page = String::from(
+        "# Configuration reference\n\n\
+         Written from the option table; do not edit.\n\n\
+         `berth` reads `/etc/berth/berth.toml`, then `/etc/berth/berth.d/*.toml` in the order of their names, then the\n\
+         environment; what comes later wins. `--config FILE` reads that file alone, `--config-dir DIRECTORY` adds the\n\
+         `*.toml` of a directory. Names and defaults are OpenStack's wherever OpenStack has the option. An unknown key is an\n\
+         error; `berth config check` names every error at once, `berth config show --origin` says where each value comes\n\
+         from. *Live* options take effect at a reload (`systemctl reload berth-agent`), the others at a restart:\n\
+         `berth config diff` tells which is which.\n\n\
+         A variable is `BERTH__KEY` or `BERTH__SECTION__KEY`; lists are separated by commas. `BERTH_DATABASE_URL` sets\n\
+         `connection` in `[placement_service]`.\n",
+    );
+    for (section, help) in SECTIONS {
+        let title = if section.is_empty() {
+            "Top level".to_owned()
+        } else {
+            format!("`[{section}]`")
+        };
+        let _ = write!(page, "\n## {title}\n\n{help}\n\n");
+        page.push_str("| option | value | default | changed | what it does |\n| --- | --- | --- | --- | --- |\n");
+        for row in OPTIONS.iter().filter(|row| row.section == *section) {
+            let _ = writeln!(
+                page,
+                "| `{}` | {} | {} | {} | {} |",
+                row.key,
+                row.kind.documented(),
+                documented_default(row),
+                row.effect.label(),
+                row.help
+            );
+        }
+    }
+    page
+}
+
+fn documented_default(row: &OptionRow) -> String {
+    match row.default {
+        Default::Unset => "none".to_owned(),
+        Default::Derived(from) => from.to_owned(),
+        _ => format!("`{}`", toml_default(row)),
+    }
+}
+
+/// The default as TOML; the example where there is none.
+fn toml_default(row: &OptionRow) -> String {
+    match row.default {
+        Default::Text(text) => format!("{text:?}"),
+        Default::Integer(number) => number.to_string(),
+        Default::Float(number) => format!("{number:?}"),
+        Default::Flag(flag) => flag.to_string(),
+        Default::List(words) => format!("{words:?}"),
+        Default::Unset | Default::Derived(_) if row.example.is_empty() => "\"VALUE\"".to_owned(),
+        Default::Unset | Default::Derived(_) => row.example.to_owned(),
+    }
+}
+
+/// `key = value` with the default or an example: a line of the sample file.
+#[must_use]
+pub fn example_line(row: &OptionRow) -> String {
+    format!("{} = {}", row.key, toml_default(row))
+}
+
+/// `packaging/berth.toml.sample`: every option, commented out, with its default or an example.
+#[must_use]
+pub fn sample_file() -> String {
+    let mut file = String::from(
+        "# A sample of /etc/berth/berth.toml. Every option is here, commented out, with its default; where there is none,\n\
+         # with an example. Files in /etc/berth/berth.d/*.toml are read after this one, the environment (BERTH__SECTION__KEY) last.\n\
+         # Check with: berth config check\n",
+    );
+    for (section, help) in SECTIONS {
+        file.push('\n');
+        comment(&mut file, help);
+        if !section.is_empty() {
+            let _ = match pattern::named(section) {
+                Some(pattern) => writeln!(file, "#[{}]", pattern.example),
+                None => writeln!(file, "[{section}]"),
+            };
+        }
+        for row in OPTIONS.iter().filter(|row| row.section == *section) {
+            file.push('\n');
+            comment(&mut file, row.help);
+            if matches!(row.default, Default::Unset | Default::Derived(_)) {
+                comment(
+                    &mut file,
+                    &format!("No fixed default: {}.", documented_default(row)),
+                );
+            }
+            let _ = writeln!(file, "#{}", example_line(row));
+        }
+    }
+    file
+}
+
+/// Wraps a text at 100 columns as `# ` lines.
+fn comment(file: &mut String, text: &str) {
+    let mut line = String::from("#");
+    for word in text.split_whitespace() {
+        if line.len() + 1 + word.len() > 100 {
+            let _ = writeln!(file, "{line}");
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    let _ = writeln!(file, "{line}");
+}

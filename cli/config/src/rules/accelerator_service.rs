@@ -1,0 +1,80 @@
+//! What the accelerator service needs before it may be heard outside its host.
+
+use berth_output::ErrorCode;
+
+use super::Judge;
+use crate::sections::{AuthStrategy, HOST_PART};
+
+impl Judge<'_> {
+    /// A service that believes its callers is for this host alone; events to agents go with a certificate.
+    pub(super) fn accelerator_service(&mut self) {
+        self.believed_callers();
+        self.events_to_agents();
+    }
+
+    /// An address with a place for the host's name is that of each host's agent, by its `[agent] listen`.
+    fn events_to_agents(&mut self) {
+        let (events, certificate) = (
+            "accelerator_service.external_events_endpoint",
+            "agent_client.certfile",
+        );
+        let endpoint = self
+            .config
+            .accelerator_service
+            .external_events_endpoint
+            .clone();
+        let Some(endpoint) = endpoint.filter(|_| !self.is_broken(&[events, certificate])) else {
+            return;
+        };
+        if !endpoint.contains(['{', '}']) {
+            return;
+        }
+        let host = endpoint.strip_prefix("https://").unwrap_or_default();
+        let host = host.split('/').next().unwrap_or_default();
+        let rest = endpoint.replacen(HOST_PART, "", 1);
+        if !host.contains(HOST_PART) || rest.contains(['{', '}']) {
+            self.refuse(
+                events,
+                format!("{HOST_PART} stands once, where the host's name is, in the https:// address of its agent"),
+                format!("write \"https://{HOST_PART}:9178/v2.1\" with the port of [agent] listen, or one address for all hosts"),
+                ErrorCode::BadValue,
+            );
+        } else if self.config.agent_client.certfile.is_none() {
+            self.refuse(
+                events,
+                "agents ask for a certificate, and there is none to show",
+                "set certfile, and keyfile where the key is not in it, in [agent_client]",
+                ErrorCode::Missing,
+            );
+        }
+    }
+
+    fn believed_callers(&mut self) {
+        let (accelerators, hosts) = (
+            &self.config.accelerator_service,
+            &self.config.compute_service,
+        );
+        for (section, listen, strategy) in [
+            (
+                "accelerator_service",
+                Some(accelerators.listen),
+                accelerators.auth_strategy,
+            ),
+            ("compute_service", hosts.listen, hosts.auth_strategy),
+        ] {
+            let key = format!("{section}.listen");
+            if self.is_broken(&[&key, &format!("{section}.auth_strategy")]) {
+                continue;
+            }
+            let believed = listen.filter(|it| !it.ip().is_loopback());
+            if let (Some(address), AuthStrategy::Noauth2) = (believed, strategy) {
+                self.refuse(
+                    &key,
+                    format!("{address} is not on the loopback interface, and callers are believed (noauth2)"),
+                    format!("write 127.0.0.1 or [::1], or auth_strategy = \"keystone\" in [{section}]"),
+                    ErrorCode::BadValue,
+                );
+            }
+        }
+    }
+}

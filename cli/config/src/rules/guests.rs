@@ -1,0 +1,166 @@
+//! What guests and their devices need of each other's options.
+
+use berth_output::ErrorCode;
+use berth_sysfs::AllowList;
+
+use super::Judge;
+use crate::sections::{ComputeDriver, CpuMode};
+
+impl Judge<'_> {
+    pub(super) fn guests(&mut self) {
+        self.cpu_model();
+        self.disk_cache();
+        self.device_owners();
+        self.agent_over_tls();
+        self.agents_elsewhere();
+    }
+
+    /// A listener needs its three files, and they need it.
+    fn agent_over_tls(&mut self) {
+        let listen = "agent.listen";
+        let files = ["tls_cert", "tls_key", "client_ca"];
+        let names = files.map(|file| format!("agent.{file}"));
+        if self.is_broken(&[listen]) || names.iter().any(|name| self.is_broken(&[name])) {
+            return;
+        }
+        let (set, missing): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .zip(names)
+            .partition(|(_, name)| self.is_set(name));
+        let missing: Vec<_> = missing.iter().map(|(file, _)| *file).collect();
+        match (self.is_set(listen), set.first()) {
+            (true, _) if !missing.is_empty() => self.refuse(
+                listen,
+                format!("without {} nobody can be let in", missing.join(" and ")),
+                "write tls_cert, tls_key and client_ca in [agent]",
+                ErrorCode::Missing,
+            ),
+            (false, Some((_, name))) => self.warn(
+                name,
+                "listen is not set, so the file is not read",
+                "write listen = \"192.0.2.10:9178\" in [agent], or remove it",
+            ),
+            _ => {}
+        }
+    }
+
+    /// Agents of other hosts let in who shows a certificate.
+    fn agents_elsewhere(&mut self) {
+        let (agents, certfile, keyfile) = (
+            "conductor_service.agents",
+            "agent_client.certfile",
+            "agent_client.keyfile",
+        );
+        if self.is_broken(&[agents, certfile, keyfile]) {
+            return;
+        }
+        let own = &self.config.agent_client;
+        let (has_certificate, has_key) = (own.certfile.is_some(), own.keyfile.is_some());
+        if has_key && !has_certificate {
+            let right = "write certfile in [agent_client], or remove it";
+            let wrong = "there is no certfile beside it";
+            self.refuse(keyfile, wrong, right, ErrorCode::Contradiction);
+        } else if !has_certificate && !self.config.conductor_service.agents.is_empty() {
+            self.refuse(
+                agents,
+                "agents of other hosts ask for a certificate, and there is none to show",
+                "write certfile and keyfile in [agent_client]",
+                ErrorCode::Missing,
+            );
+        }
+        let mut nodes = std::collections::BTreeSet::new();
+        for agent in self.config.conductor_service.agents.clone() {
+            let node = agent.split('=').next().unwrap_or_default().to_owned();
+            if !nodes.insert(node.clone()) {
+                let wrong = format!("node {node} is there twice");
+                let right = "a node has one agent: remove one of the two";
+                self.refuse(agents, wrong, right, ErrorCode::Contradiction);
+            }
+        }
+    }
+
+    /// A device has one owner, and one that Placement is told of is known by more than its interface's name.
+    fn device_owners(&mut self) {
+        let (pci, accelerators) = ("pci.device_spec", "accelerators.device_spec");
+        if self.is_broken(&[pci, accelerators]) {
+            return;
+        }
+        // What cannot be read has been refused.
+        let Ok(of_compute) = AllowList::read(&self.config.pci.device_spec) else {
+            return;
+        };
+        let Ok(of_service) = AllowList::read(&self.config.accelerators.device_spec) else {
+            return;
+        };
+        if let Some((address, entry, other)) = of_service.same_address(&of_compute) {
+            self.refuse(
+                accelerators,
+                format!("entry {entry} means {address}, which entry {other} of [pci] device_spec means too"),
+                "a device has one owner: take it out of one of the lists",
+                ErrorCode::Contradiction,
+            );
+        } else if let Some((entry, other)) = of_service.same_devices(&of_compute) {
+            self.refuse(
+                accelerators,
+                format!("entry {entry} and entry {other} of [pci] device_spec mean the same devices"),
+                "a device has one owner: take it out of one of the lists, or say in each which it means",
+                ErrorCode::Contradiction,
+            );
+        }
+        let reported = [
+            (accelerators, &of_service, true),
+            (pci, &of_compute, self.config.pci.report_in_placement),
+        ];
+        for (name, list, reported) in reported {
+            if let Some(entry) = list.entry_with_devname().filter(|_| reported) {
+                self.refuse(
+                    name,
+                    format!("entry {entry} names a network interface, and Placement is told of these devices"),
+                    "name the device by its address, or by vendor_id and product_id",
+                    ErrorCode::Contradiction,
+                );
+            }
+        }
+    }
+
+    fn cpu_model(&mut self) {
+        let (mode, models) = ("libvirt.cpu_mode", "libvirt.cpu_models");
+        if self.config.compute_driver != ComputeDriver::Libvirt || self.is_broken(&[mode, models]) {
+            return;
+        }
+        let custom = self.config.libvirt.cpu_mode() == CpuMode::Custom;
+        let named = self.config.libvirt.cpu_models.len();
+        match (custom, named) {
+            (true, 0) => self.refuse(
+                mode,
+                "a custom processor model needs a name",
+                "write cpu_models = [\"Haswell-noTSX\"] in [libvirt]",
+                ErrorCode::Missing,
+            ),
+            (false, 1..) => self.refuse(
+                models,
+                "cpu_mode is not custom, so no model is taken by its name",
+                "write cpu_mode = \"custom\" in [libvirt], or remove it",
+                ErrorCode::Contradiction,
+            ),
+            (true, 2..) => self.warn(
+                models,
+                "only the first model is taken",
+                "name the one that guests are to see",
+            ),
+            (true, 1) | (false, 0) => {}
+        }
+    }
+
+    fn disk_cache(&mut self) {
+        let name = "libvirt.disk_cachemodes";
+        if self.config.libvirt.cache_modes() > 1 && !self.is_broken(&[name]) {
+            self.refuse(
+                name,
+                "a kind of disk is cached in one way",
+                "write file=none or file=writeback",
+                ErrorCode::Contradiction,
+            );
+        }
+    }
+}

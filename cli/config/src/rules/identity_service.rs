@@ -1,0 +1,34 @@
+//! What the built-in Identity service needs before it may be heard outside its host.
+
+use berth_output::ErrorCode;
+
+use super::Judge;
+
+impl Judge<'_> {
+    /// An address that stands for all of the host's is none that callers could ask.
+    pub(super) fn identity_service(&mut self) {
+        let (listen, public) = (
+            "identity_service.listen",
+            "identity_service.public_endpoint",
+        );
+        if self.is_broken(&[listen, public]) {
+            return;
+        }
+        let service = &self.config.identity_service;
+        let address = service.listen;
+        if address.ip().is_unspecified() && service.public_endpoint.is_none() {
+            self.refuse(
+                listen,
+                format!("{address} is every address of the host, so the catalog cannot say which callers are to ask"),
+                "write public_endpoint = \"https://cloud.example.org/identity\" in [identity_service]",
+                ErrorCode::Missing,
+            );
+        } else if !address.ip().is_loopback() {
+            self.warn(
+                listen,
+                format!("passwords travel to {address} without TLS"),
+                "write 127.0.0.1 or [::1], and put a proxy with TLS before it",
+            );
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What two sections must not both name: an address to listen on, a database in a file. No more than warnings: an agent alone, which is
+//! reloaded by these rules too, has none of the services.
+
+use std::net::{IpAddr, SocketAddr};
+
+use berth_store::sql::Location;
+
+use super::Judge;
+
+impl Judge<'_> {
+    pub(super) fn two_sections(&mut self) {
+        self.listeners();
+        self.databases();
+    }
+
+    /// Those of one process; `[identity_service] listen` is another's.
+    fn listeners(&mut self) {
+        let config = self.config;
+        let listeners = [
+            ("api.listen", config.api_listen()),
+            (
+                "placement_service.listen",
+                Some(config.placement_service.listen),
+            ),
+            (
+                "accelerator_service.listen",
+                Some(config.accelerator_service.listen),
+            ),
+            ("compute_service.listen", config.compute_service.listen),
+            ("conductor_service.listen", config.conductor_service.listen),
+            ("agent.listen", config.agent.listen),
+            ("agent.events_listen", config.agent.events_listen),
+            ("agent.metrics_listen", config.agent.metrics_listen),
+        ];
+        let listeners = listeners.map(|(name, address)| Some((name, address?)));
+        self.no_two(
+            &listeners.into_iter().flatten().collect::<Vec<_>>(),
+            |one, other| excludes(*one, *other),
+            |address, other| {
+                (
+                    format!("{address} is taken by {other}"),
+                    "a process with both does not start; write another port",
+                )
+            },
+        );
+    }
+
+    /// A database on a server may be the one of all. A URL that a file holds is looked at when the service starts.
+    fn databases(&mut self) {
+        let config = self.config;
+        let databases = [
+            ("placement_service.connection", config.placement_database()),
+            (
+                "accelerator_service.connection",
+                config.accelerator_database(),
+            ),
+            ("conductor_service.connection", config.hosts_database()),
+            ("compute_service.connection", config.compute_database()),
+            ("identity_service.connection", config.identity_database()),
+        ];
+        let files = databases.map(|(name, url)| match url.reveal().parse() {
+            Ok(Location::SqliteFile(file)) => Some((name, file)),
+            _ => None,
+        });
+        self.no_two(
+            &files.into_iter().flatten().collect::<Vec<_>>(),
+            PartialEq::eq,
+            |file, other| {
+                (
+                    format!("the file {} is the database of {other} too", file.display()),
+                    "a process with both does not start; write a file of its own for each",
+                )
+            },
+        );
+    }
+
+    /// Warns at the later one of two that exclude each other, or at the one that somebody set.
+    fn no_two<T>(
+        &mut self,
+        all: &[(&str, T)],
+        exclude: impl Fn(&T, &T) -> bool,
+        told: impl Fn(&T, &str) -> (String, &'static str),
+    ) {
+        for (place, (name, one)) in all.iter().enumerate() {
+            let before = all.iter().take(place);
+            let other = before.filter(|(other, _)| !self.is_broken(&[*name, *other]));
+            let mut other = other.filter(|(_, other)| exclude(one, other));
+            if let Some((other, theirs)) = other.next() {
+                let ((at, mine), beside) = match self.is_set(name) {
+                    true => ((name, one), other),
+                    false => ((other, theirs), name),
+                };
+                let (wrong, right) = told(mine, beside);
+                self.warn(at, wrong, right);
+            }
+        }
+    }
+}
+
+/// Whether the second of the two cannot be listened on once the first is.
+fn excludes(one: SocketAddr, other: SocketAddr) -> bool {
+    // All of IPv6 are all of IPv4 as well.
+    let covers =
+        |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+    let (mine, theirs) = (one.ip(), other.ip());
+    let is_same = mine == theirs || covers(mine, theirs) || covers(theirs, mine);
+    one.port() != 0 && one.port() == other.port() && is_same
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ConfigDocument, resolve};
+
+    fn warnings(text: &str) -> Vec<String> {
+        let document = ConfigDocument {
+            name: "berth.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        let warnings = resolve(&[document], &[]).unwrap().warnings;
+        let told = warnings.iter().map(ToString::to_string);
+        told.filter(|told| told.contains("a process with both does not start"))
+            .collect()
+    }
+
+    #[test]
+    fn two_listeners_of_a_process_at_one_address_are_told_where_one_was_set() {
+        for (text, told) in [
+            ("", None),
+            (
+                "[api]\nlisten = \"127.0.0.1:8778\"\n",
+                Some(
+                    "berth.toml:2:10: api.listen: 127.0.0.1:8778 is taken by placement_service.listen",
+                ),
+            ),
+            (
+                "[api]\nlisten = \"127.0.0.1:9000\"\n[placement_service]\nlisten = \"127.0.0.1:9000\"\n",
+                Some(
+                    "berth.toml:4:10: placement_service.listen: 127.0.0.1:9000 is taken by api.listen",
+                ),
+            ),
+            (
+                "[compute_service]\nlisten = \"127.0.0.1:6666\"\n",
+                Some(
+                    "berth.toml:2:10: compute_service.listen: 127.0.0.1:6666 is taken by accelerator_service.listen",
+                ),
+            ),
+            (
+                "[conductor_service]\nlisten = \"127.0.0.1:9000\"\n[agent]\nmetrics_listen = \"127.0.0.1:9000\"\n",
+                Some(
+                    "berth.toml:4:18: agent.metrics_listen: 127.0.0.1:9000 is taken by conductor_service.listen",
+                ),
+            ),
+            ("[api]\nlisten = \"[::1]:8778\"\n", None),
+            (
+                "[api]\nlisten = \"none\"\n[placement_service]\nlisten = \"127.0.0.1:8770\"\n",
+                None,
+            ),
+            (
+                "[api]\nlisten = \"127.0.0.1:0\"\n[placement_service]\nlisten = \"127.0.0.1:0\"\n",
+                None,
+            ),
+            // Another process.
+            ("[identity_service]\nlisten = \"127.0.0.1:8778\"\n", None),
+        ] {
+            let found = warnings(text);
+            assert_eq!(found.len(), usize::from(told.is_some()), "{text}{found:?}");
+            let told = told.unwrap_or_default();
+            assert!(found.concat().starts_with(told), "{text}{found:?}");
+        }
+    }
+
+    #[test]
+    fn all_addresses_of_the_host_are_the_one_of_another_too() {
+        let excludes = |one: &str, other: &str| {
+            let (one, other) = (one.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(super::excludes(one, other), super::excludes(other, one));
+            super::excludes(one, other)
+        };
+        assert!(excludes("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(excludes("[::]:80", "127.0.0.1:80") && excludes("[::]:80", "[::1]:80"));
+        assert!(!excludes("0.0.0.0:80", "[::1]:80"));
+        assert!(!excludes("0.0.0.0:80", "127.0.0.1:81"));
+        assert!(!excludes("127.0.0.2:80", "127.0.0.1:80"));
+    }
+
+    #[test]
+    fn one_file_for_two_databases_is_told_and_one_server_is_not() {
+        let one = |url: &str| {
+            format!(
+                "[compute_service]\nconnection = \"{url}\"\n[identity_service]\nconnection = \"{url}\"\n"
+            )
+        };
+        let found = warnings(&one("sqlite:/var/lib/berth/one.sqlite"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with(
+                "berth.toml:4:14: identity_service.connection: the file /var/lib/berth/one.sqlite is the database of \
+                 compute_service.connection too"
+            ),
+            "{found:?}"
+        );
+        let state =
+            "state_path = \"/s\"\n[placement_service]\nconnection = \"sqlite:/s/hosts.sqlite\"\n";
+        let found = warnings(state);
+        assert!(
+            found
+                .concat()
+                .starts_with("berth.toml:3:14: placement_service.connection"),
+            "{found:?}"
+        );
+        assert_eq!(warnings(&one("postgresql://berth:x@db/berth")), [""; 0]);
+    }
+}

@@ -1,0 +1,149 @@
+//! `[api]`: the one listener, and when it is there without being asked for.
+
+use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
+
+use serde::Deserialize;
+
+use super::{AuthStrategy, Config, Secret};
+
+/// Where it is unless something else is said.
+const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8770);
+
+/// `[api]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiSection {
+    pub(super) listen: Option<ApiListen>,
+    pub public_endpoint: Option<String>,
+}
+
+/// `[api] listen`, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) enum ApiListen {
+    None,
+    At(SocketAddr),
+}
+
+impl TryFrom<String> for ApiListen {
+    type Error = AddrParseError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        match text.as_str() {
+            "none" => Ok(Self::None),
+            text => text.parse().map(Self::At),
+        }
+    }
+}
+
+impl Config {
+    /// Where `berth up` has its one listener; none: it has none. Without a word in the configuration it is there where all services
+    /// believe their callers: whoever has a Keystone is not given a second one.
+    #[must_use]
+    pub fn api_listen(&self) -> Option<SocketAddr> {
+        match self.api.listen {
+            Some(ApiListen::At(address)) => Some(address),
+            Some(ApiListen::None) => None,
+            None => {
+                let strategies = [
+                    self.placement_service.auth_strategy,
+                    self.accelerator_service.auth_strategy,
+                    self.compute_service.auth_strategy,
+                ];
+                let are_believed = strategies.iter().all(|it| *it == AuthStrategy::Noauth2);
+                are_believed.then_some(DEFAULT)
+            }
+        }
+    }
+
+    /// The same of `berth controller`, which is nothing without it.
+    #[must_use]
+    pub fn controller_listen(&self) -> Option<SocketAddr> {
+        match self.api.listen {
+            Some(ApiListen::At(address)) => Some(address),
+            Some(ApiListen::None) => None,
+            None => Some(DEFAULT),
+        }
+    }
+
+    /// The configuration with another address for the one listener.
+    #[must_use]
+    pub fn with_api_listen(mut self, address: SocketAddr) -> Self {
+        self.api.listen = Some(ApiListen::At(address));
+        self
+    }
+}
+
+impl Config {
+    /// The configuration with one database for all services.
+    #[must_use]
+    pub fn with_database(mut self, url: &Secret) -> Self {
+        for connection in [
+            &mut self.placement_service.connection,
+            &mut self.accelerator_service.connection,
+            &mut self.conductor_service.connection,
+            &mut self.compute_service.connection,
+            &mut self.identity_service.connection,
+        ] {
+            *connection = Some(url.clone());
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ConfigDocument, ConfigRefusal, LoadedConfig, resolve};
+
+    fn read(text: &str) -> Result<LoadedConfig, ConfigRefusal> {
+        let document = ConfigDocument {
+            name: "berth.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        resolve(&[document], &[])
+    }
+
+    fn loaded(text: &str) -> LoadedConfig {
+        read(text).unwrap()
+    }
+
+    #[test]
+    fn the_one_listener_is_there_unless_a_keystone_is_asked_or_none_is_wanted() {
+        let keystone = "[keystone_authtoken]\nauth_url = \"http://k/v3\"\nusername = \"u\"\npassword = \"p\"\n\
+                        project_name = \"service\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n\
+                        [placement_service]\nauth_strategy = \"keystone\"\n";
+        for (text, up, controller) in [
+            (
+                String::new(),
+                Some("127.0.0.1:8770"),
+                Some("127.0.0.1:8770"),
+            ),
+            (keystone.to_owned(), None, Some("127.0.0.1:8770")),
+            (
+                format!("[api]\nlisten = \"[::1]:80\"\n{keystone}"),
+                Some("[::1]:80"),
+                Some("[::1]:80"),
+            ),
+            ("[api]\nlisten = \"none\"\n".to_owned(), None, None),
+        ] {
+            let config = loaded(&text).config;
+            let shown = |address: Option<std::net::SocketAddr>| address.map(|it| it.to_string());
+            assert_eq!(shown(config.api_listen()).as_deref(), up, "{text}");
+            assert_eq!(
+                shown(config.controller_listen()).as_deref(),
+                controller,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_address_of_the_host_is_no_endpoint() {
+        let text = "[api]\nlisten = \"0.0.0.0:8770\"\n";
+        let refused = read(text).unwrap_err();
+        assert!(refused.to_string().contains("public_endpoint"), "{refused}");
+        let named = format!("{text}public_endpoint = \"https://cloud.example.org\"\n");
+        let warned = loaded(&named).warnings;
+        assert!(warned[0].to_string().contains("without TLS"), "{warned:?}");
+    }
+}

@@ -1,0 +1,165 @@
+//! One value as it stood in a file or in the environment, checked against its row.
+
+use berth_output::ErrorCode;
+use config::{Value, ValueKind};
+
+use super::option::OptionRow;
+use super::pattern;
+use super::problem::{ConfigProblem, nearest};
+use super::table::{self, NOT_YET, OPTIONS, RENAMED, SECTIONS};
+
+/// A value that passed its check.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    /// Empty at the top level; `mdev_nvidia-35` as written.
+    pub section: String,
+    pub key: String,
+    /// The value; its origin says where it stands.
+    pub value: Value,
+    pub row: &'static OptionRow,
+}
+
+/// Looks the key up and checks the value.
+pub(super) fn admit(
+    section: &str,
+    key: &str,
+    key_at: &str,
+    value: &Value,
+) -> Result<Setting, ConfigProblem> {
+    let row = table::find(section, key).ok_or_else(|| unknown_key(section, key, key_at))?;
+    match row.kind.check(&value.kind) {
+        Ok(kind) => Ok(Setting {
+            section: section.to_owned(),
+            key: key.to_owned(),
+            value: Value::new(value.origin().map(str::to_owned).as_ref(), kind),
+            row,
+        }),
+        Err(wrong) => Err(ConfigProblem {
+            at: place_of(value, wrong.element).unwrap_or(key_at).to_owned(),
+            key: name(section, key),
+            wrong: wrong.wrong,
+            right: wrong.right,
+            code: wrong.code,
+        }),
+    }
+}
+
+/// Where the value stands, or the element of it that is wrong.
+fn place_of(value: &Value, element: Option<usize>) -> Option<&str> {
+    if let (Some(index), ValueKind::Array(elements)) = (element, &value.kind)
+        && let Some(origin) = elements.get(index).and_then(Value::origin)
+    {
+        return Some(origin);
+    }
+    value.origin()
+}
+
+/// `section.key`, or the bare key at the top level.
+pub(super) fn name(section: &str, key: &str) -> String {
+    if section.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{section}.{key}")
+    }
+}
+
+/// A key that is not in the table.
+pub(super) fn unknown_key(section: &str, key: &str, at: &str) -> ConfigProblem {
+    let problem = |wrong: String, right: String, code| ConfigProblem {
+        at: at.to_owned(),
+        key: name(section, key),
+        wrong,
+        right,
+        code,
+    };
+    let pattern = table::pattern_of(section);
+    if let Some((_, _, right)) = RENAMED.iter().find(|(s, k, _)| *s == section && *k == key) {
+        return problem(
+            "berth does not have this option".into(),
+            (*right).into(),
+            ErrorCode::UnknownKey,
+        );
+    }
+    if NOT_YET.contains(&(section, key)) {
+        return problem(
+            "this version of berth does not read this option".into(),
+            "remove it".into(),
+            ErrorCode::NotYet,
+        );
+    }
+    let here = OPTIONS
+        .iter()
+        .filter(|row| row.section == pattern)
+        .map(|row| row.key);
+    let right = if let Some(guess) = nearest(key, here) {
+        format!("did you mean {guess}?")
+    } else if let Some(row) = OPTIONS.iter().find(|row| row.key.eq_ignore_ascii_case(key)) {
+        format!("it belongs {}", standing(row.section))
+    } else if let Some(row) = nearest(key, OPTIONS.iter().map(|row| row.key))
+        .and_then(|guess| OPTIONS.iter().find(|row| row.key == guess))
+    {
+        format!("did you mean {} {}?", row.key, standing(row.section))
+    } else {
+        format!("see the options {} in the reference", standing(pattern))
+    };
+    problem("unknown option".into(), right, ErrorCode::UnknownKey)
+}
+
+fn standing(section: &str) -> String {
+    if section.is_empty() {
+        "at the top level".to_owned()
+    } else {
+        format!("in [{section}]")
+    }
+}
+
+/// A section that is not in the table.
+pub(super) fn unknown_section(section: &str, at: &str) -> ConfigProblem {
+    let problem = |wrong: &str, right: String, code| ConfigProblem {
+        at: at.to_owned(),
+        key: section.to_owned(),
+        wrong: wrong.to_owned(),
+        right,
+        code,
+    };
+    if let Some((_, _, right)) = RENAMED
+        .iter()
+        .find(|(s, k, _)| s.eq_ignore_ascii_case(section) && k.is_empty())
+    {
+        return problem(
+            "berth does not have this section",
+            (*right).into(),
+            ErrorCode::UnknownKey,
+        );
+    }
+    if NOT_YET.contains(&(section, "")) {
+        return problem(
+            "this version of berth does not read this section",
+            "remove it".into(),
+            ErrorCode::NotYet,
+        );
+    }
+    if let Some(kind) = section.strip_prefix("vgpu_") {
+        return problem(
+            "berth does not have this section",
+            format!("write [mdev_{kind}]"),
+            ErrorCode::UnknownKey,
+        );
+    }
+    if let Some(pattern) = pattern::begun(section) {
+        let (wrong, right) = pattern.none;
+        return problem(wrong, right.to_owned(), ErrorCode::UnknownKey);
+    }
+    let sections = SECTIONS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| !name.is_empty());
+    let right = match nearest(section, sections.clone()) {
+        Some(guess) => format!("did you mean [{guess}]?"),
+        None => format!(
+            "the sections are {}",
+            sections.collect::<Vec<_>>().join(", ")
+        ),
+    };
+    problem("unknown section", right, ErrorCode::UnknownKey)
+}

@@ -1,0 +1,164 @@
+//! The configuration as it is shown: `config show`, `config diff`, and what the agent answers on `/v1/config`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use config::Value;
+use serde_json::Value as Json;
+
+use super::json_value::json;
+use super::option::{Default, OptionEffect, OptionRow};
+use super::problem::ConfigProblem;
+use super::secret::MASK;
+use super::sections::Config;
+use super::setting;
+use crate::table;
+
+/// The origin of values nobody set.
+pub(crate) const DEFAULT_ORIGIN: &str = "default";
+
+/// A configuration that passed every check.
+#[derive(Debug, Clone)]
+pub struct LoadedConfig {
+    pub config: Config,
+    /// The same, option by option, each with where it comes from.
+    pub effective: Vec<Effective>,
+    /// What is lawful but probably not meant.
+    pub warnings: Vec<ConfigProblem>,
+    /// The files it was read from, in order.
+    pub files: Vec<String>,
+}
+
+/// One option as it is in force. Its debug form masks secrets.
+#[derive(Clone)]
+pub struct Effective {
+    /// `section.key`.
+    pub name: String,
+    /// Its row in the table.
+    pub row: &'static OptionRow,
+    /// `FILE:LINE:COLUMN`, `variable NAME`, or `default`.
+    pub origin: String,
+    value: Option<Value>,
+}
+
+impl Effective {
+    pub(super) fn new(section: &str, row: &'static OptionRow, value: Option<&Value>) -> Self {
+        let origin = value.and_then(Value::origin).unwrap_or(DEFAULT_ORIGIN);
+        Effective {
+            name: setting::name(section, row.key),
+            row,
+            origin: origin.to_owned(),
+            value: value.cloned(),
+        }
+    }
+
+    /// Whether somebody set it.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.origin != DEFAULT_ORIGIN
+    }
+
+    /// The value as JSON; `***` for a secret, null where nothing holds.
+    #[must_use]
+    pub fn shown(&self) -> Json {
+        match &self.value {
+            None => Json::Null,
+            Some(_) if self.row.kind.is_secret() => Json::from(MASK),
+            Some(value) => json(value),
+        }
+    }
+
+    /// The origin for a person: what a value that is worked out comes from.
+    #[must_use]
+    pub fn explained_origin(&self) -> String {
+        match (self.row.default, &self.value) {
+            (Default::Derived(from), None) => {
+                format!("{DEFAULT_ORIGIN}: {}", from.replace('`', ""))
+            }
+            _ => self.origin.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for Effective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {} ({})", self.name, self.shown(), self.origin)
+    }
+}
+
+/// Option names with their values as JSON, secrets masked: the body of the agent's `/v1/config`.
+pub type Public = BTreeMap<String, Json>;
+
+impl LoadedConfig {
+    /// Whether somebody set the option, by `section.key`.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        let mut all = self.effective.iter();
+        all.any(|each| each.name == name && each.is_set())
+    }
+
+    /// Where the option was set, by `section.key`: a place in a file, a variable, or `default`.
+    #[must_use]
+    pub fn origin(&self, name: &str) -> String {
+        let mut all = self.effective.iter();
+        let option = all.find(|each| each.name == name);
+        option.map_or_else(|| DEFAULT_ORIGIN.to_owned(), |each| each.origin.clone())
+    }
+
+    /// What may be shown of it.
+    #[must_use]
+    pub fn public(&self) -> Public {
+        self.effective
+            .iter()
+            .map(|each| (each.name.clone(), each.shown()))
+            .collect()
+    }
+}
+
+/// One option that differs between two configurations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OptionChange {
+    /// `section.key`.
+    pub name: String,
+    /// The running value, null where nothing holds.
+    pub running: Json,
+    /// The value in the files.
+    pub file: Json,
+    /// When the change takes effect.
+    pub effect: OptionEffect,
+}
+
+/// What differs, by option name. Secrets are compared by whether they are set: their values are not known here.
+#[must_use]
+pub fn changes(running: &Public, file: &Public) -> Vec<OptionChange> {
+    let names: std::collections::BTreeSet<&String> = running.keys().chain(file.keys()).collect();
+    let value = |side: &Public, name: &String| side.get(name).cloned().unwrap_or(Json::Null);
+    names
+        .into_iter()
+        .map(|name| OptionChange {
+            name: name.clone(),
+            running: value(running, name),
+            file: value(file, name),
+            effect: effect_of(name),
+        })
+        .filter(|change| change.running != change.file)
+        .collect()
+}
+
+/// What a running service has in force after it read `file` again: what needs a restart is as it was.
+#[must_use]
+pub fn after_reload(running: &Public, file: &Public) -> Public {
+    let mut shown = file.clone();
+    for change in changes(running, file) {
+        if change.effect == OptionEffect::Restart {
+            shown.insert(change.name, change.running);
+        }
+    }
+    shown
+}
+
+/// An option this version does not know (the running agent is another one) needs a restart.
+fn effect_of(name: &str) -> OptionEffect {
+    let (section, key) = name.rsplit_once('.').unwrap_or(("", name));
+    table::find(section, key).map_or(OptionEffect::Restart, |row| row.effect)
+}

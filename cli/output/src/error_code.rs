@@ -1,0 +1,145 @@
+//! The `BERTH-E` numbers: what went wrong, as a number for documentation, searches and the exit code.
+//!
+//! A new kind of error is one row of `error_codes!`.
+
+use std::fmt;
+
+use crate::exit::ExitCode;
+
+impl ErrorCode {
+    /// What helps with most failures of this kind, where nothing more is known of this one.
+    #[must_use]
+    pub const fn usual_mend(self) -> Option<&'static str> {
+        match self {
+            ErrorCode::Unavailable => Some(
+                "see that the service named runs and that its URL is right (berth config show --set), then repeat; \
+                 berth doctor asks it, too",
+            ),
+            ErrorCode::Driver => Some(
+                "berth doctor says what this host lacks; berth config show --set, what the driver is told",
+            ),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! error_codes {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $number:literal => $exit:ident;)+) => {
+        /// What went wrong, as a number that documentation and searches can use: `BERTH-E0102`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ErrorCode {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl ErrorCode {
+            /// Every code, in numeric order.
+            pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$variant,)+];
+
+            /// The number after `BERTH-E`.
+            #[must_use]
+            pub const fn number(self) -> u16 {
+                match self { $(ErrorCode::$variant => $number,)+ }
+            }
+
+            /// How a process ends that failed so.
+            #[must_use]
+            pub const fn exit(self) -> ExitCode {
+                match self { $(ErrorCode::$variant => ExitCode::$exit,)+ }
+            }
+
+            /// One sentence for the documentation.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(ErrorCode::$variant => concat!($($doc, "\n"),+).trim(),)+ }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// The command line is wrong.
+    Usage = 1 => Usage;
+    /// A bug: a state its authors thought impossible.
+    Bug = 2 => Bug;
+    /// The output could not be written.
+    Output = 3 => Disk;
+    /// A file could not be written or read.
+    File = 4 => Disk;
+    /// What was asked for does not exist, or a rule forbids it.
+    Refused = 5 => Refused;
+
+    /// A configuration file is not TOML.
+    Syntax = 101 => Configuration;
+    /// No option or section has this name.
+    UnknownKey = 102 => Configuration;
+    /// OpenStack has the option, this version of berth does not read it.
+    NotYet = 103 => Configuration;
+    /// A value has the wrong type.
+    WrongType = 104 => Configuration;
+    /// A value is of the right type but not allowed.
+    BadValue = 105 => Configuration;
+    /// A configuration file cannot be read.
+    Unreadable = 106 => Configuration;
+    /// An option that others make necessary is not set.
+    Missing = 107 => Configuration;
+    /// Two options contradict each other.
+    Contradiction = 108 => Configuration;
+    /// Something in the configuration is lawful but probably not meant; refused only with `--deny-warnings`.
+    Doubtful = 109 => Configuration;
+
+    /// The agent's admin socket does not answer.
+    AgentAway = 201 => Unavailable;
+    /// The agent's answer is not understood.
+    AgentAnswer = 202 => Unavailable;
+
+    /// A service needed did not answer before the deadline.
+    Unavailable = 301 => Unavailable;
+    /// A service refused the credentials.
+    Unauthorized = 302 => Configuration;
+    /// Another process holds what this one needs.
+    Held = 303 => Held;
+    /// The state on disk is damaged or cannot be written.
+    State = 304 => Disk;
+    /// The compute node's identity does not match what Placement or the state directory says.
+    Identity = 305 => Configuration;
+    /// The driver refused to start with this configuration.
+    Driver = 306 => Configuration;
+    /// The account may not do this in Placement: its role is missing, or Placement's policy asks for more.
+    Forbidden = 307 => Configuration;
+    /// Placement does not speak the microversion that berth needs.
+    Microversion = 308 => Configuration;
+    /// What answers at a service's URL does not answer as that service, or the catalog has no such URL.
+    Endpoint = 309 => Configuration;
+    /// Placement does not accept a request as berth makes it (400); the unit starts the agent again.
+    RequestRefused = 310 => Unavailable;
+    /// A journal or a database was written by another release, and this one cannot use it.
+    OtherRelease = 311 => Configuration;
+
+    /// A reshape is needed, which is lawful only at start.
+    ReshapeNeeded = 401 => ReshapeNeeded;
+    /// A reshape was refused.
+    ReshapeFailed = 402 => ReshapeFailed;
+
+    /// `berth doctor` found a failure.
+    Unfit = 501 => Configuration;
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BERTH-E{:04}", self.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_numbers_are_distinct_and_ascending() {
+        assert!(
+            ErrorCode::ALL
+                .windows(2)
+                .all(|pair| pair[0].number() < pair[1].number())
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! `berth accelerator`: the built-in accelerator service alone, and what operators ask of it or of Cyborg.
+
+mod adopt;
+mod ask;
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use berth_accelerator::{
+    EventsBell, HostsBell, delete_unbound_requests, deliver_events, end_late_programmings, router,
+    serve_tcp, watch_providers,
+};
+use berth_client::{AuthOptions, AuthType, PlacementClient};
+use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
+use berth_compose::event_receivers::ConfiguredReceivers;
+use berth_compose::listener::ACCELERATOR;
+use berth_compose::policy::accelerator_policy_in_force;
+use berth_compose::{EMBEDDED_TOKEN, database, signals};
+use berth_config::{AuthStrategy, Config, Secret};
+use berth_output::{ErrorCode, ExitCode, Failure, ListFormat};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::policy_list;
+
+/// `berth accelerator`.
+#[derive(Debug, clap::Args)]
+pub struct AcceleratorArguments {
+    #[command(subcommand)]
+    command: AcceleratorCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum AcceleratorCommand {
+    /// Serve the accelerator API (Cyborg v2) alone, until SIGTERM or Ctrl-C. Without Keystone it believes its callers
+    /// (noauth2): loopback only.
+    #[command(after_help = "Examples:\n  berth accelerator serve\n  \
+                            berth accelerator serve --database sqlite:/var/lib/berth/accelerator.sqlite --listen 127.0.0.1:6666")]
+    Serve {
+        /// The database, else [accelerator_service] connection. file:PATH is the URL that stands in a file.
+        #[arg(long, value_name = "URL")]
+        database: Option<String>,
+        /// Where to listen, else [accelerator_service] listen.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
+        /// Placement, else as [placement] says: looked at now and then for providers that it lost. Without either it is
+        /// not looked at.
+        #[arg(long, value_name = "URL")]
+        placement: Option<String>,
+    },
+    /// Device profiles: what a flavor asks of accelerators.
+    Profile {
+        #[command(subcommand)]
+        command: ask::DeviceProfileCommand,
+    },
+    /// Accelerator requests (ARQs): a profile's units, bound for guests.
+    Request {
+        #[command(subcommand)]
+        command: ask::Request,
+    },
+    /// Take over from Cyborg what it keeps: its device profiles are made in Berth's own accelerator service, with their UUIDs, and
+    /// the requests that it bound are held there. The hosts' agents are to report their devices there first.
+    #[command(after_help = "Examples:\n  berth accelerator adopt --from http://controller:6666/v2")]
+    Adopt(adopt::AdoptArguments),
+    /// Who may do what: every rule, as it is by default and by `[accelerator_service] policy_file`.
+    Policy {
+        #[command(flatten)]
+        format: ListFormat,
+    },
+    /// The devices that the service knows, of all hosts.
+    Device {
+        #[command(subcommand)]
+        command: ask::AcceleratorDeviceCommand,
+    },
+}
+
+/// Runs `berth accelerator`.
+///
+/// # Errors
+/// The service does not do what is asked; or the database cannot be opened, the address cannot be listened on, or the way to Keystone is not configured.
+pub fn run(
+    arguments: &AcceleratorArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let config = context.load()?.config;
+    let (database, listen, placement) = match &arguments.command {
+        AcceleratorCommand::Serve {
+            database,
+            listen,
+            placement,
+        } => (database, listen, placement),
+        AcceleratorCommand::Profile { command } => {
+            context.block_on(ask::profile(command, &config, out))??;
+            return Ok(ExitCode::Done);
+        }
+        AcceleratorCommand::Request { command } => {
+            context.block_on(ask::request(command, &config, out))??;
+            return Ok(ExitCode::Done);
+        }
+        AcceleratorCommand::Adopt(asked) => {
+            return context.block_on(adopt::adopt(asked, &config, out))?;
+        }
+        AcceleratorCommand::Policy { format } => {
+            policy_list::print(&accelerator_policy_in_force(&config)?, format, out)?;
+            return Ok(ExitCode::Done);
+        }
+        AcceleratorCommand::Device { command } => {
+            context.block_on(ask::device(command, &config, out))??;
+            return Ok(ExitCode::Done);
+        }
+    };
+    let url = database.as_ref().map_or_else(
+        || config.accelerator_database(),
+        |url| Secret::from(url.to_owned()),
+    );
+    let listen = listen.unwrap_or(config.accelerator_service.listen);
+    let placement = placement_of(placement.as_deref(), &config)?;
+    context.block_on(serve(&url, &config, listen, placement, out))??;
+    Ok(ExitCode::Done)
+}
+
+async fn serve(
+    url: &Secret,
+    config: &Config,
+    address: SocketAddr,
+    placement: Option<PlacementClient>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let end = signals::end();
+    let bell = EventsBell::default();
+    let hosts = HostsBell::default();
+    let options = accelerator_options(config, bell.clone(), hosts.clone())?;
+    let receivers = ConfiguredReceivers::new(config)?;
+    let store = database::open_accelerator(url, &config.state_path).await?;
+    let listener = ACCELERATOR
+        .listen_on(address, config.accelerator_service.auth_strategy)
+        .await?;
+    let address = listener.local_addr().unwrap_or(address);
+    writeln!(out, "Accelerator at http://{address}/v2")?;
+    out.flush()?;
+    let stopped = CancellationToken::new();
+    let mut beside = JoinSet::new();
+    let late = stopped.clone().cancelled_owned();
+    beside.spawn(end_late_programmings(store.clone(), bell.clone(), late));
+    let grace = config.accelerator_service.unbound_request_grace;
+    let unbound = stopped.clone().cancelled_owned();
+    beside.spawn(delete_idle_arqs(store.clone(), grace, unbound));
+    if let Some(receivers) = receivers {
+        let stopped = stopped.clone().cancelled_owned();
+        beside.spawn(deliver_events(store.clone(), receivers, bell, stopped));
+    }
+    if let Some(placement) = placement {
+        let stopped = stopped.clone().cancelled_owned();
+        beside.spawn(watch_providers(
+            store.clone(),
+            placement,
+            PROVIDER_CHECK_INTERVAL,
+            stopped,
+        ));
+    }
+    let end = async move {
+        end.await;
+        // Agents that wait would keep the stop waiting.
+        hosts.end();
+    };
+    serve_tcp(listener, router(store.clone(), options), end).await;
+    stopped.cancel();
+    // They end with the token; a panic in one has been told already.
+    while beside.join_next().await.is_some() {}
+    store.close().await;
+    Ok(())
+}
+
+/// Placement, where a URL is given or `[placement]` names a way.
+fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementClient>, Failure> {
+    let section = &config.placement;
+    let options = match (url, section.auth_type) {
+        (None, None) => return Ok(None),
+        (None, Some(_)) => section.clone(),
+        (Some(url), Some(_)) => AuthOptions {
+            endpoint_override: Some(url.to_owned()),
+            ..section.clone()
+        },
+        (Some(url), None) => match config.accelerator_service.auth_strategy {
+            AuthStrategy::Noauth2 => AuthOptions {
+                auth_type: Some(AuthType::AdminToken),
+                endpoint_override: Some(url.to_owned()),
+                token: Some(Secret::from(EMBEDDED_TOKEN)),
+                ..section.clone()
+            },
+            AuthStrategy::Keystone => AuthOptions {
+                endpoint_override: Some(url.to_owned()),
+                ..config.keystone_authtoken.account.clone()
+            },
+        },
+    };
+    PlacementClient::from_options(&options, None)
+        .map(Some)
+        .map_err(|error| {
+            let what = "the way to Placement is not configured";
+            Failure::caused(ErrorCode::Missing, what, &error)
+        })
+}

@@ -1,0 +1,155 @@
+//! `berth accelerator adopt`: what Cyborg keeps, in Berth's own accelerator service from now on.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use berth_client::{AcceleratorClient, AuthOptions};
+use berth_config::Config;
+use berth_model::Arq;
+use berth_output::{ErrorCode, ExitCode, Failure, ListFormat, Listing};
+use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::ask::{failed, service, service_of};
+
+/// How many requests are brought at once: each lot is one body and one transaction, however many a cloud has.
+const AT_ONCE: usize = 500;
+
+/// Where from.
+#[derive(Debug, clap::Args)]
+pub(super) struct AdoptArguments {
+    /// Cyborg's URL with its version, as catalogs have it (http://controller:6666/v2). It is asked with the account of
+    /// [cyborg], which needs the role admin there.
+    #[arg(long, value_name = "URL")]
+    from: String,
+    #[command(flatten)]
+    format: ListFormat,
+}
+
+/// Makes its device profiles here and takes over its bound requests; what is here already stays. The same again does what is
+/// left.
+///
+/// # Errors
+/// One of the two does not answer, or refuses.
+pub(super) async fn adopt(
+    asked: &AdoptArguments,
+    config: &Config,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    if config.cyborg.auth_type.is_none() {
+        let what = "[cyborg] names no account, with which Cyborg could be asked";
+        return Err(Failure::new(ErrorCode::Missing, what)
+            .mend("let [cyborg] lead to Berth's accelerator service, with endpoint_override where the catalog has Cyborg"));
+    }
+    let source = service_of(&AuthOptions {
+        endpoint_override: Some(asked.from.clone()),
+        ..config.cyborg.clone()
+    })?;
+    let target = service(config)?;
+    let mut listing = Listing::new(&["kind", "uuid", "name", "result"]);
+    let profiles = profiles(&source, &target, &mut listing).await?;
+    let requests = requests(&source, &target, &mut listing).await?;
+    listing.print(&asked.format, out)?;
+    Ok(match profiles && requests {
+        true => ExitCode::Done,
+        false => ExitCode::Refused,
+    })
+}
+
+/// Whether all are here.
+async fn profiles(
+    source: &AcceleratorClient,
+    target: &AcceleratorClient,
+    listing: &mut Listing,
+) -> Result<bool, Failure> {
+    let here = target.device_profiles().await;
+    let here = here.map_err(|error| failed(&error))?;
+    let mut all = true;
+    let theirs = source.device_profiles().await;
+    for profile in theirs.map_err(|error| failed(&error))? {
+        let same = here.iter().find(|here| here.name == profile.name);
+        let result = match same {
+            Some(here) if here.groups == profile.groups => "is here".to_owned(),
+            Some(_) => {
+                all = false;
+                "not made: one of this name with other groups is here".to_owned()
+            }
+            None => match target.create_device_profile(&wanted(&profile)).await {
+                Ok(_) => "made".to_owned(),
+                Err(error) if error.refusal().is_some() => {
+                    all = false;
+                    format!("not made: {error}")
+                }
+                Err(error) => return Err(failed(&error)),
+            },
+        };
+        listing.push([
+            json!("profile"),
+            json!(profile.uuid),
+            json!(profile.name),
+            json!(result),
+        ]);
+    }
+    Ok(all)
+}
+
+fn wanted(profile: &DeviceProfileBody) -> CreateDeviceProfile {
+    CreateDeviceProfile {
+        name: Some(profile.name.clone()),
+        uuid: Some(profile.uuid),
+        description: profile.description.clone(),
+        groups: Some(profile.groups.clone()),
+    }
+}
+
+/// Whether all that are bound are here.
+async fn requests(
+    source: &AcceleratorClient,
+    target: &AcceleratorClient,
+    listing: &mut Listing,
+) -> Result<bool, Failure> {
+    let (mut bound, mut all): (Vec<Arq>, bool) = (Vec::new(), true);
+    let theirs = source.arqs().await.map_err(|error| failed(&error))?;
+    let mut row = |uuid: Uuid, profile: Option<&str>, result: String| {
+        listing.push([json!("request"), json!(uuid), json!(profile), json!(result)]);
+    };
+    for told in theirs {
+        match told.arq {
+            Ok(arq) if arq.state.attach_handle().is_some() => bound.push(arq),
+            Ok(arq) => {
+                let state = arq.state.phase().as_str();
+                let result = format!("left there: it is {state}, and holds nothing");
+                row(
+                    *arq.uuid.as_uuid(),
+                    Some(arq.device_profile.as_str()),
+                    result,
+                );
+            }
+            Err(error) => {
+                all = false;
+                let result = format!("not adopted: it cannot be read: {error}");
+                row(*told.uuid.as_uuid(), None, result);
+            }
+        }
+    }
+    for lot in bound.chunks(AT_ONCE) {
+        let told = target.adopt_arqs(lot).await;
+        let told = told.map_err(|error| failed(&error))?;
+        let adopted: BTreeSet<Uuid> = told.adopted.into_iter().collect();
+        for arq in lot {
+            let uuid = *arq.uuid.as_uuid();
+            let refused = told.not_taken.iter().find(|it| it.uuid == uuid);
+            let result = match (adopted.contains(&uuid), refused) {
+                (true, _) => "is here".to_owned(),
+                (false, refused) => {
+                    all = false;
+                    let why = refused.map_or("the service says nothing of it", |it| &it.reason);
+                    format!("not adopted: {why}")
+                }
+            };
+            row(uuid, Some(arq.device_profile.as_str()), result);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,166 @@
+//! What is asked of an agent that runs.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use berth_agent::admin::body::TickBody;
+use berth_agent::admin::client::{AdminClient, AdminClientError};
+use berth_compose::admin_failure;
+use berth_output::{ErrorCode, Failure, ListFormat, Listing};
+use serde_json::json;
+
+use super::AgentCommand;
+
+pub(super) async fn talk(
+    command: &AgentCommand,
+    socket: &Path,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let admin = AdminClient::new(socket).map_err(admin_failure)?;
+    match command {
+        AgentCommand::Status { format, timeout } => {
+            let admin = admin.answering_within(Duration::from_secs(*timeout));
+            status(&admin, format, out).await
+        }
+        AgentCommand::Disable {
+            reason,
+            dry_run: false,
+            format,
+        } => {
+            admin.disable(reason).await.map_err(admin_failure)?;
+            let said = format!("disabled: {reason}");
+            answer(format, true, Some(reason), said, out)
+        }
+        AgentCommand::Disable {
+            dry_run: true,
+            format,
+            ..
+        } => {
+            let now = reason_now(&admin).await.map_err(admin_failure)?;
+            let said = match now {
+                Some(_) => "the reason would be replaced",
+                None => "would be disabled",
+            };
+            answer(format, now.is_some(), now.as_deref(), said.to_owned(), out)
+        }
+        AgentCommand::Enable {
+            dry_run: false,
+            format,
+        } => {
+            admin.enable().await.map_err(admin_failure)?;
+            answer(format, false, None, "enabled".to_owned(), out)
+        }
+        AgentCommand::Enable {
+            dry_run: true,
+            format,
+        } => {
+            let now = reason_now(&admin).await.map_err(admin_failure)?;
+            let said = match now {
+                Some(_) => "would be enabled",
+                None => "is enabled",
+            };
+            answer(format, now.is_some(), now.as_deref(), said.to_owned(), out)
+        }
+        AgentCommand::Tick { format } => {
+            ticked(&admin.tick().await.map_err(admin_failure)?, format, out)
+        }
+    }
+}
+
+/// Why the host is disabled; none where it is not.
+async fn reason_now(admin: &AdminClient) -> Result<Option<String>, AdminClientError> {
+    let disabled = admin.state().await?.disabled;
+    Ok(disabled.map(|disabled| disabled.reason))
+}
+
+/// What came, or would come, of a change: a sentence, or a row for a script with how the host stands now.
+fn answer(
+    format: &ListFormat,
+    disabled: bool,
+    reason: Option<&str>,
+    said: String,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if format.is_for_people() {
+        return Ok(writeln!(out, "{said}")?);
+    }
+    let mut listing = Listing::new(&["disabled", "reason", "said"]);
+    listing.push([json!(disabled), json!(reason), json!(said)]);
+    listing.print(format, out)
+}
+
+/// What came of a look, node by node.
+fn ticked(told: &TickBody, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Some(reason) = &told.unobserved {
+        return Err(Failure::new(
+            ErrorCode::Unavailable,
+            format!("the hypervisor could not be looked at: {reason}"),
+        )
+        .mend("berth doctor"));
+    }
+    let mut listing = Listing::new(&["node", "at", "took_seconds", "result", "text"]);
+    for node in &told.nodes {
+        let pass = &node.pass;
+        listing.push([
+            json!(node.name),
+            json!(pass.at),
+            json!(pass.took_seconds),
+            json!(pass.result),
+            json!(pass.text),
+        ]);
+    }
+    listing.print(format, out)
+}
+
+async fn status(
+    admin: &AdminClient,
+    format: &ListFormat,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let state = admin.state().await.map_err(admin_failure)?;
+    let mut listing = Listing::new(&[
+        "node",
+        "phase",
+        "plan",
+        "root",
+        "held",
+        "failures",
+        "last_pass",
+    ]);
+    for node in &state.nodes {
+        let held: u64 = node.held.iter().map(|held| held.used).sum();
+        let last = node
+            .last_pass
+            .as_ref()
+            .map(|pass| format!("{} {}", pass.at, pass.result));
+        listing.push([
+            json!(node.name),
+            json!(node.phase),
+            json!(node.plan),
+            json!(node.root),
+            json!(held),
+            json!(node.failures),
+            json!(last),
+        ]);
+    }
+    let people = format.is_for_people();
+    if people {
+        writeln!(
+            out,
+            "{} ({}, berth {})",
+            state.summary, state.driver, state.version
+        )?;
+        if let Some(disabled) = &state.disabled {
+            writeln!(out, "disabled: {}", disabled.reason)?;
+        }
+    }
+    listing.print(format, out)?;
+    if people {
+        let health = admin.health().await.map_err(admin_failure)?;
+        for message in &health.messages {
+            writeln!(out, "{}: {}", message.severity, message.text)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! `berth compute serve`: compute API, conductor and scheduler in a process of their own.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use berth_compose::compute_service::{OpenCompute, conductor_options, unusable_journal};
+use berth_compose::hosts::OpenHosts;
+use berth_compose::images::ServerImages;
+use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
+use berth_conductor::journal::SqlJournal;
+use berth_conductor::{Conductor, ConductorParts};
+use berth_config::{Config, Secret};
+use berth_output::{ErrorCode, Failure};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub(super) async fn serve(
+    database: Option<&str>,
+    config: &Config,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let end = signals::end();
+    let placement = placement_over_network(config, None)?;
+    let accelerators = accelerators_over_network(config)?.ok_or_else(|| {
+        let what = "the way to the accelerator service is not configured";
+        Failure::new(ErrorCode::Missing, what)
+            .mend("set auth_type and the rest of [cyborg]: berth accelerator serve is one")
+    })?;
+    let agents = agents_elsewhere(config)?;
+    let images = ServerImages::of(config).await?;
+    let compute = OpenCompute::open(&with_database(config, database), &images).await?;
+    let mut hosts = OpenHosts::open(config).await?;
+    let Some(door) = hosts.take_door() else {
+        let what = "nothing says where the compute API is to listen";
+        return Err(Failure::new(ErrorCode::Missing, what)
+            .mend("set [compute_service] listen, or give --listen 127.0.0.1:8774"));
+    };
+    let address = address_of(&door.0, config);
+    let boots = SqlBootJournal::open(&config.state_path)
+        .await
+        .map_err(|error| unusable_journal(&error))?;
+    let known = hosts.hosts();
+    let (scheduler, kept) = hosts.into_scheduler();
+    let parts = ConductorParts {
+        journal: Arc::new(boots.clone()),
+        placement,
+        accelerators,
+        agents: Arc::new(agents),
+        scheduler,
+    };
+    let conductor = Conductor::open(parts, conductor_options(config));
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    let both = (conductor.clone(), known);
+    let compute = compute.begin(config, both, Some(door), &mut tasks, &stop)?;
+    let stopped = stop.clone().cancelled_owned();
+    tasks.spawn(async move { conductor.run(stopped).await });
+    writeln!(out, "Compute at http://{address}/v2.1")?;
+    out.flush()?;
+    end.await;
+    stop.cancel();
+    // A panic in one has been told already.
+    while tasks.join_next().await.is_some() {}
+    boots.close().await;
+    compute.store.close().await;
+    kept.close().await;
+    Ok(())
+}
+
+/// The configuration with the database that the command line names.
+fn with_database(config: &Config, database: Option<&str>) -> Config {
+    let mut config = config.clone();
+    if let Some(url) = database {
+        config.compute_service.set_connection(Secret::from(url));
+    }
+    config
+}
+
+fn address_of(listener: &TcpListener, config: &Config) -> String {
+    let listened = listener.local_addr().ok().or(config.compute_service.listen);
+    listened.map_or_else(String::new, |address| address.to_string())
+}

@@ -1,0 +1,131 @@
+//! `berth config`: check the configuration, show it, compare it with the running agent's.
+
+mod check;
+mod host;
+mod named_files;
+mod running;
+mod scheduling;
+mod services_files;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use berth_config::{LoadedConfig, OptionChange, changes};
+use berth_output::{ExitCode, Failure, ListFormat, Listing};
+use serde_json::{Value as Json, json};
+
+use crate::context::Context;
+use running::running_config;
+
+/// `berth config`.
+#[derive(Debug, clap::Args)]
+pub struct ConfigArguments {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ConfigCommand {
+    /// Check the configuration; every error is named with file, line, column and key.
+    #[command(
+        after_help = "Examples:\n  berth config check\n  berth config check --offline --config ./berth.toml"
+    )]
+    Check {
+        /// Look at the text alone, not at the files, groups and CPUs it names on this host.
+        #[arg(long)]
+        offline: bool,
+        /// Refuse what is only doubtful, too.
+        #[arg(long)]
+        deny_warnings: bool,
+    },
+    /// Print every option in force; secrets as ***.
+    #[command(
+        after_help = "Examples:\n  berth config show --origin\n  berth config show --set -f json"
+    )]
+    Show {
+        /// Say where each value comes from: file and line, variable, or default.
+        #[arg(long)]
+        origin: bool,
+        /// Only the options somebody set.
+        #[arg(long)]
+        set: bool,
+        #[command(flatten)]
+        format: ListFormat,
+    },
+    /// Compare the running agent with the files: what a reload changes, and what needs a restart.
+    #[command(
+        after_help = "Examples:\n  berth config diff\n  berth config diff -f value -c option"
+    )]
+    Diff {
+        /// The agent's admin socket; the one in the configuration unless given.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+        #[command(flatten)]
+        format: ListFormat,
+    },
+}
+
+/// Runs `berth config`.
+///
+/// # Errors
+/// The configuration is refused, the agent does not answer, or the output cannot be written.
+pub fn run(
+    arguments: &ConfigArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    match &arguments.command {
+        ConfigCommand::Check {
+            offline,
+            deny_warnings,
+        } => check::check(context, *offline, *deny_warnings, out),
+        ConfigCommand::Show {
+            origin,
+            set,
+            format,
+        } => {
+            let loaded = context.load()?;
+            show(&loaded, *origin, *set).print(format, out)?;
+            Ok(ExitCode::Done)
+        }
+        ConfigCommand::Diff { socket, format } => {
+            let loaded = context.load()?;
+            let socket = socket.as_ref().unwrap_or(&loaded.config.agent.admin_socket);
+            let running = context.block_on(running_config(socket))??;
+            differences(&changes(&running, &loaded.public())).print(format, out)?;
+            Ok(ExitCode::Done)
+        }
+    }
+}
+
+fn show(loaded: &LoadedConfig, origin: bool, set: bool) -> Listing {
+    let chosen = loaded.effective.iter().filter(|each| !set || each.is_set());
+    let mut listing = if origin {
+        Listing::new(&["option", "value", "origin"])
+    } else {
+        Listing::new(&["option", "value"])
+    };
+    for each in chosen {
+        // Cells beyond the columns are dropped.
+        listing.push([
+            json!(each.name),
+            each.shown(),
+            json!(each.explained_origin()),
+        ]);
+    }
+    listing
+}
+
+fn differences(changes: &[OptionChange]) -> Listing {
+    let mut listing = Listing::new(&["option", "running", "file", "takes_effect"]);
+    for change in changes {
+        let effect = Json::from(change.effect.label());
+        listing.push([
+            json!(change.name),
+            change.running.clone(),
+            change.file.clone(),
+            effect,
+        ]);
+    }
+    listing
+}

@@ -1,0 +1,188 @@
+//! What is wrong in the files that options name and a start reads: the fake driver's machine, the list of images. A mistake is told by
+//! its place in that file, as those of the configuration are by theirs.
+
+use std::path::Path;
+
+use berth_config::{ComputeDriver, ConfigProblem, LoadedConfig};
+use berth_fake::{FakeDriver, MachineError};
+use berth_image::{ImageList, ImageListError};
+use berth_output::ErrorCode;
+
+/// What each start with this driver would refuse. Blocks.
+pub(super) fn refused(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+    let config = &loaded.config;
+    let (ComputeDriver::Fake, Some(path)) = (&config.compute_driver, &config.fake.machine) else {
+        return Vec::new();
+    };
+    let at_option = |wrong, code| vec![at_option(loaded, "fake.machine", wrong, code)];
+    match FakeDriver::from_file(path) {
+        Ok(_) => Vec::new(),
+        Err(MachineError::Unreadable { source, .. }) => {
+            at_option(unreadable(path, &source), ErrorCode::Missing)
+        }
+        Err(error @ MachineError::TooLarge { .. }) => {
+            at_option(error.to_string(), ErrorCode::Driver)
+        }
+        Err(MachineError::Refused { file, problems }) => {
+            let problems = problems.into_iter().map(|problem| ConfigProblem {
+                at: format!("{file}:{}:{}", problem.line, problem.column),
+                key: problem.key,
+                wrong: problem.text,
+                right: String::new(),
+                code: ErrorCode::Driver,
+            });
+            problems.collect()
+        }
+    }
+}
+
+/// The first thing that a start of the compute API or the image service would refuse in the list of images. No more than a warning:
+/// a hypervisor's agent, which is reloaded by this check too, may have the same options, and reads no list. Blocks.
+pub(super) fn doubtful(loaded: &LoadedConfig) -> Option<ConfigProblem> {
+    let config = &loaded.config;
+    // Where an image service is asked, nobody reads the list.
+    if config.glance.auth_type.is_some() {
+        return None;
+    }
+    let path = config.compute_service.images_file.as_deref()?;
+    let in_list = |line: usize, column: usize, wrong, code| ConfigProblem {
+        at: format!("{}:{line}:{column}", path.display()),
+        key: String::new(),
+        wrong,
+        right: String::new(),
+        code,
+    };
+    let problem = match ImageList::check(path).err()? {
+        ImageListError::Unreadable { source, .. } => {
+            let key = "compute_service.images_file";
+            at_option(loaded, key, unreadable(path, &source), ErrorCode::Missing)
+        }
+        ImageListError::Malformed {
+            line,
+            column,
+            reason,
+            ..
+        } => in_list(line, column, reason, ErrorCode::BadValue),
+        ImageListError::Data {
+            line,
+            column,
+            image,
+            data,
+            source,
+            ..
+        } => {
+            let wrong = format!("image {image:?}: the data {}", unreadable(&data, &source));
+            in_list(line, column, wrong, ErrorCode::Missing)
+        }
+    };
+    let right = "the compute API and the image service do not start with it".to_owned();
+    Some(ConfigProblem { right, ..problem })
+}
+
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    format!("{path:?} cannot be read: {error}")
+}
+
+pub(super) fn at_option(
+    loaded: &LoadedConfig,
+    key: &str,
+    wrong: String,
+    code: ErrorCode,
+) -> ConfigProblem {
+    ConfigProblem {
+        at: loaded.origin(key),
+        key: key.to_owned(),
+        wrong,
+        right: String::new(),
+        code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use berth_config::{ConfigDocument, resolve};
+
+    const MACHINE: &str =
+        "[[node]]\nname = \"a\"\nmemory_mib = 1024\ndisk = 10\ncpus = { online = \"0-3\" }\n";
+
+    /// What is told of a configuration that names both files in this folder.
+    fn told(folder: &Path, more: &str) -> Vec<String> {
+        let folder = folder.display();
+        let text = format!(
+            "compute_driver = \"fake\"\n[fake]\nmachine = \"{folder}/machine.toml\"\n\
+             [compute_service]\nimages_file = \"{folder}/images.toml\"\n{more}"
+        );
+        let document = ConfigDocument {
+            name: "berth.toml".to_owned(),
+            text,
+        };
+        let loaded = resolve(&[document], &[]).unwrap();
+        let mut problems = refused(&loaded);
+        problems.extend(doubtful(&loaded));
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn files_that_a_start_takes_are_no_problem_and_others_are_told_by_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let (machine, images) = ("machine.toml", "images.toml");
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        let data = folder.path().join("a.raw");
+        fs::write(&data, "abc").unwrap();
+        let image = format!(
+            "[[image]]\nname = \"a\"\ndisk_format = \"raw\"\nfile = \"{}\"\n",
+            data.display()
+        );
+        write(machine, MACHINE);
+        write(images, &image);
+        assert_eq!(told(folder.path(), ""), [""; 0]);
+
+        let place = |name: &str, at: &str| format!("{}:{at}: ", folder.path().join(name).display());
+        for (name, text, at, words) in [
+            (
+                machine,
+                MACHINE.replace("1024", "\"many\""),
+                "3:14",
+                "node[0].memory_mib",
+            ),
+            (machine, "node = 7 7".to_owned(), "1:8", "this is no TOML"),
+            (images, format!("{image}colour = 1\n"), "5:1", "colour"),
+            (
+                images,
+                format!("{image}size = 7\n"),
+                "1:1",
+                "size says 7 bytes",
+            ),
+            (images, image.replace("a.raw", "b.raw"), "1:1", "b.raw"),
+        ] {
+            write(machine, MACHINE);
+            write(images, &image);
+            write(name, &text);
+            let told = told(folder.path(), "");
+            assert_eq!(told.len(), 1, "{told:?}");
+            let (found, at) = (&told[0], place(name, at));
+            assert!(found.starts_with(&at) && found.contains(words), "{found}");
+            assert!(!found.contains('\n'), "{found}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_told_where_it_is_named_and_one_that_nobody_reads_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = told(folder.path(), "");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].starts_with("berth.toml:3:") && found[0].contains("fake.machine"),
+            "{found:?}"
+        );
+        assert!(
+            found[1].starts_with("berth.toml:5:") && found[1].contains("images_file"),
+            "{found:?}"
+        );
+        let service = "[glance]\nauth_type = \"none\"\nendpoint_override = \"http://images\"\n";
+        assert_eq!(told(folder.path(), service).len(), 1);
+    }
+}

@@ -1,0 +1,126 @@
+//! The configuration the running agent has in force, asked over its admin socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use berth_client::{HttpService, TransportError, TransportOptions};
+use berth_config::Public;
+use berth_output::{API, ErrorCode, Failure};
+use bytes::Bytes;
+use http::{Request, Uri};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+/// How long the agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More than any configuration takes.
+const LARGEST_ANSWER: usize = 4 << 20;
+
+/// Why the running configuration is not known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunningError {
+    /// Nobody answers on the socket.
+    #[error("the agent does not answer on {}", socket.display())]
+    Away {
+        socket: PathBuf,
+        #[source]
+        source: TransportError,
+    },
+    /// The agent answered with an error.
+    #[error("the agent on {} answered {status}", socket.display())]
+    Refused { socket: PathBuf, status: u16 },
+    /// The answer is not what this version expects.
+    #[error("the agent's answer on {} is not understood", socket.display())]
+    Answer {
+        socket: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The body of `GET /v1/config`.
+#[derive(Deserialize)]
+struct RunningConfigBody {
+    api: String,
+    config: Public,
+}
+
+/// Asks the agent for its configuration, secrets masked.
+pub(super) async fn running_config(socket: &Path) -> Result<Public, RunningError> {
+    let away = |source| RunningError::Away {
+        socket: socket.to_owned(),
+        source,
+    };
+    let options = TransportOptions {
+        connect_timeout: PATIENCE,
+        body_limit: LARGEST_ANSWER,
+        ..TransportOptions::default()
+    };
+    let agent = HttpService::unix(socket, &options).map_err(away)?;
+    let mut request = Request::new(Bytes::new());
+    *request.uri_mut() = Uri::from_static("http://agent/v1/config");
+    let slow = TransportError::Timeout { after: PATIENCE };
+    let answer = timeout(PATIENCE, agent.send(request))
+        .await
+        .unwrap_or(Err(slow))
+        .map_err(away)?;
+    if !answer.status().is_success() {
+        return Err(RunningError::Refused {
+            socket: socket.to_owned(),
+            status: answer.status().as_u16(),
+        });
+    }
+    understand(answer.body()).map_err(|source| RunningError::Answer {
+        socket: socket.to_owned(),
+        source,
+    })
+}
+
+fn understand(body: &[u8]) -> io::Result<Public> {
+    let answer: RunningConfigBody = serde_json::from_slice(body)?;
+    if answer.api == API {
+        Ok(answer.config)
+    } else {
+        let what = format!("it speaks {:?}, this is {API:?}", answer.api);
+        Err(io::Error::new(io::ErrorKind::InvalidData, what))
+    }
+}
+
+impl From<RunningError> for Failure {
+    fn from(error: RunningError) -> Self {
+        let code = match error {
+            RunningError::Away { .. } => ErrorCode::AgentAway,
+            RunningError::Answer { .. } | RunningError::Refused { .. } => ErrorCode::AgentAnswer,
+        };
+        Failure::from_error(code, &error).mend("systemctl status berth-agent")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_api_is_understood() {
+        assert!(understand(br#"{"api": "berth/1", "config": {"host": "a"}}"#).is_ok());
+        for other in [
+            &br#"{"api": "berth/2", "config": {}}"#[..],
+            b"{}",
+            b"[]",
+            b"",
+            b"\xff",
+        ] {
+            assert!(understand(other).is_err());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_socket_nobody_listens_on_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("agent.sock");
+        let error = running_config(&socket).await.unwrap_err();
+        assert!(matches!(error, RunningError::Away { .. }), "{error:?}");
+        assert!(error.to_string().contains("agent.sock"));
+    }
+}

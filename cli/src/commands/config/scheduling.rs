@@ -1,0 +1,84 @@
+//! Whether anybody can schedule by the configuration: what `berth up` would find at its start. Plugins are asked what they are.
+
+use berth_conductor::{PluginError, Plugins};
+use berth_config::{ConfigProblem, LoadedConfig};
+use berth_hook::is_superuser;
+use berth_output::ErrorCode;
+use berth_scheduler::select::{Scheduler, SchedulerError};
+
+/// What is wrong, and what should be changed and is done without meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct SchedulingFindings {
+    pub(super) errors: Vec<ConfigProblem>,
+    pub(super) warnings: Vec<ConfigProblem>,
+}
+
+/// Looks at the scheduler's options and at its plugins. What the superuser would not run is told to others too.
+pub(super) async fn judge(loaded: &LoadedConfig) -> SchedulingFindings {
+    let options = loaded.config.scheduler_options();
+    let configured = || loaded.config.scheduler_plugins();
+    let doubtful: Vec<ConfigProblem> = match is_superuser() {
+        true => Vec::new(),
+        false => Plugins::untrusted(configured(), &options)
+            .iter()
+            .map(|error| of_plugin(loaded, error, ErrorCode::Doubtful))
+            .collect(),
+    };
+    let refused = |errors: Vec<ConfigProblem>, warnings: Vec<ConfigProblem>| SchedulingFindings {
+        errors,
+        warnings,
+    };
+    let plugins = match Plugins::open(configured(), &options).await {
+        Ok(plugins) => plugins,
+        Err(error) => {
+            let error = of_plugin(loaded, &error, ErrorCode::BadValue);
+            return refused(vec![error], doubtful);
+        }
+    };
+    match Scheduler::with_own(options, &plugins.own()) {
+        Ok(scheduler) => {
+            let warnings = scheduler.warnings().iter().map(ToString::to_string);
+            let warnings = problems(loaded, &warnings.collect::<Vec<_>>());
+            refused(Vec::new(), [doubtful, warnings].concat())
+        }
+        Err(SchedulerError::Options(errors)) => {
+            let sentences: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            refused(problems(loaded, &sentences), doubtful)
+        }
+        Err(error) => refused(problems(loaded, &[error.to_string()]), doubtful),
+    }
+}
+
+fn problems(loaded: &LoadedConfig, sentences: &[String]) -> Vec<ConfigProblem> {
+    let sentences = sentences.iter();
+    sentences.map(|it| problem(loaded, it)).collect()
+}
+
+fn problem(loaded: &LoadedConfig, sentence: &str) -> ConfigProblem {
+    let (key, wrong) = key_of(sentence).unwrap_or((String::new(), sentence));
+    ConfigProblem {
+        at: loaded.origin(&key),
+        key,
+        wrong: wrong.to_owned(),
+        right: String::new(),
+        code: ErrorCode::BadValue,
+    }
+}
+
+fn of_plugin(loaded: &LoadedConfig, error: &PluginError, code: ErrorCode) -> ConfigProblem {
+    ConfigProblem {
+        right: error.mend(),
+        code,
+        ..problem(loaded, &error.to_string())
+    }
+}
+
+/// `[section] option: what is wrong`, taken apart.
+fn key_of(sentence: &str) -> Option<(String, &str)> {
+    let (section, rest) = sentence.strip_prefix('[')?.split_once("] ")?;
+    let (option, wrong) = rest.split_once(": ")?;
+    let is_name = option
+        .chars()
+        .all(|it| it.is_ascii_alphanumeric() || it == '_');
+    is_name.then(|| (format!("{section}.{option}"), wrong))
+}

@@ -1,0 +1,169 @@
+//! What the identity service and the compute API would refuse at their start in the files that options name: the users, the quota
+//! hook. No more than warnings, as of the list of images: the agent, which is reloaded by this check too, reads neither.
+
+use berth_compute::QuotaHook;
+use berth_config::{ConfigProblem, LoadedConfig};
+use berth_identity::{UsersError, UsersFile, UsersFileError};
+use berth_output::ErrorCode;
+
+use super::named_files::{at_option, unreadable};
+
+/// All of it. Blocks.
+pub(super) fn doubtful(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+    let mut problems = users(loaded);
+    problems.extend(quota_hook(loaded));
+    problems
+}
+
+fn users(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+    const KEY: &str = "identity_service.users_file";
+    const RIGHT: &str = "the identity service does not start with it";
+    let path = &loaded.config.identity_service.users_file;
+    // Without a word and without the file `berth up` makes a user of its own.
+    if !loaded.is_set(KEY) && matches!(path.try_exists(), Ok(false)) {
+        return Vec::new();
+    }
+    let at_key = |wrong, code| {
+        vec![ConfigProblem {
+            right: RIGHT.to_owned(),
+            ..at_option(loaded, KEY, wrong, code)
+        }]
+    };
+    match UsersFile::check(path) {
+        Ok(()) => Vec::new(),
+        Err(UsersFileError::Unreadable { source, .. }) => {
+            at_key(unreadable(path, &source), ErrorCode::Missing)
+        }
+        Err(UsersFileError::Wrong(UsersError { file, problems })) => {
+            let problems = problems.into_iter().map(|problem| ConfigProblem {
+                at: format!("{file}:{}:{}", problem.line, problem.column),
+                key: problem.key,
+                wrong: problem.text,
+                right: RIGHT.to_owned(),
+                code: ErrorCode::BadValue,
+            });
+            problems.collect()
+        }
+        Err(
+            error @ (UsersFileError::Writable { .. }
+            | UsersFileError::NoText { .. }
+            | UsersFileError::Empty { .. }),
+        ) => at_key(error.to_string(), ErrorCode::BadValue),
+    }
+}
+
+fn quota_hook(loaded: &LoadedConfig) -> Option<ConfigProblem> {
+    let untrusted = QuotaHook::open(loaded.config.quota_hook()?).err()?;
+    let problem = at_option(
+        loaded,
+        "quota.hook",
+        untrusted.to_string(),
+        ErrorCode::BadValue,
+    );
+    Some(ConfigProblem {
+        right: format!(
+            "the compute API does not start with it; {}",
+            untrusted.mend()
+        ),
+        ..problem
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+    use berth_config::{ConfigDocument, resolve};
+
+    /// What is told of this text of a configuration.
+    fn told(text: &str) -> Vec<String> {
+        let document = ConfigDocument {
+            name: "berth.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        let loaded = resolve(&[document], &[]).unwrap();
+        let problems = doubtful(&loaded);
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    fn with_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_users_that_the_start_refuses_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("identity.toml");
+        let named = format!("[identity_service]\nusers_file = \"{}\"\n", path.display());
+        let hash = berth_identity::PasswordHash::cheap("x").unwrap();
+        let user = format!(
+            "[[user]]\nname = \"a\"\npassword_hash = \"{}\"\n",
+            hash.reveal()
+        );
+        let unknown = format!(
+            "{user}[[role_assignment]]\nuser = \"a\"\nproject = \"p\"\nroles = [\"admin\"]\n"
+        );
+        let at_option = "berth.toml:2:14: identity_service.users_file: ".to_owned();
+        let in_file = |place: &str| format!("{}:{place}: ", path.display());
+        assert!(told(&named)[0].starts_with(&at_option), "missing");
+        for (text, mode, place, words) in [
+            (user.as_str(), 0o600, None, ""),
+            (&user, 0o666, Some(at_option.clone()), "chmod 0600"),
+            ("", 0o600, Some(at_option), "no user in it"),
+            ("[[user", 0o600, Some(in_file("1:7")), "this is no TOML"),
+            (
+                "[[user]]\nname = \"a\"\npassword_hash = \"hunter2\"\n",
+                0o600,
+                Some(in_file("3:17")),
+                "no Argon2id hash",
+            ),
+            (&unknown, 0o600, Some(in_file("6:11")), "no such project"),
+        ] {
+            fs::write(&path, text).unwrap();
+            with_mode(&path, mode);
+            let found = told(&named);
+            assert_eq!(found.len(), usize::from(place.is_some()), "{found:?}");
+            for told in found {
+                assert!(
+                    told.starts_with(place.as_deref().unwrap_or_default())
+                        && told.contains(words)
+                        && told.contains("does not start with it")
+                        && !told.contains("hunter2"),
+                    "{told}"
+                );
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(told(&named)[0].contains("not a regular file"));
+        assert_eq!(told(""), [""; 0], "none is named, and none is there");
+    }
+
+    #[test]
+    fn a_quota_hook_that_the_start_refuses_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let hook = folder.path().join("hook");
+        let named = format!("[quota]\nhook = \"{}\"\n", hook.display());
+        let found = told(&named);
+        assert!(
+            found[0].starts_with("berth.toml:2:8: quota.hook: ")
+                && found[0].contains("name a program that is there"),
+            "{found:?}"
+        );
+        fs::write(&hook, "#!/bin/sh\n").unwrap();
+        with_mode(&hook, 0o755);
+        assert_eq!(told(&named), [""; 0]);
+        with_mode(&hook, 0o777);
+        // To another user than root it is not refused.
+        let refused = usize::from(berth_hook::is_superuser());
+        let found = told(&named);
+        assert_eq!(found.len(), refused, "{found:?}");
+        assert!(
+            found.iter().all(|told| told.contains("chmod go-w")),
+            "{found:?}"
+        );
+    }
+}

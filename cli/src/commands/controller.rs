@@ -1,0 +1,170 @@
+//! `berth controller`: what a cloud has beside its hypervisors, in one process. It is `berth up` without the agent: Placement, the
+//! accelerator service, scheduler, conductor, compute API and identity, behind one listener.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use berth_compose::api::{FrontListener, OpenApi, ServedListener};
+use berth_compose::event_receivers::ConfiguredReceivers;
+use berth_compose::hosts::OpenHosts;
+use berth_compose::images::{ServerImages, tell_images};
+use berth_compose::listener::PLACEMENT;
+use berth_compose::placement_service::{placement_options, placement_url};
+use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
+use berth_compose::state_lock::StateLock;
+use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
+use berth_config::{Config, LoadedConfig, Secret};
+use berth_output::{ErrorCode, ExitCode, Failure};
+use berth_placement::{router, serve_tcp};
+use berth_store::SqlStore;
+use berth_store::sql::Location;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::{Context, quoted};
+
+/// `berth controller`.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Examples:
+  berth controller
+  berth controller --listen 192.0.2.10:8770 --database file:/etc/berth/database-url
+
+The agents are those of [conductor_service] agents. Placement, accelerator service and compute API listen at addresses of their own as
+well where [placement_service], [accelerator_service] and [compute_service] listen say so.")]
+pub struct ControllerArguments {
+    /// A database on a server for the tables of all services, else the connection of each section. file:PATH is the URL that
+    /// stands in a file.
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// Where to listen, else [api] listen.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+}
+
+/// Runs `berth controller`.
+///
+/// # Errors
+/// The folder, a database or an address is held by another, or the configuration does not do for it.
+pub fn run(
+    arguments: &ControllerArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let mut loaded = context.load()?;
+    loaded.config = configured(arguments, loaded.config)?;
+    context.serve(serve(&loaded, out))??;
+    Ok(ExitCode::Done)
+}
+
+/// The configuration with what the command line says.
+fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Config, Failure> {
+    if let Some(url) = &arguments.database {
+        let url = Secret::from(url.as_str());
+        if !matches!(database::location(&url)?, Location::Server(_)) {
+            let what = "--database: a file is one service's, and this is all of them";
+            return Err(Failure::new(ErrorCode::Usage, what).mend(
+                "give the URL of a server (postgresql://, mysql://), or leave it out: each service has a file below state_path",
+            ));
+        }
+        config = config.with_database(&url);
+    }
+    Ok(match arguments.listen {
+        Some(address) => config.with_api_listen(address),
+        None => config,
+    })
+}
+
+async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure> {
+    let end = signals::end();
+    let config = &loaded.config;
+    let _folder = StateLock::take(&config.state_path)?;
+    let address = config.controller_listen().ok_or_else(|| {
+        let what = "nothing says where the controller is to listen";
+        Failure::new(ErrorCode::Missing, what)
+            .mend("set [api] listen, or give --listen 127.0.0.1:8770")
+    })?;
+    let stop = CancellationToken::new();
+    let url = config.placement_database();
+    let options = placement_options(config, &url)?;
+    let store = database::open(&url, config).await?;
+    let images = ServerImages::of(config).await?;
+    let open = OpenApi::open(address, loaded, &images).await?;
+    let clouds = open.clouds.clone();
+    let front = FrontListener::new(open, &options, &images);
+    let mut tasks = JoinSet::new();
+    if let Some(address) = own_address(loaded, "placement_service", config.placement_service.listen)
+    {
+        let strategy = config.placement_service.auth_strategy;
+        let listener = PLACEMENT.listen_on(address, strategy).await?;
+        let address = listener.local_addr().unwrap_or(address);
+        writeln!(out, "Placement at {}", placement_url(address, config))?;
+        let api = router(store.clone(), options);
+        tasks.spawn(serve_tcp(listener, api, stop.clone().cancelled_owned()));
+    }
+    let (services, front) = begin(loaded, &store, (front, images), &stop, out).await?;
+    writeln!(
+        out,
+        "next:\n  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack compute service list",
+        quoted(&clouds)
+    )?;
+    out.flush()?;
+    end.await;
+    stop.cancel();
+    // A panic in one has been told already.
+    while tasks.join_next().await.is_some() {}
+    services.ended().await;
+    front.ended().await;
+    store.close().await;
+    Ok(())
+}
+
+/// Everything but Placement at an address of its own.
+async fn begin(
+    loaded: &LoadedConfig,
+    store: &SqlStore,
+    (front, images): (FrontListener, ServerImages),
+    stop: &CancellationToken,
+    out: &mut dyn Write,
+) -> Result<(Services, ServedListener), Failure> {
+    let config = &loaded.config;
+    let own = config.accelerator_service.listen;
+    let accelerator =
+        OpenAccelerator::open(config, own_address(loaded, "accelerator_service", own)).await?;
+    let hosts = OpenHosts::open(config).await?;
+    if let Some(address) = accelerator.address() {
+        writeln!(out, "Accelerator at http://{address}/v2")?;
+    }
+    if let Some(address) = hosts.address() {
+        writeln!(out, "Compute at http://{address}/v2.1")?;
+    }
+    let parts = ServiceParts {
+        accelerator,
+        hosts,
+        placement: placement_in_process(store.clone(), None)?,
+        agents: Arc::new(agents_elsewhere(config)?),
+        receivers: match ConfiguredReceivers::new(config)? {
+            Some(receivers) => receivers,
+            None => ConfiguredReceivers::Agents(AgentReceivers::new(config, None)?),
+        },
+        images: images.clone(),
+        api: Some(front.open.tokens()),
+    };
+    let mut services = Services::begin(config, parts, stop).await?;
+    writeln!(out, "Conductor at {}", services.conductor)?;
+    let behind = services.behind.take().ok_or_else(|| {
+        let what = "the services are not behind the listener that was made for them";
+        Failure::new(ErrorCode::Bug, what)
+    })?;
+    tell_images(&images, out)?;
+    writeln!(out, "All of it at {}", front.open.base)?;
+    let front = front.serve(config, store, behind, stop)?;
+    Ok((services, front))
+}
+
+/// An address beside the one listener, where somebody named it: the default of `berth up` is not meant here.
+fn own_address(loaded: &LoadedConfig, section: &str, address: SocketAddr) -> Option<SocketAddr> {
+    loaded
+        .is_set(&format!("{section}.listen"))
+        .then_some(address)
+}

@@ -1,0 +1,134 @@
+//! `berth doctor`: is this host able to be a compute node? Each check has a name, evidence, and a mend.
+
+mod checks;
+pub mod facts;
+pub mod finding;
+pub mod placement_seen;
+mod probe;
+
+use std::io::Write;
+
+use berth_output::{ExitCode, Failure, FormatKind, ListFormat, Listing};
+use serde_json::json;
+
+use crate::context::Context;
+use facts::HostFacts;
+use finding::{CheckContext, CheckReport, Status, examine};
+use placement_seen::PlacementSeen;
+
+pub use checks::all as checks;
+
+/// `berth doctor`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 good, 78 a failure (with --strict: or a warning).\n\n\
+                        Examples:\n  berth doctor\n  berth doctor --strict -f json"
+)]
+pub struct DoctorArguments {
+    /// Take warnings as failures.
+    #[arg(long)]
+    strict: bool,
+    /// Do not ask Placement.
+    #[arg(long)]
+    offline: bool,
+    /// Only what is not as it should be.
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    format: ListFormat,
+}
+
+/// Runs every check and prints what was found.
+///
+/// # Errors
+/// The output cannot be written; findings are told by the exit code.
+pub fn run(
+    arguments: &DoctorArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let loaded = berth_config::load(&context.sources);
+    let refused = loaded
+        .as_ref()
+        .err()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let placement = match &loaded {
+        Err(_) => PlacementSeen::NotAsked("the configuration is refused".to_owned()),
+        Ok(_) if arguments.offline => PlacementSeen::NotAsked("--offline".to_owned()),
+        Ok(loaded) => context.block_on(probe::over_network(&loaded.config.placement))?,
+    };
+    let host = CheckContext {
+        facts: &HostFacts::below("/"),
+        config: loaded.as_ref().map_err(|_| refused.as_str()),
+        placement: &placement,
+    };
+    let findings = examine(&checks(), &host);
+    let shown: Vec<&CheckReport> = findings
+        .iter()
+        .filter(|each| !arguments.quiet || is_bad(each.status))
+        .collect();
+    match arguments.format.format {
+        FormatKind::Table => tell(&shown, out)?,
+        _ => listing(&shown).print(&arguments.format, out)?,
+    }
+    Ok(verdict(&findings, arguments.strict))
+}
+
+const fn is_bad(status: Status) -> bool {
+    matches!(status, Status::Failure | Status::Warning)
+}
+
+/// 0 when nothing is bad enough, else 78.
+fn verdict(findings: &[CheckReport], strict: bool) -> ExitCode {
+    let any = |status| findings.iter().any(|each| each.status == status);
+    if any(Status::Failure) || strict && any(Status::Warning) {
+        ExitCode::Configuration
+    } else {
+        ExitCode::Done
+    }
+}
+
+fn listing(findings: &[&CheckReport]) -> Listing {
+    let mut listing = Listing::new(&["check", "status", "title", "evidence", "mend"]);
+    for each in findings {
+        let mend = if each.mend.is_empty() {
+            serde_json::Value::Null
+        } else {
+            json!(each.mend)
+        };
+        listing.push([
+            json!(each.code),
+            json!(each.status.word()),
+            json!(each.title),
+            json!(each.evidence),
+            mend,
+        ]);
+    }
+    listing
+}
+
+/// A line per check for people, the mend below what is bad, a sum at the end.
+fn tell(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> {
+    for each in findings {
+        writeln!(
+            out,
+            "{:<8} {:<24} {}",
+            each.status.word(),
+            each.code,
+            each.evidence
+                .replace('\n', "\n                                  ")
+        )?;
+        if !each.mend.is_empty() {
+            writeln!(out, "{:33} mend: {}", "", each.mend)?;
+        }
+    }
+    let count = |status| findings.iter().filter(|each| each.status == status).count();
+    let (ok, skipped) = (count(Status::Ok), count(Status::Skipped));
+    writeln!(
+        out,
+        "{} failures, {} warnings, {ok} ok, {skipped} skipped",
+        count(Status::Failure),
+        count(Status::Warning)
+    )
+}

@@ -1,0 +1,23 @@
+//! The list of checks, in the order they run and are printed.
+
+mod devices;
+mod helpers;
+mod hypervisor;
+mod node;
+mod placement;
+mod service;
+
+use super::finding::DoctorCheck;
+
+/// Every check. A dependency stands before what depends on it.
+#[must_use]
+pub fn all() -> Vec<DoctorCheck> {
+    [
+        node::CHECKS,
+        service::CHECKS,
+        hypervisor::CHECKS,
+        devices::CHECKS,
+        placement::CHECKS,
+    ]
+    .concat()
+}

@@ -1,0 +1,65 @@
+//! How a check is written: its row, and answers of checks that read the configuration or a file.
+
+use std::path::Path;
+
+use berth_config::Config;
+
+use crate::commands::doctor::finding::{CheckContext, CheckResult, CheckSeverity, DoctorCheck};
+
+pub(super) const fn failure(
+    code: &'static str,
+    title: &'static str,
+    depends_on: &'static [&'static str],
+    look: fn(&CheckContext<'_>) -> CheckResult,
+) -> DoctorCheck {
+    DoctorCheck {
+        code,
+        title,
+        severity: CheckSeverity::Failure,
+        depends_on,
+        look,
+    }
+}
+
+pub(super) const fn warning(
+    code: &'static str,
+    title: &'static str,
+    depends_on: &'static [&'static str],
+    look: fn(&CheckContext<'_>) -> CheckResult,
+) -> DoctorCheck {
+    DoctorCheck {
+        code,
+        title,
+        severity: CheckSeverity::Warning,
+        depends_on,
+        look,
+    }
+}
+
+/// Runs a look that needs the configuration; every such check depends on `config-valid`.
+pub(super) fn with_config(
+    host: &CheckContext<'_>,
+    look: impl FnOnce(&Config) -> CheckResult,
+) -> CheckResult {
+    match host.config {
+        Ok(loaded) => look(&loaded.config),
+        Err(_) => CheckResult::not_asked("the configuration is refused"),
+    }
+}
+
+/// Whether a path is there at all.
+pub(super) fn exists(host: &CheckContext<'_>, path: &str) -> bool {
+    host.facts.look(Path::new(path)).is_ok()
+}
+
+/// The text of a file, or a bad answer that names it.
+pub(super) fn text(host: &CheckContext<'_>, path: &str, mend: &str) -> Result<String, CheckResult> {
+    host.facts
+        .read(Path::new(path))
+        .map_err(|error| CheckResult::bad(format!("{path}: {error}"), mend))
+}
+
+/// The result of a look whose early ends are answers, too.
+pub(super) fn settle(seen: Result<CheckResult, CheckResult>) -> CheckResult {
+    seen.unwrap_or_else(|early| early)
+}

@@ -1,0 +1,150 @@
+//! Placement: reachable, new enough, our login and role, its clock.
+
+use std::time::Duration;
+
+use super::helpers::{failure, warning};
+use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
+use crate::commands::doctor::placement_seen::{Answers, PlacementSeen};
+
+/// N of the microversion 1.N that a reshape needs.
+const NEEDED: u16 = 30;
+/// Tokens and logs suffer from more.
+const SKEW: Duration = Duration::from_secs(30);
+
+pub(super) const CHECKS: &[DoctorCheck] = &[
+    failure(
+        "placement-login",
+        "the login for Placement works",
+        &["config-valid"],
+        login,
+    ),
+    failure(
+        "placement-reachable",
+        "Placement answers",
+        &["config-valid", "placement-login"],
+        reachable,
+    ),
+    failure(
+        "placement-version",
+        "Placement is new enough",
+        &["placement-reachable"],
+        version,
+    ),
+    failure(
+        "placement-read",
+        "Placement accepts our token",
+        &["placement-reachable"],
+        read,
+    ),
+    failure(
+        "placement-role",
+        "Placement lets us reshape",
+        &["placement-read"],
+        role,
+    ),
+    warning(
+        "clock",
+        "this clock agrees with Placement's",
+        &["placement-reachable"],
+        clock,
+    ),
+];
+
+fn login(host: &CheckContext<'_>) -> CheckResult {
+    match host.placement {
+        PlacementSeen::NotAsked(why) => CheckResult::not_asked(why.clone()),
+        PlacementSeen::NoLogin { error } => CheckResult::bad(
+            error.clone(),
+            "correct [placement] in berth.toml; berth config show --set",
+        ),
+        PlacementSeen::Away { .. } | PlacementSeen::Answered(_) => {
+            CheckResult::good("the login works or none is needed")
+        }
+    }
+}
+
+fn answers(host: &CheckContext<'_>, judge: impl FnOnce(&Answers) -> CheckResult) -> CheckResult {
+    match host.placement {
+        PlacementSeen::Answered(answers) => judge(answers),
+        PlacementSeen::NotAsked(why) => CheckResult::not_asked(why.clone()),
+        PlacementSeen::NoLogin { .. } | PlacementSeen::Away { .. } => {
+            CheckResult::not_asked("Placement does not answer")
+        }
+    }
+}
+
+fn reachable(host: &CheckContext<'_>) -> CheckResult {
+    match host.placement {
+        PlacementSeen::Away { error } => CheckResult::bad(
+            error.clone(),
+            "openstack endpoint list --service placement; curl -v the endpoint's root",
+        ),
+        _ => answers(host, |answers| CheckResult::good(answers.endpoint.clone())),
+    }
+}
+
+fn version(host: &CheckContext<'_>) -> CheckResult {
+    answers(host, |answers| match answers.highest_minor {
+        Some(minor) if minor >= NEEDED => CheckResult::good(format!("max_version 1.{minor}")),
+        Some(minor) => CheckResult::bad(
+            format!("max_version 1.{minor}, 1.{NEEDED} is needed"),
+            "upgrade Placement to Rocky or later",
+        ),
+        None => CheckResult::bad(
+            format!("{} gives no version document", answers.endpoint),
+            "look whether the endpoint is Placement's: openstack endpoint list --service placement",
+        ),
+    })
+}
+
+fn read(host: &CheckContext<'_>) -> CheckResult {
+    answers(host, |answers| match answers.read_status {
+        200..=299 => CheckResult::good(format!("GET /resource_classes: {}", answers.read_status)),
+        401 => CheckResult::bad(
+            "GET /resource_classes: 401",
+            "correct user and secret in [placement]",
+        ),
+        403 => CheckResult::bad(
+            "GET /resource_classes: 403",
+            "openstack role add --user USER --project PROJECT service (and admin, before Placement 2023.2)",
+        ),
+        status => CheckResult::bad(
+            format!("GET /resource_classes: {status}"),
+            "look into Placement's log",
+        ),
+    })
+}
+
+fn role(host: &CheckContext<'_>) -> CheckResult {
+    answers(host, |answers| match answers.reshaper_status {
+        // An empty body is refused as such only after the policy let it pass.
+        400 => CheckResult::good("an empty POST /reshaper is refused as empty: 400"),
+        403 => CheckResult::bad(
+            "POST /reshaper: 403, the role is missing",
+            "openstack role add --user USER --project PROJECT service",
+        ),
+        status => CheckResult::bad(
+            format!("POST /reshaper: {status}"),
+            "look into Placement's log",
+        ),
+    })
+}
+
+fn clock(host: &CheckContext<'_>) -> CheckResult {
+    answers(host, |answers| {
+        let Some(date) = answers.date else {
+            return CheckResult::not_asked("Placement sends no date");
+        };
+        let now = host.facts.now();
+        let skew = now
+            .duration_since(date)
+            .or_else(|_| date.duration_since(now))
+            .unwrap_or_default();
+        let evidence = format!("the clocks differ by {} s", skew.as_secs());
+        if skew <= SKEW {
+            CheckResult::good(evidence)
+        } else {
+            CheckResult::bad(evidence, "timedatectl set-ntp true; chronyc tracking")
+        }
+    })
+}

@@ -1,0 +1,140 @@
+//! What the checks look at: files of this host, below a root so that tests plant faults in a tree of their own.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, access};
+
+/// More than any file looked at has.
+const LARGEST: u64 = 4 << 20;
+
+/// A host as the checks see it. Paths are absolute paths of the host.
+pub trait HostSource {
+    /// The text of a file, blanks at the end cut off.
+    fn read(&self, path: &Path) -> io::Result<String>;
+
+    /// The names in a directory, sorted.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+
+    /// What kind of file it is and who may use it; links are followed.
+    fn look(&self, path: &Path) -> io::Result<FileStatus>;
+
+    /// Whether this process may write there.
+    fn writable(&self, path: &Path) -> io::Result<()>;
+
+    /// Free bytes of the file system that holds the path.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+
+    /// Whether somebody accepts a connection on a unix socket.
+    fn connect(&self, path: &Path) -> io::Result<()>;
+
+    fn now(&self) -> SystemTime;
+}
+
+/// What a file is, and who may use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStatus {
+    pub kind: FileKind,
+    /// The permission bits, 0 to 0o7777.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Kinds of file the checks tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    Directory,
+    Socket,
+    CharacterDevice,
+    /// Anything else, ordinary files most of all.
+    Other,
+}
+
+/// This host, or a tree that looks like one.
+#[derive(Debug, Clone)]
+pub struct HostFacts {
+    root: PathBuf,
+}
+
+impl HostFacts {
+    /// The host below `root`; `/` is this one.
+    #[must_use]
+    pub fn below(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+}
+
+impl HostSource for HostFacts {
+    fn read(&self, path: &Path) -> io::Result<String> {
+        use std::io::Read as _;
+        let path = self.real(path);
+        // A pipe would be waited for.
+        if !std::fs::metadata(&path)?.is_file() {
+            let reason = "it is not a regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        let mut text = String::new();
+        std::fs::File::open(path)?
+            .take(LARGEST)
+            .read_to_string(&mut text)?;
+        text.truncate(text.trim_end().len());
+        Ok(text)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(self.real(path))?;
+        let mut names: Vec<String> = entries
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<_>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn look(&self, path: &Path) -> io::Result<FileStatus> {
+        let metadata = std::fs::metadata(self.real(path))?;
+        let kind = metadata.file_type();
+        let kind = if kind.is_dir() {
+            FileKind::Directory
+        } else if kind.is_socket() {
+            FileKind::Socket
+        } else if kind.is_char_device() {
+            FileKind::CharacterDevice
+        } else {
+            FileKind::Other
+        };
+        Ok(FileStatus {
+            kind,
+            mode: metadata.mode() & 0o7777,
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+        })
+    }
+
+    fn writable(&self, path: &Path) -> io::Result<()> {
+        Ok(access(&self.real(path), AccessFlags::W_OK)?)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let space = statvfs(&self.real(path))?;
+        Ok(space
+            .blocks_available()
+            .saturating_mul(space.fragment_size()))
+    }
+
+    fn connect(&self, path: &Path) -> io::Result<()> {
+        UnixStream::connect(self.real(path)).map(drop)
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}

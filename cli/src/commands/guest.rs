@@ -1,0 +1,230 @@
+//! `berth guest`: guests are asked for and deleted at the conductor; what a host has of them, and their power, is the agent's.
+
+mod act;
+mod change;
+mod create;
+mod decisions;
+mod image;
+mod life;
+mod show;
+mod ways;
+
+use std::io::Write;
+
+use berth_compose::AgentAt;
+use berth_output::{ExitCode, Failure, ListFormat};
+
+use crate::context::Context;
+use change::GuestChange;
+use create::CreateArguments;
+use life::{RebuildArguments, RescueArguments};
+use ways::GuestContext;
+
+pub(crate) use decisions::decisions_of;
+
+/// `berth guest`.
+#[derive(Debug, clap::Args)]
+pub struct GuestArguments {
+    #[command(flatten)]
+    agent: AgentAt,
+    #[command(subcommand)]
+    command: GuestCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum GuestCommand {
+    /// Boot a guest: claim what it needs, bind its accelerators, have the host's agent build it.
+    #[command(after_help = "Examples:
+  berth guest create web --vcpus 2 --ram 2048 --disk 10 --image /srv/images/debian.qcow2
+  berth guest create job --vcpus 4 --ram 8192 --kernel /boot/vmlinuz --ramdisk /boot/initrd --device-profile gpu --wait
+  berth guest create big --vcpus 8 --ram 16384 --image debian.raw --property hw:cpu_policy=dedicated --property hw:numa_nodes=2
+  berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --network default --ssh-key ~/.ssh/id_ed25519.pub
+  berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --image-property hw_firmware_type=uefi
+  berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --no-wait -f json
+  berth guest create web --vcpus 2 --ram 2048 --device-profile gpu --dry-run      what would be asked of Placement?
+  berth guest create --spec guest.json                                        straight to the agent, nothing claimed")]
+    Create(Box<CreateArguments>),
+    /// List the guests of this host, and those that could not be booted.
+    #[command(
+        after_help = "Examples:\n  berth guest list\n  berth guest list -f value -c uuid -c status\n  berth guest list --agent https://compute2:9178"
+    )]
+    List {
+        #[command(flatten)]
+        format: ListFormat,
+    },
+    /// Show one guest: its devices, each step of its boot, and why it failed or stands still.
+    #[command(after_help = "Examples:\n  berth guest show web\n  berth guest show web -f json")]
+    Show {
+        #[command(flatten)]
+        guest: GuestChoice,
+        #[command(flatten)]
+        format: ListFormat,
+    },
+    /// Switch a guest off.
+    #[command(after_help = "Examples:\n  berth guest stop web\n  berth guest stop web --grace 60")]
+    Stop {
+        #[command(flatten)]
+        change: GuestChange,
+        /// Ask it to end by itself first, and wait so many seconds.
+        #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=600))]
+        grace: u16,
+    },
+    /// Switch a guest on, with its devices.
+    #[command(after_help = "Examples:\n  berth guest start web\n  berth guest start web -f json")]
+    Start {
+        #[command(flatten)]
+        change: GuestChange,
+    },
+    /// Have a guest boot again.
+    #[command(after_help = "Examples:\n  berth guest reboot web\n  berth guest reboot web --hard")]
+    Reboot {
+        #[command(flatten)]
+        change: GuestChange,
+        /// Off and on, whatever it does.
+        #[arg(long)]
+        hard: bool,
+    },
+    /// Stop a guest in its tracks.
+    #[command(after_help = "Examples:\n  berth guest pause web")]
+    Pause {
+        #[command(flatten)]
+        change: GuestChange,
+    },
+    /// Let a paused guest go on.
+    #[command(after_help = "Examples:\n  berth guest unpause web")]
+    Unpause {
+        #[command(flatten)]
+        change: GuestChange,
+    },
+    /// Boot a guest from something else, its own root disk beside; its devices stay its own.
+    #[command(after_help = "Examples:
+  berth guest rescue web --image /srv/images/debian.qcow2
+  berth guest rescue web --kernel /srv/images/vmlinuz --ramdisk /srv/images/initrd --cmdline console=ttyS0")]
+    Rescue(Box<RescueArguments>),
+    /// Boot a rescued guest from its own root disk again.
+    #[command(after_help = "Examples:\n  berth guest unrescue web")]
+    Unrescue {
+        #[command(flatten)]
+        change: GuestChange,
+    },
+    /// Make a guest's root disk anew; what was on it is lost, its devices stay its own.
+    #[command(after_help = "Examples:
+  berth guest rebuild web --image /srv/images/debian.qcow2
+  berth guest rebuild web --image debian.raw --preserve-ephemeral")]
+    Rebuild(Box<RebuildArguments>),
+    /// Write a guest's memory to disk and switch it off; start goes on from there. Not with devices.
+    #[command(after_help = "Examples:\n  berth guest suspend web")]
+    Suspend {
+        #[command(flatten)]
+        change: GuestChange,
+    },
+    /// Delete a guest with its disks, its accelerator requests and its allocation.
+    #[command(
+        after_help = "Examples:\n  berth guest delete web --wait\n  berth guest delete web --at-agent"
+    )]
+    Delete {
+        #[command(flatten)]
+        change: GuestChange,
+        /// Wait until it is gone.
+        #[arg(long)]
+        wait: bool,
+        /// With --wait: how long.
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5m", requires = "wait")]
+        timeout: std::time::Duration,
+        /// Delete it at the agent alone: one that no conductor was asked for. An allocation in Placement stays.
+        #[arg(long)]
+        at_agent: bool,
+    },
+    /// What a guest says on its console.
+    Console {
+        #[command(subcommand)]
+        command: ConsoleCommand,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ConsoleCommand {
+    /// Print what it wrote to its serial console.
+    #[command(
+        after_help = "Examples:\n  berth guest console log web\n  berth guest console log web --lines 20"
+    )]
+    Log {
+        #[command(flatten)]
+        guest: GuestChoice,
+        /// Only its last lines.
+        #[arg(long, value_name = "LINES")]
+        lines: Option<u32>,
+    },
+}
+
+/// A guest.
+#[derive(Debug, clap::Args)]
+struct GuestChoice {
+    /// Its UUID, or its name where only one has it.
+    #[arg(value_name = "GUEST")]
+    guest: String,
+}
+
+/// Runs `berth guest`.
+///
+/// # Errors
+/// The agent or the conductor is away or refuses, the guest could not be booted, or the output cannot be written.
+pub fn run(
+    arguments: &GuestArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let config = context.load()?.config;
+    let ways = GuestContext::new(&config, &arguments.agent)?;
+    context.block_on(talk(&arguments.command, &ways, out))??;
+    Ok(ExitCode::Done)
+}
+
+async fn talk(
+    command: &GuestCommand,
+    ways: &GuestContext,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    use berth_wire::guest::GuestAction;
+    let (change, action, done) = match command {
+        GuestCommand::Create(arguments) => return create::run(arguments, ways, out).await,
+        GuestCommand::List { format } => return show::list(ways, format, out).await,
+        GuestCommand::Show { guest, format } => {
+            return show::one(ways, &guest.guest, format, out).await;
+        }
+        GuestCommand::Delete {
+            change,
+            wait,
+            timeout,
+            at_agent,
+        } => {
+            let wait = wait.then_some(*timeout);
+            return act::delete(ways, change, wait, *at_agent, out).await;
+        }
+        GuestCommand::Console {
+            command: ConsoleCommand::Log { guest, lines },
+        } => return act::console(ways, &guest.guest, *lines, out).await,
+        GuestCommand::Stop { change, grace } => (
+            change,
+            GuestAction::Stop {
+                grace_seconds: *grace,
+            },
+            "stopped",
+        ),
+        GuestCommand::Start { change } => (change, GuestAction::Start {}, "started"),
+        GuestCommand::Reboot {
+            change,
+            hard: false,
+        } => (change, GuestAction::SoftReboot {}, "rebooted"),
+        GuestCommand::Reboot { change, hard: true } => {
+            (change, GuestAction::HardReboot {}, "switched off and on")
+        }
+        GuestCommand::Pause { change } => (change, GuestAction::Pause {}, "paused"),
+        GuestCommand::Unpause { change } => (change, GuestAction::Unpause {}, "unpaused"),
+        GuestCommand::Rescue(arguments) => (&arguments.change, arguments.action()?, "rescued"),
+        GuestCommand::Unrescue { change } => (change, GuestAction::Unrescue {}, "unrescued"),
+        GuestCommand::Rebuild(arguments) => (&arguments.change, arguments.action()?, "rebuilt"),
+        GuestCommand::Suspend { change } => (change, GuestAction::Suspend {}, "suspended"),
+    };
+    act::power(ways, change, &action, done, out).await
+}

@@ -1,0 +1,239 @@
+//! What is done with a guest: power, delete, console.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::io::{IsTerminal as _, Write};
+use std::time::Duration;
+
+use berth_client::placement::Deleted;
+use berth_model::ConsumerUuid;
+use berth_output::progress::GuestProgress;
+use berth_output::{ErrorCode, Failure, Listing};
+use berth_wire::guest::GuestAction;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::change::GuestChange;
+use super::ways::{GuestContext, failed, unknown};
+
+/// How often it is looked whether a guest is gone, and how far its image is.
+const POLL: Duration = Duration::from_millis(300);
+
+pub(super) async fn power(
+    ways: &GuestContext,
+    change: &GuestChange,
+    action: &GuestAction,
+    done_word: &str,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let uuid = ways.guest(&change.guest).await?;
+    let told = ways.agent.guest(uuid).await;
+    let told = told.map_err(|error| failed(&error))?;
+    let guest = told.ok_or_else(|| not_on_host(&change.guest))?;
+    if change.dry_run {
+        let status = &guest.status;
+        let name = &guest.name;
+        let said = format!("{name}, which is {status}, would be {done_word}");
+        return answer(change, uuid, Some(status), said, out);
+    }
+    let shown = GuestProgress::shown(std::io::stderr().is_terminal());
+    let doing = format!("{} is being {done_word}", guest.name);
+    let done = tokio::select! {
+        done = ways.agent.action(uuid, action, None) => done,
+        never = watch(ways, uuid, doing, &shown) => match never {},
+    };
+    shown.end();
+    let done = done.map_err(|error| failed(&error))?;
+    let said = format!("{} is {}", done.name, done.status);
+    answer(change, uuid, Some(&done.status), said, out)
+}
+
+/// Shows that it is being done, and how far its image is where one comes for it. Where nobody looks, nobody is asked.
+async fn watch(
+    ways: &GuestContext,
+    uuid: ConsumerUuid,
+    doing: String,
+    shown: &GuestProgress,
+) -> Infallible {
+    if shown.is_hidden() {
+        return pending().await;
+    }
+    loop {
+        let told = ways.agent.guest(uuid).await.ok().flatten();
+        let image = told.and_then(|guest| guest.image);
+        shown.is(doing.clone(), image.as_ref());
+        sleep(POLL).await;
+    }
+}
+
+/// What came of a change: a sentence, or a row for a script. `status`: the guest's; none where it is gone.
+fn answer(
+    change: &GuestChange,
+    uuid: ConsumerUuid,
+    status: Option<&str>,
+    said: String,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if change.format.is_for_people() {
+        return Ok(writeln!(out, "{said}")?);
+    }
+    let mut listing = Listing::new(&["uuid", "status", "said"]);
+    listing.push([json!(uuid.to_string()), json!(status), json!(said)]);
+    listing.print(&change.format, out)
+}
+
+/// Power is the agent's: one that is not built has none.
+fn not_on_host(meant: &str) -> Failure {
+    Failure::new(
+        ErrorCode::Refused,
+        format!("guest {meant} is not on this host, or not yet"),
+    )
+    .mend(format!("berth guest show {meant}"))
+}
+
+pub(super) async fn delete(
+    ways: &GuestContext,
+    change: &GuestChange,
+    wait: Option<Duration>,
+    at_agent: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let uuid = ways.guest(&change.guest).await?;
+    if change.dry_run {
+        let known = if at_agent {
+            let told = ways.agent.guest(uuid).await;
+            told.map_err(|error| failed(&error))?.map(|it| it.status)
+        } else {
+            let told = ways.conductor.guest(uuid).await;
+            told.map_err(|error| failed(&error))?.map(|it| it.status)
+        };
+        let status = known.ok_or_else(|| nobody_to_delete(&change.guest, at_agent))?;
+        let said = format!("{uuid}, which is {status}, would be deleted");
+        return answer(change, uuid, Some(&status), said, out);
+    }
+    let deleted = match at_agent {
+        true => ways.agent.delete(uuid).await,
+        false => ways.conductor.delete(uuid).await,
+    };
+    match deleted.map_err(|error| failed(&error))? {
+        Deleted::Deleted => {}
+        Deleted::AlreadyGone => return Err(nobody_to_delete(&change.guest, at_agent)),
+    }
+    let Some(timeout) = wait else {
+        let said = format!("{uuid} is being deleted");
+        return answer(change, uuid, Some("deleting"), said, out);
+    };
+    until_gone(ways, uuid, at_agent, timeout).await?;
+    answer(change, uuid, None, format!("{uuid} is gone"), out)
+}
+
+fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {
+    let failure = unknown(meant);
+    if at_agent {
+        return failure;
+    }
+    failure.mend("one that no conductor was asked for is deleted with --at-agent; berth guest list names all")
+}
+
+async fn until_gone(
+    ways: &GuestContext,
+    uuid: ConsumerUuid,
+    at_agent: bool,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let until = Instant::now() + timeout;
+    loop {
+        let reason = if at_agent {
+            let told = ways.agent.guest(uuid).await;
+            told.map_err(|error| failed(&error))?.map(|it| it.reason)
+        } else {
+            let told = ways.conductor.guest(uuid).await;
+            told.map_err(|error| failed(&error))?.map(|it| it.fault)
+        };
+        let Some(reason) = reason else {
+            return Ok(());
+        };
+        if Instant::now() >= until {
+            let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+            let what = format!("guest {uuid} is not gone within {timeout:?}{reason}");
+            return Err(Failure::new(ErrorCode::Unavailable, what)
+                .mend(format!("it goes on: berth guest show {uuid}")));
+        }
+        sleep(POLL).await;
+    }
+}
+
+pub(super) async fn console(
+    ways: &GuestContext,
+    meant: &str,
+    lines: Option<u32>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let uuid = ways.guest(meant).await?;
+    let said = ways.agent.console(uuid, lines).await;
+    Ok(out.write_all(&said.map_err(|error| failed(&error))?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::get;
+    use berth_client::{AdapterOptions, Auth, ConductorClient, GuestClient, HttpService};
+    use indicatif::{InMemoryTerm, ProgressDrawTarget};
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// An agent with one guest, whose image comes.
+    fn ways(asked: Arc<AtomicUsize>) -> GuestContext {
+        let show = move || async move {
+            asked.fetch_add(1, Ordering::SeqCst);
+            axum::Json(
+                json!({"uuid": Uuid::nil(), "name": "vm1", "node": "n", "status": "active", "reason": null,
+                "accelerator_requests": [], "devices": [], "steps": [],
+                "image": {"stage": "fetch", "bytes": 3 << 20, "total": null}}),
+            )
+        };
+        let agent = Router::new().route("/v1/guests/{uuid}", get(show));
+        let http = HttpService::in_process::<_, Body, _>(agent, 1 << 20);
+        let options = AdapterOptions::default();
+        let auth = || Auth::none("http://agent").unwrap();
+        GuestContext {
+            agent: GuestClient::new(http.clone(), auth(), &options),
+            conductor: ConductorClient::new(http, auth(), &options),
+            elsewhere: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn while_a_guest_is_rescued_its_image_is_shown_and_in_a_pipe_nobody_is_asked() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let ways = ways(Arc::clone(&asked));
+        let doing = || "vm1 is being rescued".to_owned();
+        let guest = ConsumerUuid::from(Uuid::nil());
+        let pipe = GuestProgress::shown(false);
+        let terminal = InMemoryTerm::new(4, 100);
+        let shown = GuestProgress::on(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        tokio::select! {
+            never = watch(&ways, guest, doing(), &pipe) => match never {},
+            never = watch(&ways, guest, doing(), &shown) => match never {},
+            () = async {
+                // The second time, the first answer was shown.
+                while asked.load(Ordering::SeqCst) < 2 {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            } => {}
+        }
+        shown.redraw();
+        let seen = terminal.contents();
+        assert!(
+            seen.contains("vm1 is being rescued: its image comes 3.00 MiB"),
+            "{seen}"
+        );
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
+}

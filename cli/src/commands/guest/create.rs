@@ -1,0 +1,403 @@
+//! `berth guest create`.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use berth_conductor::BootRequest;
+use berth_output::progress::GuestProgress;
+use berth_output::{ErrorCode, Failure, ListFormat, Listing};
+use berth_wire::conductor::{CreateGuest, GuestShown};
+use berth_wire::guest::{
+    ConfigDriveBody, FlavorBody, GuestPower, KernelBody, NetworkBody, NetworkSource, SshKeyBody,
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::image::{OfImage, image as image_of, pair, pairs, text};
+use super::show;
+use super::ways::{GuestContext, failed};
+
+/// How often the conductor is asked how far it is.
+const POLL: Duration = Duration::from_millis(300);
+
+/// The arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct CreateArguments {
+    /// Its name.
+    #[arg(value_name = "NAME", required_unless_present = "spec")]
+    name: Option<String>,
+    /// Virtual CPUs.
+    #[arg(long, value_name = "N", required_unless_present = "spec")]
+    vcpus: Option<u32>,
+    /// Memory in MiB.
+    #[arg(long, value_name = "MIB", required_unless_present = "spec")]
+    ram: Option<u64>,
+    /// Root disk in GiB; 0: as large as its image, or none.
+    #[arg(long, value_name = "GIB", default_value_t = 0)]
+    disk: u64,
+    /// A second, empty disk in GiB.
+    #[arg(long, value_name = "GIB", default_value_t = 0)]
+    ephemeral: u64,
+    /// An extra spec of its flavor; repeat for several: hw:cpu_policy=dedicated, resources:VGPU=1, trait:CUSTOM_X=required.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    property: Vec<(String, String)>,
+    /// The device profile whose accelerators it gets.
+    #[arg(long, value_name = "PROFILE")]
+    device_profile: Option<String>,
+    /// Its image: a path of the host, an http(s) URL, or the UUID of an image of the image service.
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    #[command(flatten)]
+    of_image: OfImage,
+    /// What its image says of the machine it needs; repeat for several: hw_firmware_type=uefi, os_secure_boot=required.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "image")]
+    image_property: Vec<(String, String)>,
+    /// A kernel of the host to start from.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<String>,
+    /// The kernel's initial RAM disk.
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    ramdisk: Option<String>,
+    /// The kernel's command line.
+    #[arg(long, value_name = "TEXT", requires = "kernel", default_value = "")]
+    cmdline: String,
+    /// Plug an interface into this libvirt network; repeat for several.
+    #[arg(long, value_name = "NAME")]
+    network: Vec<String>,
+    /// Plug an interface into this Linux bridge, after those of --network; repeat for several.
+    #[arg(long, value_name = "NAME")]
+    bridge: Vec<String>,
+    /// A file that its first boot carries out (cloud-init's user data).
+    #[arg(long, value_name = "FILE")]
+    user_data: Option<PathBuf>,
+    /// A public key that may log in; repeat for several.
+    #[arg(long, value_name = "FILE")]
+    ssh_key: Vec<PathBuf>,
+    /// Metadata that the guest can read; repeat for several.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    meta: Vec<(String, String)>,
+    /// Its hostname, where that is not its name.
+    #[arg(long, value_name = "NAME")]
+    hostname: Option<String>,
+    /// The host it is to be on; filters are asked about it.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// The node it is to be on; filters are asked about it.
+    #[arg(long, value_name = "NODE", visible_alias = "hypervisor-hostname")]
+    node: Option<String>,
+    /// The availability zone it is to be in; ZONE:HOST, ZONE:HOST:NODE and ZONE::NODE force a host, about which no filter is asked.
+    #[arg(long, value_name = "ZONE")]
+    availability_zone: Option<String>,
+    /// A host that it must not be on; repeat for several.
+    #[arg(long, value_name = "HOST")]
+    ignore_host: Vec<String>,
+    /// A hint for the scheduler; repeat for several, and for several values of one: same_host=UUID, group=UUID.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    hint: Vec<(String, String)>,
+    /// Its UUID: the same command with it again makes no second guest.
+    #[arg(long, value_name = "UUID")]
+    uuid: Option<Uuid>,
+    /// The project that pays.
+    #[arg(long, value_name = "PROJECT")]
+    project: Option<String>,
+    /// The user who asks.
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// Define it and leave it off.
+    #[arg(long)]
+    off: bool,
+    /// A whole request for the agent, as JSON: nothing is scheduled, claimed or bound for it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "wait"])]
+    spec: Option<PathBuf>,
+    /// Wait until it runs, or could not be booted; on a terminal this is done without a word, and each stage is shown.
+    #[arg(long)]
+    wait: bool,
+    /// Do not wait, on a terminal either.
+    #[arg(long, conflicts_with = "wait")]
+    no_wait: bool,
+    /// How long is waited; it goes on afterwards.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10m", conflicts_with = "no_wait")]
+    timeout: Duration,
+    /// Check it, say what would be asked of Placement, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    format: ListFormat,
+}
+
+impl CreateArguments {
+    /// Whether the end of the boot is waited for: a person at a terminal wants to see it, a script says so.
+    fn waits(&self, is_terminal: bool) -> bool {
+        self.wait || (is_terminal && !self.no_wait)
+    }
+
+    fn body(&self) -> Result<CreateGuest, Failure> {
+        let (Some(name), Some(vcpus), Some(ram_mb)) = (&self.name, self.vcpus, self.ram) else {
+            let what = "NAME, --vcpus and --ram are needed, or --spec";
+            return Err(Failure::new(ErrorCode::Usage, what));
+        };
+        let extra_specs = pairs("--property", &self.property)?;
+        let mut scheduler_hints: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (hint, value) in &self.hint {
+            let values = scheduler_hints.entry(hint.clone()).or_default();
+            values.push(value.clone());
+        }
+        let image = self.image.as_deref();
+        let mut image = image.map(|it| image_of(it, &self.of_image)).transpose()?;
+        if let Some(image) = &mut image {
+            image.properties = pairs("--image-property", &self.image_property)?;
+        }
+        let kernel = self.kernel.as_ref().map(|kernel| KernelBody {
+            kernel: kernel.clone(),
+            ramdisk: self.ramdisk.clone(),
+            command_line: self.cmdline.clone(),
+        });
+        let networks = self.network.iter().cloned().map(NetworkSource::Network);
+        let bridges = self.bridge.iter().cloned().map(NetworkSource::Bridge);
+        Ok(CreateGuest {
+            // A UUID of our own: an answer that is lost is asked for again, and makes no second guest.
+            uuid: Some(self.uuid.unwrap_or_else(Uuid::new_v4)),
+            name: name.clone(),
+            project_id: self.project.clone(),
+            user_id: self.user.clone(),
+            flavor: FlavorBody {
+                name: format!("{vcpus}x{ram_mb}"),
+                vcpus,
+                ram_mb,
+                disk_gb: self.disk,
+                ephemeral_gb: self.ephemeral,
+                extra_specs,
+            },
+            image,
+            kernel,
+            networks: networks
+                .chain(bridges)
+                .map(|source| NetworkBody { source, mac: None })
+                .collect(),
+            device_profile: self.device_profile.clone(),
+            host: self.host.clone(),
+            node: self.node.clone(),
+            availability_zone: self.availability_zone.clone(),
+            ignore_hosts: self.ignore_host.clone(),
+            scheduler_hints,
+            config_drive: self.config_drive()?,
+            power: if self.off {
+                GuestPower::ShutOff
+            } else {
+                GuestPower::Running
+            },
+        })
+    }
+
+    /// What its config drive says; none where nothing is to be said.
+    fn config_drive(&self) -> Result<Option<ConfigDriveBody>, Failure> {
+        let user_data = self.user_data.as_ref();
+        let user_data = user_data
+            .map(|path| text("--user-data", path))
+            .transpose()?;
+        let mut ssh_keys = Vec::new();
+        for path in &self.ssh_key {
+            let line = text("--ssh-key", path)?;
+            let line = String::from_utf8_lossy(&line).trim().to_owned();
+            if line.contains("PRIVATE KEY") {
+                let what = format!("--ssh-key: {} is a private key", path.display());
+                return Err(
+                    Failure::new(ErrorCode::Usage, what).mend("name the .pub file beside it")
+                );
+            }
+            let name = path.file_stem().unwrap_or_default();
+            ssh_keys.push(SshKeyBody {
+                name: name.to_string_lossy().into_owned(),
+                public_key: line,
+            });
+        }
+        let drive = ConfigDriveBody {
+            hostname: self.hostname.clone(),
+            metadata: pairs("--meta", &self.meta)?,
+            user_data: user_data.map(|bytes| STANDARD.encode(bytes)),
+            ssh_keys,
+        };
+        Ok((drive != ConfigDriveBody::default()).then_some(drive))
+    }
+}
+
+pub(super) async fn run(
+    arguments: &CreateArguments,
+    ways: &GuestContext,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if let Some(file) = &arguments.spec {
+        return at_agent(arguments, file, ways, out).await;
+    }
+    let body = arguments.body()?;
+    let fresh = body.uuid.unwrap_or_default();
+    let request = BootRequest::new(body.clone(), fresh).map_err(|error| {
+        Failure::caused(ErrorCode::Refused, "the guest cannot be asked for", &error)
+            .mend("berth guest create --help names what can be said")
+    })?;
+    if arguments.dry_run {
+        writeln!(out, "{} would be created", body.name)?;
+        let query = request.groups().query();
+        writeln!(
+            out,
+            "Placement would be asked: /allocation_candidates?{query}"
+        )?;
+        if let Some(profile) = request.profile() {
+            writeln!(out, "and for the groups of device profile {profile}")?;
+        }
+        return Ok(());
+    }
+    let made = ways.conductor.create(&body).await;
+    let made = made.map_err(|error| failed(&error))?;
+    let is_terminal = std::io::stderr().is_terminal();
+    if !arguments.waits(is_terminal) {
+        return brief(&made).print(&arguments.format, out);
+    }
+    let shown = GuestProgress::shown(is_terminal);
+    let ended = wait(ways, made, arguments.timeout, &shown).await;
+    shown.end();
+    let ended = ended?;
+    brief(&ended).print(&arguments.format, out)
+}
+
+fn brief(guest: &GuestShown) -> Listing {
+    let mut listing = Listing::new(&["uuid", "name", "status", "node"]);
+    listing.push([
+        json!(guest.uuid),
+        json!(guest.name),
+        json!(guest.status),
+        json!(guest.node),
+    ]);
+    listing
+}
+
+/// Waits until it runs, showing each step.
+async fn wait(
+    ways: &GuestContext,
+    mut guest: GuestShown,
+    timeout: Duration,
+    shown: &GuestProgress,
+) -> Result<GuestShown, Failure> {
+    let until = Instant::now() + timeout;
+    loop {
+        shown.is(progress(&guest), guest.image.as_ref());
+        match guest.status.as_str() {
+            "active" => return Ok(guest),
+            "error" => {
+                let fault = guest.fault.unwrap_or_default();
+                let what = format!(
+                    "guest {} ({}) could not be booted: {fault}",
+                    guest.name, guest.uuid
+                );
+                return Err(Failure::new(ErrorCode::Refused, what).mend(format!(
+                    "berth guest show {0}; berth guest delete {0}",
+                    guest.uuid
+                )));
+            }
+            _ => {}
+        }
+        if Instant::now() >= until {
+            let (uuid, progress) = (guest.uuid, progress(&guest));
+            let what = format!("guest {uuid} is not booted within {timeout:?}: {progress}");
+            return Err(Failure::new(ErrorCode::Unavailable, what)
+                .mend(format!("it goes on: berth guest show {uuid}")));
+        }
+        sleep(POLL).await;
+        let told = ways.conductor.guest(guest.uuid.into()).await;
+        let told = told.map_err(|error| failed(&error))?;
+        guest = told.ok_or_else(|| super::ways::unknown(&guest.uuid.to_string()))?;
+    }
+}
+
+fn progress(guest: &GuestShown) -> String {
+    let step = guest.steps.last();
+    let step = step.map_or_else(String::new, |step| {
+        format!(": {} {}", step.step, step.state)
+    });
+    let held = guest.fault.as_ref();
+    let held = held.map_or_else(String::new, |fault| format!(" (waits: {fault})"));
+    format!("{} {}{step}{held}", guest.name, guest.status)
+}
+
+/// The low-level form: whatever the agent takes.
+async fn at_agent(
+    arguments: &CreateArguments,
+    file: &std::path::Path,
+    ways: &GuestContext,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let body = text("--spec", file)?;
+    let parsed: serde_json::Value = serde_json::from_slice(&body).map_err(|error| {
+        let what = format!("--spec: {} is no JSON", file.display());
+        Failure::caused(ErrorCode::Usage, what, &error)
+    })?;
+    if arguments.dry_run {
+        let keys = parsed
+            .as_object()
+            .map(|map| map.keys().cloned().collect::<Vec<_>>());
+        let keys = keys.unwrap_or_default().join(", ");
+        writeln!(out, "the agent would be asked for a guest with {keys}")?;
+        return Ok(());
+    }
+    let made = ways.agent.build_of(body).await;
+    let made = made.map_err(|error| failed(&error))?;
+    show::of_agent(&[made]).print(&arguments.format, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        create: CreateArguments,
+    }
+
+    fn asked(words: &[&str]) -> CreateArguments {
+        let least = ["create", "web", "--vcpus", "1", "--ram", "64"];
+        let words = least.iter().chain(words);
+        Command::try_parse_from(words).unwrap().create
+    }
+
+    #[test]
+    fn a_person_at_a_terminal_waits_and_a_script_says_so() {
+        for (words, at_terminal, in_pipe) in [
+            (&[][..], true, false),
+            (&["--wait"], true, true),
+            (&["--no-wait"], false, false),
+        ] {
+            let asked = asked(words);
+            assert_eq!(asked.waits(true), at_terminal, "{words:?}");
+            assert_eq!(asked.waits(false), in_pipe, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_image_says_of_its_machine_travels_with_it() {
+        let image = "11111111-2222-4333-8444-0000000000aa";
+        let asked = asked(&[
+            "--image",
+            image,
+            "--image-format",
+            "qcow2",
+            "--image-property",
+            "hw_firmware_type=uefi",
+            "--image-property",
+            "os_secure_boot=required",
+        ]);
+        let properties = asked.body().unwrap().image.unwrap().properties;
+        let properties: Vec<_> = properties.iter().collect();
+        assert_eq!(
+            format!("{properties:?}"),
+            r#"[("hw_firmware_type", "uefi"), ("os_secure_boot", "required")]"#
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! What a guest is booted from instead: rescue and rebuild.
+
+use berth_output::Failure;
+use berth_wire::guest::{GuestAction, KernelBody};
+
+use super::change::GuestChange;
+use super::image::{OfImage, image};
+
+/// `berth guest rescue`.
+#[derive(Debug, clap::Args)]
+pub(super) struct RescueArguments {
+    #[command(flatten)]
+    pub(super) change: GuestChange,
+    /// The rescue system's image: a path of the host, an http(s) URL, or the UUID of an image of the image service. Its disk comes
+    /// before the guest's own.
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        required_unless_present = "kernel",
+        conflicts_with = "kernel"
+    )]
+    image: Option<String>,
+    #[command(flatten)]
+    of_image: OfImage,
+    /// A kernel of the host to start instead; the guest's disks stay as they are.
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<String>,
+    /// The kernel's initial RAM disk.
+    #[arg(long, value_name = "FILE", requires = "kernel")]
+    ramdisk: Option<String>,
+    /// The kernel's command line.
+    #[arg(long, value_name = "TEXT", requires = "kernel", default_value = "")]
+    cmdline: String,
+    /// Ask the guest to end by itself first, and wait so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=600))]
+    grace: u16,
+}
+
+/// `berth guest rebuild`.
+#[derive(Debug, clap::Args)]
+pub(super) struct RebuildArguments {
+    #[command(flatten)]
+    pub(super) change: GuestChange,
+    /// The image of the new root disk: a path of the host, an http(s) URL, or the UUID of an image of the image service.
+    #[arg(long, value_name = "IMAGE")]
+    image: String,
+    #[command(flatten)]
+    of_image: OfImage,
+    /// Keep the ephemeral disks; without it they are made anew.
+    #[arg(long)]
+    preserve_ephemeral: bool,
+}
+
+impl RescueArguments {
+    pub(super) fn action(&self) -> Result<GuestAction, Failure> {
+        let asked = self.image.as_deref();
+        let asked = asked.map(|asked| image(asked, &self.of_image));
+        Ok(GuestAction::Rescue {
+            image: asked.transpose()?,
+            kernel: self.kernel.as_ref().map(|kernel| KernelBody {
+                kernel: kernel.clone(),
+                ramdisk: self.ramdisk.clone(),
+                command_line: self.cmdline.clone(),
+            }),
+            grace_seconds: self.grace,
+        })
+    }
+}
+
+impl RebuildArguments {
+    pub(super) fn action(&self) -> Result<GuestAction, Failure> {
+        Ok(GuestAction::Rebuild {
+            image: image(&self.image, &self.of_image)?,
+            preserve_ephemeral: self.preserve_ephemeral,
+        })
+    }
+}

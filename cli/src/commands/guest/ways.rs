@@ -1,0 +1,139 @@
+//! The way to the agent and to the conductor, and which guest is meant.
+
+use std::collections::BTreeSet;
+
+use berth_client::{
+    AdapterOptions, Auth, CallError, ConductorClient, Disposition, GuestApiError, GuestClient,
+    HttpService, TransportOptions,
+};
+use berth_compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE, conductor_socket};
+use berth_config::Config;
+use berth_model::ConsumerUuid;
+use berth_output::{ErrorCode, Failure};
+
+/// The code of an agent, or a conductor, whose journal cannot be used.
+const JOURNAL: &str = "journal";
+
+/// The code of a conductor whose journal has of the guest what cannot be read.
+const UNREADABLE: &str = "unreadable";
+
+/// The largest answer that is read: a thousand guests.
+const BODY_LIMIT: usize = 64 << 20;
+
+pub(super) struct GuestContext {
+    pub(super) agent: GuestClient,
+    pub(super) conductor: ConductorClient,
+    /// Whether the agent is another host's.
+    pub(super) elsewhere: bool,
+}
+
+impl GuestContext {
+    /// The agent that is meant; the conductor by its socket beside the agent's, else where `berth up` says that it listens, else
+    /// by `[conductor_service] listen`.
+    pub(super) fn new(config: &Config, at: &AgentAt) -> Result<Self, Failure> {
+        let wrong = |error: &(dyn std::error::Error + 'static)| {
+            let what = "the conductor cannot be asked with this configuration";
+            Failure::caused(ErrorCode::BadValue, what, error)
+        };
+        let transport = TransportOptions {
+            body_limit: BODY_LIMIT,
+            ..TransportOptions::default()
+        };
+        let socket = conductor_socket(config);
+        let said = std::fs::read_to_string(config.state_path.join(CONDUCTOR_ENDPOINT_FILE));
+        let said = said.ok().map(|endpoint| endpoint.trim().to_owned());
+        let listen = config.conductor_service.listen;
+        let endpoint = said.or(listen.map(|address| format!("http://{address}")));
+        let (http, endpoint) = match endpoint.filter(|_| !socket.exists()) {
+            Some(endpoint) => (HttpService::network(&transport), endpoint),
+            None => {
+                let http = HttpService::unix(&socket, &transport);
+                (http, "http://conductor".to_owned())
+            }
+        };
+        let http = http.map_err(|error| wrong(&error))?;
+        let nobody = Auth::none(&endpoint).map_err(|error| wrong(&error))?;
+        Ok(Self {
+            agent: at.guests(config)?,
+            conductor: ConductorClient::new(http, nobody, &AdapterOptions::default()),
+            elsewhere: at.url.is_some(),
+        })
+    }
+
+    /// The guest that is meant: a UUID, or the name of one.
+    pub(super) async fn guest(&self, meant: &str) -> Result<ConsumerUuid, Failure> {
+        if let Ok(uuid) = meant.parse() {
+            return Ok(uuid);
+        }
+        let agent = self.agent.guests().await;
+        let conductor = self.conductor.guests().await;
+        let at_agent = agent.as_ref().ok().into_iter().flatten();
+        let at_agent = at_agent
+            .filter(|guest| guest.name == meant)
+            .map(|it| it.uuid);
+        let asked_for = conductor.iter().flat_map(|known| &known.guests);
+        let asked_for = asked_for
+            .filter(|guest| guest.name == meant)
+            .map(|it| it.uuid);
+        let found: BTreeSet<_> = at_agent.chain(asked_for).collect();
+        let mut uuids = found.iter().copied().map(ConsumerUuid::from);
+        match (uuids.next(), uuids.next()) {
+            (Some(uuid), None) => Ok(uuid),
+            (Some(_), Some(_)) => {
+                let uuids: Vec<_> = found.iter().map(ToString::to_string).collect();
+                let what = format!("{} guests are called {meant:?}", found.len());
+                Err(Failure::new(ErrorCode::Refused, what)
+                    .mend(format!("name one by its UUID: {}", uuids.join(", "))))
+            }
+            (None, _) => {
+                // Where nobody could be asked, nothing is known of names.
+                agent.map_err(|error| failed(&error))?;
+                Err(unknown(meant))
+            }
+        }
+    }
+}
+
+/// A guest that nobody knows.
+pub(super) fn unknown(meant: &str) -> Failure {
+    Failure::new(ErrorCode::Refused, format!("there is no guest {meant}"))
+        .mend("berth guest list names those that there are")
+}
+
+/// A call that was not done, as a failure.
+pub(super) fn failed(error: &GuestApiError) -> Failure {
+    match error {
+        GuestApiError::Call(
+            CallError::Transport { request, .. } | CallError::AnswerLost { request, .. },
+        ) if request.service == "agent" => {
+            Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", error).mend(
+                "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket, or --agent its [agent] listen?",
+            )
+        }
+        GuestApiError::Call(_) => {
+            Failure::caused(ErrorCode::Unavailable, "the conductor cannot be asked", error).mend(
+                "it runs in berth up: is that running, with this --state-dir, and may you use its socket, conductor.sock beside \
+                 [agent] admin_socket (usermod -aG berth USER)?",
+            )
+        }
+        GuestApiError::Malformed { .. } => Failure::from_error(ErrorCode::AgentAnswer, error),
+        _ if error.refusal().is_some_and(|it| it.code == UNREADABLE) => {
+            Failure::from_error(ErrorCode::State, error).mend(
+                "what runs of it goes on; a delete that was asked for is done once the file is mended",
+            )
+        }
+        // The sentence says which file, and what would mend it.
+        _ if error.refusal().is_some_and(|it| it.code == JOURNAL) => {
+            Failure::from_error(ErrorCode::State, error)
+                .mend("nothing was changed; free space in the state folder (df -h), then repeat")
+        }
+        _ if error.disposition() == Disposition::Retry => {
+            Failure::from_error(ErrorCode::Unavailable, error)
+                .mend("the log of berth says more; repeat it later")
+        }
+        GuestApiError::NotFound(_)
+        | GuestApiError::Conflict(_)
+        | GuestApiError::Unavailable(_)
+        | GuestApiError::Refused(_) => Failure::from_error(ErrorCode::Refused, error),
+    }
+}

@@ -1,0 +1,119 @@
+//! `berth identity`: the built-in Identity service alone, and its file of users.
+
+mod password;
+mod service;
+mod users;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use berth_output::{ExitCode, Failure, ListFormat};
+
+use crate::context::Context;
+
+/// `berth identity`.
+#[derive(Debug, clap::Args)]
+pub struct IdentityArguments {
+    #[command(subcommand)]
+    command: IdentityCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum IdentityCommand {
+    /// Serve the Identity API (Keystone v3) alone, until SIGTERM or Ctrl-C: users from a file, tokens in a database.
+    #[command(after_help = "Examples:\n  berth identity serve\n  \
+                            berth identity serve --users /etc/berth/identity.toml --listen 127.0.0.1:5000")]
+    Serve {
+        /// The database, else [identity_service] connection. file:PATH is the URL that stands in a file.
+        #[arg(long, value_name = "URL")]
+        database: Option<String>,
+        /// Where to listen, else [identity_service] listen.
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Option<SocketAddr>,
+        /// The file of users, else [identity_service] users_file.
+        #[arg(long, value_name = "FILE")]
+        users: Option<PathBuf>,
+    },
+    /// Print the hash of a password, for `password_hash` in the file of users. At a terminal the password is asked for twice and
+    /// not shown; from a pipe it is the first line.
+    #[command(after_help = "Examples:\n  berth identity hash-password\n  \
+                            pass show cloud/admin | berth identity hash-password")]
+    HashPassword,
+    /// The users of the file.
+    User {
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Look whether the file of users is right; everything that is wrong is named.
+    #[command(
+        after_help = "Examples:\n  berth identity check\n  berth identity check --users identity.toml"
+    )]
+    Check {
+        /// The file of users, else [identity_service] users_file.
+        #[arg(long, value_name = "FILE")]
+        users: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum UserCommand {
+    /// Every user with its id, its domain, and its roles as the file gives them.
+    #[command(
+        after_help = "Examples:\n  berth identity user list\n  berth identity user list -f value -c id -c name"
+    )]
+    List {
+        /// The file of users, else [identity_service] users_file.
+        #[arg(long, value_name = "FILE")]
+        users: Option<PathBuf>,
+        #[command(flatten)]
+        format: ListFormat,
+    },
+}
+
+/// Runs `berth identity`.
+///
+/// # Errors
+/// The file of users cannot be used, the database cannot be opened, the address cannot be listened on; or there is no password.
+pub fn run(
+    arguments: &IdentityArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    if let IdentityCommand::HashPassword = &arguments.command {
+        password::hash(out)?;
+        return Ok(ExitCode::Done);
+    }
+    let mut config = context.load()?.config;
+    match &arguments.command {
+        IdentityCommand::HashPassword => {}
+        IdentityCommand::Serve {
+            database,
+            listen,
+            users,
+        } => {
+            let own = &mut config.identity_service;
+            own.users_file = users.clone().unwrap_or(own.users_file.clone());
+            own.listen = listen.unwrap_or(own.listen);
+            context.block_on(service::serve(database.as_deref(), &config, out))??;
+        }
+        IdentityCommand::User {
+            command: UserCommand::List { users, format },
+        } => users::list(
+            users
+                .as_ref()
+                .unwrap_or(&config.identity_service.users_file),
+            format,
+            out,
+        )?,
+        IdentityCommand::Check { users } => {
+            users::check(
+                users
+                    .as_ref()
+                    .unwrap_or(&config.identity_service.users_file),
+                out,
+            )?;
+        }
+    }
+    Ok(ExitCode::Done)
+}

@@ -1,0 +1,71 @@
+//! The built-in Identity service, put together as `[identity_service]` says.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use berth_compose::identity_service::{catalog, users_failure};
+use berth_compose::listener::IDENTITY;
+use berth_compose::{database, signals};
+use berth_config::{AuthStrategy, Config, Secret};
+use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
+use berth_output::{ErrorCode, Failure};
+
+pub(super) async fn serve(
+    url: Option<&str>,
+    config: &Config,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let end = signals::end();
+    let own = &config.identity_service;
+    let users = UsersFile::open(&own.users_file).map_err(|error| users_failure(&error))?;
+    let url = url.map_or_else(
+        || config.identity_database(),
+        |url| Secret::from(url.to_owned()),
+    );
+    let store = database::open_identity(&url, &config.state_path).await?;
+    // Nobody is believed without a token of this service.
+    let listener = IDENTITY
+        .listen_on(own.listen, AuthStrategy::Keystone)
+        .await?;
+    let address = listener.local_addr().unwrap_or(own.listen);
+    let base = base(config, address)?;
+    let options = IdentityOptions {
+        token_expiration: own.token_expiration,
+        catalog: catalog(config, &[("identity", format!("{base}/v3"))]),
+        ..IdentityOptions::default()
+    };
+    let identity = Identity::new(store.clone(), users, options);
+    let routes = IdentityApiOptions {
+        public_endpoint: Some(base.clone()),
+        path_prefix: own.path_prefix.clone(),
+        cors: config.cors.clone().into(),
+        ..IdentityApiOptions::default()
+    };
+    writeln!(out, "Identity at {base}/v3")?;
+    out.flush()?;
+    serve_tcp(listener, router(identity, routes), end).await;
+    store.close().await;
+    Ok(())
+}
+
+/// Where callers find the service, without `/v3`.
+///
+/// # Errors
+/// It listens on every address of the host, and nothing says which of them callers are to ask.
+fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
+    let own = &config.identity_service;
+    match &own.public_endpoint {
+        Some(url) => {
+            let url = url.trim_end_matches('/');
+            Ok(url.strip_suffix("/v3").unwrap_or(url).to_owned())
+        }
+        None if address.ip().is_unspecified() => {
+            let what = format!(
+                "{address} is every address of the host: the catalog cannot say which callers are to ask"
+            );
+            Err(Failure::new(ErrorCode::Missing, what)
+                .mend("set [identity_service] public_endpoint"))
+        }
+        None => Ok(format!("http://{address}{}", own.path_prefix)),
+    }
+}

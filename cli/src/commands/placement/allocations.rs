@@ -1,0 +1,11 @@
+//! `berth placement audit` and `berth placement heal-allocations`: what this host's guests should hold in Placement, beside
+//! what is held there, over its API or on a database that no service has open.
+
+mod audit;
+mod heal;
+mod healing;
+mod host_allocations;
+mod outcome;
+
+pub(super) use audit::{Audit, audit};
+pub(super) use heal::{Heal, heal};

@@ -1,0 +1,121 @@
+//! `berth reshape plan`: what a startup would do, without doing it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use berth_agent::options::Rename;
+use berth_agent::startup::{self, Preview};
+use berth_compose::nodes::{HostNodes, Intent};
+use berth_compose::placement_failure::startup_failure;
+use berth_compose::placement_for_commands;
+use berth_compose::plan_file::{PlanFile, PlannedNode};
+use berth_output::progress::consumers;
+use berth_output::{ExitCode, Failure};
+
+use crate::context::Context;
+
+/// `berth reshape`.
+#[derive(Debug, clap::Args)]
+pub struct ReshapeArguments {
+    #[command(subcommand)]
+    command: ReshapeCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ReshapeCommand {
+    /// Show what a startup would do on this host. Nothing is changed.
+    #[command(after_help = "Examples:
+  berth reshape plan
+  berth reshape plan --out plan.json && berth agent --expect-plan plan.json
+  berth reshape plan --detailed-exitcode; echo $?    0 in sync, 2 plain update, 75 reshape needed, 76 would be refused")]
+    Plan {
+        /// Write the plan to this file; `berth agent --expect-plan` then does exactly that or refuses.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Tell by the exit code what is pending: 0 nothing, 2 a plain update, 75 a reshape, 76 a reshape that is refused.
+        #[arg(long)]
+        detailed_exitcode: bool,
+        /// How to print it.
+        #[arg(short, long, value_enum, default_value_t = PlanFormat::Text)]
+        format: PlanFormat,
+    },
+}
+
+/// The forms of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum PlanFormat {
+    /// For people: the same text as in the log.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// Runs `berth reshape`.
+///
+/// # Errors
+/// The host or Placement cannot be asked, or no lawful reshape exists.
+pub fn run(
+    arguments: &ReshapeArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let ReshapeCommand::Plan {
+        out: file,
+        detailed_exitcode,
+        format,
+    } = &arguments.command;
+    let config = context.load()?.config;
+    let placement = placement_for_commands(&config)?;
+    let (plan, worst) = context.block_on(async {
+        let mut host =
+            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
+        let mut nodes = BTreeMap::new();
+        let mut worst = ExitCode::Done;
+        for (identity, tracker) in &mut host.nodes {
+            let bar = consumers(identity.node.as_str());
+            let now = tokio::time::Instant::now();
+            let previewed = startup::preview(tracker, &host.view, host.service, now, &*bar).await;
+            let (preview, reviewed) = previewed.map_err(|error| startup_failure(&error))?;
+            let (pending, code) = match preview {
+                Preview::InSync { .. } => ("in sync", ExitCode::Done),
+                Preview::Update { .. } => ("update", ExitCode::UpdatePending),
+                Preview::Reshape(_) => ("reshape", ExitCode::ReshapeNeeded),
+            };
+            worst = worst.max(code);
+            let generations = reviewed
+                .generations
+                .iter()
+                .map(|(uuid, g)| (uuid.to_string(), *g))
+                .collect();
+            let planned = PlannedNode {
+                pending: pending.to_owned(),
+                text: reviewed.text,
+                generations,
+            };
+            nodes.insert(identity.node.to_string(), planned);
+        }
+        Ok::<_, Failure>((PlanFile::new(nodes), worst))
+    })??;
+    print(&plan, *format, out)?;
+    if let Some(file) = file {
+        plan.write(file)?;
+    }
+    Ok(if *detailed_exitcode {
+        worst
+    } else {
+        ExitCode::Done
+    })
+}
+
+fn print(plan: &PlanFile, format: PlanFormat, out: &mut dyn Write) -> Result<(), Failure> {
+    match format {
+        PlanFormat::Json => writeln!(out, "{}", plan.json()?)?,
+        PlanFormat::Text => {
+            for (node, planned) in &plan.nodes {
+                writeln!(out, "node {node}: {}", planned.text)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! `berth scheduler lint`: what is wrong with flavors, aggregates, device profiles, images and options of a file.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use berth_model::printable;
+use berth_output::{ErrorCode, ExitCode, Failure, ListFormat, Listing};
+use berth_scheduler::lint::{Catalogue, Severity, lint};
+use serde_json::{Value, json};
+
+use super::explain::read;
+
+/// So many letters of what a parser says are told.
+const LONGEST: usize = 400;
+
+/// What is looked at.
+#[derive(Debug, clap::Args)]
+pub(super) struct Lint {
+    /// The file, JSON or TOML; -: standard input.
+    file: PathBuf,
+    #[command(flatten)]
+    format: ListFormat,
+}
+
+/// Looks, and tells each finding in a line.
+///
+/// # Errors
+/// The file cannot be read, or is not of flavors, aggregates, device profiles, images and options.
+pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    let text = read(&asked.file)?;
+    let document = document(&asked.file, &text)?;
+    let catalogue = Catalogue::read(&document).map_err(|error| {
+        let what = format!("{} cannot be looked at", asked.file.display());
+        Failure::caused(ErrorCode::BadValue, what, &error)
+            .mend("docs/guide/howto/why-no-host.md shows such a file")
+    })?;
+    let findings = lint(&catalogue);
+    if asked.format.is_for_people() {
+        for finding in &findings {
+            writeln!(out, "{finding}")?;
+        }
+        if findings.is_empty() {
+            writeln!(out, "nothing is wrong")?;
+        }
+    } else {
+        let mut listing =
+            Listing::new(&["severity", "code", "kind", "name", "key", "text", "mend"]);
+        for one in &findings {
+            listing.push([
+                json!(one.severity),
+                json!(one.code),
+                json!(one.place.kind),
+                json!(one.place.name),
+                json!(one.place.key),
+                json!(one.text),
+                json!(one.mend),
+            ]);
+        }
+        listing.print(&asked.format, out)?;
+    }
+    let is_wrong = findings.iter().any(|one| one.severity == Severity::Error);
+    Ok(match is_wrong {
+        true => ExitCode::Refused,
+        false => ExitCode::Done,
+    })
+}
+
+/// JSON begins with a brace, which no TOML does; what begins with a bracket may be either.
+fn document(path: &Path, text: &str) -> Result<Value, Failure> {
+    if text.trim().is_empty() {
+        let what = format!("{} is empty", path.display());
+        return Err(Failure::new(ErrorCode::Syntax, what)
+            .mend("docs/guide/howto/why-no-host.md shows such a file"));
+    }
+    let what = |kind: &str| format!("{} is no {kind}", path.display());
+    let is_bracketed = text.trim_start().starts_with('[');
+    if is_bracketed && let Ok(document) = toml::from_str(text) {
+        return Ok(document);
+    }
+    let is_json = is_named(path, "json") || text.trim_start().starts_with(['{', '[']);
+    match is_json && !is_named(path, "toml") {
+        true => serde_json::from_str(text)
+            .map_err(|error| Failure::caused(ErrorCode::Syntax, what("JSON"), &error)),
+        false => toml::from_str(text).map_err(|error| no_toml(what("TOML"), text, &error)),
+    }
+}
+
+/// By its place and what is wrong there: its own sentence has the whole line in it, however long that is.
+fn no_toml(what: String, text: &str, error: &toml::de::Error) -> Failure {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let place = before.map_or_else(String::new, |before| {
+        let line = before.matches('\n').count() + 1;
+        let column = before
+            .rsplit('\n')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .count()
+            + 1;
+        format!(" in line {line}, column {column}")
+    });
+    let wrong: String = printable(error.message()).chars().take(LONGEST).collect();
+    Failure::new(ErrorCode::Syntax, format!("{what}:{place} {wrong}"))
+}
+
+fn is_named(path: &Path, kind: &str) -> bool {
+    path.extension().is_some_and(|ending| ending == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_json_or_toml() {
+        let read = |path: &str, text: &str| {
+            let read = document(Path::new(path), text);
+            read.map_err(|failure| failure.code())
+        };
+        let flavors = json!({"flavors": [{"name": "f", "extra_specs": {"hw:numa_nodes": 2}}]});
+        let toml = "[[flavors]]\nname = \"f\"\nextra_specs.\"hw:numa_nodes\" = 2\n";
+        assert_eq!(read("-", &flavors.to_string()), Ok(flavors.clone()));
+        assert_eq!(read("f.toml", toml), Ok(flavors.clone()));
+        assert_eq!(read("-", &format!("# ours\n{toml}")), Ok(flavors));
+        assert_eq!(read("-", "{"), Err(ErrorCode::Syntax));
+        assert_eq!(read("f.toml", "flavors = "), Err(ErrorCode::Syntax));
+        assert_eq!(read("f.json", "42"), Ok(json!(42)));
+        // A long line is not told, only where it is wrong in it.
+        let long = format!("a = 1\nflavors = \"{}\" x\n", "y".repeat(100_000));
+        let failure = document(Path::new("f.toml"), &long).unwrap_err();
+        let told = failure.explain();
+        assert!(
+            told.contains("f.toml is no TOML: in line 2, column 100014 "),
+            "{}",
+            told.len()
+        );
+        assert!(told.len() < 1000, "{} bytes", told.len());
+        // Whoever writes nothing meant something.
+        assert_eq!(read("-", " \n"), Err(ErrorCode::Syntax));
+    }
+}

@@ -1,0 +1,338 @@
+//! `berth up`: everything on this machine, in the foreground: Placement and the accelerator service on loopback, the conductor on
+//! a socket for operators, and the agent beside them, in one process. All APIs are behind one listener, too (`api`).
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use berth_agent::metrics::Metrics;
+use berth_compose::agent::{AgentHost, AgentRun, AgentRunArguments};
+use berth_compose::api::{FrontListener, OpenApi};
+use berth_compose::event_receivers::ConfiguredReceivers;
+use berth_compose::hosts::{OpenHosts, scheduler};
+use berth_compose::images::{ServerImages, tell_images};
+use berth_compose::listener::PLACEMENT;
+use berth_compose::placement_service::{placement_options, placement_url};
+use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
+use berth_compose::state_lock::StateLock;
+use berth_compose::{
+    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database,
+    images_in_process, placement_in_process, signals, state_file, write_endpoint,
+};
+use berth_config::{AuthStrategy, Config, LoadedConfig};
+use berth_image::Options as ImageOptions;
+use berth_output::{ExitCode, Failure};
+use berth_placement::{router, serve_tcp};
+use berth_store::SqlStore;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::{Context, quoted};
+
+/// `berth up`.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Examples:
+  berth up
+  berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
+pub struct UpArguments {
+    #[command(flatten)]
+    run: AgentRunArguments,
+}
+
+/// Runs `berth up`.
+///
+/// # Errors
+/// The folder, the database or the address is held by another, or as the agent's.
+pub fn run(
+    arguments: &UpArguments,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<ExitCode, Failure> {
+    let loaded = context.load()?;
+    context.serve(everything(arguments, context, &loaded, out))??;
+    Ok(ExitCode::Done)
+}
+
+/// The conductor's journal, by its name in findings.
+const CONDUCTOR: &str = "conductor.db";
+
+async fn everything(
+    arguments: &UpArguments,
+    context: &Context,
+    loaded: &LoadedConfig,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let end = signals::end();
+    let config = &loaded.config;
+    let _folder = StateLock::take(&config.state_path)?;
+    let service = &config.placement_service;
+    let url = config.placement_database();
+    let options = placement_options(config, &url)?;
+    let store = database::open(&url, config).await?;
+    let listener = PLACEMENT
+        .listen_on(service.listen, service.auth_strategy)
+        .await?;
+    let address = listener.local_addr().unwrap_or(service.listen);
+    let url = placement_url(address, config);
+    let endpoint = config.state_path.join(ENDPOINT_FILE);
+    write_endpoint(&endpoint, &url)?;
+    match service.auth_strategy {
+        AuthStrategy::Noauth2 => writeln!(out, "Placement at {url}, token {EMBEDDED_TOKEN}")?,
+        // Whoever asks has a way of his own to a token.
+        AuthStrategy::Keystone => writeln!(out, "Placement at {url}")?,
+    }
+    // With --once nobody is there to ask.
+    let images = match arguments.run.once {
+        true => ServerImages::Service,
+        false => ServerImages::of(config).await?,
+    };
+    let front = match config.api_listen().filter(|_| !arguments.run.once) {
+        Some(address) => Some(OpenApi::open(address, loaded, &images).await?),
+        None => None,
+    };
+    let clouds = match &front {
+        Some(front) => Some(front.clouds.clone()),
+        None => clouds_without_identity(config, &url)?,
+    };
+    out.flush()?;
+
+    let shutdown = CancellationToken::new();
+    let front = front.map(|open| FrontListener::new(open, &options, &images));
+    let has_front = front.is_some();
+    let believes = service.auth_strategy == AuthStrategy::Noauth2;
+    let believing = believes.then_some(url.as_str());
+    let api = router(store.clone(), options);
+    let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
+    let stop = shutdown.clone();
+    let waiting = tokio::spawn(async move {
+        end.await;
+        stop.cancel();
+    });
+    let ended = host(
+        arguments,
+        context,
+        loaded,
+        (&store, front, images),
+        &shutdown,
+        |out| {
+            next(
+                &context.invocation(),
+                believing,
+                clouds.as_deref(),
+                has_front,
+                out,
+            )
+        },
+        out,
+    )
+    .await;
+    shutdown.cancel();
+    waiting.abort();
+    // It ends with the token; a panic in it has been told already.
+    let _ = serving.await;
+    // Commands look where it is to listen from now on; a stale file would only be told as "away".
+    let _ = std::fs::remove_file(&endpoint);
+    store.close().await;
+    ended
+}
+
+/// This host's agent, with the accelerator service and the conductor where it serves; `told` once it is ready.
+async fn host(
+    arguments: &UpArguments,
+    context: &Context,
+    loaded: &LoadedConfig,
+    (store, front, images): (&SqlStore, Option<FrontListener>, ServerImages),
+    shutdown: &CancellationToken,
+    told: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let config = &loaded.config;
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+    let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
+    let own = AgentHost::take(loaded, &arguments.run)?;
+    // With --once nobody is there to ask for a guest.
+    let accelerator = match arguments.run.once {
+        true => None,
+        false => {
+            Some(OpenAccelerator::open(config, Some(config.accelerator_service.listen)).await?)
+        }
+    };
+    // It waits for plugins, which take their time.
+    let hosts = tokio::select! {
+        biased;
+        () = shutdown.cancelled() => return Ok(()),
+        hosts = hosts(config, arguments.run.once) => hosts?,
+    };
+    let client = accelerator.as_ref().map(|service| service.client.clone());
+    let scheduler = hosts.as_ref().map(|hosts| hosts.client.clone());
+    let own_images = images.list().map(|list| {
+        // Who asks in this process is this process.
+        images_in_process(berth_image::router(
+            Arc::clone(list),
+            ImageOptions::default(),
+        ))
+    });
+    let own_images = own_images.transpose()?;
+    let guests =
+        HostGuests::open(config, &own.driver, client, placement.clone(), own_images).await?;
+    let services = match accelerator.zip(hosts) {
+        None => None,
+        Some((accelerator, hosts)) => {
+            if let Some(address) = accelerator.address() {
+                writeln!(out, "Accelerator at http://{address}/v2")?;
+            }
+            if let Some(address) = hosts.address() {
+                writeln!(
+                    out,
+                    "Scheduler at http://{address}, for agents of other hosts"
+                )?;
+                writeln!(out, "Compute at http://{address}/v2.1")?;
+            }
+            let here = Some(guests.receiver()?);
+            let parts = ServiceParts {
+                accelerator,
+                hosts,
+                placement: placement.clone(),
+                agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
+                receivers: match ConfiguredReceivers::new(config)? {
+                    Some(receivers) => receivers,
+                    None => ConfiguredReceivers::Agents(AgentReceivers::new(config, here)?),
+                },
+                images: images.clone(),
+                api: front.as_ref().map(|front| front.open.tokens()),
+            };
+            let begun = Services::begin(config, parts, shutdown).await?;
+            writeln!(out, "Conductor at {}", begun.conductor)?;
+            Some(begun)
+        }
+    };
+    let mut services = services;
+    let served = match front.zip(services.as_mut().and_then(|it| it.behind.take())) {
+        None => None,
+        Some((front, behind)) => {
+            tell_images(&images, out)?;
+            writeln!(out, "All of it at {}", front.open.base)?;
+            Some(front.serve(config, store, behind, shutdown)?)
+        }
+    };
+    out.flush()?;
+    let (tell, ready) = oneshot::channel();
+    let run = AgentRun {
+        loaded,
+        sources: &context.sources,
+        arguments: &arguments.run,
+        metrics,
+        metrics_beside: services.as_ref().map(|it| Arc::clone(&it.metrics)),
+        shutdown: shutdown.clone(),
+    };
+    let beside = services.as_ref().map(|it| (CONDUCTOR, it.unusable.clone()));
+    let serving = pin!(own.serve(
+        run,
+        placement,
+        &guests,
+        scheduler,
+        beside,
+        // The receiver is this very function's.
+        |ready| drop(tell.send(ready)),
+    ));
+    let ready = async {
+        // Whoever never begins to serve has nothing to tell.
+        let mut ready = ready.await.ok()?;
+        ready.wait_for(|ready| *ready).await.ok().map(drop)
+    };
+    let ended = with_next(serving, ready, || {
+        // With --once there is nobody to ask afterwards.
+        if arguments.run.once {
+            return Ok(());
+        }
+        told(out)
+    })
+    .await;
+    shutdown.cancel();
+    if let Some(services) = services {
+        services.ended().await;
+    }
+    if let Some(served) = served {
+        served.ended().await;
+    }
+    guests.close().await;
+    ended
+}
+
+/// What the scheduler knows of hosts. With --once it is only seen whether anybody can schedule.
+async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure> {
+    match once {
+        true => scheduler(config).await.map(|_| None),
+        false => OpenHosts::open(config).await.map(Some),
+    }
+}
+
+/// Waits for the agent's end; what can be done next is told once it is ready, and not where it never gets there.
+async fn with_next(
+    mut agent: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    ready: impl Future<Output = Option<()>>,
+    tell: impl FnOnce() -> io::Result<()>,
+) -> Result<(), Failure> {
+    tokio::select! {
+        biased;
+        ended = &mut agent => return ended,
+        Some(()) = ready => tell()?,
+    }
+    agent.await
+}
+
+/// What can be done next. `believing`: Placement, where it believes its callers.
+fn next(
+    berth: &str,
+    believing: Option<&str>,
+    clouds: Option<&Path>,
+    has_front: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(out, "next:")?;
+    writeln!(out, "  {berth} agent status")?;
+    writeln!(out, "  {berth} provider tree")?;
+    if let Some(url) = believing {
+        writeln!(
+            out,
+            "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' {url}/resource_providers"
+        )?;
+    }
+    if let Some(clouds) = clouds {
+        let more: &[&str] = match has_front {
+            true => &["hypervisor list", "resource provider list"],
+            false => &["resource provider list"],
+        };
+        for command in more {
+            writeln!(
+                out,
+                "  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack {command}",
+                quoted(clouds)
+            )?;
+        }
+    }
+    out.flush()
+}
+
+/// A `clouds.yaml` where no Identity service is beside Placement: where callers are believed; else they have a way of their own.
+fn clouds_without_identity(config: &Config, url: &str) -> Result<Option<PathBuf>, Failure> {
+    if config.placement_service.auth_strategy == AuthStrategy::Keystone {
+        return Ok(None);
+    }
+    let clouds = config.state_path.join("clouds.yaml");
+    let compute = config.compute_service.listen.filter(|it| it.port() != 0);
+    state_file::write(&clouds, &clouds_yaml(url, compute))?;
+    Ok(Some(clouds))
+}
+
+/// A `clouds.yaml` for OpenStack's own clients.
+fn clouds_yaml(url: &str, compute: Option<SocketAddr>) -> String {
+    let compute = compute.map(|at| format!("    compute_endpoint_override: http://{at}/v2.1\n"));
+    format!(
+        "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: {url}\n      \
+         token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: {url}\n{}",
+        compute.unwrap_or_default()
+    )
+}

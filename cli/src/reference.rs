@@ -1,0 +1,52 @@
+//! The reference pages that are written from the code: exit codes, metrics, policies. The page of options is
+//! [`berth_config::reference`].
+//!
+//! The committed files are compared with these by a test; `BLESS=1 cargo test -p berth-cli --test generated` writes them.
+
+mod policy;
+
+use std::fmt::Write as _;
+
+use berth_output::{ErrorCode, ExitCode};
+
+pub use policy::{accelerator_policy_page, compute_policy_page, placement_policy_page};
+
+/// `docs/guide/reference/metrics.md`: the agent's, and those of what `berth up` runs beside it.
+#[must_use]
+pub fn metrics_page() -> String {
+    berth_agent::metrics::metrics_page(berth_conductor::METRICS)
+}
+
+/// `docs/guide/reference/exit-codes.md`.
+#[must_use]
+pub fn exit_codes_page() -> String {
+    let mut page = String::from(
+        "# Exit codes and error numbers\n\nWritten from the code; do not edit.\n\n\
+         Every failure is one paragraph on standard error: a number, what happened, the causes, the mend. The number decides\n\
+         the exit code. `berth-agent.service` does not restart on 64, 76 and 78 (`RestartPreventExitStatus=`): a restart\n\
+         cannot help there.\n\n\
+         | code | name | when | what to do |\n| --- | --- | --- | --- |\n",
+    );
+    for code in ExitCode::ALL {
+        let meaning = code.meaning();
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} |",
+            code.number(),
+            meaning.name,
+            meaning.when,
+            meaning.next
+        );
+    }
+    page.push_str("\n## Error numbers\n\n| number | exit code | meaning |\n| --- | --- | --- |\n");
+    for code in ErrorCode::ALL {
+        let meaning = code
+            .meaning()
+            .lines()
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .join(" ");
+        let _ = writeln!(page, "| `{code}` | {} | {meaning} |", code.exit().number());
+    }
+    page
+}

@@ -16,12 +16,17 @@ mod access;
 mod beside;
 pub mod body;
 pub mod client;
+mod error;
+mod metrics_page;
 pub mod openapi;
+mod reference;
+mod refusal;
 mod router;
 mod socket;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
@@ -34,12 +39,14 @@ use tokio_util::sync::CancellationToken;
 
 pub use berth_serve::{TlsDoor, TlsError, TlsFile, TlsFiles};
 pub use beside::SocketBeside;
-pub(crate) use router::refusal;
-pub use router::{ROUTES, admin_page};
+pub use error::AdminError;
+pub use metrics_page::RenderMetrics;
+pub use reference::admin_page;
+pub(crate) use refusal::refusal;
+pub use router::ROUTES;
 pub use socket::SocketLock;
 
-use crate::metrics::MetricsPage;
-use crate::service::{ExitReason, Request, States};
+use crate::service::{Request, States};
 use access::{Access, Peer};
 
 /// Where the API is, and for whom.
@@ -62,75 +69,6 @@ pub struct TlsListen {
     pub address: SocketAddr,
     /// Its settings (`[agent] tls_cert`, `tls_key`, `client_ca`); who holds a clone may replace them.
     pub door: TlsDoor,
-}
-
-/// The API cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum AdminError {
-    /// Another agent has the socket.
-    #[error("another agent answers on {socket}; stop it first (systemctl stop berth-agent)")]
-    Held {
-        socket: String,
-    },
-    /// Something else stands where the socket is to be.
-    #[error("{socket} is not a socket; set [agent] admin_socket to a path that is free")]
-    NotASocket {
-        socket: String,
-    },
-    /// The socket cannot be made.
-    #[error("the admin socket {socket} cannot be made ([agent] admin_socket)")]
-    Socket {
-        socket: String,
-        #[source]
-        source: std::io::Error,
-    },
-    /// The metrics' address is reachable from outside.
-    #[error(
-        "[agent] metrics_listen is {address}; only a loopback address (127.0.0.1, [::1]) is allowed"
-    )]
-    NotLoopback {
-        address: SocketAddr,
-    },
-    /// The metrics' address cannot be listened on.
-    #[error("the metrics cannot be offered on {address} ([agent] metrics_listen)")]
-    Listen {
-        address: SocketAddr,
-        #[source]
-        source: std::io::Error,
-    },
-    /// The address for TLS cannot be listened on.
-    #[error("the agent's API cannot be offered on {address} ([agent] listen)")]
-    ListenTls {
-        address: SocketAddr,
-        #[source]
-        source: std::io::Error,
-    },
-}
-
-impl AdminError {
-    /// What the process's exit code should say.
-    #[must_use]
-    pub fn reason(&self) -> ExitReason {
-        use std::io::ErrorKind::{AddrInUse, QuotaExceeded, StorageFull};
-        match self {
-            AdminError::Held { .. } => ExitReason::HeldByAnother,
-            AdminError::Listen { source, .. } | AdminError::ListenTls { source, .. }
-                if source.kind() == AddrInUse =>
-            {
-                ExitReason::HeldByAnother
-            }
-            AdminError::Socket { source, .. }
-                if matches!(source.kind(), StorageFull | QuotaExceeded) =>
-            {
-                ExitReason::Disk
-            }
-            AdminError::NotASocket { .. }
-            | AdminError::Socket { .. }
-            | AdminError::NotLoopback { .. }
-            | AdminError::Listen { .. }
-            | AdminError::ListenTls { .. } => ExitReason::Configuration,
-        }
-    }
 }
 
 /// The API's sockets, open but not yet answering.
@@ -199,7 +137,7 @@ impl Door {
     pub(crate) fn serve(
         self,
         states: States,
-        metrics: MetricsPage,
+        metrics: Arc<dyn RenderMetrics>,
         requests: mpsc::Sender<Request>,
         further: Router,
     ) -> Serving {

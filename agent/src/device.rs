@@ -38,6 +38,7 @@ mod name;
 mod programming;
 pub mod register;
 pub mod report;
+mod status;
 mod takeover;
 mod telling;
 #[cfg(test)]
@@ -47,7 +48,9 @@ pub use act::{ActError, Acted, Doing, Risk};
 pub use checking::HealthCheck;
 pub(crate) use cleaning::is_spoilt;
 pub use condition::overlay_all;
+pub use facts::DeviceFacts;
 pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, Look, MissingProviders};
 pub(crate) use name::Named;
 pub use register::{DeviceRegister, Quarantine, QuarantinedBy, Register, Withheld};
+pub use status::DeviceStatus;
 pub use telling::TellError;

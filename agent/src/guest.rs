@@ -35,6 +35,7 @@ pub mod api;
 pub mod binding_wait;
 pub mod bound_devices;
 pub mod build;
+mod changes;
 mod coming;
 pub mod compute_api;
 mod console;
@@ -45,12 +46,16 @@ pub mod fit;
 mod guests;
 mod host_resources;
 pub mod journal;
+mod journey;
 mod keep;
+mod manager;
 pub mod life;
 mod look;
+mod outcome;
 mod power;
 pub mod reconcile;
 pub mod request;
+mod released;
 mod resources;
 mod spawn;
 mod text;
@@ -65,17 +70,21 @@ pub(crate) use build::{held, taken};
 pub use compute_api::{EventSources, compute_api};
 pub use external_events::{BindEvent, ExternalEvents};
 pub use files::{AllowedFile, AllowedSpec, FileRefused, GuestFiles};
-pub use guests::{GuestChanges, Guests, GuestsError, GuestsParts, Held, HeldGuests, JourneyEnd};
+pub use changes::GuestChanges;
+pub use guests::{Guests, GuestsError, GuestsParts};
+pub use outcome::{Held, HeldGuests, JourneyEnd};
 pub use host_resources::HostResources;
 pub use journal::{
     Accepted, Claimed, Course, Form, GuestJournal, GuestRecord, JournalError, Life, SpawnStep,
     SqlJournal, Stage, StepRecord, StepState, Turn, Turning,
 };
 pub use keep::KeepError;
+pub use manager::{FindingObserver, KeptGuests};
 pub use life::{LifeChange, LifeError, RescueSystem};
 pub use power::PowerError;
 pub use request::{GuestRequest, GuestRequestError};
-pub use resources::{Anew, GuestResources, Provision, Released, ResourceError};
+pub use released::Released;
+pub use resources::{GuestResources, Provision, ResourceError};
 pub use spawn::SpawnError;
 pub use undo::UndoError;
 

@@ -9,6 +9,7 @@ pub mod backoff;
 pub mod complete;
 pub mod device;
 pub mod disabled;
+pub mod error_chain;
 pub mod guest;
 pub mod health;
 pub mod host_state;

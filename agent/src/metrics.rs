@@ -5,7 +5,6 @@
 
 mod host_state;
 mod page;
-mod plan_state;
 mod process;
 mod reshape_result;
 mod rows;
@@ -23,12 +22,13 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
+use crate::guest::FindingObserver;
 use crate::guest::reconcile::FindingKind;
 use crate::health::{Message, Severity};
+use crate::service::PlanState;
 pub use host_state::{HostStateRequest, HostStateResult};
 pub use page::MetricsBeside;
 pub(crate) use page::MetricsPage;
-pub use plan_state::PlanState;
 use reshape_result::ReshapeResult;
 use rows::{
     BUILD_INFO, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES,
@@ -267,6 +267,12 @@ impl RequestObserver for Metrics {
             self.reshapes(ReshapeResult::of(exchange.outcome))
                 .increment(1);
         }
+    }
+}
+
+impl FindingObserver for Metrics {
+    fn findings(&self, kinds: Vec<FindingKind>) {
+        Metrics::findings(self, kinds);
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `trees` | the nodes' trees, for whoever builds guests |
 //! | `error` | what ends the service and what makes it try again |
 
+mod api_requests;
 mod error;
 mod event_loop;
 mod findings;
@@ -51,13 +52,12 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{ExitReason, LastFailure, PassError, ServiceError};
-pub use guests::{DeviceService, GuestService, KeptGuests};
-pub use requests::{Request, TickOutcome};
-pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
+pub use guests::{DeviceService, GuestService};
+pub use api_requests::{Request, TickOutcome};
+pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, PlanState, States, Touched};
 pub use trees::KnownTrees;
 
-pub(crate) use error::sentence;
-
+use crate::error_chain::sentence;
 use crate::admin::{self, AdminOptions, SocketLock};
 use crate::guest::HeldGuests;
 use crate::host_state::{Around, HostStateService, Telling};
@@ -293,8 +293,8 @@ pub async fn run<D: VirtDriver>(
     let driver = Arc::clone(&agent.driver);
     let (event_loop, state) = EventLoop::new(agent);
     let routes = [
-        guests.as_ref().map(|service| service.guests.routes()),
-        devices.as_ref().map(|service| service.devices.routes()),
+        guests.as_ref().map(|service| service.routes.clone()),
+        devices.as_ref().map(|service| service.routes.clone()),
     ];
     let routes = routes
         .into_iter()
@@ -304,7 +304,7 @@ pub async fn run<D: VirtDriver>(
     let journals = beside.into_iter().chain(guests_journal);
     let journals = stream::select_all(journals.map(|(name, told)| words(name, told)));
     if let Some(service) = &guests {
-        service.guests.count_by(&metrics);
+        service.guests.count_by(Arc::new(metrics.clone()));
     }
     let holding = guests.as_ref().map(|service| service.guests.holding());
     let keeping = guests.map(|service| service.begin(event_loop.started()));
@@ -320,7 +320,7 @@ pub async fn run<D: VirtDriver>(
         };
         Keeping::of(Telling::new(around, service))
     });
-    let serving = door.map(|door| door.serve(state, page, asked, routes));
+    let serving = door.map(|door| door.serve(state, Arc::new(page), asked, routes));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
     let sources = Sources {
         events,
@@ -355,6 +355,3 @@ async fn doors(
     let hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;
     Ok((door, hangup))
 }
-
-/// The state as it changes.
-pub(crate) type States = watch::Receiver<Arc<AgentState>>;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::complete::Service;
 use crate::propose::{Begun, Proposal, ProposeError, ResourceTracker};
 use crate::report_client::ReportError;
-use crate::service::sentence;
+use crate::error_chain::sentence;
 use crate::tick::REFRESHES;
 
 /// What a start did.

@@ -1,6 +1,5 @@
 //! The routes of the admin API. Answers come from the state that the loop published; only a tick and disabling reach the loop.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,20 +16,18 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::LIMITS;
+use super::metrics_page::RenderMetrics;
+use super::refusal::refusal;
 use super::access::{Access, Peer, Verdict};
 use super::body::{
-    API, ConfigBody, DisableBody, DisabledBody, ErrorBody, ErrorDetail, HealthBody, PlanBody,
-    STATE_FILES, StateBody, TickBody,
+    API, ConfigBody, DisableBody, DisabledBody, HealthBody, PlanBody, STATE_FILES, StateBody, TickBody,
 };
-use crate::device;
 use crate::disabled::{Disabled, DisabledError};
-use crate::guest::{self, reconcile};
-use crate::health::WARNABLES;
-use crate::metrics::MetricsPage;
-use crate::service::{AgentState, Request, States, TickOutcome, sentence};
+use crate::error_chain::sentence;
+use crate::service::{AgentState, Request, States, TickOutcome};
 
 /// The largest body of a request, in bytes.
-const BODY_LIMIT: usize = 16 << 10;
+pub(super) const BODY_LIMIT: usize = 16 << 10;
 
 /// How long a request waits for the pass it asked for.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
@@ -39,7 +36,7 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) states: States,
-    pub(super) metrics: MetricsPage,
+    pub(super) metrics: Arc<dyn RenderMetrics>,
     pub(super) requests: mpsc::Sender<Request>,
 }
 
@@ -192,15 +189,12 @@ async fn healthz(State(shared): State<Shared>) -> Response {
 }
 
 async fn metrics(State(shared): State<Shared>) -> Response {
-    shared
-        .metrics
-        .own
-        .health(&shared.state().health.visible(Instant::now()));
+    let health = shared.state().health.visible(Instant::now());
     let format = [(
         header::CONTENT_TYPE,
         "text/plain; version=0.0.4; charset=utf-8",
     )];
-    (format, shared.metrics.render().await).into_response()
+    (format, shared.metrics.page(&health).await).into_response()
 }
 
 async fn state(State(shared): State<Shared>) -> Json<StateBody> {
@@ -330,110 +324,35 @@ async fn method_not_allowed() -> Response {
     )
 }
 
-/// A refusal as this API words it.
-pub(crate) fn refusal(status: StatusCode, code: &str, message: String) -> Response {
-    let error = ErrorDetail {
-        code: code.to_owned(),
-        message,
-    };
-    (
-        status,
-        Json(ErrorBody {
-            api: API.to_owned(),
-            error,
-        }),
-    )
-        .into_response()
-}
-
-/// `docs/guide/reference/admin-api.md`.
-#[must_use]
-pub fn admin_page() -> String {
-    let mut page = format!(
-        "# The agent's admin API\n\n\
-         Written from the code; do not edit.\n\n\
-         HTTP on the unix socket `/run/berth/agent.sock` (`[agent] admin_socket`, mode 0660), for root, the agent's own user\n\
-         and members of the group `berth` (`[agent] admin_group`); the kernel says who asks. `/healthz` and `/metrics` are\n\
-         also on the loopback address `[agent] metrics_listen`, for anybody on the host, where that is set. All of it is on\n\
-         `[agent] listen` over TLS, where that is set, for whoever shows a certificate that `client_ca` signed:\n\
-         [the agent's API over TLS](../howto/agent-api-over-tls.md). For example:\n\n\
-         ```\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
-         The same as an OpenAPI document, with every body: `docs/api/agent.json`, which the Debian package has as\n\
-         `/usr/share/doc/berth/api/agent.json`.\n\n\
-         JSON bodies carry `\"api\": \"{API}\"`; times are UTC in RFC 3339. A refusal carries\n\
-         `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`. A request's body may have {BODY_LIMIT} bytes.\n\n\
-         Each of them takes {connections} connections at once; one more ends the one that has waited longest for a\n\
-         request, or waits where there is none. A connection is closed when no whole head of a request comes within {head} s (an idle one, too; a TLS handshake has\n\
-         as long), and a body has {body} s.\n\n\
-         | method | path | what it does |\n| --- | --- | --- |\n",
-        connections = LIMITS.connections,
-        head = LIMITS.head.as_secs(),
-        body = LIMITS.body.as_secs(),
-    );
-    let further = [
-        guest::api::ROUTES,
-        reconcile::api::ROUTES,
-        device::api::ROUTES,
-    ];
-    for (method, path, help) in ROUTES.iter().chain(further.into_iter().flatten()) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(page, "| {method} | `{path}` | {help} |");
-    }
-    page.push_str(
-        "\n## Health findings\n\n\
-         A finding is shown only after it has lasted for its time, and not while one of its causes is there too: Placement\n\
-         being away shows one line, not one for each node. `/healthz` answers 503 while an `error` is shown or the start is\n\
-         not over.\n\n\
-         | code | severity | what it says | shown after | hidden by |\n| --- | --- | --- | --- | --- |\n",
-    );
-    for warnable in WARNABLES {
-        let causes: Vec<String> = warnable
-            .depends_on
-            .iter()
-            .map(|cause| format!("`{}`", cause.code))
-            .collect();
-        let _ = writeln!(
-            page,
-            "| `{}` | {} | {} | {} s | {} |",
-            warnable.code,
-            warnable.severity.as_str(),
-            warnable.title,
-            warnable.time_to_visible.as_secs(),
-            causes.join(", ")
-        );
-    }
-    page.push_str(
-        "\n## What a comparison finds\n\n\
-         `berth reconcile`, the routes `/v1/reconcile`, the log and the metric `berth_reconcile_findings` have these words. The sentence that\n\
-         comes with one says what is done about it, or what an operator can do.\n\n\
-         | code | between | what it says |\n| --- | --- | --- |\n",
-    );
-    for kind in reconcile::FindingKind::ALL {
-        let (code, between, says) = (kind.code(), kind.between(), kind.says());
-        let _ = writeln!(page, "| `{code}` | {between} | {says} |");
-    }
-    page
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
     use axum::body::Body;
     use axum::extract::connect_info::MockConnectInfo;
     use tokio::sync::watch;
     use tower::ServiceExt;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::health::Message;
+
+    struct NoMetrics;
+
+    impl RenderMetrics for NoMetrics {
+        fn page<'a>(
+            &'a self,
+            _: &'a [Message],
+        ) -> Pin<Box<dyn Future<Output = String> + Send + 'a>> {
+            Box::pin(std::future::ready(String::new()))
+        }
+    }
 
     async fn asked(peer: Peer, method: &str, path: &str) -> Response {
         let (_states, states) = watch::channel(Arc::new(AgentState::unknown("scripted")));
         let (requests, _) = mpsc::channel(1);
         let shared = Shared {
             states,
-            metrics: MetricsPage {
-                own: Metrics::default(),
-                beside: None,
-            },
+            metrics: Arc::new(NoMetrics),
             requests,
         };
         let router = admin(

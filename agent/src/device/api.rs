@@ -16,7 +16,7 @@ use super::Devices;
 use super::act::{ActError, Acted, Doing};
 use crate::admin::body::{API, STATE_FILES};
 use crate::admin::refusal;
-use body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList, bodies};
+use body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
 
 /// The largest body of a request, in bytes.
 const BODY_LIMIT: usize = 16 << 10;
@@ -65,8 +65,8 @@ async fn list<D: VirtDriver>(State(devices): State<Devices<D>>) -> Response {
     if let Err(error) = devices.refresh().await {
         return refused(&error.into());
     }
-    let awaits = devices.awaits_word();
-    let devices = bodies(&devices.known(), awaits, None);
+    let devices = devices.statuses(None);
+    let devices = devices.into_iter().map(Into::into).collect();
     let api = API.to_owned();
     Json(DeviceList { api, devices }).into_response()
 }
@@ -78,11 +78,11 @@ async fn show<D: VirtDriver>(
     if let Err(error) = devices.refresh().await {
         return refused(&error.into());
     }
-    let awaits = devices.awaits_word();
-    let devices = bodies(&devices.known(), awaits, Some(&name));
+    let devices = devices.statuses(Some(&name));
     if devices.is_empty() {
         return refused(&ActError::NotFound { name });
     }
+    let devices = devices.into_iter().map(Into::into).collect();
     let api = API.to_owned();
     Json(DeviceDocument { api, devices }).into_response()
 }

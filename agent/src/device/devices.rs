@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
@@ -13,6 +12,7 @@ use berth_virt::{
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream;
+use berth_wire::accelerator::HostDevices;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +21,7 @@ use super::checking::HealthCheck;
 use super::name::Named as _;
 use super::register::{DeviceRegister, Register};
 use super::report::{Advice, Scrub};
-use super::telling::Told;
-use super::{api, condition};
+use super::condition;
 use crate::guest::{GuestJournal, JournalError};
 use crate::service::KnownTrees;
 
@@ -32,7 +31,7 @@ use crate::service::KnownTrees;
 /// view between `observe` and `update_provider_tree` (in `observed`, before the view goes to the nodes' passes), hands the passes
 /// what [`DeviceConditions::take_missing`] gives, and takes [`DeviceConditions::changes`] for a source of events beside the
 /// driver's `watch` (`Trigger::HostEvent`): what is laid over the next look has changed. Beside the loop
-/// [`DeviceConditions::keep`] runs as a task until the stop, and [`DeviceConditions::routes`] are offered on the admin socket.
+/// [`DeviceConditions::keep`] runs as a task until the stop.
 pub trait DeviceConditions: Send + Sync + 'static {
     /// The number of a look at the host that begins now: of two looks the one that began later is right.
     fn begin_look(&self) -> Look;
@@ -54,9 +53,6 @@ pub trait DeviceConditions: Send + Sync + 'static {
         ends: Option<watch::Receiver<u64>>,
         shutdown: CancellationToken,
     ) -> BoxFuture<'static, ()>;
-
-    /// The routes of [`super::api`].
-    fn routes(&self) -> Router;
 }
 
 /// The number of a look at the host, in the order in which they began.
@@ -254,7 +250,7 @@ impl<D: VirtDriver> Devices<D> {
     }
 
     /// Reads the register again, and asks for a look where the overlay is another one now.
-    pub(super) async fn refresh(&self) -> Result<(), JournalError> {
+    pub async fn refresh(&self) -> Result<(), JournalError> {
         let register = self.inner.register.read().await?;
         let mut known = self.known();
         let before = &known.register;
@@ -367,8 +363,53 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
             );
         })
     }
+}
 
-    fn routes(&self) -> Router {
-        api::routes(self)
+/// What the accelerator service was told of a node, and answered.
+pub(super) struct Told {
+    pub(super) body: HostDevices,
+    pub(super) at: Instant,
+    pub(super) advice: Advice,
+    /// Somebody may have changed what it would answer.
+    pub(super) stale: bool,
+    /// By what to wait for such a change; none where the service has nobody wait.
+    pub(super) changes: Option<String>,
+}
+
+#[cfg(test)]
+impl Told {
+    /// The service answered so, now, to nothing.
+    pub(super) fn answered(advice: Advice) -> Self {
+        Self {
+            body: HostDevices::default(),
+            at: Instant::now(),
+            advice,
+            stale: false,
+            changes: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl<D> Devices<D> {
+    /// Pretends that the node was observed with these devices, and that the accelerator service gave this advice.
+    pub fn assume(&self, node: NodeName, devices: Vec<OfferedDevice>, advice: Advice) {
+        let seen = Seen {
+            devices,
+            ..Seen::default()
+        };
+        let mut known = self.known();
+        known.seen.insert(node.clone(), seen);
+        known.told.insert(node, Told::answered(advice));
+    }
+
+    #[must_use]
+    pub fn driver(&self) -> &Arc<D> {
+        &self.inner.driver
+    }
+
+    #[must_use]
+    pub fn journal(&self) -> &Arc<dyn GuestJournal> {
+        &self.inner.journal
     }
 }

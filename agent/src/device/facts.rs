@@ -2,12 +2,14 @@
 //!
 //! Caller: [`crate::guest::reconcile`].
 
-use berth_model::NodeName;
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::{NodeName, ProviderUuid};
 use berth_virt::{DeviceOwner, VirtDriver};
 
 use super::name::names;
+use super::report::Holder;
 use super::{Devices, condition, report};
-use crate::guest::reconcile::DeviceFacts;
 
 impl<D: VirtDriver> Devices<D> {
     /// The nodes that were seen last.
@@ -71,4 +73,23 @@ impl<D: VirtDriver> Devices<D> {
         }
         facts
     }
+}
+
+/// What is known of devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// What is offered, and why not where it is not fit.
+    pub offered: BTreeMap<String, Option<String>>,
+    /// The name that the provider has of each that the accelerator service gives out.
+    pub providers: BTreeMap<String, String>,
+    /// Who holds what, as the accelerator service has it.
+    pub holders: BTreeMap<String, Holder>,
+    /// What is held and was not there at the last report.
+    pub vanished: BTreeSet<String>,
+    /// What was given back and is not clean.
+    pub unclean: BTreeSet<String>,
+    /// What a guest of the journal holds, is being reset, or is in quarantine.
+    pub withheld: BTreeSet<String>,
+    /// Providers that Placement lost.
+    pub missing: BTreeSet<ProviderUuid>,
 }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Devices;
+use super::devices::Told;
 use super::report::{self, Advice, Unclean};
 use super::takeover::NodeTree;
 use crate::backoff::Backoff;
@@ -70,31 +71,6 @@ impl TellError {
         match self {
             Self::Service { source, .. } => source.disposition(),
             Self::Journal(_) => Disposition::Retry,
-        }
-    }
-}
-
-/// What the accelerator service was told of a node, and answered.
-pub(super) struct Told {
-    body: HostDevices,
-    at: Instant,
-    pub(super) advice: Advice,
-    /// Somebody may have changed what it would answer.
-    pub(super) stale: bool,
-    /// By what to wait for such a change; none where the service has nobody wait.
-    pub(super) changes: Option<String>,
-}
-
-#[cfg(test)]
-impl Told {
-    /// The service answered so, now, to nothing.
-    pub(super) fn answered(advice: Advice) -> Self {
-        Self {
-            body: HostDevices::default(),
-            at: Instant::now(),
-            advice,
-            stale: false,
-            changes: None,
         }
     }
 }

@@ -2,14 +2,18 @@
 //! succeeds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, ResourceClass};
+use berth_store::Statement;
 use berth_virt::guest_spec::GuestDevice;
 use berth_virt::{
-    DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView, ObserveError,
-    PreparedDevice, VirtDriver, WantedDevice,
+    DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestOnHost, HostEvents, HostView, ObserveError,
+    OfferedDevice, OfferedHandle, PreparedDevice, VirtDriver, WantedDevice,
 };
+use super::devices::{DeviceOptions, Devices, DevicesParts};
+use super::register::DeviceRegister;
+use crate::guest::SqlJournal;
 use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
@@ -69,5 +73,69 @@ impl VirtDriver for Card {
             });
         }
         Ok(DeviceReset::Reset { driver: None })
+    }
+}
+
+pub(crate) const NAME: &str = "0000:81:00.0";
+
+pub(crate) async fn done(register: &DeviceRegister, sql: &'static str) {
+    register.execute(vec![Statement::new(sql)]).await.unwrap();
+}
+
+/// A host whose device can be reset; while it is, this is done to the journal.
+pub(crate) async fn devices(meanwhile: &'static str) -> (DeviceRegister, Devices<Card>) {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    let register = journal.devices();
+    let spoilt = register.clone();
+    let card = Card::resetting(move || {
+        let register = spoilt.clone();
+        Box::pin(async move {
+            done(&register, meanwhile).await;
+            Ok(())
+        })
+    });
+    let parts = DevicesParts {
+        driver: Arc::new(card),
+        register: register.clone(),
+        journal: Arc::new(journal),
+        service: None,
+        options: DeviceOptions::default(),
+    };
+    (register, Devices::open(parts).await.unwrap())
+}
+
+pub(crate) fn mdev(number: u128) -> OfferedHandle {
+    OfferedHandle::Mdev {
+        uuid: Uuid::from_u128(number),
+        parent: NAME.parse().unwrap(),
+        mdev_type: "nvidia-35".to_owned(),
+    }
+}
+
+pub(crate) fn uuid(handle: &OfferedHandle) -> Uuid {
+    match handle {
+        OfferedHandle::Mdev { uuid, .. } => *uuid,
+        OfferedHandle::Function(_) => unreachable!("a mediated device is expected"),
+    }
+}
+
+pub(crate) fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
+    OfferedDevice {
+        address: NAME.parse().unwrap(),
+        vendor_id: 0x10de,
+        product_id: 0x1eb8,
+        owner: DeviceOwner::Accelerator,
+        device_type: DeviceType::Gpu,
+        model: None,
+        numa_node: None,
+        physical_network: None,
+        class: ResourceClass::VGPU,
+        class_origin: berth_virt::ClassOrigin::Said,
+        traits: BTreeSet::new(),
+        handles,
+        unit: berth_virt::DeviceUnit::Handle,
+        set_aside: BTreeSet::new(),
+        one_time_use: false,
+        condition: DeviceCondition::Fit,
     }
 }

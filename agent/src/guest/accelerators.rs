@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use berth_client::{AcceleratorClient, AcceleratorError};
-use berth_model::{ArqPhase, ArqState, ArqUuid, Disposition, NodeName};
+use berth_model::{ArqPhase, ArqState, ArqUuid, ConsumerUuid, Disposition, NodeName, ProviderUuid};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::binding_wait::{ArqAnswer, BindRefused, BindingWait, Next, SeenArq};
 use super::external_events::{ExternalEvents, Subscription};
-use super::reconcile::BoundHere;
 use super::{BoundDevice, BoundDevices, GuestRequest};
 
 /// The least time between two questions, however many events come.
@@ -255,4 +254,15 @@ async fn rest(wait: &mut BindingWait, events: &mut Subscription, resting: Durati
             Err(_) => return,
         }
     }
+}
+
+/// An accelerator request that is bound on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundHere {
+    pub arq: ArqUuid,
+    pub guest: ConsumerUuid,
+    /// The provider of the device.
+    pub provider: ProviderUuid,
+    /// The device's name; the handle, where there is no device behind it.
+    pub device: String,
 }

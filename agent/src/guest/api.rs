@@ -93,9 +93,8 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
         .route("/v1/guests/{uuid}/console", get(console::console::<D, R>))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(guests.clone());
-    let way = &guests.inner.way;
     own.merge(compute_api(
-        Arc::clone(&way.journal),
+        Arc::clone(guests.journal()),
         guests.events().clone(),
         // Who comes this far was let in by the socket.
         EventSources::Anybody,
@@ -188,7 +187,7 @@ async fn action<D: VirtDriver, R: GuestResources>(
         return refusal(StatusCode::BAD_REQUEST, "bad_query", message);
     };
     let asked = read::<GuestAction>(body).and_then(|action| {
-        let options = guests.building.as_ref().map(|building| &building.options);
+        let options = guests.build_options();
         body::asked(&action, options).map_err(|error| Box::new(unbuilt(&error)))
     });
     let asked = match asked {
@@ -226,7 +225,7 @@ async fn action<D: VirtDriver, R: GuestResources>(
         ),
         Err(error) => {
             if let LifeError::Power(PowerError::Journal(error)) = &error {
-                guests.inner.usable.not_written(error);
+                guests.journal_failed(error);
             }
             let (status, code) = undone(&error);
             refusal(status, code, error.to_string())

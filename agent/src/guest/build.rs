@@ -21,8 +21,10 @@ mod asked;
 mod devices;
 mod error;
 mod here;
+mod options;
 mod picked;
 mod places;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,31 +43,10 @@ use crate::device::{DeviceConditions, Named as _};
 use asked::Asked;
 pub(super) use asked::{image_of, kernel_of};
 pub use error::{BuildError, BuildFault};
+pub use options::{BuildOptions, Building, TreeOf};
 pub use picked::{BuildDigest, Described, Picked};
-
-/// Placement's tree of a node, as the agent last knew it; none before the node was reported.
-pub type TreeOf = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sync>;
-
-/// What guests are built with.
-#[derive(Clone)]
-pub struct Building {
-    /// The same for all guests of this agent.
-    pub options: BuildOptions,
-    pub trees: TreeOf,
-    /// What is known of devices beside what the driver sees; none where nobody keeps it.
-    pub conditions: Option<Arc<dyn DeviceConditions>>,
-}
-
-/// What is the same for all guests of an agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BuildOptions {
-    /// `instances_path`.
-    pub instances: InstancesPath,
-    /// `[libvirt] cpu_mode` and `cpu_models`.
-    pub cpu_model: CpuModel,
-    /// The folders that kernels of guests may lie in; none: no guest names a kernel of the host.
-    pub kernel_directories: Vec<HostPath>,
-}
+pub(super) use usage::pinned_elsewhere;
+pub(crate) use usage::{held, taken};
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Makes a guest of a build. Once this is answered it will run, or say why not, whatever happens to the agent.
@@ -154,52 +135,6 @@ fn named(uuid: ConsumerUuid) -> Result<(), BuildError> {
     }
 }
 
-/// What guests hold of a node: those of the journal that are meant for it, and those on it that are not among them.
-pub(crate) fn held<'a>(
-    records: impl IntoIterator<Item = &'a GuestRecord>,
-    seen: &NodeView,
-) -> Held {
-    let mut held = Held::default();
-    let mut known = BTreeSet::new();
-    for record in records.into_iter().filter(|record| record.may_hold()) {
-        known.insert(record.request.uuid());
-        held.add(
-            &record.request.spec().topology,
-            &record.request.reserved_cpus(),
-        );
-    }
-    let foreign = seen.guests.iter();
-    for (_, guest) in foreign.filter(|(uuid, _)| !known.contains(uuid)) {
-        held.add_foreign(guest);
-    }
-    held
-}
-
-/// The names of devices that guests have: those of the journal, whose devices may not be bound yet, and those on the
-/// hypervisor, whoever made them.
-pub(crate) fn taken<'a>(
-    records: impl IntoIterator<Item = &'a GuestRecord>,
-    seen: &NodeView,
-) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for record in records.into_iter().filter(|record| record.may_hold()) {
-        let own = record.request.spec().devices.as_slice().iter();
-        names.extend(own.map(|attached| attached.device.name()));
-        let bound = record.devices.iter().flat_map(|devices| devices.iter());
-        names.extend(bound.map(|device| device.name()));
-    }
-    for guest in seen.guests.values() {
-        names.extend(
-            guest
-                .mdevs
-                .iter()
-                .map(|mdev| mdev.uuid.hyphenated().to_string()),
-        );
-        names.extend(guest.functions.iter().map(ToString::to_string));
-    }
-    names
-}
-
 /// The request, with its place and devices.
 fn placed(
     asked: Asked,
@@ -227,33 +162,6 @@ fn placed(
     let picked = Picked::new(Some(digest), place.reserved, picks.made).describing(asked.described);
     let request = GuestRequest::new(asked.node, asked.arqs, spec)?;
     Ok(request.with_disks(asked.disks)?.with_picked(picked))
-}
-
-/// A guest of this UUID that the journal knows no more of than that it is asked for.
-impl GuestRecord {
-    /// Whether CPUs, pages and devices of the host may be this guest's: it is not one whose spawn failed and was undone.
-    #[must_use]
-    pub fn may_hold(&self) -> bool {
-        !matches!(self.course, Course::Undo { .. }) || self.open().is_some()
-    }
-}
-
-/// Whether a guest whose place was not picked here is pinned to CPUs that are kept for another.
-pub(super) fn pinned_elsewhere(
-    request: &GuestRequest,
-    records: &[Arc<GuestRecord>],
-) -> Option<(berth_virt::CpuSet, ConsumerUuid)> {
-    let own = request.reserved_cpus();
-    let others = records.iter().filter(|record| {
-        record.may_hold()
-            && record.request.uuid() != request.uuid()
-            && record.request.node() == request.node()
-    });
-    let shared = others.map(|record| {
-        let shared = record.request.reserved_cpus().intersection(&own);
-        (shared, record.request.uuid())
-    });
-    shared.into_iter().find(|(shared, _)| !shared.is_empty())
 }
 
 #[cfg(test)]

@@ -25,7 +25,6 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestBoot, GuestSpec, HostPath};
 
 use super::disks::InstancesPath;
-use super::resources::ResourceError;
 
 /// The folder of images below `instances_path`.
 const CACHE: &str = "_base";
@@ -68,15 +67,6 @@ pub enum FileRefused {
         field: &'static str,
         path: HostPath,
     },
-}
-
-impl From<FileRefused> for ResourceError {
-    fn from(refused: FileRefused) -> Self {
-        Self::Refused {
-            what: "a file".to_owned(),
-            reason: refused.to_string(),
-        }
-    }
 }
 
 /// A file that a guest may have.

@@ -1,8 +1,5 @@
 //! All guests of this agent: what is asked of them, one journey per guest at a time, and going on after a restart.
 
-mod changes;
-mod journey;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +11,17 @@ use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use super::build::{Building, pinned_elsewhere};
+use super::build::{BuildOptions, Building, pinned_elsewhere};
 use super::coming::ImagesComing;
 use super::disks::ImageComing;
-use super::files::FileRefused;
+use super::files::{FileRefused, GuestFiles};
 use super::journal::{Accepted, Course, GuestJournal, GuestRecord, JournalError};
 use super::resources::{GuestResources, ResourceError};
 use super::way::Way;
 use super::{Accelerators, ExternalEvents, GuestRequest};
 
-pub use changes::GuestChanges;
-pub(super) use journey::told;
-pub use journey::{Held, HeldGuests, JourneyEnd};
+use super::changes::GuestChanges;
+use super::outcome::HeldGuests;
 
 /// How long a hypervisor may take to say how its guests are, for one who only wants to see.
 const STATES_PATIENCE: Duration = Duration::from_secs(2);
@@ -100,10 +96,10 @@ pub(super) struct Inner<D, R> {
     pub(super) placing: tokio::sync::Mutex<()>,
     pub(super) journeys: Journeys<ConsumerUuid>,
     /// Why guests stand still, as of their last journeys.
-    held: watch::Sender<HeldGuests>,
+    pub(super) held: watch::Sender<HeldGuests>,
     /// How many journeys have ended.
-    ends: watch::Sender<u64>,
-    changes: watch::Sender<GuestChanges>,
+    pub(super) ends: watch::Sender<u64>,
+    pub(super) changes: watch::Sender<GuestChanges>,
     pub(super) usable: Usable,
     /// Something of guests changed on the hypervisor.
     pub(super) stirred: Notify,
@@ -168,6 +164,29 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub fn with_building(self, building: Building) -> Self {
         let building = Some(building);
         Self { building, ..self }
+    }
+
+    /// The journal of the instances.
+    #[must_use]
+    pub fn journal(&self) -> &Arc<dyn GuestJournal> {
+        &self.inner.way.journal
+    }
+
+    /// Which files of the host instances may have.
+    #[must_use]
+    pub fn files(&self) -> &GuestFiles {
+        self.inner.way.resources.files()
+    }
+
+    /// What instances are created with; none where this agent creates none.
+    #[must_use]
+    pub fn build_options(&self) -> Option<&BuildOptions> {
+        self.building.as_ref().map(|building| &building.options)
+    }
+
+    /// Records that the journal could not be written.
+    pub fn journal_failed(&self, error: &JournalError) {
+        self.inner.usable.not_written(error);
     }
 
     /// Where services' events go.
@@ -340,5 +359,33 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let usable = &self.inner.usable;
         let told = usable.refuses_writes().then(|| usable.subscribe());
         told.and_then(|told| told.borrow().clone())
+    }
+}
+
+impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
+    /// What changed, with a word whenever something did.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<GuestChanges> {
+        self.inner.changes.subscribe()
+    }
+
+    /// Something of what guests have of this host may be another now.
+    pub(super) fn note_change(&self) {
+        let changes = &self.inner.changes;
+        changes.send_modify(|changes| changes.count += 1);
+    }
+
+    /// A guest runs that never did.
+    pub(super) fn build_succeeded(&self) {
+        let changes = &self.inner.changes;
+        changes.send_modify(|changes| changes.failed_builds = 0);
+    }
+
+    /// A guest that never ran will not.
+    pub(super) fn build_failed(&self) {
+        let changes = &self.inner.changes;
+        changes.send_modify(|changes| {
+            changes.failed_builds = changes.failed_builds.saturating_add(1);
+        });
     }
 }

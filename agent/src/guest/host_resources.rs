@@ -7,9 +7,10 @@ use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
-use super::disks::{DiskError, DiskPlan, Disks, ImageComing};
+use super::disks::{DiskError, DiskPlan, Disks, ImageComing, ImageSource};
 use super::files::{FileRefused, GuestFiles};
-use super::resources::{GuestResources, Provision, Released, ResourceError};
+use super::released::Released;
+use super::resources::{GuestResources, Provision, ResourceError, no_disks};
 use super::{BoundDevices, GuestRequest};
 use crate::device::{self, Named as _};
 
@@ -64,13 +65,6 @@ impl<D: VirtDriver> HostResources<D> {
     }
 }
 
-pub(super) fn no_disks() -> ResourceError {
-    ResourceError::Refused {
-        what: "a disk".to_owned(),
-        reason: "this agent makes no disks; set instances_path".to_owned(),
-    }
-}
-
 /// The guest's devices, with what its mediated ones are made of.
 fn wanted<'a>(guest: &Provision<'a>) -> impl Iterator<Item = WantedDevice> + use<'a> {
     let (bound, mdevs) = (guest.bound, guest.mdevs);
@@ -96,40 +90,6 @@ fn made_of(device: GuestDevice, mdevs: &[WantedDevice]) -> Option<MdevSource> {
     found.mdev.clone()
 }
 
-impl From<DeviceError> for ResourceError {
-    fn from(error: DeviceError) -> Self {
-        let said = error.to_string();
-        match error {
-            DeviceError::NotSupported { .. } => Self::Refused {
-                what: "a device".to_owned(),
-                reason: said,
-            },
-            DeviceError::Unseen { reason } => Self::Failed {
-                what: "a device".to_owned(),
-                reason,
-            },
-            DeviceError::NotAllowed { device, .. }
-            | DeviceError::HostsOwn { device, .. }
-            | DeviceError::NotWhole { device, .. }
-            | DeviceError::Missing { device, .. }
-            | DeviceError::InUse { device, .. } => Self::Refused {
-                what: device.to_string(),
-                reason: said,
-            },
-            DeviceError::Unfinished { device, .. } | DeviceError::TimedOut { device, .. } => {
-                Self::Failed {
-                    what: device.to_string(),
-                    reason: said,
-                }
-            }
-            DeviceError::Quarantined { device, reason, .. } => Self::Quarantined {
-                what: device.to_string(),
-                reason,
-            },
-        }
-    }
-}
-
 impl<D: VirtDriver> GuestResources for HostResources<D> {
     fn files(&self) -> &GuestFiles {
         &self.files
@@ -151,7 +111,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
             self.driver.check_device(&device).await?;
         }
         match self.disks_for(&guest)? {
-            Some(disks) => Ok(disks.check(&guest)?),
+            Some(disks) => Ok(disks.check(&guest.disk_provision())?),
             None => Ok(()),
         }
     }
@@ -159,7 +119,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
     async fn prepare(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
         // Disks first: an image may take long, and a device is better not touched for a guest that will have no disk.
         if let Some(disks) = self.disks_for(&guest)? {
-            disks.prepare(&guest).await?;
+            disks.prepare(&guest.disk_provision()).await?;
         }
         for device in wanted(&guest) {
             self.driver.prepare_device(&device).await?;
@@ -197,7 +157,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
             }
         }
         if let Some(disks) = self.disks_for(&guest)?
-            && let Err(error) = disks.release(&guest).await
+            && let Err(error) = disks.release(&guest.disk_provision()).await
         {
             first.get_or_insert(error.into());
         }
@@ -246,7 +206,10 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
 
     async fn tidy(&self, guests: &[&GuestRequest]) {
         if let Some(disks) = &self.disks {
-            disks.clone().tidy(guests).await;
+            let instances = guests.iter().map(|request| request.uuid()).collect();
+            let images = guests.iter().flat_map(|request| request.disks().images());
+            let images = images.map(ImageSource::key).collect();
+            disks.clone().tidy(instances, images).await;
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
 
-pub use error::JournalError;
+pub use error::{JournalError, JournalFailure};
 pub use life::{Form, Life, Stage, Turn, Turning};
 pub use record::{Blame, Course, GuestRecord, SpawnStep, StepRecord, StepState};
 pub use sql::SqlJournal;

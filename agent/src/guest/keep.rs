@@ -17,7 +17,8 @@ use berth_virt::{GuestError, PowerAction, VirtDriver};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::guests::{Guests, GuestsError, Held, JourneyEnd, told};
+use super::outcome::{Held, JourneyEnd, told};
+use super::guests::{Guests, GuestsError};
 use super::journal::{GuestRecord, Life, SpawnStep, StepRecord, StepState};
 use super::look::{Look, look};
 use super::resources::GuestResources;

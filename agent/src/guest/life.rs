@@ -19,7 +19,8 @@ use berth_virt::{GuestError, Powered, VirtDriver};
 use berth_wire::guest::ActionId;
 
 use super::disks::ImageSource;
-use super::guests::{Guests, JourneyEnd};
+use super::outcome::{JourneyEnd};
+use super::guests::{Guests};
 use super::journal::{GuestRecord, Life, SpawnStep, StepRecord, StepState};
 use super::power::PowerError;
 use super::resources::{GuestResources, Provision, ResourceError};
@@ -140,8 +141,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             bound: &devices,
             mdevs: request.picked().mdevs(),
             disks: request.disks(),
-            ran: !record.ran_in().is_empty(),
-            anew: life.anew(),
+            has_run_before: !record.ran_in().is_empty(),
+            recreate: life.anew(),
         };
         way.allow(&spec).map_err(ResourceError::from)?;
         way.resources.present(&spec).map_err(ResourceError::from)?;

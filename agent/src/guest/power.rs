@@ -13,9 +13,10 @@ use berth_virt::{
 use berth_wire::guest::ActionId;
 use tokio::time::timeout;
 
+use crate::guest::disks::RecreateDisks;
 use super::binding_wait::BindRefused;
 use super::journal::{Course, GuestRecord, JournalError, Life, SpawnStep, StepRecord, StepState};
-use super::resources::{Anew, GuestResources, Provision, ResourceError};
+use super::resources::{GuestResources, Provision, ResourceError};
 use super::{BoundDevices, GuestRequest, GuestRequestError, Guests};
 
 /// How long an action waits for a journey of the guest that is under way: one that only looks is over at once.
@@ -295,8 +296,8 @@ impl Fit {
             bound: &self.devices,
             mdevs: self.request.picked().mdevs(),
             disks: self.request.disks(),
-            ran: !record.ran_in().is_empty(),
-            anew: Anew::Nothing,
+            has_run_before: !record.ran_in().is_empty(),
+            recreate: RecreateDisks::None,
         }
     }
 }

@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
 use berth_client::{AcceleratorError, PlacementClient, PlacementError};
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{GuestError, PreparedDevice, VirtDriver};
@@ -25,21 +24,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use compare::{BoundHere, DeviceFacts, Facts, compare};
+pub use compare::{Facts, compare};
+use super::accelerators::BoundHere;
 use compare::{left, left_behind};
-pub use finding::{Finding, Remedy, Unbinding};
+pub use finding::{Finding, GRACE, Remedy, Unbinding};
 pub use kind::FindingKind;
 
 use super::binding_wait::BindRefused;
-use super::guests::{Guests, GuestsError, HeldGuests};
+use super::outcome::{HeldGuests};
+use super::guests::{Guests, GuestsError};
 use super::keep::KeepError;
 use super::resources::GuestResources;
 use crate::device::Devices;
-use crate::metrics::Metrics;
-use crate::service::KeptGuests;
-
-/// How long something may look like an orphan while a guest is being made.
-pub const GRACE: Duration = Duration::from_mins(5);
+use super::manager::{FindingObserver, KeptGuests};
 
 /// How old a list of all accelerator requests may be that the clock's comparison looks at: it is long where the cloud is large,
 /// and each host asks for it. One that seems to show an orphan is asked for again before that is told.
@@ -74,7 +71,7 @@ struct Inner<D, R> {
     /// Since when each finding has been there, and whether the log was told.
     since: Mutex<BTreeMap<Finding, (Instant, bool)>>,
     /// Where findings are counted.
-    metrics: OnceLock<Metrics>,
+    observer: OnceLock<Arc<dyn FindingObserver>>,
     /// What is bound on this host, and when it was asked.
     listed: Mutex<Option<(Instant, Vec<BoundHere>)>>,
 }
@@ -84,6 +81,14 @@ impl<D, R> Clone for Reconciler<D, R> {
         Self {
             inner: Arc::clone(&self.inner),
         }
+    }
+}
+
+impl<D, R> Reconciler<D, R> {
+    /// The instances that are compared.
+    #[must_use]
+    pub fn guests(&self) -> &Guests<D, R> {
+        &self.inner.guests
     }
 }
 
@@ -100,7 +105,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             devices,
             placement,
             since: Mutex::default(),
-            metrics: OnceLock::new(),
+            observer: OnceLock::new(),
             listed: Mutex::default(),
         };
         Self {
@@ -190,9 +195,9 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
 
     /// What the metric says from now on: as the log, it knows nothing of what may be under way.
     fn count(&self, findings: &[(Finding, Duration)]) {
-        if let Some(metrics) = self.inner.metrics.get() {
+        if let Some(observer) = self.inner.observer.get() {
             let lasting = findings.iter().filter(|(finding, age)| finding.lasts(*age));
-            metrics.findings(lasting.map(|(finding, _)| finding.kind()));
+            observer.findings(lasting.map(|(finding, _)| finding.kind()).collect());
         }
     }
 
@@ -360,10 +365,6 @@ async fn allocations(
 }
 
 impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {
-    fn routes(&self) -> Router {
-        super::api::routes(&self.inner.guests).merge(api::routes(self))
-    }
-
     fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
         let reconciler = self.clone();
         Box::pin(async move { reconciler.keep_going(interval, shutdown).await })
@@ -378,8 +379,8 @@ impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {
         self.inner.guests.holding()
     }
 
-    fn count_by(&self, metrics: &Metrics) {
-        let _ = self.inner.metrics.set(metrics.clone());
+    fn count_by(&self, observer: Arc<dyn FindingObserver>) {
+        let _ = self.inner.observer.set(observer);
     }
 
     fn stir(&self) {

@@ -211,3 +211,18 @@ impl From<GuestRequest> for RequestRecord {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::samples::request;
+
+    #[test]
+    fn a_request_without_disks_of_an_older_journal_has_none() {
+        let request = request(1, &[1]);
+        let text = serde_json::to_string(&request).unwrap();
+        assert!(!text.contains("root_gib"), "{text}");
+        let read: GuestRequest = serde_json::from_str(&text).unwrap();
+        assert!(read.disks().is_none() && read == request);
+    }
+}

@@ -1,15 +1,14 @@
 //! What a guest uses of its host beside the hypervisor: devices and disks, as the composition root provides them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, ready};
 
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::WantedDevice;
+use berth_virt::{DeviceError, WantedDevice};
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
-use serde::{Deserialize, Serialize};
 
-use super::disks::{DiskPlan, ImageComing};
+use super::disks::{DiskError, DiskPlan, DiskProvision, ImageComing, RecreateDisks};
 use super::files::{FileRefused, GuestFiles};
+use super::released::Released;
 use super::{BoundDevices, GuestRequest};
 
 /// What was not done with a device or a disk.
@@ -62,15 +61,6 @@ impl ResourceError {
     }
 }
 
-/// What came of a guest's devices when they were taken back, by their names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Released {
-    /// Those whose reset was verified.
-    pub clean: BTreeSet<String>,
-    /// Those that must go to nobody, each with the reason.
-    pub spoilt: BTreeMap<String, String>,
-}
-
 /// What a guest is to have of its host.
 #[derive(Debug, Clone, Copy)]
 pub struct Provision<'a> {
@@ -82,21 +72,23 @@ pub struct Provision<'a> {
     pub mdevs: &'a [WantedDevice],
     /// The disks that are to be made.
     pub disks: &'a DiskPlan,
-    /// Whether it ran before: then its disks hold its tenant's state, and one that is not there is not made anew.
-    pub ran: bool,
-    /// Which of them are made anew all the same.
-    pub anew: Anew,
+    /// Whether the instance has run before. If it has, its disks hold its tenant's data.
+    pub has_run_before: bool,
+    /// Which disks are made again if they are missing, although the instance has run before.
+    pub recreate: RecreateDisks,
 }
 
-/// Which disks of a guest that ran before are made anew: what is not there of them is not lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Anew {
-    Nothing,
-    /// The root disk, or the rescue system's.
-    Root,
-    /// The root disk and the ephemeral ones.
-    All,
+impl<'a> Provision<'a> {
+    /// The part of it that is disks.
+    #[must_use]
+    pub fn disk_provision(&self) -> DiskProvision<'a> {
+        DiskProvision {
+            spec: self.spec,
+            plan: self.disks,
+            has_run_before: self.has_run_before,
+            recreate: self.recreate,
+        }
+    }
 }
 
 /// What a guest uses of its host. Each may be asked for again, after any of them, with the same guest: what is done already
@@ -145,7 +137,7 @@ pub trait GuestResources: Send + Sync + 'static {
     /// Where the disks of this plan lie: what the guest's spec is to name.
     fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {
         let _ = (guest, plan);
-        Err(super::host_resources::no_disks())
+        Err(no_disks())
     }
 
     /// Brings an image onto this host, checked, so that a disk can be made of it at once. `project`: whose new disk that will
@@ -193,5 +185,117 @@ pub trait GuestResources: Send + Sync + 'static {
     fn tidy(&self, guests: &[&GuestRequest]) -> impl Future<Output = ()> + Send {
         let _ = guests;
         ready(())
+    }
+}
+
+pub(crate) fn no_disks() -> ResourceError {
+    ResourceError::Refused {
+        what: "a disk".to_owned(),
+        reason: "this agent makes no disks; set instances_path".to_owned(),
+    }
+}
+
+impl From<DeviceError> for ResourceError {
+    fn from(error: DeviceError) -> Self {
+        let said = error.to_string();
+        match error {
+            DeviceError::NotSupported { .. } => Self::Refused {
+                what: "a device".to_owned(),
+                reason: said,
+            },
+            DeviceError::Unseen { reason } => Self::Failed {
+                what: "a device".to_owned(),
+                reason,
+            },
+            DeviceError::NotAllowed { device, .. }
+            | DeviceError::HostsOwn { device, .. }
+            | DeviceError::NotWhole { device, .. }
+            | DeviceError::Missing { device, .. }
+            | DeviceError::InUse { device, .. } => Self::Refused {
+                what: device.to_string(),
+                reason: said,
+            },
+            DeviceError::Unfinished { device, .. } | DeviceError::TimedOut { device, .. } => {
+                Self::Failed {
+                    what: device.to_string(),
+                    reason: said,
+                }
+            }
+            DeviceError::Quarantined { device, reason, .. } => Self::Quarantined {
+                what: device.to_string(),
+                reason,
+            },
+        }
+    }
+}
+
+impl From<FileRefused> for ResourceError {
+    fn from(refused: FileRefused) -> Self {
+        Self::Refused {
+            what: "a file".to_owned(),
+            reason: refused.to_string(),
+        }
+    }
+}
+
+impl From<DiskError> for ResourceError {
+    fn from(error: DiskError) -> Self {
+        let reason = error.to_string();
+        match error {
+            DiskError::Image { .. } => Self::BadImage { reason },
+            _ => Self::NoDisks {
+                reason,
+                disposition: error.disposition(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::guest::journal::Blame;
+    use crate::guest::spawn::SpawnError;
+
+    #[test]
+    fn a_disk_that_is_not_made_is_the_images_fault_or_the_hosts() {
+        let (image, reason) = ("http://a/b", "it is no qcow2");
+        let text = |text: &str| text.to_owned();
+        for (error, blame, disposition) in [
+            (
+                DiskError::Image {
+                    image: text(image),
+                    reason: text(reason),
+                },
+                Blame::Image,
+                Disposition::Fatal,
+            ),
+            (
+                DiskError::Fetch {
+                    image: text(image),
+                    reason: text("it does not answer"),
+                },
+                Blame::Host,
+                Disposition::Retry,
+            ),
+            (
+                DiskError::NoRoom {
+                    path: PathBuf::from("/var"),
+                    needed: 2,
+                    free: 1,
+                },
+                Blame::Host,
+                Disposition::Refresh,
+            ),
+        ] {
+            let told = error.to_string();
+            let error = ResourceError::from(error);
+            assert_eq!(error.disposition(), disposition, "{told}");
+            let error = SpawnError::from(error);
+            assert_eq!(error.blame(), Some(blame), "{told}");
+            assert!(error.to_string().ends_with(&told), "{error}");
+        }
     }
 }

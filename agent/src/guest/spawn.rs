@@ -13,6 +13,7 @@ use berth_virt::{GuestError, GuestState, HostDevice, PowerAction, Redefined, Vir
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::guest::disks::RecreateDisks;
 use super::binding_wait::BindRefused;
 use super::files::AllowedSpec;
 use super::journal::{
@@ -20,7 +21,7 @@ use super::journal::{
 };
 use super::resources::{GuestResources, Provision, ResourceError};
 use super::way::{Way, host_devices, is_ours};
-use super::{Anew, BoundDevices, GuestRequest, GuestRequestError};
+use super::{BoundDevices, GuestRequest, GuestRequestError};
 use crate::device::{Named as _, Withheld};
 
 /// How long a guest waits between two looks whether the reset of its device has ended.
@@ -107,8 +108,8 @@ impl Going {
             bound: &self.devices,
             mdevs: self.request.picked().mdevs(),
             disks: self.request.disks(),
-            ran: !self.ran_in.is_empty(),
-            anew: self.life.anew(),
+            has_run_before: !self.ran_in.is_empty(),
+            recreate: self.life.anew(),
         }
     }
 }
@@ -282,7 +283,7 @@ impl Checked {
         if guest.request.disks().images().next().is_some() {
             let provision = guest.provision();
             // What a guest that ran has of its image is its own, whatever became of the image.
-            let is_new = !provision.ran || provision.anew != Anew::Nothing;
+            let is_new = !provision.has_run_before || provision.recreate != RecreateDisks::None;
             let project = is_new.then_some(&provision.spec.owner.project);
             tokio::select! {
                 biased;

@@ -9,9 +9,10 @@ use berth_client::AcceleratorError;
 use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, VirtDriver};
 
+use crate::guest::disks::RecreateDisks;
 use super::bound_devices::BoundDevices;
 use super::journal::{GuestRecord, JournalError, SpawnStep, StepState};
-use super::resources::{Anew, GuestResources, Provision, ResourceError};
+use super::resources::{GuestResources, Provision, ResourceError};
 use super::spawn::held_elsewhere;
 use super::way::{Way, host_device, host_devices, is_ours};
 
@@ -115,8 +116,8 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
         bound: &bound,
         mdevs: record.request.picked().mdevs(),
         disks: record.request.disks(),
-        ran: !record.ran_in().is_empty(),
-        anew: Anew::Nothing,
+        has_run_before: !record.ran_in().is_empty(),
+        recreate: RecreateDisks::None,
     };
     match way.resources.release(provision).await {
         // What must go to nobody is set aside before the guest lets go of it.

@@ -353,7 +353,7 @@ impl<D: VirtDriver> Telling<D> {
 
     /// Says it where it is news; how long to wait.
     fn is_not_told(&mut self, error: &TellError) -> Duration {
-        let text = crate::service::sentence(error);
+        let text = crate::error_chain::sentence(error);
         let is_news = self.around.untold.send_if_modified(|told| {
             let is_news = told.as_ref() != Some(&text);
             *told = Some(text.clone());

@@ -4,6 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::Metrics;
+use crate::admin::RenderMetrics;
+use crate::health::Message;
 
 /// Metrics of what runs beside the agent in its process.
 pub trait MetricsBeside: Send + Sync {
@@ -20,8 +22,18 @@ pub(crate) struct MetricsPage {
     pub(crate) beside: Option<Arc<dyn MetricsBeside>>,
 }
 
+impl RenderMetrics for MetricsPage {
+    fn page<'a>(
+        &'a self,
+        health: &'a [Message],
+    ) -> Pin<Box<dyn Future<Output = String> + Send + 'a>> {
+        self.own.health(health);
+        Box::pin(self.render())
+    }
+}
+
 impl MetricsPage {
-    pub(crate) async fn render(&self) -> String {
+    async fn render(&self) -> String {
         // First, so that what the agent counts of it is on the page.
         let beside = match &self.beside {
             Some(beside) => beside.render().await,

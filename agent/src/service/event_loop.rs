@@ -25,7 +25,8 @@ use super::keepalive::{EXTEND_BY, Keepalive};
 use super::nodes::{Nodes, Terms};
 use super::pass::{Returned, Surroundings};
 use super::pulse::{LONGEST_LOOK, MARGIN};
-use super::requests::{Request, TickOutcome, Waiting};
+use super::api_requests::{Request, TickOutcome};
+use super::requests::Waiting;
 use super::state::{AgentState, Phase};
 use super::{
     Agent, DeviceService, KnownTrees, LiveOptions, Mode, Reload, Sources, States, findings,

@@ -5,7 +5,7 @@ use berth_model::NodeName;
 use berth_virt::{HostView, NodeView, UnfitReason};
 use tokio::time::Instant;
 
-use super::error::Trouble;
+use super::state::Trouble;
 use super::state::NodeState;
 use crate::guest::HeldGuests;
 use crate::health::{

@@ -13,74 +13,22 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::device::DeviceConditions;
-use crate::guest::{GuestResources, Guests, HeldGuests, api};
+use crate::device::{self, DeviceConditions, Devices};
+use crate::guest::reconcile::{self, Reconciler};
+use crate::guest::{self, GuestResources, KeptGuests};
 use crate::host_state::Telling;
-use crate::metrics::Metrics;
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
 /// while Placement is away must bring its guests back all the same.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-
-/// All guests, as the service runs them.
-pub trait KeptGuests: Send + Sync + 'static {
-    /// Their routes, offered on the admin socket.
-    fn routes(&self) -> Router;
-
-    /// Keeps them as they should be until `shutdown`, and ends when nothing is under way any more.
-    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
-
-    /// Ends what is under way.
-    fn stop(&self) -> BoxFuture<'static, ()>;
-
-    /// Those that stand still.
-    fn holding(&self) -> watch::Receiver<HeldGuests>;
-
-    /// Has what a comparison finds counted there from now on. Those that are compared with nothing count nothing.
-    fn count_by(&self, metrics: &Metrics) {
-        let _ = metrics;
-    }
-
-    /// Something of them changed on the hypervisor.
-    fn stir(&self);
-
-    /// Why their journal cannot be used; none where it can.
-    fn unusable(&self) -> watch::Receiver<Option<String>>;
-}
-
-impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
-    fn routes(&self) -> Router {
-        api::routes(self)
-    }
-
-    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
-        let guests = self.clone();
-        Box::pin(async move { Guests::keep(&guests, interval, shutdown).await })
-    }
-
-    fn stop(&self) -> BoxFuture<'static, ()> {
-        let guests = self.clone();
-        Box::pin(async move { Guests::stop(&guests).await })
-    }
-
-    fn holding(&self) -> watch::Receiver<HeldGuests> {
-        Guests::holding(self)
-    }
-
-    fn stir(&self) {
-        Guests::stir(self);
-    }
-
-    fn unusable(&self) -> watch::Receiver<Option<String>> {
-        Guests::unusable(self)
-    }
-}
 
 /// The guests of an agent and how often they are compared.
 #[derive(Clone)]
 pub struct GuestService {
     /// The guests: a [`crate::guest::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
     pub guests: Arc<dyn KeptGuests>,
+    /// Their routes, offered on the admin socket.
+    pub routes: Router,
     /// `reconcile_interval`.
     pub interval: Duration,
 }
@@ -89,11 +37,23 @@ pub struct GuestService {
 #[derive(Clone)]
 pub struct DeviceService {
     pub devices: Arc<dyn DeviceConditions>,
+    /// Their routes, offered on the admin socket.
+    pub routes: Router,
     /// Changes whenever a guest's journey ended.
     pub ends: Option<watch::Receiver<u64>>,
 }
 
 impl DeviceService {
+    /// The devices of a host with this driver.
+    #[must_use]
+    pub fn new<D: VirtDriver>(devices: Devices<D>, ends: Option<watch::Receiver<u64>>) -> Self {
+        Self {
+            routes: device::api::routes(&devices),
+            devices: Arc::new(devices),
+            ends,
+        }
+    }
+
     /// Begins to tell and to clean.
     pub(super) fn begin(self) -> Keeping {
         let end = CancellationToken::new();
@@ -124,6 +84,20 @@ impl Keeping {
 }
 
 impl GuestService {
+    /// The guests that this reconciler compares every `interval`.
+    #[must_use]
+    pub fn new<D: VirtDriver, R: GuestResources>(
+        reconciler: Reconciler<D, R>,
+        interval: Duration,
+    ) -> Self {
+        let routes = guest::api::routes(reconciler.guests());
+        Self {
+            routes: routes.merge(reconcile::api::routes(&reconciler)),
+            guests: Arc::new(reconciler),
+            interval,
+        }
+    }
+
     /// Begins to keep the guests as soon as `started` says so.
     pub(super) fn begin(self, mut started: watch::Receiver<bool>) -> Keeping {
         let end = CancellationToken::new();
@@ -179,6 +153,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::guest::HeldGuests;
 
     /// Notes what is asked of it, and keeps until it is told to end.
     #[derive(Clone, Default)]
@@ -195,10 +170,6 @@ mod tests {
     }
 
     impl KeptGuests for Noted {
-        fn routes(&self) -> Router {
-            Router::new()
-        }
-
         fn keep(&self, _: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
             let noted = self.clone();
             Box::pin(async move {
@@ -229,6 +200,7 @@ mod tests {
     fn service(noted: &Noted) -> GuestService {
         GuestService {
             guests: Arc::new(noted.clone()),
+            routes: Router::new(),
             interval: Duration::from_secs(1),
         }
     }

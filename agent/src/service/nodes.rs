@@ -10,14 +10,16 @@ use berth_model::{NodeName, ProviderUuid};
 use berth_virt::HostView;
 use tokio::time::Instant;
 
-use super::error::{PassError, Trouble, sentence};
+use super::error::PassError;
+use super::state::Trouble;
+use crate::error_chain::sentence;
 use super::pass::{Journey, Order, Passed, Progressed, Returned};
 use super::pulse::Pulse;
 use super::state::{LastPass, NodeState, PassResult, Phase, Touched};
 use crate::backoff::Backoff;
 use crate::complete;
 use crate::device::MissingProviders;
-use crate::metrics::PlanState;
+use crate::service::PlanState;
 use crate::node_identity::UuidSource;
 use crate::options::TrackerOptions;
 use crate::startup::ReviewedPlans;

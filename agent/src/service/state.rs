@@ -6,12 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use berth_model::{Held, NodeName, ProviderTree, ProviderUuid, TreeDiff};
 use berth_virt::HostView;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::error::Trouble;
 use crate::disabled::{Disabled, DisabledInCloud};
 use crate::health::{Health, Severity};
-use crate::metrics::PlanState;
 
 /// How far the service has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,3 +280,55 @@ impl AgentState {
             .find_map(|(name, node)| Some(format!("node {name}: {}", node.failure()?)))
     }
 }
+
+/// On which side a failed pass broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Placement, or Keystone on the way to it, does not answer.
+    PlacementAway,
+    /// It answers, but will not have us.
+    PlacementRefuses,
+    /// Who the node is cannot be told.
+    Identity,
+    /// A reshape is needed.
+    ReshapeNeeded,
+    /// A reshape was refused.
+    ReshapeFailed,
+    /// Something else, a conflict for instance.
+    Other,
+}
+
+/// How a node's last pass ended, as `berth_plan_state` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlanState {
+    /// Placement has what is seen.
+    InSync,
+    /// It differs, and Placement did not take the change.
+    Update,
+    /// A reshape is needed.
+    ReshapeNeeded,
+    /// No plan could be made yet, or at present.
+    Unknown,
+}
+
+impl PlanState {
+    pub const ALL: [PlanState; 4] = [
+        PlanState::InSync,
+        PlanState::Update,
+        PlanState::ReshapeNeeded,
+        PlanState::Unknown,
+    ];
+
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PlanState::InSync => "in_sync",
+            PlanState::Update => "update",
+            PlanState::ReshapeNeeded => "reshape_needed",
+            PlanState::Unknown => "unknown",
+        }
+    }
+}
+
+/// The state, as it changes.
+pub type States = watch::Receiver<Arc<AgentState>>;

@@ -1,12 +1,10 @@
 //! Statements and rows of the device tables.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use berth_model::NodeName;
 use berth_store::{Row, SqlError, Statement, Transaction, Work};
 
 use super::given_back::claimed;
-use super::{Cleaning, Quarantine, QuarantinedBy, Register, Withheld};
+use super::records::{from_seconds, seconds, Cleaning, Quarantine, QuarantinedBy, Register, Withheld};
 
 /// The tables. A journal of an earlier release gets them when it is opened.
 pub(crate) const CREATE: &str = "
@@ -33,15 +31,6 @@ CREATE TABLE IF NOT EXISTS device_disabled (
     PRIMARY KEY (node, provider)
 );
 ";
-
-pub(super) fn seconds(at: SystemTime) -> i64 {
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
-
-pub(super) fn from_seconds(seconds: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
-}
 
 pub(super) fn quarantined(name: &str, why: &Quarantine) -> Statement {
     // Who looks later wants to know since when.

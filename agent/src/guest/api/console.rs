@@ -35,7 +35,7 @@ pub(super) async fn console<D: VirtDriver, R: GuestResources>(
         Ok(record) => record,
         Err(error) => return refused(&error),
     };
-    let files = guests.inner.way.resources.files();
+    let files = guests.files();
     let log = match files.console(record.request.spec()) {
         Ok(log) => log,
         Err(refused) => {

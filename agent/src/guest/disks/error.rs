@@ -11,7 +11,6 @@ use berth_virt::guest_spec::GuestSpecError;
 use super::config_drive::ConfigDriveError;
 use super::inspect::ImageFlaw;
 use super::iso9660::IsoError;
-use crate::guest::ResourceError;
 
 /// Why a disk is not made, or not gone.
 #[derive(Debug, thiserror::Error)]
@@ -159,66 +158,6 @@ impl DiskError {
         match error.disposition() {
             Disposition::Fatal => Self::Image { image, reason },
             _ => Self::Fetch { image, reason },
-        }
-    }
-}
-
-impl From<DiskError> for ResourceError {
-    fn from(error: DiskError) -> Self {
-        let reason = error.to_string();
-        match error {
-            DiskError::Image { .. } => Self::BadImage { reason },
-            _ => Self::NoDisks {
-                reason,
-                disposition: error.disposition(),
-            },
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::guest::journal::Blame;
-    use crate::guest::spawn::SpawnError;
-
-    #[test]
-    fn a_disk_that_is_not_made_is_the_images_fault_or_the_hosts() {
-        let (image, reason) = ("http://a/b", "it is no qcow2");
-        let text = |text: &str| text.to_owned();
-        for (error, blame, disposition) in [
-            (
-                DiskError::Image {
-                    image: text(image),
-                    reason: text(reason),
-                },
-                Blame::Image,
-                Disposition::Fatal,
-            ),
-            (
-                DiskError::Fetch {
-                    image: text(image),
-                    reason: text("it does not answer"),
-                },
-                Blame::Host,
-                Disposition::Retry,
-            ),
-            (
-                DiskError::NoRoom {
-                    path: PathBuf::from("/var"),
-                    needed: 2,
-                    free: 1,
-                },
-                Blame::Host,
-                Disposition::Refresh,
-            ),
-        ] {
-            let told = error.to_string();
-            let error = ResourceError::from(error);
-            assert_eq!(error.disposition(), disposition, "{told}");
-            let error = SpawnError::from(error);
-            assert_eq!(error.blame(), Some(blame), "{told}");
-            assert!(error.to_string().ends_with(&told), "{error}");
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use berth_virt::HostDevice;
 
+use crate::guest::disks::RecreateDisks;
 use super::*;
 use crate::device::test_card::Card;
 use crate::guest::disks::DiskPlan;
-use crate::guest::resources::Anew;
 use crate::guest::samples::{bound, spec};
 use crate::guest::tests::stage::instances;
 
@@ -44,8 +44,8 @@ async fn a_card_that_was_gone_is_not_blamed_for_what_was_tried_before() {
             bound: &bound,
             mdevs: &[],
             disks: &plan,
-            ran: true,
-            anew: Anew::Nothing,
+            has_run_before: true,
+            recreate: RecreateDisks::None,
         };
         resources.release(provision).await
     };

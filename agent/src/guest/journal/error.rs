@@ -3,8 +3,6 @@
 use berth_model::ConsumerUuid;
 use berth_store::{JournalFault, JournalFileError, OpenError, SqlError};
 
-use crate::service::ExitReason;
-
 /// A journal that could not be read or written. What was not answered may be there wholly, or not at all.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -58,21 +56,33 @@ pub enum JournalError {
     },
 }
 
+/// The kinds of failures of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalFailure {
+    /// Another process has the file.
+    HeldByAnother,
+    /// Another release wrote the file.
+    OtherRelease,
+    /// The file cannot be used.
+    File,
+    Bug,
+}
+
 impl JournalError {
-    /// What the process's exit code should say where the agent cannot start for it.
+    /// What kind of failure it is, for the exit code of a process that cannot start because of it.
     #[must_use]
-    pub fn reason(&self) -> ExitReason {
+    pub fn failure(&self) -> JournalFailure {
         match self {
             Self::Open {
                 source: OpenError::Held { .. },
                 ..
-            } => ExitReason::HeldByAnother,
-            Self::Newer { .. } => ExitReason::Configuration,
-            Self::Unknown { .. } => ExitReason::Bug,
+            } => JournalFailure::HeldByAnother,
+            Self::Newer { .. } => JournalFailure::OtherRelease,
+            Self::Unknown { .. } => JournalFailure::Bug,
             Self::Open { .. }
             | Self::Damaged { .. }
             | Self::Unreadable { .. }
-            | Self::Sql { .. } => ExitReason::Disk,
+            | Self::Sql { .. } => JournalFailure::File,
         }
     }
 }

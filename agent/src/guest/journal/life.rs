@@ -4,8 +4,9 @@ use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath};
 use berth_wire::guest::ActionId;
 use serde::{Deserialize, Serialize};
 
+use crate::guest::disks::RecreateDisks;
 use crate::guest::disks::DiskPlan;
-use crate::guest::{Anew, GuestRequest, GuestRequestError};
+use crate::guest::{GuestRequest, GuestRequestError};
 
 /// What a guest boots from, and its disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,12 +70,12 @@ pub enum Stage {
         grace_seconds: u16,
         discard: Vec<HostPath>,
         /// What may not be there afterwards.
-        anew: Anew,
+        anew: RecreateDisks,
     },
     /// It goes through the steps of its spawn, in its new form. Nothing is removed any more.
     Making {
         /// What may not be there.
-        anew: Anew,
+        anew: RecreateDisks,
     },
 }
 
@@ -137,10 +138,10 @@ impl Life {
 
     /// What may not be there of its disks, because it is made now.
     #[must_use]
-    pub fn anew(&self) -> Anew {
+    pub fn anew(&self) -> RecreateDisks {
         match self.turning.as_ref().map(|turning| &turning.stage) {
             Some(Stage::Making { anew } | Stage::Leaving { anew, .. }) => *anew,
-            None => Anew::Nothing,
+            None => RecreateDisks::None,
         }
     }
 }

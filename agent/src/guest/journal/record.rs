@@ -164,6 +164,12 @@ pub struct GuestRecord {
 }
 
 impl GuestRecord {
+    /// Whether CPUs, pages and devices of the host may be this guest's: it is not one whose spawn failed and was undone.
+    #[must_use]
+    pub fn may_hold(&self) -> bool {
+        !matches!(self.course, Course::Undo { .. }) || self.open().is_some()
+    }
+
     /// The request as the guest is to be when it is no longer rescued: rebuilt, where it was.
     pub fn own(&self) -> Result<GuestRequest, GuestRequestError> {
         match &self.life.rebuilt {

@@ -9,10 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 
+use crate::guest::disks::RecreateDisks;
 use super::*;
-use crate::guest::Anew;
 use crate::guest::samples::{bound, guest, request};
-use crate::service::ExitReason;
 use berth_virt::guest_spec::HostPath;
 
 #[tokio::test]
@@ -54,7 +53,7 @@ fn turning() -> Turning {
         stage: Stage::Leaving {
             grace_seconds: 3,
             discard: vec![HostPath::new("/instances/1/disk.rescue").unwrap()],
-            anew: Anew::Root,
+            anew: RecreateDisks::Root,
         },
     }
 }
@@ -292,9 +291,9 @@ proptest! {
     }
 }
 
-async fn refused(folder: &Path) -> (String, ExitReason) {
+async fn refused(folder: &Path) -> (String, JournalFailure) {
     let error = SqlJournal::open(folder).await.unwrap_err();
-    (error.to_string(), error.reason())
+    (error.to_string(), error.failure())
 }
 
 #[tokio::test]
@@ -305,7 +304,7 @@ async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
     let (said, reason) = refused(folder.path()).await;
     assert!(said.contains(&file.display().to_string()), "{said}");
     assert!(said.contains("damaged"), "{said}");
-    assert_eq!(reason, ExitReason::Disk);
+    assert_eq!(reason, JournalFailure::File);
 
     std::fs::remove_file(&file).unwrap();
     let journal = SqlJournal::open(folder.path()).await.unwrap();
@@ -325,7 +324,7 @@ async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
         "{said}"
     );
     assert!(!said.contains('\n'), "{said}");
-    assert_eq!(reason, ExitReason::Disk);
+    assert_eq!(reason, JournalFailure::File);
 }
 
 async fn script(folder: &Path, sql: &'static str) {
@@ -352,14 +351,14 @@ async fn another_database_and_a_later_journal_are_refused_and_not_written() {
     .await;
     let (said, reason) = refused(folder.path()).await;
     assert!(said.contains("resource_providers"), "{said}");
-    assert_eq!(reason, ExitReason::Disk);
+    assert_eq!(reason, JournalFailure::File);
 
     let folder = tempfile::tempdir().unwrap();
     drop(SqlJournal::open(folder.path()).await.unwrap());
     script(folder.path(), "UPDATE guest_journal SET version = 7").await;
     let (said, reason) = refused(folder.path()).await;
     assert!(said.contains("version 7"), "{said}");
-    assert_eq!(reason, ExitReason::Configuration);
+    assert_eq!(reason, JournalFailure::OtherRelease);
 }
 
 #[tokio::test]
@@ -406,7 +405,7 @@ async fn a_row_that_no_release_writes_is_refused_with_its_guest() {
             said.contains(what) && said.contains("11111111-2222"),
             "{said}"
         );
-        assert_eq!(error.reason(), ExitReason::Disk);
+        assert_eq!(error.failure(), JournalFailure::File);
     }
 }
 
@@ -415,7 +414,7 @@ async fn a_second_agent_is_kept_away_and_another_request_with_the_same_uuid_too(
     let folder = tempfile::tempdir().unwrap();
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     let (_, reason) = refused(folder.path()).await;
-    assert_eq!(reason, ExitReason::HeldByAnother);
+    assert_eq!(reason, JournalFailure::HeldByAnother);
     journal.accept(&request(1, &[1])).await.unwrap();
     let other = journal.accept(&request(1, &[2])).await.unwrap();
     assert_eq!(other, Accepted::Other);

@@ -3,7 +3,7 @@
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::GuestError;
 
-use crate::guest::guests::Held;
+use crate::guest::outcome::Held;
 use crate::guest::journal::JournalError;
 use crate::guest::power::PowerError;
 use crate::guest::resources::ResourceError;

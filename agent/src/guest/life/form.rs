@@ -3,13 +3,13 @@
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_wire::guest::ActionId;
 
+use crate::guest::disks::RecreateDisks;
 use super::error::LifeError;
 use super::{LifeChange, RescueSystem};
 use crate::guest::GuestResources;
 use crate::guest::disks::DiskPlan;
 use crate::guest::journal::{Form, GuestRecord, Life, Stage, Turn, Turning};
 use crate::guest::power::PowerError;
-use crate::guest::resources::Anew;
 
 /// What is to be done.
 pub(super) enum Decided {
@@ -87,7 +87,7 @@ struct Becomes {
     life: Life,
     grace_seconds: u16,
     discard: Vec<berth_virt::guest_spec::HostPath>,
-    anew: Anew,
+    anew: RecreateDisks,
 }
 
 fn wanted<R: GuestResources>(
@@ -111,7 +111,7 @@ fn wanted<R: GuestResources>(
             let (form, anew) = match system {
                 RescueSystem::Kernel(boot) => {
                     let boot = boot.clone();
-                    (Form { boot, ..own }, Anew::Nothing)
+                    (Form { boot, ..own }, RecreateDisks::None)
                 }
                 RescueSystem::Image(_) if own.plan.is_none() => {
                     let what = "rescued from an image";
@@ -124,11 +124,11 @@ fn wanted<R: GuestResources>(
                     };
                     (
                         laid_out(boot, own.plan.rescued_from(image.clone()))?,
-                        Anew::Root,
+                        RecreateDisks::Root,
                     )
                 }
             };
-            let stale = root(&form).filter(|_| anew == Anew::Root);
+            let stale = root(&form).filter(|_| anew == RecreateDisks::Root);
             Ok(Becomes {
                 turn: Turn::Rescue,
                 discard: stale.into_iter().collect(),
@@ -150,7 +150,7 @@ fn wanted<R: GuestResources>(
                     ..life
                 },
                 grace_seconds: 0,
-                anew: Anew::Nothing,
+                anew: RecreateDisks::None,
             })
         }
         LifeChange::Rebuild {
@@ -175,8 +175,8 @@ fn wanted<R: GuestResources>(
                 },
                 grace_seconds: 0,
                 anew: match preserve_ephemeral {
-                    true => Anew::Root,
-                    false => Anew::All,
+                    true => RecreateDisks::Root,
+                    false => RecreateDisks::All,
                 },
             })
         }

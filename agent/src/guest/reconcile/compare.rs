@@ -7,7 +7,8 @@ use berth_virt::{GuestHardware, GuestOnHost, HostDevice, PreparedDevice, Prepare
 
 use super::finding::{Finding, Unbinding};
 use crate::device::Named as _;
-use crate::device::report::Holder;
+use crate::device::DeviceFacts;
+use crate::guest::accelerators::BoundHere;
 use crate::guest::BoundDevices;
 use crate::guest::journal::{Course, GuestRecord, SpawnStep, StepState};
 use crate::guest::look::{Look, look};
@@ -31,36 +32,6 @@ pub struct Facts {
     pub allocations: Option<BTreeMap<ConsumerUuid, BTreeSet<String>>>,
     /// The names of this host's providers in Placement.
     pub providers: BTreeMap<ProviderUuid, String>,
-}
-
-/// An accelerator request that is bound on this host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BoundHere {
-    pub arq: ArqUuid,
-    pub guest: ConsumerUuid,
-    /// The provider of the device.
-    pub provider: ProviderUuid,
-    /// The device's name; the handle, where there is no device behind it.
-    pub device: String,
-}
-
-/// What is known of devices.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeviceFacts {
-    /// What is offered, and why not where it is not fit.
-    pub offered: BTreeMap<String, Option<String>>,
-    /// The name that the provider has of each that the accelerator service gives out.
-    pub providers: BTreeMap<String, String>,
-    /// Who holds what, as the accelerator service has it.
-    pub holders: BTreeMap<String, Holder>,
-    /// What is held and was not there at the last report.
-    pub vanished: BTreeSet<String>,
-    /// What was given back and is not clean.
-    pub unclean: BTreeSet<String>,
-    /// What a guest of the journal holds, is being reset, or is in quarantine.
-    pub withheld: BTreeSet<String>,
-    /// Providers that Placement lost.
-    pub missing: BTreeSet<ProviderUuid>,
 }
 
 /// All findings, in their order.

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
 
-use super::GRACE;
 use super::kind::FindingKind;
+
+/// How long something may look like an orphan while a guest is being made.
+pub const GRACE: Duration = Duration::from_mins(5);
 
 /// What is done about a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,10 @@ use berth_virt::{
 use uuid::Uuid;
 
 mod beside_cyborg;
+mod devices;
 
 use super::*;
+use crate::device::DeviceFacts;
 use crate::device::report::Holder;
 use crate::guest::JourneyEnd;
 use crate::guest::journal::{Course, GuestRecord, Life, SpawnStep, StepRecord, StepState};

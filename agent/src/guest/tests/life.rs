@@ -10,7 +10,7 @@ use super::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
 use crate::guest::reconcile::Reconciler;
 use crate::guest::samples::{bound, guest, request};
 use crate::guest::{Guests, JourneyEnd, PowerError};
-use crate::service::KeptGuests as _;
+use crate::guest::KeptGuests as _;
 
 const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,

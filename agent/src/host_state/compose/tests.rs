@@ -16,12 +16,13 @@ use berth_virt::{
 };
 use serde_json::{Value, json};
 
+use crate::guest::disks::RecreateDisks;
 use super::*;
 use crate::guest::build::{Described, Picked};
 use crate::guest::disks::{DiskPlan, InstancesPath};
 use crate::guest::fit::{FlavorPlacement, Held, Limits, fit};
 use crate::guest::samples::{NODE, guest, spec};
-use crate::guest::{Anew, Course, GuestRequest, Life, Stage, StepRecord, Turning};
+use crate::guest::{Course, GuestRequest, Life, Stage, StepRecord, Turning};
 
 const ROOT: &str = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01";
 
@@ -491,7 +492,7 @@ fn what_the_driver_says_of_the_processor_and_its_guests_is_told_as_nova_has_it()
 fn what_keeps_disks_busy_is_counted() {
     let turn = |turn| {
         let mut record = plain(1);
-        let stage = Stage::Making { anew: Anew::Root };
+        let stage = Stage::Making { anew: RecreateDisks::Root };
         record.life.turning = Some(Turning { turn, stage });
         record
     };

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 use super::{Done, EventLoop, Keeping, UnderWay};
 use crate::disabled::{self, Disabled, DisabledError, DisabledInCloud, Words};
 use crate::health::STATE_FILES;
-use crate::service::error::{ServiceError, sentence};
+use crate::error_chain::sentence;
+use crate::service::error::ServiceError;
 use crate::service::pulse::MARGIN;
-use crate::service::requests::TickOutcome;
+use crate::service::api_requests::TickOutcome;
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 
 use super::{Done, EventLoop, Running};
 use crate::health::{HYPERVISOR_AWAY, NO_NODE};
-use crate::service::error::{LastFailure, ServiceError, sentence};
+use crate::error_chain::sentence;
+use crate::service::error::{LastFailure, ServiceError};
 use crate::service::findings;
 use crate::service::nodes::Seen;
 use crate::service::pass::Journey;
-use crate::service::requests::TickOutcome;
+use crate::service::api_requests::TickOutcome;
 use crate::service::state::Phase;
 use crate::triggers::{Causes, Trigger};
 

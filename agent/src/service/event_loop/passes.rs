@@ -11,7 +11,7 @@ use super::{Done, EventLoop};
 use crate::service::error::{LastFailure, PassError, ServiceError};
 use crate::service::findings;
 use crate::service::pass::{self, Journey, Order, Progressed, Returned};
-use crate::service::requests::TickOutcome;
+use crate::service::api_requests::TickOutcome;
 use crate::service::state::{NodeState, PassResult};
 use crate::startup::StartupError;
 use crate::tick::TickError;

@@ -6,7 +6,8 @@ use berth_virt::VirtDriver;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Done, EventLoop};
-use crate::service::error::{ServiceError, sentence};
+use crate::error_chain::sentence;
+use crate::service::error::ServiceError;
 use crate::service::pass::Returned;
 use crate::service::state::Phase;
 

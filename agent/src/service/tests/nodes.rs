@@ -162,7 +162,7 @@ async fn a_uuid_that_none_of_several_nodes_can_claim_is_asked_about() {
     let of_a = bench.placement.uuid("a");
 
     let refused = start_on(&bench, &["b", "c"]).await.unwrap_err();
-    let said = crate::service::sentence(&refused);
+    let said = crate::error_chain::sentence(&refused);
     for word in ["compute_id.", "knows as a", "--accept-risk rename-host"] {
         assert!(said.contains(word), "no {word:?} in: {said}");
     }

@@ -339,7 +339,7 @@ async fn once_says_what_it_waited_for_in_vain() {
             .await
             .unwrap_err();
         assert_eq!(error.reason(), ExitReason::DependencyGone);
-        let text = crate::service::sentence(&error);
+        let text = crate::error_chain::sentence(&error);
         assert!(text.contains("20s") && text.contains(words), "{text}");
     }
 }

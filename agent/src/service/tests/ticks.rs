@@ -19,7 +19,7 @@ use super::bench::{Bench, stage, usual, without_timer};
 use super::driver::{LOOK, ScriptedDriver, Sight, host};
 use super::placement::Weather;
 use crate::device::{DeviceConditions, Look, MissingProviders};
-use crate::metrics::PlanState;
+use crate::service::PlanState;
 use crate::service::{Agent, DeviceService, ExitReason, PassResult, Phase};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -65,10 +65,6 @@ impl DeviceConditions for Said {
     ) -> BoxFuture<'static, ()> {
         shutdown.cancelled_owned().boxed()
     }
-
-    fn routes(&self) -> Router {
-        Router::new()
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,6 +75,7 @@ async fn a_provider_that_placement_was_seen_without_is_made_again_however_long_t
         agent.live.tracker.association_refresh = None;
         agent.devices = Some(DeviceService {
             devices,
+            routes: Router::new(),
             ends: None,
         });
     };
@@ -335,7 +332,7 @@ async fn a_full_disk_is_said_and_changes_nothing() {
         async |bench, running| {
             let error = running.try_disable("new GPU").await.unwrap_err();
             assert!(
-                crate::service::sentence(&error).contains("disabled.json is full"),
+                crate::error_chain::sentence(&error).contains("disabled.json is full"),
                 "{error:?}"
             );
             assert_eq!(running.codes(), ["state-files"]);

@@ -14,7 +14,8 @@ use berth_virt::{
 
 use super::*;
 use crate::guest::journal::SqlJournal;
-use crate::guest::resources::{Provision, Released, ResourceError};
+use crate::guest::Released;
+use crate::guest::resources::{Provision, ResourceError};
 use crate::guest::{Accelerators, ExternalEvents, GuestFiles, GuestsParts};
 
 pub(super) fn uuid(number: u32) -> ConsumerUuid {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Bytes;
+use super::image_file::Bytes;
 
 /// What is said of a qcow2 file.
 pub(super) const QCOW2: &str = "qcow2";

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::{Bytes, ImageFlaw, Inspected, LARGEST};
+use super::image_file::{Bytes, ImageFlaw, Inspected, LARGEST};
 
 const DIRTY: u64 = 1;
 const CORRUPT: u64 = 1 << 1;

@@ -17,13 +17,16 @@ use axum::routing::get;
 use berth_client::{
     AdapterOptions, Auth, Downloads, HttpService, ImageClient, Secret, TransportOptions,
 };
-use berth_virt::guest_spec::{DiskFormat, GuestSpec, HostPath};
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{
+    CpuModel, DesiredPower, DiskFormat, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces,
+    GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath, ProjectId,
+};
 use futures_util::stream;
 use sha2::{Digest, Sha256};
 
+use crate::guest::disks::RecreateDisks;
 use crate::guest::disks::*;
-use crate::guest::samples::spec;
-use crate::guest::{Anew, BoundDevices};
 
 pub(super) const MIB: usize = 1 << 20;
 pub(super) const TOKEN: &str = "token-of-berth";
@@ -257,9 +260,8 @@ pub(super) fn plan(image: ImageSource, root_gib: u64) -> DiskPlan {
 pub(super) struct Guest {
     pub(super) spec: GuestSpec,
     pub(super) plan: DiskPlan,
-    bound: BoundDevices,
-    pub(super) ran: bool,
-    pub(super) anew: Anew,
+    pub(super) has_run_before: bool,
+    pub(super) recreate: RecreateDisks,
 }
 
 impl Guest {
@@ -270,24 +272,44 @@ impl Guest {
         Self {
             spec,
             plan,
-            bound: BoundDevices::default(),
-            ran: false,
-            anew: Anew::Nothing,
+            has_run_before: false,
+            recreate: RecreateDisks::None,
         }
     }
 
-    pub(super) fn provision(&self) -> Provision<'_> {
-        Provision {
+    pub(super) fn provision(&self) -> DiskProvision<'_> {
+        DiskProvision {
             spec: &self.spec,
-            bound: &self.bound,
-            mdevs: &[],
-            disks: &self.plan,
-            ran: self.ran,
-            anew: self.anew,
+            plan: &self.plan,
+            has_run_before: self.has_run_before,
+            recreate: self.recreate,
         }
     }
 
     pub(super) fn folder(&self) -> String {
         format!("instances/{}", self.spec.uuid)
+    }
+}
+
+/// A guest without disks.
+fn spec(number: u32) -> GuestSpec {
+    let uuid = format!("11111111-2222-4333-8444-{number:012x}");
+    let uuid: ConsumerUuid = uuid.parse().unwrap();
+    GuestSpec {
+        uuid,
+        node: None,
+        name: GuestName::new(&format!("instance-{number:08x}")).unwrap(),
+        owner: GuestOwner {
+            project: ProjectId::new("project").unwrap(),
+            consumer: uuid,
+        },
+        topology: GuestTopology::plain(1, 128).unwrap(),
+        cpu_model: CpuModel::HostPassthrough,
+        boot: GuestBoot::Disk,
+        disks: GuestDisks::default(),
+        interfaces: GuestInterfaces::default(),
+        console_log: HostPath::new(&format!("/instances/{uuid}/console.log")).unwrap(),
+        devices: GuestDevices::default(),
+        power: DesiredPower::Running,
     }
 }

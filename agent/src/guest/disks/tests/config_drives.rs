@@ -6,12 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use berth_client::Secret;
-use berth_model::NodeName;
+use berth_virt::guest_spec::GuestDisks;
 use serde_json::{Value, json};
 
 use super::bench::*;
 use crate::guest::disks::*;
-use crate::guest::{GuestJournal, GuestRequest, SqlJournal};
 
 const USER_DATA: &str = "#!/bin/sh\necho tenant-secret-script\n";
 const PASSWORD: &str = "tenant-secret-password";
@@ -151,16 +150,12 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
     let disks = bench.disks();
     let wanted = DiskPlan::new(None, 0, vec![], Some(drive())).unwrap();
     let guest = Guest::new(1, &disks, wanted.clone());
-    let node = NodeName::new("compute1").unwrap();
-    let request = GuestRequest::new(node, vec![], guest.spec.clone()).unwrap();
-    let request = request.with_disks(wanted).unwrap();
-    disks.keep(request.uuid(), &drive()).unwrap();
-    let journal = SqlJournal::in_memory().await.unwrap();
-    journal.accept(&request).await.unwrap();
-    let written = serde_json::to_string(&request).unwrap();
+    let uuid = guest.spec.uuid;
+    disks.keep(uuid, &drive()).unwrap();
+    let written = serde_json::to_string(&wanted).unwrap();
     for text in [
         written.clone(),
-        format!("{request:?}"),
+        format!("{wanted:?}"),
         format!("{:?}", parts()),
     ] {
         assert!(
@@ -181,15 +176,9 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
     // The next life has the journal's text alone.
     drop(disks);
     let disks = bench.disks();
-    let read = journal
-        .guest(request.uuid())
-        .await
-        .unwrap()
-        .unwrap()
-        .request
-        .clone();
-    assert_eq!(read, request);
-    let again = Guest::new(1, &disks, read.disks().clone());
+    let read: DiskPlan = serde_json::from_str(&written).unwrap();
+    assert_eq!(read, wanted);
+    let again = Guest::new(1, &disks, read.clone());
     disks.prepare(&again.provision()).await.unwrap();
     let image = fs::read(bench.path(&again.folder()).join("disk.config")).unwrap();
     assert_eq!(tree(&image, 17)["/user-data"], USER_DATA.as_bytes());
@@ -198,31 +187,21 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
     fs::write(kept.join(&name), "{}").unwrap();
     let said = disks.check(&again.provision()).unwrap_err().to_string();
     assert!(said.contains("it was changed"), "{said}");
-    disks.discard(request.uuid()).unwrap();
+    disks.discard(uuid).unwrap();
     assert_eq!(bench.found("instances/_config"), [""; 0]);
     let said = disks.check(&again.provision()).unwrap_err().to_string();
     assert!(said.contains("nothing is kept"), "{said}");
     let said = disks
-        .keep(request.uuid(), read.disks().config_drive().unwrap())
+        .keep(uuid, read.config_drive().unwrap())
         .unwrap_err()
         .to_string();
     assert!(said.contains("ask with its content"), "{said}");
 }
 
 #[test]
-fn a_request_without_disks_of_an_older_journal_has_none() {
-    let request = crate::guest::samples::request(1, &[1]);
-    let text = serde_json::to_string(&request).unwrap();
-    assert!(!text.contains("root_gib"), "{text}");
-    let read: GuestRequest = serde_json::from_str(&text).unwrap();
-    assert!(read.disks().is_none() && read == request);
-}
-
-#[test]
 fn a_plan_that_the_guests_files_do_not_fit_is_refused() {
-    let request = crate::guest::samples::request(1, &[1]);
     let plan = DiskPlan::new(None, 5, vec![], None).unwrap();
-    let said = request.with_disks(plan).unwrap_err().to_string();
+    let said = plan.fits(&GuestDisks::default()).unwrap_err().to_string();
     assert!(said.contains("the plan has an empty root disk"), "{said}");
     for (root, ephemeral, sentence) in [
         (u64::MAX, vec![], "1 EiB"),

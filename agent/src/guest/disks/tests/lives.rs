@@ -1,5 +1,6 @@
 //! Disks through repetitions, kills, links and the end of their guests.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -80,7 +81,7 @@ async fn a_guest_has_its_disks_however_often_they_are_made_ready_and_none_afterw
         output.is_ok_and(|output| output.status.success())
     };
     let wrote = write("0x42");
-    guest.ran = true;
+    guest.has_run_before = true;
     let before = fs::read(folder.join("disk")).unwrap();
     disks.check(&guest.provision()).unwrap();
     disks.prepare(&guest.provision()).await.unwrap();
@@ -103,7 +104,7 @@ async fn a_disk_that_the_guest_ran_on_is_not_made_anew() {
     let (path, bytes) = bench.image("one", Raw);
     let mut guest = Guest::new(1, &disks, plan(of_path(&path, &bytes, Raw), 1));
     disks.prepare(&guest.provision()).await.unwrap();
-    guest.ran = true;
+    guest.has_run_before = true;
     fs::remove_file(bench.path(&guest.folder()).join("disk")).unwrap();
     let said = disks
         .prepare(&guest.provision())
@@ -121,7 +122,7 @@ async fn the_image_under_a_guest_comes_back_where_somebody_removed_it() {
     let (path, bytes) = bench.image("one", Raw);
     let mut guest = Guest::new(1, &disks, plan(of_path(&path, &bytes, Raw), 1));
     disks.prepare(&guest.provision()).await.unwrap();
-    guest.ran = true;
+    guest.has_run_before = true;
     let base = guest.spec.disks.root().unwrap().base.clone().unwrap();
     fs::remove_file(base.path.as_path()).unwrap();
     disks.prepare(&guest.provision()).await.unwrap();
@@ -284,10 +285,9 @@ async fn images_that_nobody_used_for_long_are_removed_and_no_others() {
             .as_path());
     }
     age(&novas);
-    let node = berth_model::NodeName::new("compute1").unwrap();
-    let request = GuestRequest::new(node, vec![], guests[0].spec.clone());
-    let request = request.unwrap().with_disks(guests[0].plan.clone()).unwrap();
-    Arc::new(disks).tidy(&[&request]).await;
+    let used = guests[0].plan.image().unwrap().key();
+    let known = BTreeSet::from([guests[0].spec.uuid]);
+    Arc::new(disks).tidy(known, BTreeSet::from([used])).await;
     let key = |n: usize| guests[n].plan.image().unwrap().key().to_string();
     let mut left = vec![
         key(0),

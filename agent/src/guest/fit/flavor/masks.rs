@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_virt::CpuSet;
 
-use super::{ExtraSpecs, FlavorError};
+use super::extra_specs::{ExtraSpecs, FlavorError};
 
 const POLICY: &str = "hw:cpu_policy";
 const MASK: &str = "hw:cpu_dedicated_mask";

@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use berth_virt::CpuSet;
 
-use super::{ExtraSpecs, FlavorError, WantedCell};
+use super::extra_specs::{CPUS, ExtraSpecs, FlavorError, MEMORY, WantedCell};
 
 const NODES: &str = "hw:numa_nodes";
-pub(super) const CPUS: &str = "hw:numa_cpus.";
-pub(super) const MEMORY: &str = "hw:numa_mem.";
 
 /// More cells than any machine has.
 const MOST_CELLS: u32 = 64;

@@ -1,6 +1,6 @@
 //! A flavor's page size.
 
-use super::{ExtraSpecs, FlavorError, WantedPages};
+use super::extra_specs::{ExtraSpecs, FlavorError, WantedPages};
 
 const KEY: &str = "hw:mem_page_size";
 

@@ -4,11 +4,12 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{GuestState, HostDevice};
 
+use crate::guest::disks::RecreateDisks;
 use super::{Bug, Device, Mishap, Stage, World, names};
 use crate::guest::disks::{DiskPlan, ImageComing, ImageStage, InstancesPath};
 use crate::guest::way::host_device;
 use crate::guest::{
-    Anew, GuestFiles, GuestRequest, GuestResources, Provision, Released, ResourceError,
+    GuestFiles, GuestRequest, GuestResources, Provision, Released, ResourceError,
 };
 
 /// Devices as the kernel has them.
@@ -199,12 +200,12 @@ fn make_disks(world: &mut World, guest: &Provision<'_>) {
         if world.files.contains_key(&path) {
             continue;
         }
-        let is_new = match guest.anew {
-            Anew::Nothing => false,
-            Anew::Root => is_root,
-            Anew::All => true,
+        let is_new = match guest.recreate {
+            RecreateDisks::None => false,
+            RecreateDisks::Root => is_root,
+            RecreateDisks::All => true,
         };
-        if guest.ran && !is_new {
+        if guest.has_run_before && !is_new {
             world
                 .broken
                 .push(format!("{path} was made anew over a tenant's state"));

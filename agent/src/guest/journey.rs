@@ -8,7 +8,8 @@ use berth_model::ConsumerUuid;
 use berth_virt::{GuestError, VirtDriver};
 use tokio::sync::watch;
 
-use super::Guests;
+use super::guests::Guests;
+use super::outcome::{Held, HeldGuests, JourneyEnd, told};
 use crate::guest::journal::{Blame, Course, JournalError, SpawnStep, StepState};
 use crate::guest::life::{LeaveError, leave};
 use crate::guest::resources::GuestResources;
@@ -18,54 +19,9 @@ use crate::guest::undo::{Requests, UndoError, undo};
 /// The longest reason that the journal keeps, in bytes.
 const LONGEST_REASON: usize = 2000;
 
-/// The guests that stand still, each with the reason.
-pub type HeldGuests = BTreeMap<ConsumerUuid, String>;
-
-/// How a guest's journey ended.
-#[derive(Debug)]
-pub enum JourneyEnd {
-    /// The guest is as it should be.
-    Settled,
-    /// The spawn was undone, for this reason.
-    Undone {
-        reason: String,
-    },
-    /// Nothing is left, and nothing is known of it.
-    Gone,
-    /// The agent stops; the next start goes on.
-    Interrupted,
-    /// It stands still for this reason, and will be tried again.
-    Held {
-        reason: Held,
-    },
-}
-
-/// Why a journey stands still.
-#[derive(Debug, thiserror::Error)]
-pub enum Held {
-    /// The journal can be neither read nor written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Something of it cannot be undone now.
-    #[error(transparent)]
-    Undo(#[from] UndoError),
-    /// It cannot go off for another form.
-    #[error(transparent)]
-    Leave(#[from] LeaveError),
-    /// It ran before and cannot be brought back now.
-    #[error("the guest cannot be brought back: {0}")]
-    NotBack(#[source] Box<SpawnError>),
-    /// The hypervisor does not tell its guests.
-    #[error(transparent)]
-    Hypervisor(GuestError),
-    /// It does what it should not, and cannot be brought to rest.
-    #[error("the guest runs and should not: {0}")]
-    NotAtRest(#[source] GuestError),
-}
-
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Begins a guest's journey, unless one waits to begin already.
-    pub(in crate::guest) fn set_out(&self, uuid: ConsumerUuid) {
+    pub(super) fn set_out(&self, uuid: ConsumerUuid) {
         let guests = self.clone();
         self.inner.journeys.set_out(uuid, move |turn| async move {
             told(uuid, guests.journey_in(&turn, uuid).await);
@@ -73,12 +29,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// The guest's turn, once no other journey of it is under way.
-    pub(in crate::guest) async fn turn(&self, uuid: ConsumerUuid) -> Turn<ConsumerUuid> {
+    pub(super) async fn turn(&self, uuid: ConsumerUuid) -> Turn<ConsumerUuid> {
         self.inner.journeys.turn(uuid).await
     }
 
     /// Hears when the guest is deleted, or the agent stops.
-    pub(in crate::guest) fn listen(&self, uuid: ConsumerUuid) -> Ear<ConsumerUuid> {
+    pub(super) fn listen(&self, uuid: ConsumerUuid) -> Ear<ConsumerUuid> {
         self.inner.journeys.listen(uuid)
     }
 
@@ -98,7 +54,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// What is kept of a journey's end in memory. That a guest stands still is said once, until the reason changes.
-    pub(in crate::guest) fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
+    pub(super) fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
         if let JourneyEnd::Held {
             reason: Held::Journal(error) | Held::Undo(UndoError::Journal(error)),
         } = end
@@ -133,7 +89,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.held.subscribe()
     }
 
-    pub(in crate::guest) async fn travel(
+    pub(super) async fn travel(
         &self,
         turn: &Turn<ConsumerUuid>,
         uuid: ConsumerUuid,
@@ -201,21 +157,6 @@ fn bounded(mut reason: String) -> String {
         reason.push('…');
     }
     reason
-}
-
-/// An end in the log.
-pub(in crate::guest) fn told(uuid: ConsumerUuid, end: JourneyEnd) {
-    match end {
-        JourneyEnd::Held { reason } => {
-            tracing::debug!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
-        }
-        JourneyEnd::Undone { reason } => {
-            tracing::warn!(guest = %uuid, reason, "a guest could not be spawned");
-        }
-        JourneyEnd::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
-        JourneyEnd::Settled => tracing::info!(guest = %uuid, "the guest is as it should be"),
-        JourneyEnd::Gone => tracing::info!(guest = %uuid, "the guest is gone"),
-    }
 }
 
 #[cfg(test)]

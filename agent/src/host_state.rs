@@ -20,10 +20,10 @@ pub mod monitors;
 mod numa;
 mod pci;
 mod service;
-mod telling;
+mod reporter;
 mod usage;
 
 pub use compose::{NodeFacts, node_state};
 pub use service::{HostStateOptions, HostStateService};
-pub use telling::TellError;
-pub(crate) use telling::{Around, Telling};
+pub use reporter::TellError;
+pub(crate) use reporter::{Around, Telling};

@@ -22,19 +22,17 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use crate::guest::FindingObserver;
-use crate::guest::reconcile::FindingKind;
-use crate::health::{Message, Severity};
-use crate::service::PlanState;
+use berth_agent_instances::FindingObserver;
+use berth_agent_instances::reconcile::FindingKind;
+use berth_agent_api::health::{Message, Severity};
+use berth_agent_api::PlanState;
 pub use host_state::{HostStateRequest, HostStateResult};
 pub use page::MetricsBeside;
 pub(crate) use page::MetricsPage;
-use reshape_result::ReshapeResult;
-use rows::{
-    BUILD_INFO, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES,
-    HELD_UNITS, HOST_STATES, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
-};
-pub use rows::{Kind, METRICS, MetricRow, metrics_page};
+use crate::metrics::reshape_result::ReshapeResult;
+use crate::metrics::rows::{BUILD_INFO, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES, HELD_UNITS, HOST_STATES, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION};
+pub use berth_wire::metrics::{Kind, MetricRow};
+pub use rows::{METRICS, metrics_page};
 
 /// Bounds of the buckets of a pass, in seconds: from a steady tick to a reshape of thousands of consumers.
 const PASS_BUCKETS: &[f64] = &[

@@ -13,7 +13,6 @@
 //! | `trees` | the nodes' trees, for whoever builds guests |
 //! | `error` | what ends the service and what makes it try again |
 
-mod api_requests;
 mod error;
 mod event_loop;
 mod findings;
@@ -23,8 +22,6 @@ mod nodes;
 mod pass;
 mod pulse;
 mod requests;
-mod state;
-mod trees;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +32,8 @@ pub(crate) mod samples {
     pub(crate) use super::tests::driver::host;
 }
 
+use berth_agent_api::Request;
+use berth_agent_tracker::KnownTrees;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -53,21 +52,18 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::{ExitReason, LastFailure, PassError, ServiceError};
 pub use guests::{DeviceService, GuestService};
-pub use api_requests::{Request, TickOutcome};
-pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, PlanState, States, Touched};
-pub use trees::KnownTrees;
 
-use crate::error_chain::sentence;
-use crate::admin::{self, AdminOptions, SocketLock};
-use crate::guest::HeldGuests;
+use berth_agent_tracker::error_chain::sentence;
+use berth_agent_api::{AdminOptions, Door, SocketLock};
+use berth_agent_instances::HeldGuests;
 use crate::host_state::{Around, HostStateService, Telling};
 use crate::metrics::{Metrics, MetricsBeside, MetricsPage};
 use crate::notify::Notifier;
-use crate::options::TrackerOptions;
-use crate::startup::ReviewedPlans;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::startup::ReviewedPlans;
 use crate::triggers::Interval;
-use event_loop::EventLoop;
-use guests::Keeping;
+use crate::service::event_loop::EventLoop;
+use crate::service::guests::Keeping;
 
 /// The options that SIGHUP may change.
 #[derive(Debug, Clone, PartialEq)]
@@ -347,9 +343,9 @@ pub async fn run<D: VirtDriver>(
 async fn doors(
     options: Option<AdminOptions>,
     lock: Option<&SocketLock>,
-) -> Result<(Option<admin::Door>, Signal), ServiceError> {
+) -> Result<(Option<Door>, Signal), ServiceError> {
     let door = match options {
-        Some(options) => Some(admin::Door::open(&options, lock).await?),
+        Some(options) => Some(Door::open(&options, lock).await?),
         None => None,
     };
     let hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;

@@ -18,7 +18,7 @@ fn compare(page: &str, expected: &str) {
 fn the_openapi_document_is_the_codes() {
     compare(
         "docs/api/agent.json",
-        &berth_agent::admin::openapi::openapi(),
+        &berth_agent_api::openapi::openapi(),
     );
 }
 
@@ -26,6 +26,6 @@ fn the_openapi_document_is_the_codes() {
 fn the_admin_api_page_is_the_codes() {
     compare(
         "docs/guide/reference/admin-api.md",
-        &berth_agent::admin::admin_page(),
+        &berth_agent_api::admin_page(),
     );
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use berth_agent::complete::Service;
-use berth_agent::options::Rename;
-use berth_agent::startup;
-use berth_agent::tick::{self, TickError};
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::options::Rename;
+use berth_agent_tracker::startup;
+use berth_agent_tracker::tick;
+use berth_agent_tracker::tick::TickError;
 use berth_client::PlacementClient;
 use berth_fake::{Machine, initial_allocations};
 use berth_model::{Allocations, ConsumerUuid, NodeName, ProviderTree, ProviderUuid, ResourceClass};

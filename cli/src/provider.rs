@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_agent::options::Rename;
+use berth_agent_tracker::options::Rename;
 use berth_model::{Provider, ProviderTree, Usages};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use berth_agent::admin::client::AdminClient;
+use berth_agent_api::client::AdminClient;
 use serde_json::json;
 
 use crate::context::Context;

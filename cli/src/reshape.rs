@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use berth_agent::options::Rename;
-use berth_agent::startup::{self, Preview, ReviewedPlan, StartupError};
+use berth_agent_tracker::options::Rename;
+use berth_agent_tracker::startup;
+use berth_agent_tracker::startup::{Preview, ReviewedPlan, StartupError};
 use berth_model::NodeName;
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,7 @@ LANES=${TEST_LANES:-$(nproc)}
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(nproc)}
 LIMIT=${TEST_LIMIT:-2700}
 # Those that take longest, the longest first: nobody waits for one that began last.
-LONG='databases program scenarios fault real_cyborg conformance real_placement kill berth_agent'
+LONG='databases program scenarios fault real_cyborg conformance real_placement kill berth_agent berth_agent_instances berth_agent_images'
 LOGS=$(mktemp -d)
 FAILED=()
 

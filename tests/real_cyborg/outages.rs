@@ -1,6 +1,6 @@
 //! Cyborg goes away from the agent: at each question of a guest's life, before it is done and after, and killed as a process.
 
-use berth_agent::guest::JourneyEnd;
+use berth_agent_instances::JourneyEnd;
 use berth_model::{ArqPhase, ConsumerUuid};
 use http::Method;
 

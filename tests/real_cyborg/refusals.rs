@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_agent::guest::JourneyEnd;
+use berth_agent_instances::JourneyEnd;
 use berth_client::AcceleratorError;
 use berth_model::ArqPhase;
 

@@ -8,9 +8,9 @@ use berth_virt::{Hypervisor, NodeView};
 use berth_wire::host_state::{NodeInstanceBody, NodeStateBody};
 use uuid::Uuid;
 
-use super::usage::NodeUse;
-use super::{cpu_info, numa, pci};
-use crate::guest::{Course, GuestRecord, SpawnStep, StepState, Turn};
+use crate::host_state::usage::NodeUse;
+use crate::host_state::{cpu_info, numa, pci};
+use berth_agent_journal::{Course, GuestRecord, SpawnStep, StepState, Turn};
 
 /// What a node's state is made of.
 #[derive(Debug, Clone, Copy)]

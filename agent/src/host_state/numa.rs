@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use berth_virt::{CpuSet, NumaCell};
 use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
 
-use super::compose::{NodeFacts, whole};
-use crate::guest::fit::{CellUse, Held};
-use crate::guest::held;
+use crate::host_state::compose::{NodeFacts, whole};
+use berth_agent_instances::fit::CellUse;
+use berth_agent_instances::fit::Held;
+use berth_agent_instances::held;
 
 /// The cells; none where the host shows none.
 pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCellBody>> {

@@ -9,8 +9,8 @@ use berth_model::{PciAddress, Trait};
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, PciInPlacement};
 use berth_wire::host_state::PciPoolBody;
 
-use super::compose::NodeFacts;
-use crate::guest::taken;
+use crate::host_state::compose::NodeFacts;
+use berth_agent_instances::taken;
 
 /// What a device has that may stay with its guest when that moves while it runs.
 const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE");

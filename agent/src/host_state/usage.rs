@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use berth_model::{ConsumerUuid, ProviderTree, ResourceClass};
 use berth_virt::Disk;
 
-use super::compose::NodeFacts;
-use crate::guest::{GuestRecord, GuestRequest};
+use crate::host_state::compose::NodeFacts;
+use berth_agent_journal::{GuestRecord, GuestRequest};
 
 /// How much there is of something, and how much of that is in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

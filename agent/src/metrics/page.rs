@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::Metrics;
-use crate::admin::RenderMetrics;
-use crate::health::Message;
+use crate::metrics::Metrics;
+use berth_agent_api::RenderMetrics;
+use berth_agent_api::health::Message;
 
 /// Metrics of what runs beside the agent in its process.
 pub trait MetricsBeside: Send + Sync {
-    /// In Prometheus' text format, by names that no row of [`METRICS`](super::METRICS) has. It answers within seconds, whatever is
+    /// In Prometheus' text format, by names that no row of [`METRICS`](crate::metrics::rows::METRICS) has. It answers within seconds, whatever is
     /// away.
     fn render(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }

@@ -6,14 +6,14 @@ use berth_client::{AuthError, CallError, PlacementError};
 use berth_model::{Disposition, NodeName, PendingReshape};
 use berth_virt::ObserveError;
 
-use super::state::Trouble;
-use crate::admin::AdminError;
-use crate::disabled::DisabledError;
-use crate::node_identity::IdentityError;
-use crate::propose::ProposeError;
-use crate::report_client::ReportError;
-use crate::startup::StartupError;
-use crate::tick::TickError;
+use berth_agent_api::Trouble;
+use berth_agent_api::AdminError;
+use berth_agent_tracker::disabled::DisabledError;
+use berth_agent_tracker::node_identity::IdentityError;
+use berth_agent_tracker::propose::ProposeError;
+use berth_agent_tracker::report_client::ReportError;
+use berth_agent_tracker::startup::StartupError;
+use berth_agent_tracker::tick::TickError;
 
 /// Why the service ended, as the process's exit code tells it. The composition root gives each its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

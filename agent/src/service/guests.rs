@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::device::{self, DeviceConditions, Devices};
-use crate::guest::reconcile::{self, Reconciler};
-use crate::guest::{self, GuestResources, KeptGuests};
+use berth_agent_devices::{DeviceConditions, Devices};
+use berth_agent_instances::reconcile::Reconciler;
+use berth_agent_instances::{GuestResources, KeptGuests};
 use crate::host_state::Telling;
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// The guests of an agent and how often they are compared.
 #[derive(Clone)]
 pub struct GuestService {
-    /// The guests: a [`crate::guest::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
+    /// The guests: a [`berth_agent_instances::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
     pub guests: Arc<dyn KeptGuests>,
     /// Their routes, offered on the admin socket.
     pub routes: Router,
@@ -48,7 +48,7 @@ impl DeviceService {
     #[must_use]
     pub fn new<D: VirtDriver>(devices: Devices<D>, ends: Option<watch::Receiver<u64>>) -> Self {
         Self {
-            routes: device::api::routes(&devices),
+            routes: berth_agent_api::devices::routes(&devices),
             devices: Arc::new(devices),
             ends,
         }
@@ -90,9 +90,9 @@ impl GuestService {
         reconciler: Reconciler<D, R>,
         interval: Duration,
     ) -> Self {
-        let routes = guest::api::routes(reconciler.guests());
+        let routes = berth_agent_api::instances::routes(reconciler.guests());
         Self {
-            routes: routes.merge(reconcile::api::routes(&reconciler)),
+            routes: routes.merge(berth_agent_api::reconcile::routes(&reconciler)),
             guests: Arc::new(reconciler),
             interval,
         }
@@ -153,7 +153,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::guest::HeldGuests;
+    use berth_agent_instances::HeldGuests;
 
     /// Notes what is asked of it, and keeps until it is told to end.
     #[derive(Clone, Default)]

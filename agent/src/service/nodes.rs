@@ -10,19 +10,19 @@ use berth_model::{NodeName, ProviderUuid};
 use berth_virt::HostView;
 use tokio::time::Instant;
 
-use super::error::PassError;
-use super::state::Trouble;
-use crate::error_chain::sentence;
-use super::pass::{Journey, Order, Passed, Progressed, Returned};
-use super::pulse::Pulse;
-use super::state::{LastPass, NodeState, PassResult, Phase, Touched};
-use crate::backoff::Backoff;
-use crate::complete;
-use crate::device::MissingProviders;
-use crate::service::PlanState;
-use crate::node_identity::UuidSource;
-use crate::options::TrackerOptions;
-use crate::startup::ReviewedPlans;
+use crate::service::error::PassError;
+use berth_agent_api::Trouble;
+use berth_agent_tracker::error_chain::sentence;
+use crate::service::pass::{Journey, Order, Passed, Progressed, Returned};
+use crate::service::pulse::Pulse;
+use berth_agent_api::{LastPass, NodeState, PassResult, Phase, Touched};
+use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::complete;
+use berth_agent_devices::MissingProviders;
+use berth_agent_api::PlanState;
+use berth_agent_tracker::node_identity::UuidSource;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::startup::ReviewedPlans;
 
 /// The longest plan that is kept for the admin API, in bytes.
 const LONGEST_TEXT: usize = 256 << 10;

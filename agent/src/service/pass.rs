@@ -11,15 +11,16 @@ use berth_store::state_dir::StateFiles;
 use berth_virt::{HostView, VirtDriver};
 use tokio::time::Instant;
 
-use super::error::PassError;
-use super::pulse::Pulse;
-use crate::complete;
-use crate::node_identity::{Known, UuidSource, identify};
-use crate::options::TrackerOptions;
-use crate::propose::ResourceTracker;
-use crate::report_client::ReportClient;
-use crate::startup::{self, ReviewedPlans};
-use crate::{rename, tick};
+use crate::service::error::PassError;
+use crate::service::pulse::Pulse;
+use berth_agent_tracker::complete;
+use berth_agent_tracker::node_identity::{Known, UuidSource, identify};
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
+use berth_agent_tracker::startup;
+use berth_agent_tracker::startup::ReviewedPlans;
+use berth_agent_tracker::{rename, tick};
 
 /// What every pass needs of the world.
 pub(super) struct Surroundings<D> {

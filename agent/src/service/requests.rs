@@ -2,8 +2,8 @@
 
 use tokio::sync::oneshot;
 
-use super::api_requests::TickOutcome;
-use crate::disabled::DisabledError;
+use berth_agent_api::TickOutcome;
+use berth_agent_tracker::disabled::DisabledError;
 
 enum Reply {
     Tick(oneshot::Sender<TickOutcome>),

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_agent::admin::body::{STATE_FILES, TickBody};
-use berth_agent::admin::client::{AdminClient, AdminClientError};
+use berth_agent_api::body::{STATE_FILES, TickBody};
+use berth_agent_api::client::{AdminClient, AdminClientError};
 use serde_json::json;
 
 use super::Command;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use berth_accelerator::EventReceivers;
-use berth_agent::admin::client::AdminClient;
-use berth_agent::service::KnownTrees;
+use berth_agent_api::client::AdminClient;
+use berth_agent_tracker::KnownTrees;
 use berth_client::{
     AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportOptions,
 };

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use berth_agent::admin::{TlsDoor, TlsError, TlsFiles, TlsListen};
+use berth_serve::{TlsDoor, TlsError, TlsFiles};
+use berth_agent_api::TlsListen;
 
 use crate::config::Config;
 use crate::failure::{ErrorCode, Failure};

@@ -3,8 +3,9 @@
 
 use std::io::Write;
 
-use berth_agent::options::Rename;
-use berth_agent::startup::{self, Preview, Started};
+use berth_agent_tracker::options::Rename;
+use berth_agent_tracker::startup;
+use berth_agent_tracker::startup::{Preview, Started};
 use berth_store::SqlStore;
 
 use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_agent::device::{ActError, Doing, Risk};
+use berth_agent_devices::{ActError, Doing, Risk};
 use berth_virt::UnfitReason;
 use tokio_util::sync::CancellationToken;
 

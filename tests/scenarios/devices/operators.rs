@@ -1,6 +1,6 @@
 //! What an operator does with devices: at the agent and at the accelerator service.
 
-use berth_agent::device::{DeviceConditions, Doing, Risk};
+use berth_agent_devices::{DeviceConditions, Doing, Risk};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 

@@ -16,13 +16,14 @@ use berth_virt::{
 };
 use serde_json::{Value, json};
 
-use crate::guest::disks::RecreateDisks;
+use berth_agent_images::RecreateDisks;
 use super::*;
-use crate::guest::build::{Described, Picked};
-use crate::guest::disks::{DiskPlan, InstancesPath};
-use crate::guest::fit::{FlavorPlacement, Held, Limits, fit};
-use crate::guest::samples::{NODE, guest, spec};
-use crate::guest::{Course, GuestRequest, Life, Stage, StepRecord, Turning};
+use berth_agent_journal::{Described, Picked};
+use berth_agent_images::{DiskPlan, InstancesPath};
+use berth_agent_instances::fit::{FlavorPlacement, Limits, fit};
+use berth_agent_instances::fit::Held;
+use berth_agent_journal::samples::{NODE, guest, spec};
+use berth_agent_journal::{Course, GuestRequest, Life, Stage, StepRecord, Turning};
 
 const ROOT: &str = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01";
 

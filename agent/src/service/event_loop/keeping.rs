@@ -9,13 +9,14 @@ use berth_virt::VirtDriver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Done, EventLoop, Keeping, UnderWay};
-use crate::disabled::{self, Disabled, DisabledError, DisabledInCloud, Words};
-use crate::health::STATE_FILES;
-use crate::error_chain::sentence;
+use crate::service::event_loop::{Done, EventLoop, Keeping, UnderWay};
+use berth_agent_tracker::disabled;
+use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
+use berth_agent_api::health::STATE_FILES;
+use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::ServiceError;
 use crate::service::pulse::MARGIN;
-use crate::service::api_requests::TickOutcome;
+use berth_agent_api::TickOutcome;
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {

@@ -7,15 +7,15 @@ use berth_model::Disposition;
 use berth_virt::{DeviceError, HostView, ObserveError, VirtDriver};
 use tokio::time::Instant;
 
-use super::{Done, EventLoop, Running};
-use crate::health::{HYPERVISOR_AWAY, NO_NODE};
-use crate::error_chain::sentence;
+use crate::service::event_loop::{Done, EventLoop, Running};
+use berth_agent_api::health::{HYPERVISOR_AWAY, NO_NODE};
+use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::{LastFailure, ServiceError};
 use crate::service::findings;
 use crate::service::nodes::Seen;
 use crate::service::pass::Journey;
-use crate::service::api_requests::TickOutcome;
-use crate::service::state::Phase;
+use berth_agent_api::TickOutcome;
+use berth_agent_api::Phase;
 use crate::triggers::{Causes, Trigger};
 
 impl<D: VirtDriver> EventLoop<D> {

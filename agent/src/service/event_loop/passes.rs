@@ -7,14 +7,15 @@ use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use super::{Done, EventLoop};
+use crate::service::event_loop::{Done, EventLoop};
 use crate::service::error::{LastFailure, PassError, ServiceError};
 use crate::service::findings;
-use crate::service::pass::{self, Journey, Order, Progressed, Returned};
-use crate::service::api_requests::TickOutcome;
-use crate::service::state::{NodeState, PassResult};
-use crate::startup::StartupError;
-use crate::tick::TickError;
+use crate::service::pass;
+use crate::service::pass::{Journey, Order, Progressed, Returned};
+use berth_agent_api::TickOutcome;
+use berth_agent_api::{NodeState, PassResult};
+use berth_agent_tracker::startup::StartupError;
+use berth_agent_tracker::tick::TickError;
 
 impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn begin_pass(&mut self, progressed: Progressed<D>, order: Order) {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use super::{Done, EventLoop, Reloading};
-use crate::health::CONFIG_RELOAD_FAILED;
+use crate::service::event_loop::{Done, EventLoop, Reloading};
+use berth_agent_api::health::CONFIG_RELOAD_FAILED;
 use crate::service::LiveOptions;
-use crate::service::state::Phase;
+use berth_agent_api::Phase;
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {

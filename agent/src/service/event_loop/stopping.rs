@@ -5,11 +5,11 @@ use std::time::Duration;
 use berth_virt::VirtDriver;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Done, EventLoop};
-use crate::error_chain::sentence;
+use crate::service::event_loop::{Done, EventLoop};
+use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::ServiceError;
 use crate::service::pass::Returned;
-use crate::service::state::Phase;
+use berth_agent_api::Phase;
 
 /// What stays of the time to stop when passes under way were waited for.
 const TIDY_UP: Duration = Duration::from_secs(20);

@@ -13,17 +13,18 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{ScriptedDriver, host};
-use super::placement::FakePlacement;
-use crate::disabled::{Disabled, DisabledError};
-use crate::guest::{GuestChanges, SqlJournal};
+use crate::service::tests::driver::{ScriptedDriver, host};
+use crate::service::tests::placement::FakePlacement;
+use berth_agent_tracker::disabled::{Disabled, DisabledError};
+use berth_agent_instances::GuestChanges;
+use berth_agent_journal::SqlJournal;
 use crate::host_state::{HostStateOptions, HostStateService};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::service::event_loop::EventLoop;
-use crate::service::{
-    Agent, AgentState, Mode, Phase, Request, ServiceError, Sources, States, TickOutcome,
-};
+use crate::service::{Agent, Mode, Sources};
+use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
+use crate::service::error::ServiceError;
 use crate::triggers::Interval;
 
 pub(super) struct Bench {

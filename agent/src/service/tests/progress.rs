@@ -8,10 +8,10 @@ use berth_virt::VgpuModel;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::bench::{Bench, stage, usual};
-use super::driver::{Sight, host};
-use super::placement::Weather;
-use crate::disabled::FILE;
+use crate::service::tests::bench::{Bench, stage, usual};
+use crate::service::tests::driver::{Sight, host};
+use crate::service::tests::placement::Weather;
+use berth_agent_tracker::disabled::FILE;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// The file of the node's UUID, as its options name it.

@@ -6,11 +6,12 @@ use berth_virt::VgpuModel;
 use http::StatusCode;
 use tokio::time::sleep;
 
-use super::bench::Bench;
-use super::driver::{Sight, host};
-use super::placement::Weather;
-use crate::options::Rename;
-use crate::service::{ExitReason, Phase};
+use crate::service::tests::bench::Bench;
+use crate::service::tests::driver::{Sight, host};
+use crate::service::tests::placement::Weather;
+use berth_agent_tracker::options::Rename;
+use crate::service::error::ExitReason;
+use berth_agent_api::Phase;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -339,7 +340,7 @@ async fn once_says_what_it_waited_for_in_vain() {
             .await
             .unwrap_err();
         assert_eq!(error.reason(), ExitReason::DependencyGone);
-        let text = crate::error_chain::sentence(&error);
+        let text = berth_agent_tracker::error_chain::sentence(&error);
         assert!(text.contains("20s") && text.contains(words), "{text}");
     }
 }

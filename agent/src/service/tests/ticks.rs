@@ -15,12 +15,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, stage, usual, without_timer};
-use super::driver::{LOOK, ScriptedDriver, Sight, host};
-use super::placement::Weather;
-use crate::device::{DeviceConditions, Look, MissingProviders};
-use crate::service::PlanState;
-use crate::service::{Agent, DeviceService, ExitReason, PassResult, Phase};
+use crate::service::tests::bench::{Bench, stage, usual, without_timer};
+use crate::service::tests::driver::{LOOK, ScriptedDriver, Sight, host};
+use crate::service::tests::placement::Weather;
+use berth_agent_devices::{DeviceConditions, Look, MissingProviders};
+use berth_agent_api::PlanState;
+use crate::service::Agent;
+use crate::service::guests::DeviceService;
+use crate::service::error::ExitReason;
+use berth_agent_api::{PassResult, Phase};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -332,7 +335,7 @@ async fn a_full_disk_is_said_and_changes_nothing() {
         async |bench, running| {
             let error = running.try_disable("new GPU").await.unwrap_err();
             assert!(
-                crate::error_chain::sentence(&error).contains("disabled.json is full"),
+                berth_agent_tracker::error_chain::sentence(&error).contains("disabled.json is full"),
                 "{error:?}"
             );
             assert_eq!(running.codes(), ["state-files"]);

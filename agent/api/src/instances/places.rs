@@ -1,0 +1,33 @@
+//! Where guests would be.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::response::{IntoResponse, Response};
+use berth_virt::VirtDriver;
+use berth_wire::guest::{Places, PlacesAsked};
+
+use crate::instances::{read, refused, unbuilt};
+use crate::body::API;
+use berth_agent_instances::BuildError;
+use berth_agent_instances::Guests;
+use berth_agent_instances::GuestResources;
+
+pub(super) async fn places<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let asked = match read::<PlacesAsked>(body) {
+        Ok(asked) => asked,
+        Err(refusal) => return *refusal,
+    };
+    match guests.places(&asked).await {
+        Ok(places) => {
+            let api = API.to_owned();
+            Json(Places { api, places }).into_response()
+        }
+        Err(BuildError::Guests(error)) => refused(&error),
+        Err(error) => unbuilt(&error),
+    }
+}

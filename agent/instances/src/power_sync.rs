@@ -1,0 +1,204 @@
+//! What a look at a guest that is not on its way comes to: what is wanted of it, what the hypervisor has, and whether that was
+//! started in the present boot of the host. Pure: one table, by which guests are kept ([`crate::sync_loop`]) and by which they are
+//! compared ([`mod@crate::reconcile`]).
+//!
+//! What is wanted is written down before it is done, so a guest that does not do it may be one whose agent was killed in
+//! between, or one that somebody else laid hands on. Nothing tells the two apart but this: berth starts a guest only after a word
+//! in its [`SpawnStep::Start`], so one that is off and has none has ended itself, or was stopped by hand. One that should be at
+//! rest is brought to rest, as Nova's power sync does. One that is paused and should run was not paused by berth: a full disk
+//! does that, and only who knows of it may let it go on.
+
+use berth_virt::guest_spec::DesiredPower;
+use berth_virt::{GuestOnHost, GuestState};
+
+use berth_agent_journal::{Course, GuestRecord, SpawnStep, StepState};
+use crate::spawn_context::is_ours;
+
+/// What a look at a guest comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Nothing is to be done.
+    AsItShouldBe,
+    /// It goes through the steps of its spawn again.
+    BringBack,
+    /// It is off in the boot it was started in: that is what it should be from now on.
+    EndedItself,
+    /// It does something and should be off.
+    Stop,
+    /// The same, and its memory was to be written to disk.
+    Suspend,
+    /// It runs and should be stopped in its tracks.
+    Pause,
+    /// It is stopped in its tracks and should run: to be told.
+    PausedElsewise,
+    /// It was undone, and is there: a call that was given up came to its end after all.
+    TakeOff,
+}
+
+/// In which boot of the host a guest was started last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StartedIn {
+    ThisBoot,
+    Another,
+}
+
+pub(super) fn look(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> Look {
+    let is_ours_there = found.is_some_and(|found| is_ours(found, &record.request));
+    if matches!(record.course, Course::Undo { .. }) && record.open().is_none() && is_ours_there {
+        return Look::TakeOff;
+    }
+    let settled =
+        record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
+    // Somebody else's of its UUID: the spawn would be refused, and holding it would say nothing new.
+    let is_anothers = found.is_some() && !is_ours_there;
+    if !settled || is_anothers {
+        return Look::AsItShouldBe;
+    }
+    let started_in = match record.ran_in() == boot_id {
+        true => StartedIn::ThisBoot,
+        false => StartedIn::Another,
+    };
+    match table(record.power, found.map(|found| found.state), started_in) {
+        Look::Stop if record.life.suspending => Look::Suspend,
+        look => look,
+    }
+}
+
+fn table(wanted: DesiredPower, found: Option<GuestState>, started_in: StartedIn) -> Look {
+    use DesiredPower as Wanted;
+    use GuestState::{Crashed, Paused, Running, ShutOff};
+    match (wanted, found, started_in) {
+        (Wanted::Running, Some(Running), _)
+        | (Wanted::Paused, Some(Paused), _)
+        | (Wanted::ShutOff, None | Some(ShutOff), _) => Look::AsItShouldBe,
+        (Wanted::Running, Some(Paused), _) => Look::PausedElsewise,
+        (Wanted::Paused, Some(Running), _) => Look::Pause,
+        // What crashed holds what it held.
+        (Wanted::ShutOff, Some(Running | Paused | Crashed), _) => Look::Stop,
+        (Wanted::Running | Wanted::Paused, None, _) => Look::BringBack,
+        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::Another) => {
+            Look::BringBack
+        }
+        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::ThisBoot) => {
+            Look::EndedItself
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::power_sync::Look::{AsItShouldBe, BringBack, EndedItself, Pause, PausedElsewise, Stop, Suspend, TakeOff};
+    use super::*;
+    use berth_agent_journal::{Life, StepRecord};
+    use berth_agent_journal::samples::request;
+
+    /// A row: what is wanted, what is found, and what that comes to where it was started in this boot and in another.
+    type Row = (DesiredPower, Option<GuestState>, Look, Look);
+
+    #[test]
+    fn each_pair_of_what_is_wanted_and_what_is_found_has_its_answer() {
+        use DesiredPower as Wanted;
+        use GuestState::{Crashed, Paused, Running, ShutOff};
+        let rows: [Row; 15] = [
+            (Wanted::Running, None, BringBack, BringBack),
+            (Wanted::Running, Some(Running), AsItShouldBe, AsItShouldBe),
+            (
+                Wanted::Running,
+                Some(Paused),
+                PausedElsewise,
+                PausedElsewise,
+            ),
+            (Wanted::Running, Some(ShutOff), EndedItself, BringBack),
+            (Wanted::Running, Some(Crashed), EndedItself, BringBack),
+            (Wanted::Paused, None, BringBack, BringBack),
+            (Wanted::Paused, Some(Running), Pause, Pause),
+            (Wanted::Paused, Some(Paused), AsItShouldBe, AsItShouldBe),
+            (Wanted::Paused, Some(ShutOff), EndedItself, BringBack),
+            (Wanted::Paused, Some(Crashed), EndedItself, BringBack),
+            (Wanted::ShutOff, None, AsItShouldBe, AsItShouldBe),
+            (Wanted::ShutOff, Some(Running), Stop, Stop),
+            (Wanted::ShutOff, Some(Paused), Stop, Stop),
+            (Wanted::ShutOff, Some(ShutOff), AsItShouldBe, AsItShouldBe),
+            (Wanted::ShutOff, Some(Crashed), Stop, Stop),
+        ];
+        for (wanted, found, here, elsewhere) in rows {
+            let looks = [StartedIn::ThisBoot, StartedIn::Another]
+                .map(|started_in| table(wanted, found, started_in));
+            assert_eq!(looks, [here, elsewhere], "{wanted:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_guest_that_is_on_its_way_or_anothers_is_not_looked_at_and_one_that_was_to_be_suspended_is()
+    {
+        let step = |state| {
+            let detail = "boot-1".to_owned();
+            (SpawnStep::Start, StepRecord { state, detail })
+        };
+        let record = GuestRecord {
+            request: request(1, &[]),
+            course: Course::Spawn,
+            power: DesiredPower::ShutOff,
+            steps: [step(StepState::Done)].into(),
+            devices: None,
+            life: Life::default(),
+        };
+        let spec = record.request.spec();
+        let found = GuestOnHost {
+            name: spec.name.to_string(),
+            state: GuestState::Running,
+            owner: Some(berth_virt::GuestMark {
+                project: spec.owner.project.to_string(),
+                consumer: spec.owner.consumer,
+                requests: record.request.arqs().clone(),
+            }),
+            devices: spec.held_devices(),
+            unreadable: None,
+            hardware: None,
+            stuck: None,
+        };
+        assert_eq!(look(&record, Some(&found), "boot-1"), Stop);
+        let life = Life {
+            suspending: true,
+            ..Life::default()
+        };
+        let suspending = GuestRecord {
+            life,
+            ..record.clone()
+        };
+        assert_eq!(look(&suspending, Some(&found), "boot-1"), Suspend);
+        let anothers = GuestOnHost {
+            owner: None,
+            ..found.clone()
+        };
+        assert_eq!(look(&record, Some(&anothers), "boot-1"), AsItShouldBe);
+        for (course, state) in [
+            (Course::Destroy, StepState::Done),
+            (Course::Spawn, StepState::Begun),
+        ] {
+            let on_its_way = GuestRecord {
+                course,
+                steps: [step(state)].into(),
+                ..record.clone()
+            };
+            assert_eq!(look(&on_its_way, Some(&found), "boot-1"), AsItShouldBe);
+        }
+        for (state, its_own, anothers_own) in [
+            (StepState::Undone, TakeOff, AsItShouldBe),
+            (StepState::Undoing, AsItShouldBe, AsItShouldBe),
+        ] {
+            let reason = "no".to_owned();
+            let undone = GuestRecord {
+                course: Course::Undo {
+                    reason,
+                    blame: None,
+                },
+                steps: [step(state)].into(),
+                ..record.clone()
+            };
+            assert_eq!(look(&undone, Some(&found), "boot-1"), its_own);
+            assert_eq!(look(&undone, Some(&anothers), "boot-1"), anothers_own);
+            assert_eq!(look(&undone, None, "boot-1"), AsItShouldBe);
+        }
+    }
+}

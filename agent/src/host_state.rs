@@ -26,4 +26,4 @@ mod usage;
 pub use compose::{NodeFacts, node_state};
 pub use service::{HostStateOptions, HostStateService};
 pub use reporter::TellError;
-pub(crate) use reporter::{Around, Telling};
+pub(crate) use reporter::{ReporterDeps, HostStateReporter};

@@ -20,8 +20,8 @@ mod guests;
 mod keepalive;
 mod nodes;
 mod pass;
-mod pulse;
-mod requests;
+mod progress_watchdog;
+mod waiting_requests;
 
 #[cfg(test)]
 mod tests;
@@ -56,14 +56,14 @@ pub use guests::{DeviceService, GuestService};
 use berth_agent_tracker::error_chain::sentence;
 use berth_agent_api::{AdminOptions, Door, SocketLock};
 use berth_agent_instances::HeldGuests;
-use crate::host_state::{Around, HostStateService, Telling};
+use crate::host_state::{ReporterDeps, HostStateService, HostStateReporter};
 use crate::metrics::{Metrics, MetricsBeside, MetricsPage};
 use crate::notify::Notifier;
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::startup::ReviewedPlans;
 use crate::triggers::Interval;
 use crate::service::event_loop::EventLoop;
-use crate::service::guests::Keeping;
+use crate::service::guests::BackgroundTask;
 
 /// The options that SIGHUP may change.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,7 +188,7 @@ impl<D> fmt::Debug for Agent<D> {
 }
 
 /// Where reasons to look come from.
-struct Sources {
+struct EventLoopSources {
     events: HostEvents,
     hangups: Pin<Box<dyn Stream<Item = ()> + Send>>,
     requests: mpsc::Receiver<Request>,
@@ -202,7 +202,7 @@ struct Sources {
     device_changes: HostEvents,
 }
 
-impl Sources {
+impl EventLoopSources {
     /// The next word about guests that stand still.
     async fn held(holding: &mut Option<watch::Receiver<HeldGuests>>) -> HeldGuests {
         if let Some(told) = holding {
@@ -307,18 +307,18 @@ pub async fn run<D: VirtDriver>(
     let telling = devices.filter(|_| serves).map(DeviceService::begin);
     let (untold, told_of) = watch::channel(None);
     let host_state = agent_host_state.map(|service| {
-        let around = Around {
+        let around = ReporterDeps {
             driver,
             states: state.clone(),
             asked: asked.clone(),
             metrics: metrics.clone(),
             untold,
         };
-        Keeping::of(Telling::new(around, service))
+        BackgroundTask::of(HostStateReporter::new(around, service))
     });
     let serving = door.map(|door| door.serve(state, Arc::new(page), asked, routes));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
-    let sources = Sources {
+    let sources = EventLoopSources {
         events,
         hangups,
         requests,

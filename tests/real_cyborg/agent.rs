@@ -9,7 +9,7 @@ use berth_agent_devices::{DeviceConditions as _, DeviceOptions, Devices, Devices
 use berth_agent_instances::{BuildOptions, Building};
 use berth_agent_images::InstancesPath;
 use berth_agent_instances::reconcile::Reconciler;
-use berth_agent_instances::{Accelerators, ExternalEvents, GuestFiles, Guests, GuestsParts, HostResources, JourneyEnd};
+use berth_agent_instances::{Accelerators, ExternalEvents, GuestFiles, Guests, GuestsParts, HostResources, ReconcileOutcome};
 use berth_agent_journal::{GuestRequest, SqlJournal};
 use berth_agent_api::compute_api;
 use berth_client::AcceleratorClient;
@@ -126,13 +126,13 @@ impl Agent {
     /// Until the guest runs.
     pub(crate) async fn runs(&self, guest: ConsumerUuid) {
         let end = self.guests.journey(guest).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     }
 
     /// Until the guest is refused; why.
     pub(crate) async fn refuses(&self, guest: ConsumerUuid) -> String {
         match self.guests.journey(guest).await {
-            JourneyEnd::Undone { reason } => {
+            ReconcileOutcome::Undone { reason } => {
                 assert!(self.is_empty().await, "a refused guest is undone");
                 reason
             }
@@ -145,7 +145,7 @@ impl Agent {
         let asked = self.guests.delete(guest).await;
         asked.expect("the journal takes it");
         let end = self.guests.journey(guest).await;
-        assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
         assert!(self.devices(guest).await.is_empty());
     }
 

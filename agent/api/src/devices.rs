@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use berth_virt::VirtDriver;
 
 use berth_agent_devices::Devices;
-use berth_agent_devices::{ActError, Acted, Doing};
+use berth_agent_devices::{ActError, ActionReport, DryRun};
 use crate::body::{API, STATE_FILES};
 use crate::refusal::refusal;
 use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
@@ -127,10 +127,10 @@ async fn release<D: VirtDriver>(
     done(tokio::spawn(released).await)
 }
 
-fn doing(action: &DeviceAction) -> Doing {
+fn doing(action: &DeviceAction) -> DryRun {
     match action.dry_run {
-        true => Doing::DryRun,
-        false => Doing::Now,
+        true => DryRun::Yes,
+        false => DryRun::No,
     }
 }
 
@@ -149,7 +149,7 @@ fn read(body: Result<Bytes, BytesRejection>) -> Result<DeviceAction, Box<Respons
     })
 }
 
-fn done(acted: Result<Result<Acted, ActError>, tokio::task::JoinError>) -> Response {
+fn done(acted: Result<Result<ActionReport, ActError>, tokio::task::JoinError>) -> Response {
     match acted {
         Ok(Ok(acted)) => Json(DeviceActed::from(acted)).into_response(),
         Ok(Err(error)) => refused(&error),

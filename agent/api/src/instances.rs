@@ -23,7 +23,7 @@ use berth_agent_instances::BuildError;
 use berth_agent_instances::create::BuildFault;
 use crate::compute_api::{EventSources, compute_api};
 use berth_agent_instances::{Guests, GuestsError};
-use berth_agent_instances::LifeError;
+use berth_agent_instances::TransitionError;
 use berth_agent_instances::PowerError;
 use berth_agent_instances::GuestResources;
 use crate::refusal::refusal;
@@ -225,7 +225,7 @@ async fn action<D: VirtDriver, R: GuestResources>(
             ),
         ),
         Err(error) => {
-            if let LifeError::Power(PowerError::Journal(error)) = &error {
+            if let TransitionError::Power(PowerError::Journal(error)) = &error {
                 guests.journal_failed(error);
             }
             let (status, code) = undone(&error);
@@ -235,30 +235,30 @@ async fn action<D: VirtDriver, R: GuestResources>(
 }
 
 /// How an action that was not done is answered.
-fn undone(error: &LifeError) -> (StatusCode, &'static str) {
+fn undone(error: &TransitionError) -> (StatusCode, &'static str) {
     match error {
-        LifeError::Power(PowerError::NotFound { .. }) => (StatusCode::NOT_FOUND, "not_found"),
-        LifeError::Power(PowerError::Busy { .. }) | LifeError::Overtaken { .. } => {
+        TransitionError::Power(PowerError::NotFound { .. }) => (StatusCode::NOT_FOUND, "not_found"),
+        TransitionError::Power(PowerError::Busy { .. }) | TransitionError::Overtaken { .. } => {
             (StatusCode::CONFLICT, "busy")
         }
-        LifeError::Power(PowerError::Bind(_) | PowerError::Resource(_)) => {
+        TransitionError::Power(PowerError::Bind(_) | PowerError::Resource(_)) => {
             (StatusCode::CONFLICT, "devices")
         }
-        LifeError::Power(PowerError::Driver(
+        TransitionError::Power(PowerError::Driver(
             GuestError::Unreachable { .. } | GuestError::TimedOut { .. },
         )) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
-        LifeError::Power(PowerError::Driver(_)) => (StatusCode::CONFLICT, "hypervisor"),
-        LifeError::Power(PowerError::Journal(_) | PowerError::Spec(_) | PowerError::Form(_)) => {
+        TransitionError::Power(PowerError::Driver(_)) => (StatusCode::CONFLICT, "hypervisor"),
+        TransitionError::Power(PowerError::Journal(_) | PowerError::Spec(_) | PowerError::BootSource(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "journal")
         }
-        LifeError::Resource(error) if error.disposition() == Disposition::Retry => {
+        TransitionError::Resource(error) if error.disposition() == Disposition::Retry => {
             (StatusCode::SERVICE_UNAVAILABLE, "resource")
         }
-        LifeError::Resource(_) | LifeError::NotItsDisks { .. } => {
+        TransitionError::Resource(_) | TransitionError::NotItsDisks { .. } => {
             (StatusCode::CONFLICT, "resource")
         }
-        LifeError::Rescued { .. } | LifeError::NotRescued { .. } => (StatusCode::CONFLICT, "state"),
-        LifeError::Held { .. } => (StatusCode::SERVICE_UNAVAILABLE, "held"),
+        TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => (StatusCode::CONFLICT, "state"),
+        TransitionError::Held { .. } => (StatusCode::SERVICE_UNAVAILABLE, "held"),
     }
 }
 

@@ -15,7 +15,6 @@ use berth_serve::TlsClient;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::admin::LIMITS;
 use crate::metrics_page::RenderMetrics;
 use crate::refusal::refusal;
 use crate::access::{Access, Peer, Verdict};

@@ -9,7 +9,7 @@ use berth_model::{ArqUuid, ConsumerUuid};
 use berth_virt::{DeviceError, GuestError, OfferedHandle, VirtDriver};
 
 use crate::devices::Devices;
-use crate::reset::{Order, ResetEnd, ResetError};
+use crate::reset::{ResetRequest, ResetOutcome, ResetError};
 use berth_agent_journal::Named;
 use berth_agent_journal::{Quarantine, QuarantineStays, QuarantinedBy};
 use crate::report::wanted;
@@ -55,16 +55,16 @@ impl fmt::Display for Risk {
 
 /// Whether something is to be done, or only said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum DryRun {
     /// Done.
-    Now,
+    No,
     /// Said.
-    DryRun,
+    Yes,
 }
 
 /// What came of it, or would.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acted {
+pub struct ActionReport {
     /// The devices, by name.
     pub devices: Vec<String>,
     /// What was done, or would be, in a sentence.
@@ -161,12 +161,12 @@ impl<D: VirtDriver> Devices<D> {
     ///
     /// # Errors
     /// There is no such device, somebody has it, or the reset fails: then it is in quarantine.
-    pub async fn reset(&self, name: &str, doing: Doing) -> Result<Acted, ActError> {
+    pub async fn reset(&self, name: &str, doing: DryRun) -> Result<ActionReport, ActError> {
         let handles = self.meant(name)?;
         for handle in &handles {
             self.check_free(handle).await?;
         }
-        if doing == Doing::DryRun {
+        if doing == DryRun::Yes {
             return Ok(acted(&handles, "would be reset"));
         }
         for handle in &handles {
@@ -183,11 +183,11 @@ impl<D: VirtDriver> Devices<D> {
         &self,
         name: &str,
         reason: &str,
-        doing: Doing,
-    ) -> Result<Acted, ActError> {
+        doing: DryRun,
+    ) -> Result<ActionReport, ActError> {
         let handles = self.meant(name)?;
         let reason = checked(reason)?;
-        if doing == Doing::DryRun {
+        if doing == DryRun::Yes {
             return Ok(acted(&handles, "would go into quarantine"));
         }
         let why = Quarantine::new(reason, QuarantinedBy::Operator);
@@ -210,8 +210,8 @@ impl<D: VirtDriver> Devices<D> {
         &self,
         name: &str,
         risk: Option<Risk>,
-        doing: Doing,
-    ) -> Result<Acted, ActError> {
+        doing: DryRun,
+    ) -> Result<ActionReport, ActError> {
         let handles = self.meant(name)?;
         let quarantined = {
             let known = self.known();
@@ -223,7 +223,7 @@ impl<D: VirtDriver> Devices<D> {
             let name = name.to_owned();
             return Err(ActError::NotQuarantined { name });
         }
-        if doing == Doing::DryRun {
+        if doing == DryRun::Yes {
             return Ok(acted(
                 &quarantined,
                 "would be reset, and released if that succeeds",
@@ -256,20 +256,20 @@ impl<D: VirtDriver> Devices<D> {
         quarantine: QuarantineStays,
     ) -> Result<(), ActError> {
         let name = handle.name();
-        let order = Order {
+        let order = ResetRequest {
             releases: self.releases(&name),
             quarantine,
             failures: 0,
         };
         match self.reset_free(&name, &wanted(handle), order).await? {
-            ResetEnd::Clean(_) => {
+            ResetOutcome::Clean(_) => {
                 self.known().attempts.remove(&name);
                 tracing::info!(device = %name, "an operator had a device reset");
                 Ok(())
             }
-            ResetEnd::Held(guest) => Err(ActError::Held { name, guest }),
-            ResetEnd::UnderWay => Err(ActError::Busy { name }),
-            ResetEnd::Failed(source) => Err(ActError::Reset { source }),
+            ResetOutcome::Held(guest) => Err(ActError::Held { name, guest }),
+            ResetOutcome::UnderWay => Err(ActError::Busy { name }),
+            ResetOutcome::Failed(source) => Err(ActError::Reset { source }),
         }
     }
 
@@ -316,9 +316,9 @@ fn checked(reason: &str) -> Result<&str, ActError> {
     Ok(reason)
 }
 
-fn acted(handles: &[OfferedHandle], what: &str) -> Acted {
+fn acted(handles: &[OfferedHandle], what: &str) -> ActionReport {
     let devices: Vec<String> = handles.iter().map(Named::name).collect();
-    Acted {
+    ActionReport {
         text: format!("{what}: {}", devices.join(", ")),
         devices,
     }

@@ -34,12 +34,12 @@ use berth_agent_tracker::KnownTrees;
 /// [`DeviceConditions::keep`] runs as a task until the stop.
 pub trait DeviceConditions: Send + Sync + 'static {
     /// The number of a look at the host that begins now: of two looks the one that began later is right.
-    fn begin_look(&self) -> Look;
+    fn begin_look(&self) -> ObservationId;
 
     /// Writes into the view what is known beside what was seen: quarantines, failed resets, devices that the accelerator
     /// service has disabled, what the vendor's check says. Devices that are sick as seen stay as they are. The view is what
     /// `look` brought; one that a later look has overtaken is written into and not believed.
-    fn overlay(&self, look: Look, view: &mut HostView);
+    fn overlay(&self, look: ObservationId, view: &mut HostView);
 
     /// The providers that Placement was seen without since this was asked last: a cache that has one of them is wrong.
     fn take_missing(&self) -> MissingProviders;
@@ -57,7 +57,7 @@ pub trait DeviceConditions: Send + Sync + 'static {
 
 /// The number of a look at the host, in the order in which they began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Look(u64);
+pub struct ObservationId(u64);
 
 /// Providers that Placement was seen without, by node.
 pub type MissingProviders = BTreeMap<NodeName, BTreeSet<ProviderUuid>>;
@@ -134,13 +134,13 @@ pub(super) struct Known {
     /// By node, as it was looked at last.
     pub(super) seen: BTreeMap<NodeName, Seen>,
     /// The look that began last.
-    begun: Look,
+    begun: ObservationId,
     /// The look that `seen` is of.
-    seen_by: Look,
+    seen_by: ObservationId,
     /// What nobody took yet.
     pub(super) missing: MissingProviders,
     /// By node, what the accelerator service was told and answered.
-    pub(super) told: BTreeMap<NodeName, Told>,
+    pub(super) told: BTreeMap<NodeName, LastReport>,
     /// What was being reset, or programmed, when the process before this one ended, and is to be reset anew.
     pub(super) cut_off: BTreeSet<String>,
     /// Resets that failed, by device.
@@ -310,13 +310,13 @@ impl<D> Devices<D> {
 }
 
 impl<D: VirtDriver> DeviceConditions for Devices<D> {
-    fn begin_look(&self) -> Look {
+    fn begin_look(&self) -> ObservationId {
         let begun = &mut self.known().begun;
         begun.0 += 1;
         *begun
     }
 
-    fn overlay(&self, look: Look, view: &mut HostView) {
+    fn overlay(&self, look: ObservationId, view: &mut HostView) {
         self.keep_cyborgs(view);
         let mut known = self.known();
         let mut stirs = false;
@@ -366,7 +366,7 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
 }
 
 /// What the accelerator service was told of a node, and answered.
-pub(super) struct Told {
+pub(super) struct LastReport {
     pub(super) body: HostDevices,
     pub(super) at: Instant,
     pub(super) advice: Advice,
@@ -377,7 +377,7 @@ pub(super) struct Told {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Told {
+impl LastReport {
     /// The service answered so, now, to nothing.
     pub(super) fn answered(advice: Advice) -> Self {
         Self {
@@ -400,7 +400,7 @@ impl<D> Devices<D> {
         };
         let mut known = self.known();
         known.seen.insert(node.clone(), seen);
-        known.told.insert(node, Told::answered(advice));
+        known.told.insert(node, LastReport::answered(advice));
     }
 
     #[must_use]

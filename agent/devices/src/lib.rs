@@ -35,11 +35,11 @@ mod takeover;
 #[cfg(any(test, feature = "testing"))]
 pub mod test_card;
 
-pub use actions::{ActError, Acted, Doing, Risk};
-pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, Look, MissingProviders};
+pub use actions::{ActError, ActionReport, DryRun, Risk};
+pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, ObservationId, MissingProviders};
 pub use facts::DeviceFacts;
 pub use health_check::HealthCheck;
 pub use overlay::overlay_all;
 pub use reporter::TellError;
-pub use reset::{ResetError, is_spoilt};
+pub use reset::{ResetError, must_quarantine};
 pub use status::DeviceStatus;

@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::devices::Devices;
-use crate::devices::Told;
+use crate::devices::LastReport;
 use crate::report;
-use crate::report::{Advice, Unclean};
+use crate::report::Unclean;
 use crate::takeover::NodeTree;
 use berth_agent_tracker::backoff::Backoff;
 use berth_agent_journal::JournalError;
@@ -289,7 +289,7 @@ impl<D: VirtDriver> Devices<D> {
                 tracing::warn!(%node, device = %name, reason = %reason, "the accelerator service did not take all of a device's report");
             }
         }
-        let told = Told {
+        let told = LastReport {
             body,
             at,
             advice,

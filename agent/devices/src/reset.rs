@@ -28,7 +28,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What came of a reset.
 #[derive(Debug)]
-pub(super) enum ResetEnd {
+pub(super) enum ResetOutcome {
     /// The device is clean.
     Clean(DeviceReset),
     /// A guest has it.
@@ -50,7 +50,7 @@ pub enum ResetError {
 
 /// What was asked for when a device was reset.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order {
+pub(super) struct ResetRequest {
     /// The release of its handle that it is cleaned after.
     pub(super) releases: Option<i64>,
     pub(super) quarantine: QuarantineStays,
@@ -106,21 +106,21 @@ impl<D: VirtDriver> Devices<D> {
 
     /// Resets one whose reset was cut off; where that fails, it is set aside.
     pub(super) async fn reset_anew(&self, name: &str, device: &WantedDevice) {
-        let order = Order {
+        let order = ResetRequest {
             releases: None,
             quarantine: QuarantineStays::Yes,
             failures: TRIES,
         };
         let text = match self.reset_free(name, device, order).await {
-            Ok(ResetEnd::Clean(reset)) => {
+            Ok(ResetOutcome::Clean(reset)) => {
                 self.known().attempts.remove(name);
                 self.no_news(&subject(name));
                 tracing::info!(device = %name, ?reset, "a reset that was cut off when berth ended was made anew");
                 return;
             }
-            Ok(ResetEnd::UnderWay) => return,
-            Ok(ResetEnd::Held(guest)) => format!("guest {guest} has it"),
-            Ok(ResetEnd::Failed(error)) => error.to_string(),
+            Ok(ResetOutcome::UnderWay) => return,
+            Ok(ResetOutcome::Held(guest)) => format!("guest {guest} has it"),
+            Ok(ResetOutcome::Failed(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
         let again = Instant::now() + FIRST_PAUSE;
@@ -139,13 +139,13 @@ impl<D: VirtDriver> Devices<D> {
         let mut removed = Vec::new();
         for handle in self.free_mdevs() {
             let name = handle.name();
-            let order = Order {
+            let order = ResetRequest {
                 releases: None,
                 quarantine: QuarantineStays::Yes,
                 failures: 0,
             };
             match self.reset_free(&name, &wanted(&handle), order).await {
-                Ok(ResetEnd::Clean(reset)) => {
+                Ok(ResetOutcome::Clean(reset)) => {
                     self.known().swept.insert(name.clone());
                     if reset == DeviceReset::Removed {
                         removed.push(name);
@@ -163,19 +163,19 @@ impl<D: VirtDriver> Devices<D> {
     /// Takes back what a guest that is no more left behind: gives it to its driver, reset, or removes it, by the same way as after
     /// any guest. Whether that was done; what somebody has is left, and what does not come back is tried again or set aside.
     pub async fn take_back_left(&self, left: &WantedDevice) -> Result<bool, ResetError> {
-        let order = Order {
+        let order = ResetRequest {
             releases: None,
             quarantine: QuarantineStays::Yes,
             failures: 0,
         };
         let name = left.device.name();
         let text = match self.reset_free(&name, left, order).await? {
-            ResetEnd::Clean(_) => {
+            ResetOutcome::Clean(_) => {
                 self.no_news(&subject(&name));
                 return Ok(true);
             }
-            ResetEnd::UnderWay | ResetEnd::Held(_) => return Ok(false),
-            ResetEnd::Failed(error) => error.to_string(),
+            ResetOutcome::UnderWay | ResetOutcome::Held(_) => return Ok(false),
+            ResetOutcome::Failed(error) => error.to_string(),
         };
         if self.is_news(&subject(&name), &text) {
             tracing::warn!(device = %name, reason = %text, "a device that was left behind was not taken back");
@@ -223,30 +223,30 @@ impl<D: VirtDriver> Devices<D> {
             return;
         }
         let failures = self.known().attempts.get(name).map_or(0, |it| it.failures);
-        let order = Order {
+        let order = ResetRequest {
             releases: Some(unclean.releases),
             quarantine: QuarantineStays::Yes,
             failures,
         };
         let (failures, text) = match self.reset_free(name, &unclean.wanted, order).await {
-            Ok(ResetEnd::Clean(reset)) => {
+            Ok(ResetOutcome::Clean(reset)) => {
                 self.known().attempts.remove(name);
                 self.no_news(&subject(name));
                 tracing::info!(device = %name, ?reset, "the device was reset after its last guest and is free");
                 return;
             }
-            Ok(ResetEnd::UnderWay) => {
+            Ok(ResetOutcome::UnderWay) => {
                 // Its end stirs; else it is looked at again.
                 let again = Instant::now() + FIRST_PAUSE;
                 let attempt = Attempt { failures, again };
                 self.known().attempts.insert(name.clone(), attempt);
                 return;
             }
-            Ok(ResetEnd::Held(guest)) => (
+            Ok(ResetOutcome::Held(guest)) => (
                 failures,
                 format!("guest {guest} has it, and no accelerator request"),
             ),
-            Ok(ResetEnd::Failed(error)) => match error.disposition() {
+            Ok(ResetOutcome::Failed(error)) => match error.disposition() {
                 Disposition::Retry => (failures + 1, error.to_string()),
                 Disposition::Refresh | Disposition::Fatal => (failures, error.to_string()),
             },
@@ -285,15 +285,15 @@ impl<D: VirtDriver> Devices<D> {
         &self,
         name: &str,
         wanted: &WantedDevice,
-        order: Order,
-    ) -> Result<ResetEnd, ResetError> {
+        order: ResetRequest,
+    ) -> Result<ResetOutcome, ResetError> {
         if let Some(guest) = self.used_by(wanted, name).await? {
-            return Ok(ResetEnd::Held(guest));
+            return Ok(ResetOutcome::Held(guest));
         }
         match self.begin(name).await? {
             Cleaning::Begun => {}
-            Cleaning::Held(guest) => return Ok(ResetEnd::Held(guest)),
-            Cleaning::UnderWay => return Ok(ResetEnd::UnderWay),
+            Cleaning::Held(guest) => return Ok(ResetOutcome::Held(guest)),
+            Cleaning::UnderWay => return Ok(ResetOutcome::UnderWay),
         }
         // What was begun has an end, whatever else fails.
         let refreshed = self.refresh().await;
@@ -309,8 +309,8 @@ impl<D: VirtDriver> Devices<D> {
         refreshed.and(self.refresh().await)?;
         self.inner.stir.notify_one();
         Ok(match reset {
-            Ok(reset) => ResetEnd::Clean(reset),
-            Err(error) => ResetEnd::Failed(error),
+            Ok(reset) => ResetOutcome::Clean(reset),
+            Err(error) => ResetOutcome::Failed(error),
         })
     }
 
@@ -393,15 +393,15 @@ fn subject(name: &str) -> String {
 }
 
 /// What a failed reset leaves of a device.
-fn spoilt(error: &DeviceError, order: Order) -> Cleaned {
-    match is_spoilt(error, order.failures + 1) {
+fn spoilt(error: &DeviceError, order: ResetRequest) -> Cleaned {
+    match must_quarantine(error, order.failures + 1) {
         false => Cleaned::Unknown,
         true => Cleaned::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
     }
 }
 
 /// Whether a device goes to nobody from now on whose reset failed so, for the `failures`th time in a row for a reason that may pass.
-pub fn is_spoilt(error: &DeviceError, failures: u32) -> bool {
+pub fn must_quarantine(error: &DeviceError, failures: u32) -> bool {
     // One that is out of the host is as unclean as before; it is reset when it is back. Where no driver resets anything, nothing
     // was tried.
     let says_nothing = error.quarantine() == Some(UnfitReason::Vanished)

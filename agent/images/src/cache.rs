@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use crate::inspect::{ImageFile, ImageFlaw, Inspected, LARGEST, backing_name, inspect};
 use crate::atomic_file;
 use crate::atomic_file::Part;
-use crate::progress::{Coming, ImageComing, ImageProgress, ImageStage};
+use crate::progress::{Coming, ImageDownload, ImageProgress, ImageStage};
 use crate::qemu_img::QemuImg;
 use crate::error::DiskError;
 use crate::image_source::{ImageKey, ImageSource};
@@ -92,7 +92,7 @@ impl ImageCache {
     }
 
     /// How far an image is that is coming.
-    pub(super) fn coming(&self, key: &ImageKey) -> Option<ImageComing> {
+    pub(super) fn coming(&self, key: &ImageKey) -> Option<ImageDownload> {
         self.coming.of(key)
     }
 

@@ -9,9 +9,7 @@ mod image_file;
 mod magic;
 mod qcow2;
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 use berth_virt::guest_spec::DiskFormat;
 

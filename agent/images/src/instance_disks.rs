@@ -13,7 +13,7 @@ use crate::config_drive;
 use crate::config_drive::ConfigDrive;
 use crate::error::DiskError;
 use crate::fetch::ImageSources;
-use crate::image_source::{ImageKey, ImageSource};
+use crate::image_source::ImageKey;
 use crate::inspect;
 use crate::iso9660;
 use crate::config_drive_store::Kept;
@@ -22,7 +22,7 @@ use crate::options::DiskOptions;
 use crate::atomic_file;
 use crate::atomic_file::Part;
 use crate::plan::DiskPlan;
-use crate::progress::{ImageComing, ImageProgress};
+use crate::progress::{ImageDownload, ImageProgress};
 use crate::provision::{DiskProvision, RecreateDisks};
 use crate::qemu_img::QemuImg;
 
@@ -277,7 +277,7 @@ impl Disks {
     }
 
     /// How far the image of a plan is that is coming onto this host, of several the first.
-    pub fn coming(&self, plan: &DiskPlan) -> Option<ImageComing> {
+    pub fn coming(&self, plan: &DiskPlan) -> Option<ImageDownload> {
         plan.images()
             .find_map(|image| self.cache.coming(&image.key()))
     }

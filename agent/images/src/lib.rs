@@ -46,7 +46,7 @@ pub use iso9660::IsoError;
 pub use layout::InstancesPath;
 pub use options::DiskOptions;
 pub use plan::{DiskPlan, DiskPlanError};
-pub use progress::{ImageComing, ImageProgress, ImageStage, LoggedProgress};
+pub use progress::{ImageDownload, ImageProgress, ImageStage, LoggedProgress};
 pub use provision::{DiskProvision, RecreateDisks};
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl ImageStage {
 
 /// How far an image has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ImageComing {
+pub struct ImageDownload {
     /// What is being done with it.
     pub stage: ImageStage,
     /// How many bytes are done.
@@ -53,7 +53,7 @@ pub struct LoggedProgress {
 /// The images that are coming, for whoever asks, and on to whoever is told.
 pub(super) struct Coming {
     told: Arc<dyn ImageProgress>,
-    now: Mutex<BTreeMap<ImageKey, ImageComing>>,
+    now: Mutex<BTreeMap<ImageKey, ImageDownload>>,
 }
 
 impl Coming {
@@ -62,18 +62,18 @@ impl Coming {
         Self { told, now }
     }
 
-    fn now(&self) -> MutexGuard<'_, BTreeMap<ImageKey, ImageComing>> {
+    fn now(&self) -> MutexGuard<'_, BTreeMap<ImageKey, ImageDownload>> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn of(&self, image: &ImageKey) -> Option<ImageComing> {
+    pub(super) fn of(&self, image: &ImageKey) -> Option<ImageDownload> {
         self.now().get(image).copied()
     }
 
     /// Until this is dropped the image may be coming; afterwards it is there, or is not coming any more.
     pub(super) fn until_dropped(self: &Arc<Self>, image: ImageKey) -> UnderWay {
         let coming = Arc::clone(self);
-        let begun = ImageComing {
+        let begun = ImageDownload {
             stage: ImageStage::Fetch,
             done: 0,
             of: None,
@@ -87,7 +87,7 @@ impl ImageProgress for Coming {
     fn moved(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>) {
         // A thread that was given up may say a last word.
         if let Some(known) = self.now().get_mut(image) {
-            *known = ImageComing { stage, done, of };
+            *known = ImageDownload { stage, done, of };
         }
         self.told.moved(image, stage, done, of);
     }

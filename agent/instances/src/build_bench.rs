@@ -15,8 +15,7 @@ use berth_virt::{
     ResourceModel, Spawned, WantedDevice,
 };
 
-use berth_agent_images::{DiskPlan, InstancesPath};
-use berth_agent_journal::{BoundDevices, GuestJournal, GuestRequest};
+use berth_agent_images::InstancesPath;
 use berth_model::{
     ConsumerUuid, NodeName, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
 };

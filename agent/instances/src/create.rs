@@ -11,7 +11,7 @@
 //! | `asked` | a body, checked |
 //! | `devices` | the flavor's devices, by the guest's allocations; pure |
 //! | `here` | what of this host a request names |
-//! | [`Picked`] | what was picked, as it is journaled |
+//! | [`HostPlacement`] | what was picked, as it is journaled |
 //! | `places` | where a guest would be, before anybody builds it |
 //! | [`BuildError`] | why there is no guest |
 //!
@@ -26,24 +26,21 @@ mod options;
 mod preview;
 mod usage;
 
-use berth_agent_journal::Picked;
+use berth_agent_journal::HostPlacement;
 use berth_agent_journal::BuildDigest;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_model::{ConsumerUuid, NodeName, ProviderTree};
-use berth_virt::guest_spec::{CpuModel, GuestDevices, HostPath};
+use berth_virt::guest_spec::GuestDevices;
 use berth_virt::{NodeView, VirtDriver};
 use berth_wire::guest::GuestBuild;
 
-use berth_agent_images::InstancesPath;
-use crate::fit::{Held, fit};
-use berth_agent_journal::{Accepted, Course, GuestRecord};
+use crate::fit::fit;
+use berth_agent_journal::{Accepted, Goal, GuestRecord};
 use crate::resources::GuestResources;
 use berth_agent_journal::GuestRequest;
 use crate::guests::{Guests, GuestsError};
 use berth_agent_devices::DeviceConditions;
-use berth_agent_journal::Named as _;
 use crate::create::parse::Asked;
 pub use parse::{image_of, kernel_of};
 pub use error::{BuildError, BuildFault};
@@ -58,9 +55,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let asked = Asked::of(build, &building.options)?;
         named(asked.uuid)?;
         let digest = BuildDigest::of(build);
-        let way = &self.inner.way;
+        let context = &self.inner.context;
         // One that is known needs no look at the host.
-        if let Some(record) = way
+        if let Some(record) = context
             .journal
             .guest(asked.uuid)
             .await
@@ -88,7 +85,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn whole(&self, request: &GuestRequest) -> Result<Accepted, BuildError> {
         let uuid = request.uuid();
         named(uuid)?;
-        let journal = &self.inner.way.journal;
+        let journal = &self.inner.context.journal;
         let known = journal.guest(uuid).await.map_err(GuestsError::from)?;
         if let (Some(building), None) = (&self.building, known) {
             let seen = self.look(building, request.node()).await?;
@@ -101,7 +98,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// The same build again is the same guest.
     fn again(&self, record: &GuestRecord, digest: &BuildDigest) -> Result<Accepted, BuildError> {
         let uuid = record.request.uuid();
-        if record.course == Course::Destroy {
+        if record.course == Goal::Destroy {
             return Err(GuestsError::Ending { uuid }.into());
         }
         if record.request.picked().build() != Some(digest) {
@@ -114,7 +111,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     async fn look(&self, building: &Building, node: &NodeName) -> Result<NodeView, BuildError> {
         let conditions = building.conditions.as_ref();
         let conditions = conditions.map(|conditions| (conditions, conditions.begin_look()));
-        let mut view = self.inner.way.driver.observe().await?;
+        let mut view = self.inner.context.driver.observe().await?;
         if let Some((conditions, look)) = conditions {
             conditions.overlay(look, &mut view);
         }
@@ -162,7 +159,7 @@ fn placed(
     let mut spec = asked.spec;
     spec.topology = place.topology;
     spec.devices = GuestDevices::new(picks.attached)?;
-    let picked = Picked::new(Some(digest), place.reserved, picks.made).describing(asked.described);
+    let picked = HostPlacement::new(Some(digest), place.reserved, picks.made).describing(asked.described);
     let request = GuestRequest::new(asked.node, asked.arqs, spec)?;
     Ok(request.with_disks(asked.disks)?.with_picked(picked))
 }

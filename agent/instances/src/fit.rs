@@ -10,7 +10,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | [`FlavorPlacement`] | what a flavor asks for |
-//! | [`Held`] | what other guests hold |
+//! | [`HostUsage`] | what other guests hold |
 //! | `cell` | whether one guest cell fits one host cell, and its CPUs |
 //! | `cores` | which threads of which cores |
 //! | `matching` | each guest cell on a host cell of its own |
@@ -32,7 +32,7 @@ use berth_virt::{CpuSet, NodeView};
 use crate::fit::cell::{CellChoice, HostCell};
 pub use error::{CellRefusal, Constraint, FitError};
 pub use flavor::{Affinity, EmulatorThreads, FlavorError, FlavorPlacement, ThreadPolicy, WantedCell, WantedPages};
-pub use held::{CellUse, Held};
+pub use held::{CellUse, HostUsage};
 
 /// What the scheduler allows.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -70,7 +70,7 @@ pub struct Placed {
 pub fn fit(
     wanted: &FlavorPlacement,
     host: &NodeView,
-    held: &Held,
+    held: &HostUsage,
     near: &[NearDevice],
     limits: &Limits,
 ) -> Result<Placed, FitError> {

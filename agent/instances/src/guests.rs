@@ -12,12 +12,12 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::create::{BuildOptions, Building, pinned_elsewhere};
-use crate::image_downloads::ImagesComing;
-use berth_agent_images::ImageComing;
+use crate::image_downloads::ActiveDownloads;
+use berth_agent_images::ImageDownload;
 use crate::files::{FileRefused, GuestFiles};
-use berth_agent_journal::{Accepted, Course, GuestJournal, GuestRecord, JournalError};
+use berth_agent_journal::{Accepted, Goal, GuestJournal, GuestRecord, JournalError};
 use crate::resources::{GuestResources, ResourceError};
-use crate::spawn_context::Way;
+use crate::spawn_context::SpawnContext;
 use crate::accelerators::Accelerators;
 use crate::external_events::ExternalEvents;
 use berth_agent_journal::GuestRequest;
@@ -93,7 +93,7 @@ impl GuestsError {
 }
 
 pub(super) struct Inner<D, R> {
-    pub(super) way: Way<D, R>,
+    pub(super) context: SpawnContext<D, R>,
     /// Held from reading what guests hold of the host until one more is written down.
     pub(super) placing: tokio::sync::Mutex<()>,
     pub(super) journeys: Journeys<ConsumerUuid>,
@@ -105,7 +105,7 @@ pub(super) struct Inner<D, R> {
     pub(super) usable: Usable,
     /// Something of guests changed on the hypervisor.
     pub(super) stirred: Notify,
-    pub(super) images: ImagesComing,
+    pub(super) images: ActiveDownloads,
 }
 
 /// All guests of this agent. Clones are one.
@@ -139,7 +139,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     #[must_use]
     pub fn new(parts: GuestsParts<D, R>) -> Self {
         let inner = Inner {
-            way: Way {
+            context: SpawnContext {
                 journal: parts.journal,
                 driver: parts.driver,
                 resources: parts.resources,
@@ -153,7 +153,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             changes: watch::Sender::default(),
             usable: Usable::new("guests.db"),
             stirred: Notify::new(),
-            images: ImagesComing::default(),
+            images: ActiveDownloads::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -171,13 +171,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// The journal of the instances.
     #[must_use]
     pub fn journal(&self) -> &Arc<dyn GuestJournal> {
-        &self.inner.way.journal
+        &self.inner.context.journal
     }
 
     /// Which files of the host instances may have.
     #[must_use]
     pub fn files(&self) -> &GuestFiles {
-        self.inner.way.resources.files()
+        self.inner.context.resources.files()
     }
 
     /// What instances are created with; none where this agent creates none.
@@ -194,7 +194,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Where services' events go.
     #[must_use]
     pub fn events(&self) -> &ExternalEvents {
-        &self.inner.way.accelerators.events
+        &self.inner.context.accelerators.events
     }
 
     /// Changes whenever a guest's journey ended: devices may have been given back.
@@ -220,10 +220,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub(super) async fn accept(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
         let uuid = request.uuid();
         // Before it is written down: what the journal has of it is shown, its console first of all.
-        self.inner.way.allow(request.spec())?;
-        self.inner.way.resources.present(request.spec())?;
-        self.inner.way.resources.keep(request).await?;
-        let accepted = self.inner.way.journal.accept(request).await;
+        self.inner.context.allow(request.spec())?;
+        self.inner.context.resources.present(request.spec())?;
+        self.inner.context.resources.keep(request).await?;
+        let accepted = self.inner.context.journal.accept(request).await;
         let accepted = self.inner.usable.wrote(accepted)?;
         match accepted {
             Accepted::New | Accepted::Same => {}
@@ -241,7 +241,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// There is no such guest: neither the journal nor the hypervisor has it, and what was kept for it is gone; or that cannot
     /// be removed; or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), GuestsError> {
-        let mut turned = self.inner.way.journal.turn(uuid, &Course::Destroy).await;
+        let mut turned = self.inner.context.journal.turn(uuid, &Goal::Destroy).await;
         if let Err(JournalError::Unknown { .. }) = turned {
             match self.unknown(uuid).await {
                 GuestsError::NotFound { .. } => {}
@@ -249,10 +249,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             // What is kept may be of a request that is just being written down: then it is known now.
             let _placing = self.inner.placing.lock().await;
-            turned = self.inner.way.journal.turn(uuid, &Course::Destroy).await;
+            turned = self.inner.context.journal.turn(uuid, &Goal::Destroy).await;
             if let Err(JournalError::Unknown { .. }) = turned {
                 // Of one that was never written down: nobody else would remove it soon, and a tenant's secrets may be in it.
-                self.inner.way.resources.discard(uuid).await?;
+                self.inner.context.resources.discard(uuid).await?;
                 return Err(GuestsError::NotFound { uuid });
             }
         }
@@ -267,7 +267,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// What a guest is that the journal does not know. Whoever hears that it is not there gives its devices to others, so a
     /// journal that was lost must not say that.
     async fn unknown(&self, uuid: ConsumerUuid) -> GuestsError {
-        match self.inner.way.on_host(uuid).await {
+        match self.inner.context.on_host(uuid).await {
             Ok(Some(found)) if found.owner.is_some() => GuestsError::Orphan {
                 uuid,
                 name: found.name,
@@ -279,7 +279,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     pub async fn list(&self) -> Result<Vec<Arc<GuestRecord>>, GuestsError> {
-        let read = self.inner.way.journal.guests().await;
+        let read = self.inner.context.journal.guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
         self.inner.usable.read(failure);
         Ok(read?)
@@ -287,7 +287,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// What the hypervisor has of its guests now; nothing where it does not answer soon.
     pub async fn states(&self) -> BTreeMap<ConsumerUuid, GuestState> {
-        let guests = timeout(STATES_PATIENCE, self.inner.way.driver.guests()).await;
+        let guests = timeout(STATES_PATIENCE, self.inner.context.driver.guests()).await;
         let guests = guests.ok().and_then(Result::ok).unwrap_or_default();
         let states = guests.into_iter().map(|(uuid, found)| (uuid, found.state));
         states.collect()
@@ -295,20 +295,20 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// What the hypervisor has of one guest now; nothing where it does not answer soon.
     pub async fn state(&self, uuid: ConsumerUuid) -> Option<GuestState> {
-        let guest = timeout(STATES_PATIENCE, self.inner.way.driver.guest(uuid)).await;
+        let guest = timeout(STATES_PATIENCE, self.inner.context.driver.guest(uuid)).await;
         let guest = guest.ok().and_then(Result::ok).flatten();
         guest.map(|found| found.state)
     }
 
     pub async fn show(&self, uuid: ConsumerUuid) -> Result<Arc<GuestRecord>, GuestsError> {
-        let record = self.inner.way.journal.guest(uuid).await?;
+        let record = self.inner.context.journal.guest(uuid).await?;
         record.ok_or(GuestsError::NotFound { uuid })
     }
 
     /// How far the image is that a guest waits for; none where it waits for none.
     #[must_use]
-    pub fn coming(&self, record: &GuestRecord) -> Option<ImageComing> {
-        let resources = &self.inner.way.resources;
+    pub fn coming(&self, record: &GuestRecord) -> Option<ImageDownload> {
+        let resources = &self.inner.context.resources;
         let changes = self.inner.images.of(record.request.uuid());
         if let Some(coming) = changes.and_then(|plan| resources.coming(&plan)) {
             return Some(coming);
@@ -351,7 +351,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Looks whether the journal can be written: until somebody asks for something, nobody else would.
     pub(super) async fn try_write(&self) {
-        let tried = self.inner.way.journal.try_write().await;
+        let tried = self.inner.context.journal.try_write().await;
         // It is told when it is news.
         let _ = self.inner.usable.wrote(tried);
     }

@@ -7,7 +7,7 @@ use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
-use berth_agent_images::{DiskError, DiskPlan, Disks, ImageComing, ImageSource};
+use berth_agent_images::{DiskError, DiskPlan, Disks, ImageDownload, ImageSource};
 use crate::files::{FileRefused, GuestFiles};
 use berth_agent_journal::Released;
 use crate::resources::{GuestResources, Provision, ResourceError, no_disks};
@@ -49,7 +49,7 @@ impl<D: VirtDriver> HostResources<D> {
         let mut failures = self.failures();
         let failures = failures.entry(name.to_owned()).or_default();
         *failures += u32::from(error.disposition() == Disposition::Retry);
-        berth_agent_devices::is_spoilt(error, *failures)
+        berth_agent_devices::must_quarantine(error, *failures)
     }
 
     fn failures(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
@@ -185,7 +185,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         }
     }
 
-    fn coming(&self, plan: &DiskPlan) -> Option<ImageComing> {
+    fn coming(&self, plan: &DiskPlan) -> Option<ImageDownload> {
         self.disks.as_ref()?.coming(plan)
     }
 

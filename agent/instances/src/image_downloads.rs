@@ -10,19 +10,19 @@ use berth_agent_images::DiskPlan;
 
 /// The disks of guests whose images come, by guest.
 #[derive(Default)]
-pub(super) struct ImagesComing(Mutex<BTreeMap<ConsumerUuid, DiskPlan>>);
+pub(super) struct ActiveDownloads(Mutex<BTreeMap<ConsumerUuid, DiskPlan>>);
 
 /// An image comes. Dropped, it is here, or nobody waits for it any more.
-pub(super) struct ImageComes<'a> {
-    all: &'a ImagesComing,
+pub(super) struct DownloadGuard<'a> {
+    all: &'a ActiveDownloads,
     guest: ConsumerUuid,
 }
 
-impl ImagesComing {
+impl ActiveDownloads {
     /// Those of these disks come, for as long as what this gives.
-    pub(super) fn begin(&self, guest: ConsumerUuid, plan: &DiskPlan) -> ImageComes<'_> {
+    pub(super) fn begin(&self, guest: ConsumerUuid, plan: &DiskPlan) -> DownloadGuard<'_> {
         self.known().insert(guest, plan.clone());
-        ImageComes { all: self, guest }
+        DownloadGuard { all: self, guest }
     }
 
     /// The disks of a guest whose image comes.
@@ -35,7 +35,7 @@ impl ImagesComing {
     }
 }
 
-impl Drop for ImageComes<'_> {
+impl Drop for DownloadGuard<'_> {
     fn drop(&mut self) {
         self.all.known().remove(&self.guest);
     }

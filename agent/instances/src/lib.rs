@@ -56,13 +56,13 @@ pub use external_events::{BindEvent, ExternalEvents};
 pub use files::{AllowedFile, AllowedSpec, FileRefused, GuestFiles};
 pub use guests::{Guests, GuestsError, GuestsParts};
 pub use host_resources::HostResources;
-pub use manager::{FindingObserver, KeptGuests};
-pub use outcome::{Held, HeldGuests, JourneyEnd};
+pub use manager::{FindingObserver, GuestManager};
+pub use outcome::{BlockedReason, HeldGuests, ReconcileOutcome};
 pub use power::PowerError;
 pub use resources::{GuestResources, Provision, ResourceError};
 pub use spawn::SpawnError;
-pub use sync_loop::KeepError;
-pub use transition::{LifeChange, LifeError, RescueSystem};
+pub use sync_loop::SyncError;
+pub use transition::{TransitionRequest, TransitionError, RescueSystem};
 pub use undo::UndoError;
 
 #[cfg(test)]

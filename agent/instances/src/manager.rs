@@ -19,7 +19,7 @@ pub trait FindingObserver: Send + Sync {
 }
 
 /// All guests, as the service runs them.
-pub trait KeptGuests: Send + Sync + 'static {
+pub trait GuestManager: Send + Sync + 'static {
     /// Keeps them as they should be until `shutdown`, and ends when nothing is under way any more.
     fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
 
@@ -41,7 +41,7 @@ pub trait KeptGuests: Send + Sync + 'static {
     fn unusable(&self) -> watch::Receiver<Option<String>>;
 }
 
-impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
+impl<D: VirtDriver, R: GuestResources> GuestManager for Guests<D, R> {
     fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
         let guests = self.clone();
         Box::pin(async move { Guests::keep(&guests, interval, shutdown).await })

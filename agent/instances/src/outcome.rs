@@ -1,23 +1,19 @@
 //! How the reconciliation of one instance ended.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use berth_journeys::{Ear, Turn};
 use berth_model::ConsumerUuid;
-use berth_virt::{GuestError, VirtDriver};
-use tokio::sync::watch;
-use berth_agent_journal::{Blame, Course, JournalError, SpawnStep, StepState};
-use crate::transition::LeaveError;
-use crate::resources::GuestResources;
-use crate::spawn::{Requested, SpawnError};
-use crate::undo::{Requests, UndoError, undo};
+use berth_virt::GuestError;
+use berth_agent_journal::JournalError;
+use crate::transition::StopError;
+use crate::spawn::SpawnError;
+use crate::undo::UndoError;
 
 /// The guests that stand still, each with the reason.
 pub type HeldGuests = BTreeMap<ConsumerUuid, String>;
 
 /// How a guest's journey ended.
 #[derive(Debug)]
-pub enum JourneyEnd {
+pub enum ReconcileOutcome {
     /// The guest is as it should be.
     Settled,
     /// The spawn was undone, for this reason.
@@ -30,13 +26,13 @@ pub enum JourneyEnd {
     Interrupted,
     /// It stands still for this reason, and will be tried again.
     Held {
-        reason: Held,
+        reason: BlockedReason,
     },
 }
 
 /// Why a journey stands still.
 #[derive(Debug, thiserror::Error)]
-pub enum Held {
+pub enum BlockedReason {
     /// The journal can be neither read nor written.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -45,7 +41,7 @@ pub enum Held {
     Undo(#[from] UndoError),
     /// It cannot go off for another form.
     #[error(transparent)]
-    Leave(#[from] LeaveError),
+    Leave(#[from] StopError),
     /// It ran before and cannot be brought back now.
     #[error("the guest cannot be brought back: {0}")]
     NotBack(#[source] Box<SpawnError>),
@@ -58,16 +54,16 @@ pub enum Held {
 }
 
 /// An end in the log.
-pub(crate) fn told(uuid: ConsumerUuid, end: JourneyEnd) {
+pub(crate) fn told(uuid: ConsumerUuid, end: ReconcileOutcome) {
     match end {
-        JourneyEnd::Held { reason } => {
+        ReconcileOutcome::Held { reason } => {
             tracing::debug!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
         }
-        JourneyEnd::Undone { reason } => {
+        ReconcileOutcome::Undone { reason } => {
             tracing::warn!(guest = %uuid, reason, "a guest could not be spawned");
         }
-        JourneyEnd::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
-        JourneyEnd::Settled => tracing::info!(guest = %uuid, "the guest is as it should be"),
-        JourneyEnd::Gone => tracing::info!(guest = %uuid, "the guest is gone"),
+        ReconcileOutcome::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
+        ReconcileOutcome::Settled => tracing::info!(guest = %uuid, "the guest is as it should be"),
+        ReconcileOutcome::Gone => tracing::info!(guest = %uuid, "the guest is gone"),
     }
 }

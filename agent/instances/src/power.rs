@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use berth_agent_images::RecreateDisks;
 use crate::binding_wait::BindRefused;
-use berth_agent_journal::{Course, GuestRecord, JournalError, Life, SpawnStep, StepRecord, StepState};
+use berth_agent_journal::{Goal, GuestRecord, JournalError, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use crate::resources::{GuestResources, Provision, ResourceError};
 use berth_agent_journal::{BoundDevices, GuestRequest, GuestRequestError};
 use crate::guests::Guests;
@@ -32,7 +32,7 @@ pub enum PowerError {
         uuid: ConsumerUuid,
     },
     /// It is being spawned, undone or deleted, or its power is being changed.
-    #[error("guest {uuid} is on its way ({course}); ask again when it is there")]
+    #[error("guest {uuid} is on its context ({course}); ask again when it is there")]
     Busy {
         uuid: ConsumerUuid,
         /// What is under way.
@@ -49,7 +49,7 @@ pub enum PowerError {
     Spec(#[from] GuestSpecError),
     /// What the journal has of it does not fit together.
     #[error("what the journal has of it makes no guest: {0}")]
-    Form(#[from] GuestRequestError),
+    BootSource(#[from] GuestRequestError),
     /// The hypervisor says no.
     #[error(transparent)]
     Driver(#[from] GuestError),
@@ -72,15 +72,15 @@ fn wanted_after(action: PowerAction, now: DesiredPower) -> DesiredPower {
 /// Checks that nothing is in progress for the instance.
 pub(super) fn settled(record: &GuestRecord) -> Result<(), PowerError> {
     let course = match record.course {
-        Course::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => {
+        Goal::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => {
             return Ok(());
         }
-        Course::Spawn => {
+        Goal::Spawn => {
             let turning = record.life.turning.as_ref();
             turning.map_or("spawn", |turning| turning.turn.as_str())
         }
-        Course::Undo { .. } => "undo",
-        Course::Destroy => "destroy",
+        Goal::Undo { .. } => "undo",
+        Goal::Destroy => "destroy",
     };
     let uuid = record.request.uuid();
     Err(PowerError::Busy { uuid, course })
@@ -108,7 +108,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         action: PowerAction,
         id: Option<&ActionId>,
     ) -> Result<Powered, PowerError> {
-        let way = &self.inner.way;
+        let context = &self.inner.context;
         let (_turn, record) = self.in_turn(uuid).await?;
         settled(&record)?;
         if record.life.has_acted(id) {
@@ -118,7 +118,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             PowerAction::Start | PowerAction::HardReboot => Some(self.fit_to_start(&record).await?),
             _ => None,
         };
-        let life = Life {
+        let life = InstanceOverrides {
             suspending: false,
             ..record.life.clone()
         };
@@ -131,19 +131,19 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let starts = wanted == DesiredPower::Running && action != PowerAction::SoftReboot;
         if starts {
             let begun = start(StepState::Begun, record.ran_in());
-            way.journal.live(uuid, &life, &begun).await?;
+            context.journal.live(uuid, &life, &begun).await?;
         } else if record.life.suspending {
-            way.journal.live(uuid, &life, &[]).await?;
+            context.journal.live(uuid, &life, &[]).await?;
         }
-        way.journal.want(uuid, wanted).await?;
+        context.journal.want(uuid, wanted).await?;
         let acted = async {
             if let Some(fit) = &fit {
-                way.resources.prepare(fit.provision(&record)).await?;
+                context.resources.prepare(fit.provision(&record)).await?;
                 if self.starts_as_its_own(&fit.spec, action).await? {
                     return self.start_as_its_own(fit, action).await;
                 }
             }
-            Ok(way.driver.power(uuid, action).await?)
+            Ok(context.driver.power(uuid, action).await?)
         };
         let powered = match acted.await {
             Ok(powered) => powered,
@@ -157,7 +157,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Err(error) if action == PowerAction::HardReboot && self.is_off(uuid).await => {
                 if id.is_some() {
                     // That is the reboot: who asks again must not switch it off once more.
-                    way.journal.live(uuid, &life.acted_by(id), &[]).await?;
+                    context.journal.live(uuid, &life.acted_by(id), &[]).await?;
                 }
                 self.set_out(uuid);
                 return Err(error);
@@ -165,22 +165,22 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Err(error) => {
                 if starts {
                     let before = start(StepState::Done, record.ran_in());
-                    way.journal.live(uuid, &life, &before).await?;
+                    context.journal.live(uuid, &life, &before).await?;
                 }
-                way.journal.want(uuid, record.power).await?;
+                context.journal.want(uuid, record.power).await?;
                 return Err(error);
             }
         };
         if wanted == DesiredPower::Running {
             // It runs in this boot of the host, whichever it was started in first.
-            let done = start(StepState::Done, &way.boot_id);
-            let life = Life {
+            let done = start(StepState::Done, &context.boot_id);
+            let life = InstanceOverrides {
                 ended: false,
                 ..life
             };
-            way.journal.live(uuid, &life.acted_by(id), &done).await?;
+            context.journal.live(uuid, &life.acted_by(id), &done).await?;
         } else if id.is_some() {
-            way.journal.live(uuid, &life.acted_by(id), &[]).await?;
+            context.journal.live(uuid, &life.acted_by(id), &[]).await?;
         }
         Ok(powered)
     }
@@ -192,7 +192,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         spec: &GuestSpec,
         action: PowerAction,
     ) -> Result<bool, GuestError> {
-        let found = self.inner.way.on_host(spec.uuid).await?;
+        let found = self.inner.context.on_host(spec.uuid).await?;
         // Another's, or one with other devices, is not to be made this one.
         let found = found.filter(|found| found.difference(spec).is_none());
         let Some((state, has)) = found.and_then(|found| Some((found.state, found.hardware?)))
@@ -209,14 +209,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         fit: &Fit,
         action: PowerAction,
     ) -> Result<Powered, PowerError> {
-        let way = &self.inner.way;
+        let context = &self.inner.context;
         if action == PowerAction::HardReboot {
             let grace = Duration::ZERO;
             let stop = PowerAction::Stop { grace };
-            let _ = way.driver.power(fit.spec.uuid, stop).await?;
+            let _ = context.driver.power(fit.spec.uuid, stop).await?;
         }
-        let spec = way.allow(&fit.spec).map_err(ResourceError::from)?;
-        Ok(match way.spawn(&spec).await? {
+        let spec = context.allow(&fit.spec).map_err(ResourceError::from)?;
+        Ok(match context.spawn(&spec).await? {
             Spawned::Spawned => Powered::Done,
             Spawned::AlreadyThere => Powered::AlreadySo,
         })
@@ -224,7 +224,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Whether the hypervisor has it switched off, or does not say that it runs.
     async fn is_off(&self, uuid: ConsumerUuid) -> bool {
-        let found = self.inner.way.on_host(uuid).await;
+        let found = self.inner.context.on_host(uuid).await;
         !found.is_ok_and(|found| found.is_some_and(|it| it.state != GuestState::ShutOff))
     }
 
@@ -233,16 +233,16 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         &self,
         uuid: ConsumerUuid,
     ) -> Result<(Turn<ConsumerUuid>, GuestRecord), PowerError> {
-        let way = &self.inner.way;
+        let context = &self.inner.context;
         // A guest that is not known gets no turn to wait for.
-        if way.journal.guest(uuid).await?.is_none() {
+        if context.journal.guest(uuid).await?.is_none() {
             return Err(PowerError::NotFound { uuid });
         }
         let Ok(turn) = timeout(PATIENCE, self.turn(uuid)).await else {
             let course = "a step is under way";
             return Err(PowerError::Busy { uuid, course });
         };
-        let record = way.journal.guest(uuid).await?;
+        let record = context.journal.guest(uuid).await?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
         Ok((turn, Arc::unwrap_or_clone(record)))
     }
@@ -253,7 +253,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         record: &GuestRecord,
     ) -> Result<BoundDevices, PowerError> {
         let devices = record.devices.clone().unwrap_or_default();
-        let accelerators = &self.inner.way.accelerators;
+        let accelerators = &self.inner.context.accelerators;
         let now = accelerators.bound_now(&record.request).await?;
         if now != devices {
             let before = devices;
@@ -264,7 +264,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Whether the guest may have its devices now, as before its first start.
     async fn fit_to_start(&self, record: &GuestRecord) -> Result<Fit, PowerError> {
-        let way = &self.inner.way;
+        let context = &self.inner.context;
         let devices = self.still_bound(record).await?;
         let request = record.present()?;
         let mut spec = devices.attached_to(request.spec())?;
@@ -275,8 +275,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             spec,
         };
         // The hypervisor has its document, which an earlier release may have taken there.
-        way.allow(&fit.spec).map_err(ResourceError::from)?;
-        way.resources.check(fit.provision(record)).await?;
+        context.allow(&fit.spec).map_err(ResourceError::from)?;
+        context.resources.check(fit.provision(record)).await?;
         Ok(fit)
     }
 }

@@ -11,14 +11,14 @@
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestOnHost, GuestState};
 
-use berth_agent_journal::{Course, GuestRecord, SpawnStep, StepState};
+use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
 use crate::spawn_context::is_ours;
 
 /// What a look at a guest comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum PowerSyncAction {
     /// Nothing is to be done.
-    AsItShouldBe,
+    InSync,
     /// It goes through the steps of its spawn again.
     BringBack,
     /// It is off in the boot it was started in: that is what it should be from now on.
@@ -30,7 +30,7 @@ pub(super) enum Look {
     /// It runs and should be stopped in its tracks.
     Pause,
     /// It is stopped in its tracks and should run: to be told.
-    PausedElsewise,
+    UnexpectedlyPaused,
     /// It was undone, and is there: a call that was given up came to its end after all.
     TakeOff,
 }
@@ -42,58 +42,58 @@ enum StartedIn {
     Another,
 }
 
-pub(super) fn look(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> Look {
+pub(super) fn plan_power_sync(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> PowerSyncAction {
     let is_ours_there = found.is_some_and(|found| is_ours(found, &record.request));
-    if matches!(record.course, Course::Undo { .. }) && record.open().is_none() && is_ours_there {
-        return Look::TakeOff;
+    if matches!(record.course, Goal::Undo { .. }) && record.open().is_none() && is_ours_there {
+        return PowerSyncAction::TakeOff;
     }
     let settled =
-        record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
+        record.course == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
     // Somebody else's of its UUID: the spawn would be refused, and holding it would say nothing new.
     let is_anothers = found.is_some() && !is_ours_there;
     if !settled || is_anothers {
-        return Look::AsItShouldBe;
+        return PowerSyncAction::InSync;
     }
     let started_in = match record.ran_in() == boot_id {
         true => StartedIn::ThisBoot,
         false => StartedIn::Another,
     };
     match table(record.power, found.map(|found| found.state), started_in) {
-        Look::Stop if record.life.suspending => Look::Suspend,
+        PowerSyncAction::Stop if record.life.suspending => PowerSyncAction::Suspend,
         look => look,
     }
 }
 
-fn table(wanted: DesiredPower, found: Option<GuestState>, started_in: StartedIn) -> Look {
+fn table(wanted: DesiredPower, found: Option<GuestState>, started_in: StartedIn) -> PowerSyncAction {
     use DesiredPower as Wanted;
     use GuestState::{Crashed, Paused, Running, ShutOff};
     match (wanted, found, started_in) {
         (Wanted::Running, Some(Running), _)
         | (Wanted::Paused, Some(Paused), _)
-        | (Wanted::ShutOff, None | Some(ShutOff), _) => Look::AsItShouldBe,
-        (Wanted::Running, Some(Paused), _) => Look::PausedElsewise,
-        (Wanted::Paused, Some(Running), _) => Look::Pause,
+        | (Wanted::ShutOff, None | Some(ShutOff), _) => PowerSyncAction::InSync,
+        (Wanted::Running, Some(Paused), _) => PowerSyncAction::UnexpectedlyPaused,
+        (Wanted::Paused, Some(Running), _) => PowerSyncAction::Pause,
         // What crashed holds what it held.
-        (Wanted::ShutOff, Some(Running | Paused | Crashed), _) => Look::Stop,
-        (Wanted::Running | Wanted::Paused, None, _) => Look::BringBack,
+        (Wanted::ShutOff, Some(Running | Paused | Crashed), _) => PowerSyncAction::Stop,
+        (Wanted::Running | Wanted::Paused, None, _) => PowerSyncAction::BringBack,
         (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::Another) => {
-            Look::BringBack
+            PowerSyncAction::BringBack
         }
         (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::ThisBoot) => {
-            Look::EndedItself
+            PowerSyncAction::EndedItself
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::power_sync::Look::{AsItShouldBe, BringBack, EndedItself, Pause, PausedElsewise, Stop, Suspend, TakeOff};
+    use crate::power_sync::PowerSyncAction::{InSync, BringBack, EndedItself, Pause, UnexpectedlyPaused, Stop, Suspend, TakeOff};
     use super::*;
-    use berth_agent_journal::{Life, StepRecord};
+    use berth_agent_journal::{InstanceOverrides, StepRecord};
     use berth_agent_journal::samples::request;
 
     /// A row: what is wanted, what is found, and what that comes to where it was started in this boot and in another.
-    type Row = (DesiredPower, Option<GuestState>, Look, Look);
+    type Row = (DesiredPower, Option<GuestState>, PowerSyncAction, PowerSyncAction);
 
     #[test]
     fn each_pair_of_what_is_wanted_and_what_is_found_has_its_answer() {
@@ -101,24 +101,24 @@ mod tests {
         use GuestState::{Crashed, Paused, Running, ShutOff};
         let rows: [Row; 15] = [
             (Wanted::Running, None, BringBack, BringBack),
-            (Wanted::Running, Some(Running), AsItShouldBe, AsItShouldBe),
+            (Wanted::Running, Some(Running), InSync, InSync),
             (
                 Wanted::Running,
                 Some(Paused),
-                PausedElsewise,
-                PausedElsewise,
+                UnexpectedlyPaused,
+                UnexpectedlyPaused,
             ),
             (Wanted::Running, Some(ShutOff), EndedItself, BringBack),
             (Wanted::Running, Some(Crashed), EndedItself, BringBack),
             (Wanted::Paused, None, BringBack, BringBack),
             (Wanted::Paused, Some(Running), Pause, Pause),
-            (Wanted::Paused, Some(Paused), AsItShouldBe, AsItShouldBe),
+            (Wanted::Paused, Some(Paused), InSync, InSync),
             (Wanted::Paused, Some(ShutOff), EndedItself, BringBack),
             (Wanted::Paused, Some(Crashed), EndedItself, BringBack),
-            (Wanted::ShutOff, None, AsItShouldBe, AsItShouldBe),
+            (Wanted::ShutOff, None, InSync, InSync),
             (Wanted::ShutOff, Some(Running), Stop, Stop),
             (Wanted::ShutOff, Some(Paused), Stop, Stop),
-            (Wanted::ShutOff, Some(ShutOff), AsItShouldBe, AsItShouldBe),
+            (Wanted::ShutOff, Some(ShutOff), InSync, InSync),
             (Wanted::ShutOff, Some(Crashed), Stop, Stop),
         ];
         for (wanted, found, here, elsewhere) in rows {
@@ -137,11 +137,11 @@ mod tests {
         };
         let record = GuestRecord {
             request: request(1, &[]),
-            course: Course::Spawn,
+            course: Goal::Spawn,
             power: DesiredPower::ShutOff,
             steps: [step(StepState::Done)].into(),
             devices: None,
-            life: Life::default(),
+            life: InstanceOverrides::default(),
         };
         let spec = record.request.spec();
         let found = GuestOnHost {
@@ -157,48 +157,48 @@ mod tests {
             hardware: None,
             stuck: None,
         };
-        assert_eq!(look(&record, Some(&found), "boot-1"), Stop);
-        let life = Life {
+        assert_eq!(plan_power_sync(&record, Some(&found), "boot-1"), Stop);
+        let life = InstanceOverrides {
             suspending: true,
-            ..Life::default()
+            ..InstanceOverrides::default()
         };
         let suspending = GuestRecord {
             life,
             ..record.clone()
         };
-        assert_eq!(look(&suspending, Some(&found), "boot-1"), Suspend);
+        assert_eq!(plan_power_sync(&suspending, Some(&found), "boot-1"), Suspend);
         let anothers = GuestOnHost {
             owner: None,
             ..found.clone()
         };
-        assert_eq!(look(&record, Some(&anothers), "boot-1"), AsItShouldBe);
+        assert_eq!(plan_power_sync(&record, Some(&anothers), "boot-1"), InSync);
         for (course, state) in [
-            (Course::Destroy, StepState::Done),
-            (Course::Spawn, StepState::Begun),
+            (Goal::Destroy, StepState::Done),
+            (Goal::Spawn, StepState::Begun),
         ] {
             let on_its_way = GuestRecord {
                 course,
                 steps: [step(state)].into(),
                 ..record.clone()
             };
-            assert_eq!(look(&on_its_way, Some(&found), "boot-1"), AsItShouldBe);
+            assert_eq!(plan_power_sync(&on_its_way, Some(&found), "boot-1"), InSync);
         }
         for (state, its_own, anothers_own) in [
-            (StepState::Undone, TakeOff, AsItShouldBe),
-            (StepState::Undoing, AsItShouldBe, AsItShouldBe),
+            (StepState::Undone, TakeOff, InSync),
+            (StepState::Undoing, InSync, InSync),
         ] {
             let reason = "no".to_owned();
             let undone = GuestRecord {
-                course: Course::Undo {
+                course: Goal::Undo {
                     reason,
                     blame: None,
                 },
                 steps: [step(state)].into(),
                 ..record.clone()
             };
-            assert_eq!(look(&undone, Some(&found), "boot-1"), its_own);
-            assert_eq!(look(&undone, Some(&anothers), "boot-1"), anothers_own);
-            assert_eq!(look(&undone, None, "boot-1"), AsItShouldBe);
+            assert_eq!(plan_power_sync(&undone, Some(&found), "boot-1"), its_own);
+            assert_eq!(plan_power_sync(&undone, Some(&anothers), "boot-1"), anothers_own);
+            assert_eq!(plan_power_sync(&undone, None, "boot-1"), InSync);
         }
     }
 }

@@ -32,10 +32,10 @@ pub use kind::FindingKind;
 use crate::binding_wait::BindRefused;
 use crate::outcome::HeldGuests;
 use crate::guests::{Guests, GuestsError};
-use crate::sync_loop::KeepError;
+use crate::sync_loop::SyncError;
 use crate::resources::GuestResources;
 use berth_agent_devices::Devices;
-use crate::manager::{FindingObserver, KeptGuests};
+use crate::manager::{FindingObserver, GuestManager};
 
 /// How old a list of all accelerator requests may be that the clock's comparison looks at: it is long where the cloud is large,
 /// and each host asks for it. One that seems to show an orphan is asked for again before that is told.
@@ -135,11 +135,11 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
     }
 
     /// Compares, mends what can be mended, and says what was found. Guests' journeys go on by themselves afterwards.
-    pub async fn repair(&self) -> Result<Reconciled, KeepError> {
+    pub async fn repair(&self) -> Result<Reconciled, SyncError> {
         self.repair_by(Wanted::Now).await
     }
 
-    async fn repair_by(&self, wanted: Wanted) -> Result<Reconciled, KeepError> {
+    async fn repair_by(&self, wanted: Wanted) -> Result<Reconciled, SyncError> {
         let (mut found, due) = self.look_by(wanted).await?;
         if let Some(devices) = &self.inner.devices {
             for device in due {
@@ -245,17 +245,17 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
 
     /// Everything that can be read, and what cannot.
     async fn facts(&self, wanted: Wanted) -> Result<(Facts, Vec<String>), GuestsError> {
-        let way = &self.inner.guests.inner.way;
+        let context = &self.inner.guests.inner.context;
         // What could be read is compared; that nothing of it can be mended is told first.
         self.inner.guests.try_write().await;
         let mut unknown: Vec<String> = self.inner.guests.refuses_writes().into_iter().collect();
         // Before the journal, which says of whatever is made ready for whom that is.
-        let prepared = way.driver.prepared_devices().await.unwrap_or_else(|error| {
+        let prepared = context.driver.prepared_devices().await.unwrap_or_else(|error| {
             unknown.push(error.to_string());
             Vec::new()
         });
         let mut facts = Facts {
-            boot_id: way.boot_id.clone(),
+            boot_id: context.boot_id.clone(),
             prepared,
             journal: {
                 let records = self.inner.guests.list().await?;
@@ -263,7 +263,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             },
             ..Facts::default()
         };
-        match way.driver.guests().await {
+        match context.driver.guests().await {
             Ok(guests) => facts.hypervisor = Some(guests),
             Err(GuestError::NotSupported { .. }) => facts.hypervisor = Some(BTreeMap::new()),
             Err(error) => unknown.push(error.to_string()),
@@ -273,7 +273,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             if record.open().is_some() || record.request.arqs().is_empty() {
                 continue;
             }
-            let now = match way.accelerators.bound_now(&record.request).await {
+            let now = match context.accelerators.bound_now(&record.request).await {
                 Ok(bound) => Ok(bound),
                 Err(BindRefused::Service(error)) => {
                     unknown.push(error.to_string());
@@ -327,7 +327,7 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             return Ok(bound.clone());
         }
         let asked = Instant::now();
-        let accelerators = &self.inner.guests.inner.way.accelerators;
+        let accelerators = &self.inner.guests.inner.context.accelerators;
         let bound = accelerators.bound_on(nodes).await?;
         *self.listed() = Some((asked, bound.clone()));
         Ok(bound)
@@ -363,7 +363,7 @@ async fn allocations(
     Ok(held)
 }
 
-impl<D: VirtDriver, R: GuestResources> KeptGuests for Reconciler<D, R> {
+impl<D: VirtDriver, R: GuestResources> GuestManager for Reconciler<D, R> {
     fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
         let reconciler = self.clone();
         Box::pin(async move { reconciler.keep_going(interval, shutdown).await })

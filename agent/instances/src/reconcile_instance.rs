@@ -1,16 +1,15 @@
 //! One guest's journey from where it is to where it is meant to be, and how that ended: settled, undone, gone, or standing still.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_journeys::{Ear, Turn};
 use berth_model::ConsumerUuid;
-use berth_virt::{GuestError, VirtDriver};
+use berth_virt::VirtDriver;
 use tokio::sync::watch;
 
 use crate::guests::Guests;
-use crate::outcome::{Held, HeldGuests, JourneyEnd, told};
-use berth_agent_journal::{Blame, Course, JournalError, SpawnStep, StepState};
+use crate::outcome::{BlockedReason, HeldGuests, ReconcileOutcome, told};
+use berth_agent_journal::{Blame, Goal, SpawnStep, StepState};
 use crate::transition::leave;
 use crate::resources::GuestResources;
 use crate::spawn::{Requested, SpawnError};
@@ -39,30 +38,30 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
-    pub async fn journey(&self, uuid: ConsumerUuid) -> JourneyEnd {
+    pub async fn journey(&self, uuid: ConsumerUuid) -> ReconcileOutcome {
         let turn = self.turn(uuid).await;
         self.journey_in(&turn, uuid).await
     }
 
-    async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> JourneyEnd {
+    async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> ReconcileOutcome {
         let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
-            Err(reason) => JourneyEnd::Held { reason },
+            Err(reason) => ReconcileOutcome::Held { reason },
         };
         self.ended(uuid, &end);
         end
     }
 
     /// What is kept of a journey's end in memory. That a guest stands still is said once, until the reason changes.
-    pub(super) fn ended(&self, uuid: ConsumerUuid, end: &JourneyEnd) {
-        if let JourneyEnd::Held {
-            reason: Held::Journal(error) | Held::Undo(UndoError::Journal(error)),
+    pub(super) fn ended(&self, uuid: ConsumerUuid, end: &ReconcileOutcome) {
+        if let ReconcileOutcome::Held {
+            reason: BlockedReason::Journal(error) | BlockedReason::Undo(UndoError::Journal(error)),
         } = end
         {
             self.inner.usable.not_written(error);
         }
         self.inner.held.send_if_modified(|held| match end {
-            JourneyEnd::Held { reason } => {
+            ReconcileOutcome::Held { reason } => {
                 let reason = reason.to_string();
                 let news = held.get(&uuid) != Some(&reason);
                 if news {
@@ -93,42 +92,42 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         &self,
         turn: &Turn<ConsumerUuid>,
         uuid: ConsumerUuid,
-    ) -> Result<JourneyEnd, Held> {
-        let way = &self.inner.way;
+    ) -> Result<ReconcileOutcome, BlockedReason> {
+        let context = &self.inner.context;
         loop {
             // Before the look: what is written after it ends what comes of it.
             let cancel = turn.cut_short();
-            let Some(record) = way.journal.guest(uuid).await? else {
-                return Ok(JourneyEnd::Gone);
+            let Some(record) = context.journal.guest(uuid).await? else {
+                return Ok(ReconcileOutcome::Gone);
             };
             match record.course.clone() {
-                Course::Spawn
+                Goal::Spawn
                     if record.state(SpawnStep::Start) == Some(StepState::Done)
                         && record.life.turning.is_none() =>
                 {
-                    return Ok(JourneyEnd::Settled);
+                    return Ok(ReconcileOutcome::Settled);
                 }
-                Course::Spawn if record.is_leaving() => leave(way, &record).await?,
-                Course::Spawn => {
+                Goal::Spawn if record.is_leaving() => leave(context, &record).await?,
+                Goal::Spawn => {
                     let ran = !record.ran_in().is_empty();
                     let spawned = match Requested::of(Arc::unwrap_or_clone(record)) {
-                        Ok(requested) => requested.spawn(way, &cancel).await,
+                        Ok(requested) => requested.spawn(context, &cancel).await,
                         Err(error) => Err(error.into()),
                     };
                     match spawned {
                         Ok(_) if ran => {}
                         Ok(_) => self.build_succeeded(),
                         Err(SpawnError::Cancelled) if self.inner.journeys.is_stopping() => {
-                            return Ok(JourneyEnd::Interrupted);
+                            return Ok(ReconcileOutcome::Interrupted);
                         }
                         Err(SpawnError::Cancelled) => {}
                         Err(SpawnError::Journal(error)) => return Err(error.into()),
-                        Err(error) if ran => return Err(Held::NotBack(Box::new(error))),
+                        Err(error) if ran => return Err(BlockedReason::NotBack(Box::new(error))),
                         Err(error) => {
                             let blame = error.blame();
                             let reason = bounded(error.to_string());
-                            let course = Course::Undo { reason, blame };
-                            way.journal.turn(uuid, &course).await?;
+                            let course = Goal::Undo { reason, blame };
+                            context.journal.turn(uuid, &course).await?;
                             // An image of the user's own choice says nothing of the host.
                             if blame != Some(Blame::Image) {
                                 self.build_failed();
@@ -136,14 +135,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                         }
                     }
                 }
-                Course::Undo { reason, .. } => {
-                    undo(way, &record, Requests::Unbind).await?;
-                    return Ok(JourneyEnd::Undone { reason });
+                Goal::Undo { reason, .. } => {
+                    undo(context, &record, Requests::Unbind).await?;
+                    return Ok(ReconcileOutcome::Undone { reason });
                 }
-                Course::Destroy => {
-                    undo(way, &record, Requests::Delete).await?;
-                    way.journal.forget(uuid).await?;
-                    return Ok(JourneyEnd::Gone);
+                Goal::Destroy => {
+                    undo(context, &record, Requests::Delete).await?;
+                    context.journal.forget(uuid).await?;
+                    return Ok(ReconcileOutcome::Gone);
                 }
             }
         }

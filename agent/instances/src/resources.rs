@@ -6,7 +6,7 @@ use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::{DeviceError, WantedDevice};
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 
-use berth_agent_images::{DiskError, DiskPlan, DiskProvision, ImageComing, RecreateDisks};
+use berth_agent_images::{DiskError, DiskPlan, DiskProvision, ImageDownload, RecreateDisks};
 use crate::files::{FileRefused, GuestFiles};
 use berth_agent_journal::Released;
 use berth_agent_journal::{BoundDevices, GuestRequest};
@@ -156,7 +156,7 @@ pub trait GuestResources: Send + Sync + 'static {
     }
 
     /// How far the images of a plan are that are coming onto this host; none where none is.
-    fn coming(&self, plan: &DiskPlan) -> Option<ImageComing> {
+    fn coming(&self, plan: &DiskPlan) -> Option<ImageDownload> {
         let _ = plan;
         None
     }

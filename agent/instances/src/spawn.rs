@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use berth_agent_images::RecreateDisks;
 use crate::binding_wait::BindRefused;
 use crate::files::AllowedSpec;
-use berth_agent_journal::{Blame, Claimed, GuestRecord, JournalError, Life, SpawnStep, Stage, StepRecord, StepState};
+use berth_agent_journal::{Blame, Claimed, GuestRecord, JournalError, InstanceOverrides, SpawnStep, TransitionPhase, StepRecord, StepState};
 use crate::resources::{GuestResources, Provision, ResourceError};
-use crate::spawn_context::{Way, host_devices, is_ours};
+use crate::spawn_context::{SpawnContext, host_devices, is_ours};
 use berth_agent_journal::{BoundDevices, GuestRequest, GuestRequestError};
 use berth_agent_journal::{Named as _, Withheld};
 
@@ -51,7 +51,7 @@ pub enum SpawnError {
     Spec(#[from] GuestSpecError),
     /// What the journal has of it does not fit together.
     #[error("what the journal has of it makes no guest: {0}")]
-    Form(#[from] GuestRequestError),
+    BootSource(#[from] GuestRequestError),
     /// A device or a disk says no.
     #[error(transparent)]
     Resource(#[from] ResourceError),
@@ -85,21 +85,21 @@ pub(super) struct Requested {
     before: Option<BoundDevices>,
     /// The boot of the host in which it ran before; empty where it never did.
     ran_in: String,
-    life: Life,
+    life: InstanceOverrides,
     /// Whether the hypervisor's document may be that of another form.
     is_stale: bool,
 }
 
-struct Going {
+struct SpawnState {
     request: GuestRequest,
     devices: BoundDevices,
     spec: GuestSpec,
     ran_in: String,
-    life: Life,
+    life: InstanceOverrides,
     is_stale: bool,
 }
 
-impl Going {
+impl SpawnState {
     fn provision(&self) -> Provision<'_> {
         Provision {
             spec: &self.spec,
@@ -113,13 +113,13 @@ impl Going {
 }
 
 /// A guest whose devices are bound, and nobody else's.
-pub(super) struct Bound(Going);
+pub(super) struct Bound(SpawnState);
 /// A guest whose devices and files may be given to it.
-pub(super) struct Checked(Going, AllowedSpec);
+pub(super) struct Checked(SpawnState, AllowedSpec);
 /// A guest whose devices and disks are ready.
-pub(super) struct Prepared(Going, AllowedSpec);
+pub(super) struct Prepared(SpawnState, AllowedSpec);
 /// A guest that the hypervisor knows.
-pub(super) struct Defined(Going, AllowedSpec);
+pub(super) struct Defined(SpawnState, AllowedSpec);
 /// A guest that is as it should be: running, where that is wanted.
 #[derive(Debug)]
 pub(super) struct Running;
@@ -127,7 +127,7 @@ pub(super) struct Running;
 impl Requested {
     pub(super) fn of(record: GuestRecord) -> Result<Self, GuestRequestError> {
         let stage = record.life.turning.as_ref().map(|turning| &turning.stage);
-        let is_making = matches!(stage, Some(Stage::Making { .. }));
+        let is_making = matches!(stage, Some(TransitionPhase::Rebuilding { .. }));
         Ok(Self {
             ran_in: record.ran_in().to_owned(),
             request: record.present()?,
@@ -141,7 +141,7 @@ impl Requested {
     /// All steps, one after the other.
     pub(super) async fn spawn<D: VirtDriver, R: GuestResources>(
         self,
-        way: &Way<D, R>,
+        context: &SpawnContext<D, R>,
         cancel: &CancellationToken,
     ) -> Result<Running, SpawnError> {
         // A step that has begun is waited for: what is cut off in the middle may still act afterwards. The first one only waits,
@@ -150,28 +150,28 @@ impl Requested {
             true => Err(SpawnError::Cancelled),
             false => Ok(()),
         };
-        let bound = self.bind(way, cancel).await?;
+        let bound = self.bind(context, cancel).await?;
         goes_on()?;
-        let checked = bound.check(way).await?;
+        let checked = bound.check(context).await?;
         goes_on()?;
-        let prepared = checked.prepare(way, cancel).await?;
+        let prepared = checked.prepare(context, cancel).await?;
         goes_on()?;
-        let defined = prepared.define(way).await?;
+        let defined = prepared.define(context).await?;
         goes_on()?;
-        defined.start(way).await
+        defined.start(context).await
     }
 
     async fn bind<D: VirtDriver, R: GuestResources>(
         self,
-        way: &Way<D, R>,
+        context: &SpawnContext<D, R>,
         cancel: &CancellationToken,
     ) -> Result<Bound, SpawnError> {
         let uuid = self.request.uuid();
-        way.note(uuid, SpawnStep::Bind, StepState::Begun).await?;
+        context.note(uuid, SpawnStep::Bind, StepState::Begun).await?;
         let now = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(SpawnError::Cancelled),
-            now = way.accelerators.bound(&self.request) => now?,
+            now = context.accelerators.bound(&self.request) => now?,
         };
         if let Some(before) = self.before
             && before != now
@@ -182,8 +182,8 @@ impl Requested {
         spec.power = self.power;
         let devices = spec.devices.as_slice().iter();
         let names: BTreeSet<_> = devices.map(|attached| attached.device.name()).collect();
-        claimed(way, cancel, uuid, &names, &now).await?;
-        Ok(Bound(Going {
+        claimed(context, cancel, uuid, &names, &now).await?;
+        Ok(Bound(SpawnState {
             request: self.request,
             devices: now,
             spec,
@@ -196,7 +196,7 @@ impl Requested {
 
 /// Makes the devices the guest's own. A reset between two guests is waited for: it ends by itself, or it hangs.
 async fn claimed<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     cancel: &CancellationToken,
     uuid: ConsumerUuid,
     names: &BTreeSet<String>,
@@ -204,7 +204,7 @@ async fn claimed<D: VirtDriver, R: GuestResources>(
 ) -> Result<(), SpawnError> {
     let until = Instant::now() + LONGEST_RESET;
     loop {
-        match way.journal.claim(uuid, names, devices).await? {
+        match context.journal.claim(uuid, names, devices).await? {
             Claimed::Ours => return Ok(()),
             Claimed::Taken { device, guest } => {
                 let holder = guest;
@@ -229,28 +229,28 @@ async fn claimed<D: VirtDriver, R: GuestResources>(
 impl Bound {
     async fn check<D: VirtDriver, R: GuestResources>(
         self,
-        way: &Way<D, R>,
+        context: &SpawnContext<D, R>,
     ) -> Result<Checked, SpawnError> {
         let Self(guest) = self;
         let uuid = guest.request.uuid();
-        way.note(uuid, SpawnStep::Check, StepState::Begun).await?;
+        context.note(uuid, SpawnStep::Check, StepState::Begun).await?;
         let wanted = host_devices(&guest.spec);
-        if let Some((device, holder)) = held_elsewhere(way, &guest.request, &wanted).await?.pop() {
+        if let Some((device, holder)) = held_elsewhere(context, &guest.request, &wanted).await?.pop() {
             return Err(SpawnError::DeviceTaken {
                 device: device.to_string(),
                 holder,
             });
         }
-        let spec = way.allow(&guest.spec).map_err(ResourceError::from)?;
-        way.resources.check(guest.provision()).await?;
-        way.note(uuid, SpawnStep::Check, StepState::Done).await?;
+        let spec = context.allow(&guest.spec).map_err(ResourceError::from)?;
+        context.resources.check(guest.provision()).await?;
+        context.note(uuid, SpawnStep::Check, StepState::Done).await?;
         Ok(Checked(guest, spec))
     }
 }
 
 /// Those of the devices that another guest on the hypervisor has, whoever made it.
 pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     request: &GuestRequest,
     wanted: &BTreeSet<HostDevice>,
 ) -> Result<Vec<(HostDevice, ConsumerUuid)>, GuestError> {
@@ -258,7 +258,7 @@ pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
     if wanted.is_empty() {
         return Ok(held);
     }
-    for (uuid, other) in way.driver.guests().await? {
+    for (uuid, other) in context.driver.guests().await? {
         if uuid == request.uuid() && is_ours(&other, request) {
             continue;
         }
@@ -273,7 +273,7 @@ pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
 impl Checked {
     async fn prepare<D: VirtDriver, R: GuestResources>(
         self,
-        way: &Way<D, R>,
+        context: &SpawnContext<D, R>,
         cancel: &CancellationToken,
     ) -> Result<Prepared, SpawnError> {
         let Self(guest, spec) = self;
@@ -286,15 +286,15 @@ impl Checked {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(SpawnError::Cancelled),
-                fetched = way.resources.fetch(guest.request.disks(), project) => fetched?,
+                fetched = context.resources.fetch(guest.request.disks(), project) => fetched?,
             }
             if cancel.is_cancelled() {
                 return Err(SpawnError::Cancelled);
             }
         }
-        way.note(uuid, SpawnStep::Prepare, StepState::Begun).await?;
-        way.resources.prepare(guest.provision()).await?;
-        way.note(uuid, SpawnStep::Prepare, StepState::Done).await?;
+        context.note(uuid, SpawnStep::Prepare, StepState::Begun).await?;
+        context.resources.prepare(guest.provision()).await?;
+        context.note(uuid, SpawnStep::Prepare, StepState::Done).await?;
         Ok(Prepared(guest, spec))
     }
 }
@@ -302,7 +302,7 @@ impl Checked {
 impl Prepared {
     async fn define<D: VirtDriver, R: GuestResources>(
         self,
-        way: &Way<D, R>,
+        context: &SpawnContext<D, R>,
     ) -> Result<Defined, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
@@ -310,8 +310,8 @@ impl Prepared {
             // It has its new document: a word that this begins again would make it be given it again.
             return Ok(Defined(guest, spec));
         }
-        way.note(uuid, SpawnStep::Define, StepState::Begun).await?;
-        let found = way.on_host(uuid).await?;
+        context.note(uuid, SpawnStep::Define, StepState::Begun).await?;
+        let found = context.on_host(uuid).await?;
         let found = found.filter(|found| is_ours(found, &guest.request));
         let off = spec.off();
         let is_there = match found {
@@ -321,17 +321,17 @@ impl Prepared {
                 if found.state != GuestState::ShutOff {
                     // Somebody started it meanwhile, in its former form.
                     let grace = Duration::ZERO;
-                    let _ = way.driver.power(uuid, PowerAction::Stop { grace }).await?;
+                    let _ = context.driver.power(uuid, PowerAction::Stop { grace }).await?;
                 }
-                way.redefine(&off).await? == Redefined::Redefined
+                context.redefine(&off).await? == Redefined::Redefined
             }
             None => false,
         };
         // Another's is the driver's to refuse.
         if !is_there {
-            let _ = way.spawn(&off).await?;
+            let _ = context.spawn(&off).await?;
         }
-        way.note(uuid, SpawnStep::Define, StepState::Done).await?;
+        context.note(uuid, SpawnStep::Define, StepState::Done).await?;
         Ok(Defined(guest, spec))
     }
 }
@@ -339,21 +339,21 @@ impl Prepared {
 impl Defined {
     async fn start<D: VirtDriver, R: GuestResources>(
         self,
-        way: &Way<D, R>,
+        context: &SpawnContext<D, R>,
     ) -> Result<Running, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
-        way.note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
+        context.note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
             .await?;
-        let _ = way.spawn(&spec).await?;
-        let (state, detail) = (StepState::Done, way.boot_id.clone());
+        let _ = context.spawn(&spec).await?;
+        let (state, detail) = (StepState::Done, context.boot_id.clone());
         let steps = [(SpawnStep::Start, StepRecord { state, detail })];
-        let life = Life {
+        let life = InstanceOverrides {
             turning: None,
             ended: false,
             ..guest.life
         };
-        way.journal.live(uuid, &life, &steps).await?;
+        context.journal.live(uuid, &life, &steps).await?;
         Ok(Running)
     }
 }

@@ -14,7 +14,7 @@ use crate::accelerators::Accelerators;
 use berth_agent_journal::GuestRequest;
 
 /// The journal and the three truths that guests are made of.
-pub(super) struct Way<D, R> {
+pub(super) struct SpawnContext<D, R> {
     pub(super) journal: Arc<dyn GuestJournal>,
     pub(super) driver: Arc<D>,
     pub(super) resources: Arc<R>,
@@ -23,7 +23,7 @@ pub(super) struct Way<D, R> {
     pub(super) boot_id: String,
 }
 
-impl<D: VirtDriver, R: GuestResources> Way<D, R> {
+impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {
     pub(super) async fn note(
         &self,
         guest: ConsumerUuid,

@@ -19,7 +19,7 @@ use http::Request;
 use tokio::sync::Notify;
 
 use berth_agent_images::{Checksum, DiskPlan, ImageLocation, ImageSource, InstancesPath};
-use berth_agent_journal::samples::{guest, request};
+use berth_agent_journal::samples::request;
 use crate::accelerators::Accelerators;
 use crate::external_events::ExternalEvents;
 use crate::files::GuestFiles;

@@ -17,10 +17,10 @@ use berth_virt::{GuestError, PowerAction, VirtDriver};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::outcome::{Held, JourneyEnd, told};
+use crate::outcome::{BlockedReason, ReconcileOutcome, told};
 use crate::guests::{Guests, GuestsError};
-use berth_agent_journal::{GuestRecord, Life, SpawnStep, StepRecord, StepState};
-use crate::power_sync::{Look, look};
+use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
+use crate::power_sync::{PowerSyncAction, plan_power_sync};
 use crate::resources::GuestResources;
 
 /// How long a guest that should be off may take to end by itself: Nova's `shutdown_timeout`.
@@ -34,7 +34,7 @@ const REST: u32 = 9;
 
 /// Guests could not be compared with the hypervisor's.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum SyncError {
     /// The journal cannot be read.
     #[error(transparent)]
     Guests(#[from] GuestsError),
@@ -94,7 +94,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// One comparison of all guests with the hypervisor's, and what no guest uses any more is removed: every guest's folder is
     /// looked at, so this is for the clock, and not for each change. Their journeys go on by themselves afterwards.
-    pub async fn reconcile(&self) -> Result<(), KeepError> {
+    pub async fn reconcile(&self) -> Result<(), SyncError> {
         self.resume().await?;
         let records = self.list().await?;
         self.tidy(&records).await;
@@ -102,27 +102,27 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// The same without what is for the clock.
-    async fn compared_now(&self) -> Result<(), KeepError> {
+    async fn compared_now(&self) -> Result<(), SyncError> {
         self.resume().await?;
         self.compare(&self.list().await?).await
     }
 
     /// Compares guests with the hypervisor's, and has those mended that are not as they should be.
-    async fn compare(&self, records: &[Arc<GuestRecord>]) -> Result<(), KeepError> {
+    async fn compare(&self, records: &[Arc<GuestRecord>]) -> Result<(), SyncError> {
         if records.is_empty() {
             return Ok(());
         }
-        let found = self.inner.way.driver.guests().await?;
+        let found = self.inner.context.driver.guests().await?;
         for record in records {
             let uuid = record.request.uuid();
-            match look(record, found.get(&uuid), &self.inner.way.boot_id) {
-                Look::AsItShouldBe | Look::PausedElsewise => {}
-                Look::BringBack
-                | Look::EndedItself
-                | Look::Stop
-                | Look::Suspend
-                | Look::Pause
-                | Look::TakeOff => {
+            match plan_power_sync(record, found.get(&uuid), &self.inner.context.boot_id) {
+                PowerSyncAction::InSync | PowerSyncAction::UnexpectedlyPaused => {}
+                PowerSyncAction::BringBack
+                | PowerSyncAction::EndedItself
+                | PowerSyncAction::Stop
+                | PowerSyncAction::Suspend
+                | PowerSyncAction::Pause
+                | PowerSyncAction::TakeOff => {
                     let guests = self.clone();
                     self.inner.journeys.beside(async move {
                         told(uuid, guests.mend(uuid).await);
@@ -139,15 +139,15 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let others = records.iter().flat_map(|record| record.other_forms());
         let forms: Vec<_> = own.chain(others.map(Cow::Owned)).collect();
         let forms: Vec<_> = forms.iter().map(Cow::as_ref).collect();
-        self.inner.way.resources.tidy(&forms).await;
+        self.inner.context.resources.tidy(&forms).await;
     }
 
     /// Looks again, in its turn, and mends one guest.
-    pub(super) async fn mend(&self, uuid: ConsumerUuid) -> JourneyEnd {
+    pub(super) async fn mend(&self, uuid: ConsumerUuid) -> ReconcileOutcome {
         let turn = self.turn(uuid).await;
         let end = match self.mended(&turn, uuid).await {
             Ok(end) => end,
-            Err(reason) => JourneyEnd::Held { reason },
+            Err(reason) => ReconcileOutcome::Held { reason },
         };
         self.ended(uuid, &end);
         end
@@ -157,69 +157,69 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         &self,
         turn: &Turn<ConsumerUuid>,
         uuid: ConsumerUuid,
-    ) -> Result<JourneyEnd, Held> {
-        let way = &self.inner.way;
-        let Some(record) = way.journal.guest(uuid).await? else {
-            return Ok(JourneyEnd::Gone);
+    ) -> Result<ReconcileOutcome, BlockedReason> {
+        let context = &self.inner.context;
+        let Some(record) = context.journal.guest(uuid).await? else {
+            return Ok(ReconcileOutcome::Gone);
         };
-        let found = way.driver.guest(uuid).await.map_err(Held::Hypervisor)?;
-        match look(&record, found.as_ref(), &way.boot_id) {
-            Look::AsItShouldBe | Look::PausedElsewise => {}
-            Look::Stop => {
+        let found = context.driver.guest(uuid).await.map_err(BlockedReason::Hypervisor)?;
+        match plan_power_sync(&record, found.as_ref(), &context.boot_id) {
+            PowerSyncAction::InSync | PowerSyncAction::UnexpectedlyPaused => {}
+            PowerSyncAction::Stop => {
                 let stop = PowerAction::Stop { grace: GRACE };
-                let _ = way
+                let _ = context
                     .driver
                     .power(uuid, stop)
                     .await
-                    .map_err(Held::NotAtRest)?;
+                    .map_err(BlockedReason::NotAtRest)?;
                 // Once it was: what cannot be stopped is told by what holds it up.
                 tracing::info!(guest = %uuid, "the guest should have been off and was not; it was stopped");
             }
-            Look::Suspend => {
-                match way.driver.suspend(uuid).await {
+            PowerSyncAction::Suspend => {
+                match context.driver.suspend(uuid).await {
                     Err(error) if error.disposition() == Disposition::Retry => {
-                        return Err(Held::NotAtRest(error));
+                        return Err(BlockedReason::NotAtRest(error));
                     }
                     // As if it had been refused at once: it goes on.
                     Err(error) => {
                         tracing::warn!(guest = %uuid, %error, "the guest is not suspended");
-                        way.journal.want(uuid, DesiredPower::Running).await?;
+                        context.journal.want(uuid, DesiredPower::Running).await?;
                     }
                     Ok(_) => {}
                 }
-                let life = Life {
+                let life = InstanceOverrides {
                     suspending: false,
                     ..record.life.clone()
                 };
-                way.journal.live(uuid, &life, &[]).await?;
+                context.journal.live(uuid, &life, &[]).await?;
             }
-            Look::Pause => {
+            PowerSyncAction::Pause => {
                 let pause = PowerAction::Pause;
-                let _ = way
+                let _ = context
                     .driver
                     .power(uuid, pause)
                     .await
-                    .map_err(Held::NotAtRest)?;
+                    .map_err(BlockedReason::NotAtRest)?;
             }
-            Look::EndedItself => {
+            PowerSyncAction::EndedItself => {
                 tracing::info!(guest = %uuid, "the guest ended itself, or was stopped by hand; it stays off until it is started");
                 // First why: what is wanted then agrees with the hypervisor, and is looked at no more.
-                let life = Life {
+                let life = InstanceOverrides {
                     ended: true,
                     ..record.life.clone()
                 };
-                way.journal.live(uuid, &life, &[]).await?;
-                way.journal.want(uuid, DesiredPower::ShutOff).await?;
+                context.journal.live(uuid, &life, &[]).await?;
+                context.journal.want(uuid, DesiredPower::ShutOff).await?;
             }
-            Look::TakeOff => {
+            PowerSyncAction::TakeOff => {
                 tracing::warn!(guest = %uuid, "the guest was undone and is on the hypervisor; it is taken off again");
             }
-            Look::BringBack => {
+            PowerSyncAction::BringBack => {
                 let open = StepRecord {
                     state: StepState::Begun,
                     detail: record.ran_in().to_owned(),
                 };
-                way.journal.note(uuid, SpawnStep::Start, &open).await?;
+                context.journal.note(uuid, SpawnStep::Start, &open).await?;
             }
         }
         self.travel(turn, uuid).await

@@ -26,7 +26,7 @@ async fn a_guest_runs_with_exactly_the_devices_that_are_bound_for_it() {
     let guests = stage.guests();
     guests.create(&request(1, &[1, 2])).await.unwrap();
     let end = guests.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert_eq!(stage.running(1), ["0000:01:00.0", "0000:02:00.0"]);
     judge::at_rest(&stage).await;
 }
@@ -55,11 +55,11 @@ async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there(
         guests.create(&request(1, &[1, 2])).await.unwrap();
         let end = guests.journey(guest(1)).await;
         let reason = match end {
-            JourneyEnd::Undone { reason } => reason,
+            ReconcileOutcome::Undone { reason } => reason,
             // Its requests cannot be given back while the service is away.
-            JourneyEnd::Held { .. } if mishap == Mishap::ServiceAway => {
+            ReconcileOutcome::Held { .. } if mishap == Mishap::ServiceAway => {
                 stage.heals();
-                let JourneyEnd::Undone { reason } = guests.journey(guest(1)).await else {
+                let ReconcileOutcome::Undone { reason } = guests.journey(guest(1)).await else {
                     panic!("{mishap:?}: undone once the service is back");
                 };
                 reason
@@ -73,7 +73,7 @@ async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there(
         assert_eq!(record.open(), None, "{mishap:?}");
         // Deleted, it takes its own requests along, and no other's.
         guests.delete(guest(1)).await.unwrap();
-        assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+        assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
         judge::at_rest(&stage).await;
         stage.only_foreign_requests_are_left();
     }
@@ -104,7 +104,7 @@ async fn an_event_before_the_question_and_one_after_it_both_end_the_wait() {
         };
         assert!(guests.events().tell(event));
         let end = wait.await.unwrap();
-        assert!(matches!(end, JourneyEnd::Settled), "{early}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{early}: {end:?}");
         judge::at_rest(&stage).await;
     }
 }
@@ -117,12 +117,12 @@ async fn a_second_guest_on_a_held_device_is_refused_and_the_first_keeps_it() {
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     // A service that gives one handle twice, as the real one does after its database was edited.
     stage.bind_to(2, 2, 1);
     guests.create(&request(2, &[2])).await.unwrap();
-    let JourneyEnd::Undone { reason } = guests.journey(guest(2)).await else {
+    let ReconcileOutcome::Undone { reason } = guests.journey(guest(2)).await else {
         panic!("undone");
     };
     assert!(reason.contains("device 0000:01:00.0 is guest"), "{reason}");
@@ -137,11 +137,11 @@ async fn a_device_that_cannot_be_reset_now_keeps_its_request_bound_until_it_can(
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     stage.comes(Mishap::ResetHangs(1));
     guests.delete(guest(1)).await.unwrap();
-    let JourneyEnd::Held { reason } = guests.journey(guest(1)).await else {
+    let ReconcileOutcome::Held { reason } = guests.journey(guest(1)).await else {
         panic!("held");
     };
     assert!(reason.to_string().contains("did not come back"), "{reason}");
@@ -150,7 +150,7 @@ async fn a_device_that_cannot_be_reset_now_keeps_its_request_bound_until_it_can(
     let detail = &record.steps[&SpawnStep::Prepare].detail;
     assert!(detail.contains("did not come back"), "{detail}");
     stage.heals();
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
     judge::at_rest(&stage).await;
 }
 
@@ -163,26 +163,26 @@ async fn a_guest_that_cannot_be_read_may_have_any_device_and_holds_up_nobody_wit
         guests.create(&request(number, &[number])).await.unwrap();
         if number == 2 {
             stage.unreadable_guest(9, true);
-            let JourneyEnd::Undone { reason } = guests.journey(guest(2)).await else {
+            let ReconcileOutcome::Undone { reason } = guests.journey(guest(2)).await else {
                 panic!("undone");
             };
             assert!(reason.contains("any device"), "{reason}");
         } else {
             let end = guests.journey(guest(1)).await;
-            assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+            assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         }
     }
     guests.create(&request(3, &[])).await.unwrap();
     let end = guests.journey(guest(3)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     // Its device is not taken for free either.
     guests.delete(guest(1)).await.unwrap();
-    let JourneyEnd::Held { reason } = guests.journey(guest(1)).await else {
+    let ReconcileOutcome::Held { reason } = guests.journey(guest(1)).await else {
         panic!("held");
     };
     assert!(reason.to_string().contains("any device"), "{reason}");
     stage.unreadable_guest(9, false);
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
     tokio::time::pause();
     tokio::time::advance(LONGEST_RESET).await;
     tokio::time::resume();
-    let JourneyEnd::Undone { reason } = journey.await else {
+    let ReconcileOutcome::Undone { reason } = journey.await else {
         panic!("undone");
     };
     assert!(reason.contains(device), "{reason}");
@@ -227,12 +227,12 @@ async fn a_guest_whose_device_cannot_be_reset_ends_and_the_device_goes_to_nobody
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     stage.comes(Mishap::ResetFails(1));
     guests.delete(guest(1)).await.unwrap();
     let end = guests.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
     stage.only_foreign_requests_are_left();
     let register = stage.journal().devices();
     let known = register.read().await.unwrap();
@@ -244,7 +244,7 @@ async fn a_guest_whose_device_cannot_be_reset_ends_and_the_device_goes_to_nobody
     stage.heals();
     stage.bind_to(2, 2, 1);
     guests.create(&request(2, &[2])).await.unwrap();
-    let JourneyEnd::Undone { reason } = guests.journey(guest(2)).await else {
+    let ReconcileOutcome::Undone { reason } = guests.journey(guest(2)).await else {
         panic!("undone");
     };
     assert!(reason.contains("in quarantine"), "{reason}");
@@ -276,7 +276,7 @@ async fn a_kill_between_a_failed_reset_and_the_guests_end_forgets_no_quarantine(
             let guests = stage.guests();
             let _ = guests.delete(guest(1)).await;
             let end = guests.journey(guest(1)).await;
-            assert!(matches!(end, JourneyEnd::Gone), "{at} {after}: {end:?}");
+            assert!(matches!(end, ReconcileOutcome::Gone), "{at} {after}: {end:?}");
             let known = stage.journal().devices().read().await.unwrap();
             assert_eq!(known.quarantines.len(), 1, "{at} {after}");
             if !killed {
@@ -297,12 +297,12 @@ async fn a_verified_reset_counts_once_and_only_until_somebody_has_the_device_aga
         guests.create(&request(1, &[1])).await.unwrap();
         guests.journey(guest(1)).await;
         guests.delete(guest(1)).await.unwrap();
-        assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+        assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
         if claimed_again {
             stage.bind_to(2, 2, 1);
             guests.create(&request(2, &[2])).await.unwrap();
             let end = guests.journey(guest(2)).await;
-            assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+            assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         }
         assert_eq!(register.take_as_cleaned(device, 3).await.unwrap(), counts);
         assert!(!register.take_as_cleaned(device, 4).await.unwrap(), "once");
@@ -318,7 +318,7 @@ async fn another_guest_of_the_same_uuid_on_the_hypervisor_is_left_alone() {
     stage.foreign_guest(1, None);
     let guests = stage.guests();
     guests.create(&request(1, &[1])).await.unwrap();
-    let JourneyEnd::Undone { reason } = guests.journey(guest(1)).await else {
+    let ReconcileOutcome::Undone { reason } = guests.journey(guest(1)).await else {
         panic!("undone");
     };
     assert!(reason.contains("another one"), "{reason}");
@@ -339,7 +339,7 @@ async fn a_guest_deleted_while_it_waits_is_gone_at_once() {
         guests.create(&request(1, &[1])).await,
         Err(GuestsError::Ending { .. })
     ));
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
     judge::at_rest(&stage).await;
     stage.only_foreign_requests_are_left();
 }
@@ -353,12 +353,12 @@ async fn requests_that_are_bound_elsewhere_by_now_survive_the_delete_here() {
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Undone { .. }
+        ReconcileOutcome::Undone { .. }
     ));
     // The conductor took the next host.
     stage.comes(Mishap::Bound(1, "compute2", 1));
     guests.delete(guest(1)).await.unwrap();
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
     assert!(
         stage.is_bound(1),
         "the guest on the other host has its device"
@@ -382,7 +382,7 @@ async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refuse
     assert!(matches!(other, Err(GuestsError::Other { .. })));
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     let missing = guests.delete(guest(5)).await;
     assert!(matches!(missing, Err(GuestsError::NotFound { .. })));

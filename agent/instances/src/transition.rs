@@ -19,13 +19,13 @@ use berth_virt::{GuestError, Powered, VirtDriver};
 use berth_wire::guest::ActionId;
 
 use berth_agent_images::ImageSource;
-use crate::outcome::JourneyEnd;
+use crate::outcome::ReconcileOutcome;
 use crate::guests::Guests;
-use berth_agent_journal::{GuestRecord, Life, SpawnStep, StepRecord, StepState};
+use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use crate::power::{PowerError, settled};
 use crate::resources::{GuestResources, Provision, ResourceError};
-pub use error::{LeaveError, LifeError};
-use crate::transition::decision::{Decided, next};
+pub use error::{StopError, TransitionError};
+use crate::transition::decision::{TransitionDecision, next};
 pub(super) use stop::leave;
 
 /// What a guest is rescued with.
@@ -39,7 +39,7 @@ pub enum RescueSystem {
 
 /// What is asked of a guest's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LifeChange {
+pub enum TransitionRequest {
     /// Boot from something else, its own root disk beside.
     Rescue {
         system: RescueSystem,
@@ -60,8 +60,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Changes a guest's life, and waits until that is done. What was written down is gone on with whatever happens to the agent.
     ///
     /// # Errors
-    /// [`LifeError`]; unless it says that the guest is held, the guest is as it was.
-    pub async fn change(&self, uuid: ConsumerUuid, change: &LifeChange) -> Result<(), LifeError> {
+    /// [`TransitionError`]; unless it says that the guest is held, the guest is as it was.
+    pub async fn change(&self, uuid: ConsumerUuid, change: &TransitionRequest) -> Result<(), TransitionError> {
         self.change_once(uuid, change, None).await
     }
 
@@ -70,38 +70,38 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn change_once(
         &self,
         uuid: ConsumerUuid,
-        change: &LifeChange,
+        change: &TransitionRequest,
         id: Option<&ActionId>,
-    ) -> Result<(), LifeError> {
-        let way = &self.inner.way;
+    ) -> Result<(), TransitionError> {
+        let context = &self.inner.context;
         // Before the look: a delete that is written after it is heard.
         let ear = self.listen(uuid);
-        let record = way.journal.guest(uuid).await.map_err(PowerError::from)?;
+        let record = context.journal.guest(uuid).await.map_err(PowerError::from)?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
         // An image may take long: it comes before anything of the guest is touched, and before its turn is taken.
-        if let Decided::Turn(life, _) = next(&record, change, id, way.resources.as_ref())? {
+        if let TransitionDecision::Begin(life, _) = next(&record, change, id, context.resources.as_ref())? {
             let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
-            if let Some(form) = form.filter(|_| *change != LifeChange::Unrescue) {
+            if let Some(form) = form.filter(|_| *change != TransitionRequest::Unrescue) {
                 let project = &record.request.spec().owner.project;
                 let _shown = self.inner.images.begin(uuid, &form.plan);
                 tokio::select! {
                     biased;
-                    () = ear.cut_short() => return Err(LifeError::Overtaken { uuid }),
-                    fetched = way.resources.fetch(&form.plan, Some(project)) => fetched?,
+                    () = ear.cut_short() => return Err(TransitionError::Overtaken { uuid }),
+                    fetched = context.resources.fetch(&form.plan, Some(project)) => fetched?,
                 }
             }
         }
         drop(ear);
         let (turn, record) = self.in_turn(uuid).await?;
-        match next(&record, change, id, way.resources.as_ref())? {
-            Decided::Already => return Ok(()),
-            Decided::GoesOn if id.is_none() || record.life.has_acted(id) => {}
-            Decided::GoesOn => {
+        match next(&record, change, id, context.resources.as_ref())? {
+            TransitionDecision::Already => return Ok(()),
+            TransitionDecision::InProgress if id.is_none() || record.life.has_acted(id) => {}
+            TransitionDecision::InProgress => {
                 let life = record.life.clone().acted_by(id);
-                let written = way.journal.live(uuid, &life, &[]).await;
+                let written = context.journal.live(uuid, &life, &[]).await;
                 written.map_err(PowerError::from)?;
             }
-            Decided::Turn(life, power) => {
+            TransitionDecision::Begin(life, power) => {
                 let life = *life;
                 self.fit_for(&record, &life).await?;
                 self.begin(&record, &life, power).await?;
@@ -109,24 +109,24 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
         let end = match self.travel(&turn, uuid).await {
             Ok(end) => end,
-            Err(reason) => JourneyEnd::Held { reason },
+            Err(reason) => ReconcileOutcome::Held { reason },
         };
         self.ended(uuid, &end);
         match end {
-            JourneyEnd::Settled => Ok(()),
-            JourneyEnd::Held { reason } => Err(LifeError::Held {
+            ReconcileOutcome::Settled => Ok(()),
+            ReconcileOutcome::Held { reason } => Err(TransitionError::Held {
                 uuid,
                 reason: Box::new(reason),
             }),
-            JourneyEnd::Undone { .. } | JourneyEnd::Gone | JourneyEnd::Interrupted => {
-                Err(LifeError::Overtaken { uuid })
+            ReconcileOutcome::Undone { .. } | ReconcileOutcome::Gone | ReconcileOutcome::Interrupted => {
+                Err(TransitionError::Overtaken { uuid })
             }
         }
     }
 
     /// Whether it may start in its new form: it is asked while the guest still is as it was.
-    async fn fit_for(&self, record: &GuestRecord, life: &Life) -> Result<(), LifeError> {
-        let way = &self.inner.way;
+    async fn fit_for(&self, record: &GuestRecord, life: &InstanceOverrides) -> Result<(), TransitionError> {
+        let context = &self.inner.context;
         let devices = self.still_bound(record).await?;
         let then = GuestRecord {
             life: life.clone(),
@@ -144,18 +144,18 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             has_run_before: !record.ran_in().is_empty(),
             recreate: life.anew(),
         };
-        way.allow(&spec).map_err(ResourceError::from)?;
-        way.resources.present(&spec).map_err(ResourceError::from)?;
-        Ok(way.resources.check(provision).await?)
+        context.allow(&spec).map_err(ResourceError::from)?;
+        context.resources.present(&spec).map_err(ResourceError::from)?;
+        Ok(context.resources.check(provision).await?)
     }
 
     async fn begin(
         &self,
         record: &GuestRecord,
-        life: &Life,
+        life: &InstanceOverrides,
         power: DesiredPower,
-    ) -> Result<(), LifeError> {
-        let (way, uuid) = (&self.inner.way, record.request.uuid());
+    ) -> Result<(), TransitionError> {
+        let (context, uuid) = (&self.inner.context, record.request.uuid());
         let steps = [
             (SpawnStep::Prepare, StepRecord::from(StepState::Begun)),
             (
@@ -166,12 +166,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 },
             ),
         ];
-        way.journal
+        context.journal
             .want(uuid, power)
             .await
             .map_err(PowerError::from)?;
-        if let Err(error) = way.journal.live(uuid, life, &steps).await {
-            way.journal
+        if let Err(error) = context.journal.live(uuid, life, &steps).await {
+            context.journal
                 .want(uuid, record.power)
                 .await
                 .map_err(PowerError::from)?;
@@ -189,30 +189,30 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         uuid: ConsumerUuid,
         id: Option<&ActionId>,
     ) -> Result<Powered, PowerError> {
-        let way = &self.inner.way;
+        let context = &self.inner.context;
         let (_turn, record) = self.in_turn(uuid).await?;
         settled(&record)?;
         if record.life.has_acted(id) {
             return Ok(Powered::AlreadySo);
         }
-        let suspending = |suspending| Life {
+        let suspending = |suspending| InstanceOverrides {
             suspending,
             ..record.life.clone()
         };
         // First how: one that is only wanted off would be stopped after a kill, and its memory lost.
-        way.journal.live(uuid, &suspending(true), &[]).await?;
-        way.journal.want(uuid, DesiredPower::ShutOff).await?;
-        let suspended = match way.driver.suspend(uuid).await {
+        context.journal.live(uuid, &suspending(true), &[]).await?;
+        context.journal.want(uuid, DesiredPower::ShutOff).await?;
+        let suspended = match context.driver.suspend(uuid).await {
             // It may still be done, and is looked for.
             Err(error) if error.disposition() == Disposition::Retry => return Err(error.into()),
             Err(error) => {
-                way.journal.want(uuid, record.power).await?;
+                context.journal.want(uuid, record.power).await?;
                 Err(error)
             }
             Ok(suspended) => Ok(suspended),
         };
         let life = suspending(false).acted_by(id.filter(|_| suspended.is_ok()));
-        way.journal.live(uuid, &life, &[]).await?;
+        context.journal.live(uuid, &life, &[]).await?;
         Ok(suspended?)
     }
 
@@ -222,11 +222,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         uuid: ConsumerUuid,
         destination: &NodeName,
     ) -> Result<(), PowerError> {
-        let way = &self.inner.way;
+        let context = &self.inner.context;
         let (_turn, record) = self.in_turn(uuid).await?;
         settled(&record)?;
         tracing::debug!(guest = %uuid, %destination, "asked to move a guest");
-        if let Some(found) = way.on_host(uuid).await? {
+        if let Some(found) = context.on_host(uuid).await? {
             found.holds_nothing_for(
                 uuid,
                 "be moved while it runs",
@@ -235,7 +235,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
         // Not the driver's: whoever takes it over would have to know of it first, or it would be brought back here.
         Err(GuestError::Unsupported {
-            driver: way.driver.name(),
+            driver: context.driver.name(),
             action: "move a guest to another host while it runs",
         }
         .into())

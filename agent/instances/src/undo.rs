@@ -14,7 +14,7 @@ use berth_agent_journal::BoundDevices;
 use berth_agent_journal::{GuestRecord, JournalError, SpawnStep, StepState};
 use crate::resources::{GuestResources, Provision, ResourceError};
 use crate::spawn::held_elsewhere;
-use crate::spawn_context::{Way, host_device, host_devices, is_ours};
+use crate::spawn_context::{SpawnContext, host_device, host_devices, is_ours};
 
 /// Why a guest is not gone yet; it will be tried again.
 #[derive(Debug, thiserror::Error)]
@@ -53,22 +53,22 @@ pub(super) enum Requests {
 
 /// Undoes all that may be there of the guest.
 pub(super) async fn undo<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     record: &GuestRecord,
     requests: Requests,
 ) -> Result<(), UndoError> {
-    off_the_hypervisor(way, record).await?;
-    resources_back(way, record).await?;
-    way.resources.discard(record.request.uuid()).await?;
+    off_the_hypervisor(context, record).await?;
+    resources_back(context, record).await?;
+    context.resources.discard(record.request.uuid()).await?;
     if record.may_have_acted(SpawnStep::Check) {
         let uuid = record.request.uuid();
-        way.note(uuid, SpawnStep::Check, StepState::Undone).await?;
+        context.note(uuid, SpawnStep::Check, StepState::Undone).await?;
     }
-    end_requests(way, record, requests).await
+    end_requests(context, record, requests).await
 }
 
 async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     record: &GuestRecord,
 ) -> Result<(), UndoError> {
     let uuid = record.request.uuid();
@@ -76,7 +76,7 @@ async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
     if steps.iter().all(|step| record.state(*step).is_none()) {
         return Ok(());
     }
-    let found = way.on_host(uuid).await?;
+    let found = context.on_host(uuid).await?;
     let is_there = found.is_some_and(|found| is_ours(&found, &record.request));
     let acted = steps
         .into_iter()
@@ -87,19 +87,19 @@ async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
         acted.push(SpawnStep::Define);
     }
     for step in &acted {
-        way.note(uuid, *step, StepState::Undoing).await?;
+        context.note(uuid, *step, StepState::Undoing).await?;
     }
     if is_there {
-        let _ = way.driver.destroy(uuid).await?;
+        let _ = context.driver.destroy(uuid).await?;
     }
     for step in acted {
-        way.note(uuid, step, StepState::Undone).await?;
+        context.note(uuid, step, StepState::Undone).await?;
     }
     Ok(())
 }
 
 async fn resources_back<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     record: &GuestRecord,
 ) -> Result<(), UndoError> {
     if !record.may_have_acted(SpawnStep::Prepare) {
@@ -108,9 +108,9 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
     let uuid = record.request.uuid();
     let bound = record.devices.clone().unwrap_or_default();
     let spec = bound.attached_to(record.request.spec())?;
-    way.note(uuid, SpawnStep::Prepare, StepState::Undoing)
+    context.note(uuid, SpawnStep::Prepare, StepState::Undoing)
         .await?;
-    let spec = without_foreign(way, record, spec).await?;
+    let spec = without_foreign(context, record, spec).await?;
     let provision = Provision {
         spec: &spec,
         bound: &bound,
@@ -119,12 +119,12 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
         has_run_before: !record.ran_in().is_empty(),
         recreate: RecreateDisks::None,
     };
-    match way.resources.release(provision).await {
+    match context.resources.release(provision).await {
         // What must go to nobody is set aside before the guest lets go of it.
-        Ok(released) => Ok(way.journal.give_back(uuid, &released).await?),
+        Ok(released) => Ok(context.journal.give_back(uuid, &released).await?),
         Err(error) => {
             let reason = error.to_string();
-            way.note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
+            context.note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
                 .await?;
             Err(error.into())
         }
@@ -134,11 +134,11 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
 /// The guest without the devices that another guest on the hypervisor has by now: resetting one would pull it out of that
 /// guest's hands.
 async fn without_foreign<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     record: &GuestRecord,
     spec: GuestSpec,
 ) -> Result<GuestSpec, UndoError> {
-    let foreign = held_elsewhere(way, &record.request, &host_devices(&spec)).await?;
+    let foreign = held_elsewhere(context, &record.request, &host_devices(&spec)).await?;
     for (device, holder) in &foreign {
         tracing::warn!(%device, %holder, "a device of a guest that goes is another guest's by now; it is left alone");
     }
@@ -153,7 +153,7 @@ async fn without_foreign<D: VirtDriver, R: GuestResources>(
 }
 
 async fn end_requests<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     record: &GuestRecord,
     requests: Requests,
 ) -> Result<(), UndoError> {
@@ -162,22 +162,22 @@ async fn end_requests<D: VirtDriver, R: GuestResources>(
         .devices
         .as_ref()
         .is_some_and(|it| *it != BoundDevices::default());
-    if had_devices && !record.request.arqs().is_empty() && way.accelerators.is_absent() {
+    if had_devices && !record.request.arqs().is_empty() && context.accelerators.is_absent() {
         return Err(UndoError::NoService);
     }
     if record.may_have_acted(SpawnStep::Bind) {
         // Before the requests are given back: whoever is bound to the devices next must find them free.
-        way.journal.disclaim(uuid).await?;
+        context.journal.disclaim(uuid).await?;
     }
     match requests {
-        Requests::Delete => way.accelerators.delete(&record.request).await?,
+        Requests::Delete => context.accelerators.delete(&record.request).await?,
         Requests::Unbind if record.may_have_acted(SpawnStep::Bind) => {
-            way.accelerators.unbind(&record.request).await?;
+            context.accelerators.unbind(&record.request).await?;
         }
         Requests::Unbind => {}
     }
     if record.may_have_acted(SpawnStep::Bind) {
-        way.note(uuid, SpawnStep::Bind, StepState::Undone).await?;
+        context.note(uuid, SpawnStep::Bind, StepState::Undone).await?;
     }
     Ok(())
 }

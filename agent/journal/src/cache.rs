@@ -182,19 +182,19 @@ impl Drop for Write {
 mod tests {
     use berth_virt::guest_spec::DesiredPower;
 
-    use crate::record::Course;
-    use crate::overrides::Life;
+    use crate::record::Goal;
+    use crate::overrides::InstanceOverrides;
     use super::*;
     use crate::samples::request;
 
     fn record(number: u32) -> GuestRecord {
         GuestRecord {
             request: request(number, &[]),
-            course: Course::Spawn,
+            course: Goal::Spawn,
             power: DesiredPower::Running,
             steps: BTreeMap::new(),
             devices: None,
-            life: Life::default(),
+            life: InstanceOverrides::default(),
         }
     }
 

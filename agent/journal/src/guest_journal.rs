@@ -5,11 +5,11 @@
 //! holds which device is a row of its own with the device as its key, so that no history of guests can give one device to two of
 //! them.
 
-use crate::overrides::Life;
+use crate::overrides::InstanceOverrides;
 use crate::record::StepRecord;
 use crate::record::SpawnStep;
 use crate::record::GuestRecord;
-use crate::record::Course;
+use crate::record::Goal;
 use crate::error::JournalError;
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -73,8 +73,8 @@ pub trait GuestJournal: Send + Sync {
     /// Writes a request down, on the course of a spawn.
     fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted>;
 
-    /// Where the guest is meant to go from now on. [`Course::Destroy`] is final: nothing takes its place any more.
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()>;
+    /// Where the guest is meant to go from now on. [`Goal::Destroy`] is final: nothing takes its place any more.
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> Answer<'a, ()>;
 
     /// Whether the guest should run.
     fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> Answer<'_, ()>;
@@ -91,7 +91,7 @@ pub trait GuestJournal: Send + Sync {
     fn live<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a Life,
+        life: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
     ) -> Answer<'a, ()>;
 

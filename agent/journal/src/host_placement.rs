@@ -32,7 +32,7 @@ impl fmt::Display for BuildDigest {
 /// What the agent picked for a guest. The default is nothing: a guest whose spec came whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Picked {
+pub struct HostPlacement {
     build: Option<BuildDigest>,
     /// CPUs that no other guest may be pinned to.
     #[serde(with = "serde_text")]
@@ -40,27 +40,27 @@ pub struct Picked {
     /// The flavor's mediated devices, with what they are made of.
     mdevs: Vec<WantedDevice>,
     /// Not there in rows of releases that told no scheduler.
-    #[serde(default, skip_serializing_if = "Described::is_none")]
-    described: Described,
+    #[serde(default, skip_serializing_if = "SchedulingFacts::is_none")]
+    described: SchedulingFacts,
 }
 
 /// What schedulers ask of a guest beside what it has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Described {
+pub struct SchedulingFacts {
     /// Its flavor's name; none where its spec came whole.
     pub flavor: Option<String>,
     /// Properties of its image.
     pub image_properties: BTreeMap<String, String>,
 }
 
-impl Described {
+impl SchedulingFacts {
     fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl Picked {
+impl HostPlacement {
     pub fn new(
         build: Option<BuildDigest>,
         reserved_cpus: CpuSet,
@@ -70,19 +70,19 @@ impl Picked {
             build,
             reserved_cpus,
             mdevs,
-            described: Described::default(),
+            described: SchedulingFacts::default(),
         }
     }
 
     /// The same with what schedulers ask of the guest.
     #[must_use]
-    pub fn describing(self, described: Described) -> Self {
+    pub fn describing(self, described: SchedulingFacts) -> Self {
         Self { described, ..self }
     }
 
     /// What schedulers ask of the guest.
     #[must_use]
-    pub fn described(&self) -> &Described {
+    pub fn described(&self) -> &SchedulingFacts {
         &self.described
     }
 

@@ -26,9 +26,9 @@ pub use bound_devices::{BoundDevice, BoundDevices, BoundTwice, MdevParent, NoDev
 pub use device_name::{Named, name_of_handle, names};
 pub use error::{JournalError, JournalFailure};
 pub use guest_journal::{Accepted, Answer, Claimed, GuestJournal};
-pub use host_placement::{BuildDigest, Described, Picked};
-pub use overrides::{Form, Life, Stage, Turn, Turning};
-pub use record::{Blame, Course, GuestRecord, SpawnStep, StepRecord, StepState};
+pub use host_placement::{BuildDigest, SchedulingFacts, HostPlacement};
+pub use overrides::{BootSource, InstanceOverrides, TransitionPhase, TransitionKind, PendingTransition};
+pub use record::{Blame, Goal, GuestRecord, SpawnStep, StepRecord, StepState};
 #[cfg(any(test, feature = "testing"))]
 pub use register::given_back;
 pub use register::{

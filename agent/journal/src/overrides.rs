@@ -11,7 +11,7 @@ use crate::request::{GuestRequest, GuestRequestError};
 /// What a guest boots from, and its disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Form {
+pub struct BootSource {
     /// What it starts from.
     pub boot: GuestBoot,
     /// The disks that are to be made.
@@ -19,7 +19,7 @@ pub struct Form {
     pub disks: GuestDisks,
 }
 
-impl Form {
+impl BootSource {
     /// That of a request.
     #[must_use]
     pub fn of(request: &GuestRequest) -> Self {
@@ -39,7 +39,7 @@ impl Form {
 /// What is being done with a guest, for a word about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Turn {
+pub enum TransitionKind {
     /// It is given a rescue system.
     Rescue,
     /// It is given its own disks back.
@@ -48,7 +48,7 @@ pub enum Turn {
     Rebuild,
 }
 
-impl Turn {
+impl TransitionKind {
     /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -63,9 +63,10 @@ impl Turn {
 /// How far a turn is. Each stage may be done again from its beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Stage {
+pub enum TransitionPhase {
     /// The guest goes off, and these files of it are removed. Nothing is made while this is so.
-    Leaving {
+    #[serde(rename = "leaving")]
+    Stopping {
         /// How long it may take to end by itself, in seconds.
         grace_seconds: u16,
         discard: Vec<HostPath>,
@@ -73,7 +74,8 @@ pub enum Stage {
         anew: RecreateDisks,
     },
     /// It goes through the steps of its spawn, in its new form. Nothing is removed any more.
-    Making {
+    #[serde(rename = "making")]
+    Rebuilding {
         /// What may not be there.
         anew: RecreateDisks,
     },
@@ -82,24 +84,24 @@ pub enum Stage {
 /// A turn under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Turning {
-    pub turn: Turn,
-    pub stage: Stage,
+pub struct PendingTransition {
+    pub turn: TransitionKind,
+    pub stage: TransitionPhase,
 }
 
 /// What has become of a guest since it was asked for. The default is nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Life {
+pub struct InstanceOverrides {
     /// Its own form, where it was rebuilt; none: as it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rebuilt: Option<Form>,
+    pub rebuilt: Option<BootSource>,
     /// Its form while it is rescued; none: its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rescue: Option<Form>,
+    pub rescue: Option<BootSource>,
     /// What is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub turning: Option<Turning>,
+    pub turning: Option<PendingTransition>,
     /// Whether it went off without berth: it ended itself, or somebody stopped it by hand.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
@@ -111,7 +113,7 @@ pub struct Life {
     pub acted: Option<ActionId>,
 }
 
-impl Life {
+impl InstanceOverrides {
     /// Whether nothing has become of it.
     #[must_use]
     pub fn is_plain(&self) -> bool {
@@ -140,7 +142,7 @@ impl Life {
     #[must_use]
     pub fn anew(&self) -> RecreateDisks {
         match self.turning.as_ref().map(|turning| &turning.stage) {
-            Some(Stage::Making { anew } | Stage::Leaving { anew, .. }) => *anew,
+            Some(TransitionPhase::Rebuilding { anew } | TransitionPhase::Stopping { anew, .. }) => *anew,
             None => RecreateDisks::None,
         }
     }

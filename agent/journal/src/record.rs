@@ -6,7 +6,7 @@ use std::fmt;
 use berth_virt::guest_spec::DesiredPower;
 use serde::{Deserialize, Serialize};
 
-use crate::overrides::{Life, Stage};
+use crate::overrides::{InstanceOverrides, TransitionPhase};
 use crate::bound_devices::BoundDevices;
 use crate::request::{GuestRequest, GuestRequestError};
 
@@ -133,7 +133,7 @@ impl Blame {
 /// Where a guest is meant to go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Course {
+pub enum Goal {
     /// To run with its devices.
     Spawn,
     /// Back to nothing, its accelerator requests unbound; the guest stays known, with the reason, until it is deleted.
@@ -153,7 +153,7 @@ pub struct GuestRecord {
     /// What was asked for.
     pub request: GuestRequest,
     /// Where it is meant to go.
-    pub course: Course,
+    pub course: Goal,
     /// Whether it should run.
     pub power: DesiredPower,
     /// How far it has come.
@@ -161,14 +161,14 @@ pub struct GuestRecord {
     /// The devices that are its own; none before they are bound.
     pub devices: Option<BoundDevices>,
     /// What has become of it since.
-    pub life: Life,
+    pub life: InstanceOverrides,
 }
 
 impl GuestRecord {
     /// Whether CPUs, pages and devices of the host may be this guest's: it is not one whose spawn failed and was undone.
     #[must_use]
     pub fn may_hold(&self) -> bool {
-        !matches!(self.course, Course::Undo { .. }) || self.open().is_some()
+        !matches!(self.course, Goal::Undo { .. }) || self.open().is_some()
     }
 
     /// The request as the guest is to be when it is no longer rescued: rebuilt, where it was.
@@ -197,7 +197,7 @@ impl GuestRecord {
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         let stage = self.life.turning.as_ref().map(|turning| &turning.stage);
-        matches!(stage, Some(Stage::Leaving { .. }))
+        matches!(stage, Some(TransitionPhase::Stopping { .. }))
     }
 
     /// How far a step is; none where it was never begun.
@@ -225,16 +225,16 @@ impl GuestRecord {
     pub fn open(&self) -> Option<String> {
         let uuid = self.request.uuid();
         match &self.course {
-            Course::Spawn if self.state(SpawnStep::Start) != Some(StepState::Done) => {
+            Goal::Spawn if self.state(SpawnStep::Start) != Some(StepState::Done) => {
                 let turn = self.life.turning.as_ref();
                 let what = turn.map_or("spawn", |turning| turning.turn.as_str());
                 Some(format!("{what} {uuid}"))
             }
-            Course::Undo { .. } if SpawnStep::ALL.iter().any(|s| self.may_have_acted(*s)) => {
+            Goal::Undo { .. } if SpawnStep::ALL.iter().any(|s| self.may_have_acted(*s)) => {
                 Some(format!("undo {uuid}"))
             }
-            Course::Destroy => Some(format!("destroy {uuid}")),
-            Course::Spawn | Course::Undo { .. } => None,
+            Goal::Destroy => Some(format!("destroy {uuid}")),
+            Goal::Spawn | Goal::Undo { .. } => None,
         }
     }
 }

@@ -9,11 +9,9 @@ mod given_back;
 mod records;
 mod sql;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::time::SystemTime;
+use std::collections::BTreeSet;
 
-use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
+use berth_model::{NodeName, ProviderUuid};
 use berth_store::{JournalFile, Statement};
 
 use crate::error::JournalError;

@@ -7,7 +7,7 @@ use berth_virt::CpuSet;
 use berth_virt::guest_spec::{DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, Pinning};
 use serde::{Deserialize, Serialize};
 
-use crate::host_placement::Picked;
+use crate::host_placement::HostPlacement;
 use berth_agent_images::{DiskPlan, DiskPlanError};
 
 /// The most accelerator requests of one guest: more functions than any machine has slots for.
@@ -58,7 +58,7 @@ pub struct GuestRequest {
     arqs: BTreeSet<ArqUuid>,
     spec: GuestSpec,
     disks: DiskPlan,
-    picked: Picked,
+    picked: HostPlacement,
 }
 
 impl GuestRequest {
@@ -93,7 +93,7 @@ impl GuestRequest {
             arqs: known,
             spec,
             disks: DiskPlan::default(),
-            picked: Picked::default(),
+            picked: HostPlacement::default(),
         })
     }
 
@@ -120,7 +120,7 @@ impl GuestRequest {
 
     /// The same with what the agent picked for it; its spec has the CPUs and devices.
     #[must_use]
-    pub fn with_picked(self, picked: Picked) -> Self {
+    pub fn with_picked(self, picked: HostPlacement) -> Self {
         Self { picked, ..self }
     }
 
@@ -154,7 +154,7 @@ impl GuestRequest {
 
     /// What the agent picked for it; nothing where its spec came whole.
     #[must_use]
-    pub fn picked(&self) -> &Picked {
+    pub fn picked(&self) -> &HostPlacement {
         &self.picked
     }
 
@@ -177,8 +177,8 @@ struct RequestRecord {
     /// Not there in rows of releases that made no disks.
     #[serde(default, skip_serializing_if = "DiskPlan::is_none")]
     disks: DiskPlan,
-    #[serde(default, skip_serializing_if = "Picked::is_none")]
-    picked: Picked,
+    #[serde(default, skip_serializing_if = "HostPlacement::is_none")]
+    picked: HostPlacement,
 }
 
 impl TryFrom<RequestRecord> for GuestRequest {

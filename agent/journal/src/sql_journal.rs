@@ -14,9 +14,9 @@ use crate::cache::Known;
 use crate::rows::{power_word, records};
 use crate::schema::{Found, Opening, VERSION};
 use crate::guest_journal::{Accepted, Answer, Claimed, GuestJournal};
-use crate::record::{Course, GuestRecord, SpawnStep, StepRecord, StepState};
+use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord, StepState};
 use crate::error::JournalError;
-use crate::overrides::Life;
+use crate::overrides::InstanceOverrides;
 use crate::register;
 use crate::register::{DeviceRegister, Register, Withheld};
 use crate::bound_devices::BoundDevices;
@@ -251,7 +251,7 @@ impl Work for Accept<'_> {
         let (uuid, request) = (self.0.uuid().to_string(), json(self.0));
         let known = Statement::new("SELECT request, course FROM guest WHERE uuid = ?").bind(&uuid);
         if let Some(row) = tx.row(known).await? {
-            return Ok(if row.text(1)? == json(&Course::Destroy) {
+            return Ok(if row.text(1)? == json(&Goal::Destroy) {
                 Accepted::Ending
             } else if row.text(0)? == request {
                 Accepted::Same
@@ -263,7 +263,7 @@ impl Work for Accept<'_> {
         let insert = Statement::new(insert)
             .bind(uuid)
             .bind(request)
-            .bind(json(&Course::Spawn))
+            .bind(json(&Goal::Spawn))
             .bind(power_word(self.0.spec().power));
         tx.execute(insert).await?;
         Ok(Accepted::New)
@@ -399,11 +399,11 @@ impl GuestJournal for SqlJournal {
         Box::pin(async move { self.write(request.uuid(), &Accept(request)).await })
     }
 
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> Answer<'a, ()> {
         let turn =
             "UPDATE guest SET course = CASE course WHEN ? THEN course ELSE ? END WHERE uuid = ?";
         let turn = Statement::new(turn)
-            .bind(json(&Course::Destroy))
+            .bind(json(&Goal::Destroy))
             .bind(json(course))
             .bind(uuid.to_string());
         self.changed(uuid, vec![turn])
@@ -428,7 +428,7 @@ impl GuestJournal for SqlJournal {
     fn live<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a Life,
+        life: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
     ) -> Answer<'a, ()> {
         let text = (!life.is_plain()).then(|| json(life));

@@ -8,16 +8,16 @@ use berth_virt::guest_spec::DesiredPower;
 use crate::bound_devices::BoundDevices;
 use crate::record::GuestRecord;
 use berth_model::ConsumerUuid;
-use crate::overrides::Form;
+use crate::overrides::BootSource;
 use crate::record::StepState;
 use crate::record::Blame;
-use crate::overrides::Stage;
-use crate::overrides::Turn;
-use crate::overrides::Turning;
-use crate::overrides::Life;
+use crate::overrides::TransitionPhase;
+use crate::overrides::TransitionKind;
+use crate::overrides::PendingTransition;
+use crate::overrides::InstanceOverrides;
 use crate::record::StepRecord;
 use crate::record::SpawnStep;
-use crate::record::Course;
+use crate::record::Goal;
 use crate::sql_journal::SqlJournal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -54,20 +54,20 @@ async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {
 #[derive(Debug, Clone)]
 enum Op {
     Accept(u32),
-    Turn(u32, Course),
+    TransitionKind(u32, Goal),
     Want(u32, DesiredPower),
     Note(u32, SpawnStep, StepRecord),
-    Live(u32, Box<Life>, SpawnStep, StepRecord),
+    Live(u32, Box<InstanceOverrides>, SpawnStep, StepRecord),
     Claim(u32, Vec<u32>),
     Disclaim(u32),
     Forget(u32),
     Reopen,
 }
 
-fn turning() -> Turning {
-    Turning {
-        turn: Turn::Rescue,
-        stage: Stage::Leaving {
+fn turning() -> PendingTransition {
+    PendingTransition {
+        turn: TransitionKind::Rescue,
+        stage: TransitionPhase::Stopping {
             grace_seconds: 3,
             discard: vec![HostPath::new("/instances/1/disk.rescue").unwrap()],
             anew: RecreateDisks::Root,
@@ -78,13 +78,13 @@ fn turning() -> Turning {
 fn op() -> impl Strategy<Value = Op> {
     let number = || 1..4_u32;
     let course = prop_oneof![
-        Just(Course::Spawn),
-        Just(Course::Destroy),
+        Just(Goal::Spawn),
+        Just(Goal::Destroy),
         (
             "[ -~]{0,20}",
             proptest::option::of(prop_oneof![Just(Blame::Image), Just(Blame::Host)])
         )
-            .prop_map(|(reason, blame)| Course::Undo { reason, blame }),
+            .prop_map(|(reason, blame)| Goal::Undo { reason, blame }),
     ];
     let power = prop_oneof![
         Just(DesiredPower::Running),
@@ -94,26 +94,26 @@ fn op() -> impl Strategy<Value = Op> {
     let step = proptest::sample::select(SpawnStep::ALL.to_vec());
     let state = proptest::sample::select(StepState::ALL.to_vec());
     let record = (state, "\\PC{0,20}").prop_map(|(state, detail)| StepRecord { state, detail });
-    let own = || Some(Form::of(&request(1, &[1])));
+    let own = || Some(BootSource::of(&request(1, &[1])));
     let life = prop_oneof![
-        Just(Life::default()),
-        Just(Life {
+        Just(InstanceOverrides::default()),
+        Just(InstanceOverrides {
             rebuilt: own(),
             ended: true,
             acted: "req-1.7".parse().ok(),
-            ..Life::default()
+            ..InstanceOverrides::default()
         }),
-        Just(Life {
+        Just(InstanceOverrides {
             rescue: own(),
             turning: Some(turning()),
-            ..Life::default()
+            ..InstanceOverrides::default()
         }),
     ];
     let devices = proptest::collection::btree_set(1..6_u32, 0..3)
         .prop_map(|numbers| numbers.into_iter().collect());
     prop_oneof![
         4 => number().prop_map(Op::Accept),
-        2 => (number(), course).prop_map(|(n, course)| Op::Turn(n, course)),
+        2 => (number(), course).prop_map(|(n, course)| Op::TransitionKind(n, course)),
         1 => (number(), power).prop_map(|(n, power)| Op::Want(n, power)),
         2 => (number(), life, step.clone(), record.clone())
             .prop_map(|(n, life, step, record)| Op::Live(n, Box::new(life), step, record)),
@@ -163,23 +163,23 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             let known = model.0.get(&guest(*n)).map(|record| &record.course);
             let expected = match known {
                 None => Accepted::New,
-                Some(Course::Destroy) => Accepted::Ending,
+                Some(Goal::Destroy) => Accepted::Ending,
                 Some(_) => Accepted::Same,
             };
             assert_eq!(answer, expected);
             model.0.entry(guest(*n)).or_insert_with(|| GuestRecord {
                 request: wanted,
-                course: Course::Spawn,
+                course: Goal::Spawn,
                 power: DesiredPower::Running,
                 steps: BTreeMap::new(),
                 devices: None,
-                life: Life::default(),
+                life: InstanceOverrides::default(),
             });
         }
-        Op::Turn(n, course) => {
+        Op::TransitionKind(n, course) => {
             let record = model.0.get_mut(&guest(*n));
             unknown(journal.turn(guest(*n), course).await, record.is_some());
-            if let Some(record) = record.filter(|record| record.course != Course::Destroy) {
+            if let Some(record) = record.filter(|record| record.course != Goal::Destroy) {
                 record.course = course.clone();
             }
         }
@@ -202,7 +202,7 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             let known = model.0.contains_key(&guest(*n));
             unknown(journal.live(guest(*n), life, &steps).await, known);
             if known {
-                model.0.get_mut(&guest(*n)).unwrap().life = Life::clone(life);
+                model.0.get_mut(&guest(*n)).unwrap().life = InstanceOverrides::clone(life);
                 model.step(guest(*n), *step, said.clone());
             }
         }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::host_state::usage::NodeUse;
 use crate::host_state::{cpu_info, numa, pci};
-use berth_agent_journal::{Course, GuestRecord, SpawnStep, StepState, Turn};
+use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState, TransitionKind};
 
 /// What a node's state is made of.
 #[derive(Debug, Clone, Copy)]
@@ -102,11 +102,11 @@ fn instances(facts: &NodeFacts<'_>) -> BTreeMap<Uuid, NodeInstanceBody> {
 
 /// Whether something is done for the guest that keeps disks busy: it is built, rebuilt or rescued.
 fn is_io_heavy(record: &GuestRecord) -> bool {
-    let is_built = record.course == Course::Spawn
+    let is_built = record.course == Goal::Spawn
         && record.ran_in().is_empty()
         && record.state(SpawnStep::Start) != Some(StepState::Done);
     let turning = record.life.turning.as_ref();
-    is_built || turning.is_some_and(|it| matches!(it.turn, Turn::Rebuild | Turn::Rescue))
+    is_built || turning.is_some_and(|it| matches!(it.turn, TransitionKind::Rebuild | TransitionKind::Rescue))
 }
 
 /// The allocation ratio of a class, on whichever of the node's own providers has it, the root first; 1 where none does.

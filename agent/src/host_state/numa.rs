@@ -1,6 +1,6 @@
 //! A node's NUMA cells with what guests have of them, as Nova's `NUMACell`. Pure.
 //!
-//! What counts of guests that the journal does not know, [`Held`] says.
+//! What counts of guests that the journal does not know, [`HostUsage`] says.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
 
 use crate::host_state::compose::{NodeFacts, whole};
 use berth_agent_instances::fit::CellUse;
-use berth_agent_instances::fit::Held;
+use berth_agent_instances::fit::HostUsage;
 use berth_agent_instances::held;
 
 /// The cells; none where the host shows none.
@@ -25,7 +25,7 @@ pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCellBody>> {
     Some(cells.collect())
 }
 
-fn body(cell: &NumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &Held) -> NumaCellBody {
+fn body(cell: &NumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &HostUsage) -> NumaCellBody {
     let used = held.on(Some(cell.id));
     NumaCellBody {
         id: i64::from(cell.id),

@@ -57,7 +57,7 @@ impl TellError {
 }
 
 /// What the loop is given of the service beside it.
-pub(crate) struct Around<D> {
+pub(crate) struct ReporterDeps<D> {
     /// Who measures the CPUs.
     pub(crate) driver: Arc<D>,
     /// What the agent knows of itself.
@@ -108,8 +108,8 @@ struct Measured {
     metrics: BTreeMap<String, f64>,
 }
 
-pub(crate) struct Telling<D> {
-    around: Around<D>,
+pub(crate) struct HostStateReporter<D> {
+    around: ReporterDeps<D>,
     service: HostStateService,
     backoff: Backoff,
     told: Option<Told>,
@@ -119,8 +119,8 @@ pub(crate) struct Telling<D> {
     unmeasured: Option<String>,
 }
 
-impl<D: VirtDriver> Telling<D> {
-    pub(crate) fn new(around: Around<D>, service: HostStateService) -> Self {
+impl<D: VirtDriver> HostStateReporter<D> {
+    pub(crate) fn new(around: ReporterDeps<D>, service: HostStateService) -> Self {
         Self {
             backoff: Backoff::seeded(service.options.seed),
             around,

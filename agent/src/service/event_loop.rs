@@ -2,8 +2,8 @@
 //! never waits inside an arm. Its rooms: `keeping` (`disabled.json`), `looking` (observations), `passes`, `reloading`,
 //! `stopping`.
 
-mod keeping;
-mod looking;
+mod disabled_file;
+mod observe;
 mod passes;
 mod reloading;
 mod stopping;
@@ -23,17 +23,17 @@ use tokio_util::sync::CancellationToken;
 use crate::service::error::{LastFailure, ServiceError};
 use crate::service::keepalive::{EXTEND_BY, Keepalive};
 use crate::service::nodes::{Nodes, Terms};
-use crate::service::pass::{Returned, Surroundings};
-use crate::service::pulse::{LONGEST_LOOK, MARGIN};
+use crate::service::pass::{Returned, PassContext};
+use crate::service::progress_watchdog::{LONGEST_LOOK, MARGIN};
 use berth_agent_api::{Request, TickOutcome};
-use crate::service::requests::Waiting;
+use crate::service::waiting_requests::Waiting;
 use berth_agent_api::{AgentState, Phase};
-use crate::service::{Agent, LiveOptions, Mode, Reload, Sources, findings};
+use crate::service::{Agent, LiveOptions, Mode, Reload, EventLoopSources, findings};
 use crate::service::guests::DeviceService;
 use berth_agent_tracker::KnownTrees;
 use berth_agent_api::States;
 use berth_agent_tracker::backoff::Backoff;
-use berth_agent_devices::Look;
+use berth_agent_devices::ObservationId;
 use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
 use berth_agent_instances::HeldGuests;
 use berth_agent_api::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
@@ -42,8 +42,8 @@ use crate::notify::Notifier;
 use crate::triggers::{Interval, Trigger, Triggers, wake};
 
 pub(super) struct EventLoop<D> {
-    surroundings: Arc<Surroundings<D>>,
-    work: JoinSet<Done<D>>,
+    surroundings: Arc<PassContext<D>>,
+    work: JoinSet<TaskCompletion<D>>,
     nodes: Nodes<D>,
     triggers: Triggers,
     observation: Observation,
@@ -56,7 +56,7 @@ pub(super) struct EventLoop<D> {
     /// Whether the scheduler is told of this host, and says whether it is disabled in the cloud.
     tells: bool,
     view: Option<Arc<HostView>>,
-    keeping: Option<Keeping>,
+    keeping: Option<DisabledFileIo>,
     /// Subjects that the log said to make no progress.
     overdue: BTreeSet<String>,
     waiting: Waiting,
@@ -77,7 +77,7 @@ pub(super) struct EventLoop<D> {
 }
 
 /// A task that came back.
-enum Done<D> {
+enum TaskCompletion<D> {
     Observed {
         sequence: u64,
         /// What of the host was not made as it should be, if it was tried.
@@ -99,7 +99,7 @@ enum Done<D> {
 }
 
 /// `disabled.json` is being read or written: no look begins and nobody else is heard meanwhile.
-struct Keeping {
+struct DisabledFileIo {
     since: Instant,
 }
 
@@ -119,7 +119,7 @@ struct Observation {
 struct Running {
     task: AbortHandle,
     /// Its number among all looks at the devices.
-    look: Option<Look>,
+    look: Option<ObservationId>,
     since: Instant,
     breaks_backoff: bool,
 }
@@ -195,7 +195,7 @@ impl<D: VirtDriver> EventLoop<D> {
         };
         let (published, state) = watch::channel(Arc::new(nothing));
         let event_loop = Self {
-            surroundings: Arc::new(Surroundings {
+            surroundings: Arc::new(PassContext {
                 driver: agent.driver,
                 placement: agent.placement,
                 files: agent.files,
@@ -247,7 +247,7 @@ impl<D: VirtDriver> EventLoop<D> {
     /// Runs to the end, and stops in order whatever the end is.
     pub(super) async fn run(
         mut self,
-        sources: Sources,
+        sources: EventLoopSources,
         shutdown: &CancellationToken,
     ) -> Result<(), ServiceError> {
         let ended = self.until_end(sources, shutdown).await;
@@ -257,7 +257,7 @@ impl<D: VirtDriver> EventLoop<D> {
 
     async fn until_end(
         &mut self,
-        mut sources: Sources,
+        mut sources: EventLoopSources,
         shutdown: &CancellationToken,
     ) -> Result<(), ServiceError> {
         let mut listening = true;
@@ -279,7 +279,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 }
                 Some(()) = sources.hangups.next(), if free => self.hangup(),
                 Some(request) = sources.requests.recv(), if free => self.request(request),
-                held = Sources::held(&mut sources.holding) => self.held_guests(&held),
+                held = EventLoopSources::held(&mut sources.holding) => self.held_guests(&held),
                 Some((name, word)) = sources.journals.next() => self.journal(name, word),
                 Some(untold) = sources.untold.next() => {
                     findings::of_scheduler(&mut self.health, untold, Instant::now());
@@ -427,9 +427,9 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    fn done(&mut self, done: Result<Done<D>, JoinError>) -> Result<(), ServiceError> {
+    fn done(&mut self, done: Result<TaskCompletion<D>, JoinError>) -> Result<(), ServiceError> {
         match done {
-            Ok(Done::Observed {
+            Ok(TaskCompletion::Observed {
                 sequence,
                 unprepared,
                 view,
@@ -439,13 +439,13 @@ impl<D: VirtDriver> EventLoop<D> {
                 }
                 self.observed(sequence, view)
             }
-            Ok(Done::Passed(returned)) => self.passed(*returned),
-            Ok(Done::Reloaded(options)) => {
+            Ok(TaskCompletion::Passed(returned)) => self.passed(*returned),
+            Ok(TaskCompletion::Reloaded(options)) => {
                 self.reloaded(options);
                 Ok(())
             }
-            Ok(Done::Recalled(read)) => self.recalled(read),
-            Ok(Done::Kept {
+            Ok(TaskCompletion::Recalled(read)) => self.recalled(read),
+            Ok(TaskCompletion::Kept {
                 disabled,
                 kept,
                 reply,
@@ -453,7 +453,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 self.kept(disabled, kept, reply);
                 Ok(())
             }
-            Ok(Done::KeptOfCloud { disabled, kept }) => {
+            Ok(TaskCompletion::KeptOfCloud { disabled, kept }) => {
                 self.kept_of_cloud(disabled, kept);
                 Ok(())
             }

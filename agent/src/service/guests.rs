@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use berth_agent_devices::{DeviceConditions, Devices};
 use berth_agent_instances::reconcile::Reconciler;
-use berth_agent_instances::{GuestResources, KeptGuests};
-use crate::host_state::Telling;
+use berth_agent_instances::{GuestResources, GuestManager};
+use crate::host_state::HostStateReporter;
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
 /// while Placement is away must bring its guests back all the same.
@@ -26,7 +26,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub struct GuestService {
     /// The guests: a [`berth_agent_instances::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
-    pub guests: Arc<dyn KeptGuests>,
+    pub guests: Arc<dyn GuestManager>,
     /// Their routes, offered on the admin socket.
     pub routes: Router,
     /// `reconcile_interval`.
@@ -55,22 +55,22 @@ impl DeviceService {
     }
 
     /// Begins to tell and to clean.
-    pub(super) fn begin(self) -> Keeping {
+    pub(super) fn begin(self) -> BackgroundTask {
         let end = CancellationToken::new();
         let task = tokio::spawn(self.devices.keep(self.ends, end.clone()));
-        Keeping { task, end }
+        BackgroundTask { task, end }
     }
 }
 
 /// Guests or devices while they are kept.
-pub(super) struct Keeping {
+pub(super) struct BackgroundTask {
     task: JoinHandle<()>,
     end: CancellationToken,
 }
 
-impl Keeping {
+impl BackgroundTask {
     /// Begins to tell the scheduler; what it is told may be told again, so that it may be cut off anywhere.
-    pub(super) fn of<D: VirtDriver>(telling: Telling<D>) -> Self {
+    pub(super) fn of<D: VirtDriver>(telling: HostStateReporter<D>) -> Self {
         let end = CancellationToken::new();
         let shutdown = end.clone();
         let task = tokio::spawn(async move {
@@ -99,7 +99,7 @@ impl GuestService {
     }
 
     /// Begins to keep the guests as soon as `started` says so.
-    pub(super) fn begin(self, mut started: watch::Receiver<bool>) -> Keeping {
+    pub(super) fn begin(self, mut started: watch::Receiver<bool>) -> BackgroundTask {
         let end = CancellationToken::new();
         let shutdown = end.clone();
         let task = tokio::spawn(async move {
@@ -116,7 +116,7 @@ impl GuestService {
                 self.guests.stop().await;
             }
         });
-        Keeping { task, end }
+        BackgroundTask { task, end }
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn heard_by(guests: Option<&GuestService>, events: HostEvents) -> Hos
     events.inspect(hear).boxed()
 }
 
-impl Keeping {
+impl BackgroundTask {
     /// Ends what is under way, within this time; the next start goes on from wherever it stands.
     pub(super) async fn stop(self, grace: Duration) {
         self.end.cancel();
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    impl KeptGuests for Noted {
+    impl GuestManager for Noted {
         fn keep(&self, _: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
             let noted = self.clone();
             Box::pin(async move {

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use crate::service::error::PassError;
 use berth_agent_api::Trouble;
 use berth_agent_tracker::error_chain::sentence;
-use crate::service::pass::{Journey, Order, Passed, Progressed, Returned};
-use crate::service::pulse::Pulse;
+use crate::service::pass::{Journey, Order, Passed, TrackerSlot, Returned};
+use crate::service::progress_watchdog::ProgressWatchdog;
 use berth_agent_api::{LastPass, NodeState, PassResult, Phase, Touched};
 use berth_agent_tracker::backoff::Backoff;
 use berth_agent_tracker::complete;
@@ -50,10 +50,10 @@ pub(super) struct Nodes<D> {
 }
 
 struct Node<D> {
-    progressed: Progressed<D>,
+    progressed: TrackerSlot<D>,
     /// Whether a pass is under way.
     busy: bool,
-    pulse: Arc<Pulse>,
+    pulse: Arc<ProgressWatchdog>,
     waiting: Option<Seen>,
     journey: Journey,
     uuid: UuidSource,
@@ -123,7 +123,7 @@ impl<D> Nodes<D> {
         seen: &Seen,
         terms: &Terms,
         now: Instant,
-    ) -> Vec<(Progressed<D>, Order)> {
+    ) -> Vec<(TrackerSlot<D>, Order)> {
         let mut begun = Vec::new();
         for (name, node) in self.known.iter_mut().filter(|(_, node)| node.shown) {
             if node.busy {
@@ -141,7 +141,7 @@ impl<D> Nodes<D> {
         returned: Returned<D>,
         terms: &Terms,
         now: Instant,
-    ) -> (Option<(Progressed<D>, Order)>, Option<PassError>) {
+    ) -> (Option<(TrackerSlot<D>, Order)>, Option<PassError>) {
         let Some(node) = self.known.get_mut(&returned.node) else {
             return (None, None);
         };
@@ -246,7 +246,7 @@ impl<D> Node<D> {
         Self {
             progressed: None,
             busy: false,
-            pulse: Arc::new(Pulse::new(Instant::now())),
+            pulse: Arc::new(ProgressWatchdog::new(Instant::now())),
             waiting: None,
             journey,
             uuid,
@@ -275,7 +275,7 @@ impl<D> Node<D> {
         seen: &Seen,
         terms: &Terms,
         now: Instant,
-    ) -> (Progressed<D>, Order) {
+    ) -> (TrackerSlot<D>, Order) {
         self.busy = true;
         self.pulse.begin(now);
         let order = Order {

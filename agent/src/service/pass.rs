@@ -12,7 +12,7 @@ use berth_virt::{HostView, VirtDriver};
 use tokio::time::Instant;
 
 use crate::service::error::PassError;
-use crate::service::pulse::Pulse;
+use crate::service::progress_watchdog::ProgressWatchdog;
 use berth_agent_tracker::complete;
 use berth_agent_tracker::node_identity::{Known, UuidSource, identify};
 use berth_agent_tracker::options::TrackerOptions;
@@ -23,14 +23,14 @@ use berth_agent_tracker::startup::ReviewedPlans;
 use berth_agent_tracker::{rename, tick};
 
 /// What every pass needs of the world.
-pub(super) struct Surroundings<D> {
+pub(super) struct PassContext<D> {
     pub(super) driver: Arc<D>,
     pub(super) placement: PlacementClient,
     pub(super) files: Arc<dyn StateFiles>,
 }
 
 /// A node whose identity is clear, with its tracker; none until somebody asked who it is.
-pub(super) type Progressed<D> = Option<Box<Identified<D>>>;
+pub(super) type TrackerSlot<D> = Option<Box<Identified<D>>>;
 
 /// A node with its tracker.
 pub(super) struct Identified<D> {
@@ -61,7 +61,7 @@ pub(super) struct Order {
     pub(super) reviewed: Option<Arc<ReviewedPlans>>,
     /// The tree as it was shown last.
     pub(super) shown: Option<Arc<ProviderTree>>,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) pulse: Arc<ProgressWatchdog>,
     /// Providers that Placement was seen without.
     pub(super) missing: BTreeSet<ProviderUuid>,
 }
@@ -80,7 +80,7 @@ pub(super) struct Returned<D> {
     pub(super) node: NodeName,
     pub(super) sequence: u64,
     pub(super) journey: Journey,
-    pub(super) progressed: Progressed<D>,
+    pub(super) progressed: TrackerSlot<D>,
     pub(super) outcome: Result<Passed, PassError>,
     pub(super) root: Option<ProviderUuid>,
     pub(super) tree: Option<Arc<ProviderTree>>,
@@ -88,8 +88,8 @@ pub(super) struct Returned<D> {
 }
 
 pub(super) async fn run<D: VirtDriver>(
-    surroundings: Arc<Surroundings<D>>,
-    mut progressed: Progressed<D>,
+    surroundings: Arc<PassContext<D>>,
+    mut progressed: TrackerSlot<D>,
     order: Order,
 ) -> Returned<D> {
     let start = Instant::now();
@@ -128,8 +128,8 @@ fn shown(known: Option<&ProviderTree>, order: &Order) -> Option<Arc<ProviderTree
 }
 
 async fn work<D: VirtDriver>(
-    surroundings: &Surroundings<D>,
-    progressed: &mut Progressed<D>,
+    surroundings: &PassContext<D>,
+    progressed: &mut TrackerSlot<D>,
     order: &Order,
 ) -> Result<Passed, PassError> {
     let node = identified(surroundings, progressed, order).await?;
@@ -151,8 +151,8 @@ async fn work<D: VirtDriver>(
 }
 
 async fn identified<'a, D: VirtDriver>(
-    surroundings: &Surroundings<D>,
-    progressed: &'a mut Progressed<D>,
+    surroundings: &PassContext<D>,
+    progressed: &'a mut TrackerSlot<D>,
     order: &Order,
 ) -> Result<&'a mut Identified<D>, PassError> {
     let node = match progressed.take() {
@@ -163,7 +163,7 @@ async fn identified<'a, D: VirtDriver>(
 }
 
 async fn identify_new<D: VirtDriver>(
-    surroundings: &Surroundings<D>,
+    surroundings: &PassContext<D>,
     order: &Order,
 ) -> Result<Identified<D>, PassError> {
     let files = surroundings.files.as_ref();

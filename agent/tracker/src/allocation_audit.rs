@@ -19,7 +19,7 @@ use berth_virt::{NodeView, Resources, Trees, device_places, guest_allocations, g
 use crate::allocation_audit::heal::Wanted;
 pub use heal::healed;
 
-use berth_agent_journal::{Course, GuestRecord};
+use berth_agent_journal::{Goal, GuestRecord};
 
 /// What is compared: one node, as it is seen and as Placement has it.
 #[derive(Debug, Clone, Copy)]
@@ -239,7 +239,7 @@ fn guests<'a>(audited: &Audited<'a>) -> BTreeMap<ConsumerUuid, Guest<'a>> {
         also.insert(*uuid);
         also.remove(&consumer);
         let is_under_way =
-            |record: &&GuestRecord| record.open().is_some() || record.course != Course::Spawn;
+            |record: &&GuestRecord| record.open().is_some() || record.course != Goal::Spawn;
         let guest = Guest {
             uuid: *uuid,
             name: &guest.name,

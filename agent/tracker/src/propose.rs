@@ -25,7 +25,7 @@ pub struct ResourceTracker<D> {
     pub(crate) report: ReportClient,
     pub(crate) options: TrackerOptions,
     /// What this process began of a plan that was reviewed.
-    pub(crate) begun: Option<Begun>,
+    pub(crate) begun: Option<ReviewedPlanProgress>,
     /// How many more reshapes that meet another writer are tried again soon. They are few for the whole process: each reads
     /// the tree and all who hold anything of it, and conflicts for ever are no accident.
     pub(crate) races: u8,
@@ -38,7 +38,7 @@ pub struct ResourceTracker<D> {
 /// A reviewed plan that was found to hold and whose writing began: from here on Placement's generations are moved by this
 /// process itself, so that a retry cannot be compared with them again.
 #[derive(Debug, Clone)]
-pub(crate) enum Begun {
+pub(crate) enum ReviewedPlanProgress {
     /// A plain update, as any tick makes it.
     Update,
     /// A reshape, whose answer is not known yet.

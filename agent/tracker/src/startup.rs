@@ -14,7 +14,7 @@ use berth_virt::{HostView, Trees, VirtDriver};
 use tokio::time::{Instant, sleep};
 
 use crate::complete::Service;
-use crate::propose::{Begun, Proposal, ProposeError, ResourceTracker};
+use crate::propose::{ReviewedPlanProgress, Proposal, ProposeError, ResourceTracker};
 use crate::report_client::ReportError;
 use crate::error_chain::sentence;
 use crate::tick::REFRESHES;
@@ -274,13 +274,13 @@ async fn step<D: VirtDriver>(
         tracker.remember(&proposal).await?;
         send(tracker, &request, now).await?;
         if reviewed.is_some() {
-            tracker.begun = Some(Begun::Reshaped);
+            tracker.begun = Some(ReviewedPlanProgress::Reshaped);
         }
         return Ok(Step::Reshaped(Box::new(request)));
     }
     if reviewed.is_some() && tracker.begun.is_none() {
         check_reviewed(reviewed, &proposal.plan.to_string(), &proposal)?;
-        tracker.begun = Some(Begun::Update);
+        tracker.begun = Some(ReviewedPlanProgress::Update);
     }
     tracker.remember(&proposal).await?;
     match proposal.plan {
@@ -443,17 +443,17 @@ async fn review_reshape<D: VirtDriver>(
     let begun = match &tracker.begun {
         None => {
             check_reviewed(reviewed, &request.to_string(), proposal)?;
-            tracker.begun = Some(Begun::Reshape(Box::new(request.clone())));
+            tracker.begun = Some(ReviewedPlanProgress::Reshape(Box::new(request.clone())));
             return Ok(());
         }
-        Some(Begun::Reshape(begun)) if sends_the_same(begun, request) => return Ok(()),
-        Some(Begun::Reshaped) => return Ok(()),
-        Some(Begun::Reshape(begun)) if is_done(begun, &proposal.current) => {
-            tracker.begun = Some(Begun::Reshaped);
+        Some(ReviewedPlanProgress::Reshape(begun)) if sends_the_same(begun, request) => return Ok(()),
+        Some(ReviewedPlanProgress::Reshaped) => return Ok(()),
+        Some(ReviewedPlanProgress::Reshape(begun)) if is_done(begun, &proposal.current) => {
+            tracker.begun = Some(ReviewedPlanProgress::Reshaped);
             return Ok(());
         }
-        Some(Begun::Reshape(begun)) => Some(begun.clone()),
-        Some(Begun::Update) => None,
+        Some(ReviewedPlanProgress::Reshape(begun)) => Some(begun.clone()),
+        Some(ReviewedPlanProgress::Update) => None,
     };
     if let Some(begun) = begun {
         tracker.report.clear_half_made(&begun, now).await?;

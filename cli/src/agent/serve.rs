@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_agent_api::{AdminError, AdminOptions, SocketLock};
-use berth_serve::TlsDoor;
+use berth_agent_api::TlsDoor;
 use berth_agent::metrics::{Metrics, MetricsBeside};
 use berth_agent::notify::Notifier;
 use berth_agent_tracker::options::Rename;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use berth_serve::{TlsDoor, TlsError, TlsFiles};
+use berth_agent_api::{TlsDoor, TlsError, TlsFiles};
 use berth_agent_api::TlsListen;
 
 use crate::config::Config;

@@ -137,7 +137,7 @@ impl agent::GuestJournal for GatedGuestJournal {
     fn turn<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        course: &'a agent::Course,
+        course: &'a agent::Goal,
     ) -> agent::Answer<'a, ()> {
         self.cross(write("guests.db turn", uuid), move || {
             self.inner.turn(uuid, course)
@@ -153,7 +153,7 @@ impl agent::GuestJournal for GatedGuestJournal {
     fn live<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a agent::Life,
+        life: &'a agent::InstanceOverrides,
         steps: &'a [(agent::SpawnStep, agent::StepRecord)],
     ) -> agent::Answer<'a, ()> {
         // One transaction: its steps are said as those that are noted alone.

@@ -11,6 +11,7 @@ use berth_agent_tracker::complete::Service;
 use berth_agent_devices::report::Scrub;
 use berth_agent_devices::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
 use berth_agent_images::InstancesPath;
+use berth_agent_instances::GuestManager as _;
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
     Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, GuestResources, Guests,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::body::API;
-use berth_agent_devices::{Acted, Risk};
+use berth_agent_devices::{ActionReport, Risk};
 use berth_agent_devices::DeviceStatus;
 
 /// GET /v1/devices.
@@ -103,8 +103,8 @@ pub struct DeviceActed {
     pub text: String,
 }
 
-impl From<Acted> for DeviceActed {
-    fn from(acted: Acted) -> Self {
+impl From<ActionReport> for DeviceActed {
+    fn from(acted: ActionReport) -> Self {
         Self {
             api: API.to_owned(),
             devices: acted.devices,

@@ -18,9 +18,9 @@ use crate::body::API;
 use berth_agent_journal::GuestRequest;
 use berth_agent_instances::{BuildError, BuildOptions};
 use berth_agent_instances::create::{image_of, kernel_of};
-use berth_agent_images::{ImageComing, ImageSource};
-use berth_agent_journal::{Blame, Course, GuestRecord, SpawnStep, StepState, Turn};
-use berth_agent_instances::{LifeChange, RescueSystem};
+use berth_agent_images::{ImageDownload, ImageSource};
+use berth_agent_journal::{Blame, Goal, GuestRecord, SpawnStep, StepState, TransitionKind};
+use berth_agent_instances::{TransitionRequest, RescueSystem};
 
 /// The longest time that a guest may take to end by itself, in seconds.
 const LONGEST_GRACE: u16 = 600;
@@ -45,7 +45,7 @@ pub(super) fn list(
 }
 
 /// An image on its way.
-pub(super) fn coming(image: ImageComing) -> ImageComingBody {
+pub(super) fn coming(image: ImageDownload) -> ImageComingBody {
     ImageComingBody {
         stage: image.stage.as_str().to_owned(),
         bytes: image.done,
@@ -86,18 +86,18 @@ pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
 
 fn status(record: &GuestRecord) -> &'static str {
     match &record.course {
-        Course::Destroy => "deleting",
-        Course::Undo { .. } if record.open().is_some() => "failing",
-        Course::Undo { .. } => "failed",
-        Course::Spawn if record.open().is_some() => {
+        Goal::Destroy => "deleting",
+        Goal::Undo { .. } if record.open().is_some() => "failing",
+        Goal::Undo { .. } => "failed",
+        Goal::Spawn if record.open().is_some() => {
             match record.life.turning.as_ref().map(|turning| turning.turn) {
-                Some(Turn::Rescue) => "rescuing",
-                Some(Turn::Unrescue) => "unrescuing",
-                Some(Turn::Rebuild) => "rebuilding",
+                Some(TransitionKind::Rescue) => "rescuing",
+                Some(TransitionKind::Unrescue) => "unrescuing",
+                Some(TransitionKind::Rebuild) => "rebuilding",
                 None => "building",
             }
         }
-        Course::Spawn => match record.power {
+        Goal::Spawn => match record.power {
             DesiredPower::Running if record.life.rescue.is_some() => "rescued",
             DesiredPower::Running => "active",
             DesiredPower::Paused => "paused",
@@ -108,8 +108,8 @@ fn status(record: &GuestRecord) -> &'static str {
 
 fn blame(record: &GuestRecord) -> Option<Blame> {
     match &record.course {
-        Course::Undo { blame, .. } => *blame,
-        Course::Spawn | Course::Destroy => None,
+        Goal::Undo { blame, .. } => *blame,
+        Goal::Spawn | Goal::Destroy => None,
     }
 }
 
@@ -120,14 +120,14 @@ fn reason(record: &GuestRecord) -> Option<String> {
         .filter(|step| step.state == StepState::Undoing && !step.detail.is_empty());
     match (&record.course, held) {
         (_, Some(held)) => Some(held.detail.clone()),
-        (Course::Undo { reason, .. }, None) => Some(reason.clone()),
-        (Course::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => {
+        (Goal::Undo { reason, .. }, None) => Some(reason.clone()),
+        (Goal::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => {
             Some(
                 "it ended itself, or was stopped without berth; it stays off until it is started"
                     .to_owned(),
             )
         }
-        (Course::Spawn | Course::Destroy, None) => None,
+        (Goal::Spawn | Goal::Destroy, None) => None,
     }
 }
 
@@ -155,7 +155,7 @@ impl Creation {
 /// What is to be done with a guest.
 pub(super) enum Asked {
     Power(PowerAction),
-    Change(LifeChange),
+    Change(TransitionRequest),
     Suspend,
     LiveMigrate(NodeName),
 }
@@ -203,14 +203,14 @@ pub(super) fn asked(
                 }
             };
             let grace = grace(*grace_seconds);
-            return Ok(Asked::Change(LifeChange::Rescue { system, grace }));
+            return Ok(Asked::Change(TransitionRequest::Rescue { system, grace }));
         }
-        GuestAction::Unrescue {} => return Ok(Asked::Change(LifeChange::Unrescue)),
+        GuestAction::Unrescue {} => return Ok(Asked::Change(TransitionRequest::Unrescue)),
         GuestAction::Rebuild {
             image,
             preserve_ephemeral,
         } => {
-            return Ok(Asked::Change(LifeChange::Rebuild {
+            return Ok(Asked::Change(TransitionRequest::Rebuild {
                 image: of_other_disk(image)?,
                 preserve_ephemeral: *preserve_ephemeral,
             }));

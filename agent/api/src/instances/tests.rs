@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use berth_agent_instances::JourneyEnd;
+use berth_agent_instances::ReconcileOutcome;
 use berth_agent_instances::FileRefused;
 use berth_agent_journal::samples::{guest, request};
 use berth_agent_instances::stage::Stage;
@@ -45,7 +45,7 @@ async fn a_guest_is_made_shown_stopped_and_deleted() {
     }
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     let (status, shown) = ask(&router, "GET", &one, "").await;
     assert_eq!((status, &shown["status"]), (200, &json!("active")));
@@ -58,7 +58,7 @@ async fn a_guest_is_made_shown_stopped_and_deleted() {
     assert_eq!(list["guests"][0]["status"], "stopped");
     let (status, _) = ask(&router, "DELETE", &one, "").await;
     assert_eq!(status, 202);
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
     assert_eq!(ask(&router, "GET", &one, "").await.0, 404);
 }
 
@@ -175,7 +175,7 @@ async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
     assert_eq!(ask(&router, "DELETE", &one, "").await.0, 202);
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Held { .. }
+        ReconcileOutcome::Held { .. }
     ));
     for path in [one.as_str(), "/v1/guests"] {
         let (_, shown) = ask(&router, "GET", path, "").await;
@@ -185,7 +185,7 @@ async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
         assert!(reason.contains("cannot be given back"), "{reason}");
     }
     stage.heals();
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
     assert!(guests.held().is_empty());
 }
 

@@ -1,14 +1,8 @@
 //! What was begun has an end, whatever becomes of the journal meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use berth_model::{NodeName, ResourceClass};
-use berth_store::Statement;
-use berth_virt::guest_spec::HostPath;
-use berth_virt::{
-    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, PreparedDevice, Preparer,
-};
+use berth_model::NodeName;
 use uuid::Uuid;
 
 use super::*;
@@ -16,13 +10,13 @@ use super::*;
 use crate::devices::Seen;
 use berth_agent_journal::given_back;
 use crate::report::Advice;
-use crate::devices::Told;
+use crate::devices::LastReport;
 use crate::test_card::{Card, NAME, devices, done, mdev, offered, uuid};
 use berth_agent_journal::Released;
 
-async fn reset(devices: &Devices<Card>) -> Result<ResetEnd, ResetError> {
+async fn reset(devices: &Devices<Card>) -> Result<ResetOutcome, ResetError> {
     let wanted = wanted(&OfferedHandle::Function(NAME.parse().unwrap()));
-    let order = Order {
+    let order = ResetRequest {
         releases: Some(7),
         quarantine: QuarantineStays::Yes,
         failures: 0,
@@ -124,7 +118,7 @@ async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
         }],
         ..Advice::default()
     };
-    let told = Told::answered(advice);
+    let told = LastReport::answered(advice);
     devices.known().told.insert(node, told);
     assert_eq!(removed().await, [nobodys.name()]);
     // Looked for once: what comes later is a guest's that is being built.

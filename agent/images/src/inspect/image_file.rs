@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use berth_virt::guest_spec::DiskFormat;
 
 /// The largest virtual size in bytes: 1 EiB.
 pub(crate) const LARGEST: u64 = 1 << 60;

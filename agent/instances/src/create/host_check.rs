@@ -18,7 +18,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if interfaces.as_slice().is_empty() {
             return Ok(());
         }
-        match self.inner.way.driver.no_link(interfaces).await {
+        match self.inner.context.driver.no_link(interfaces).await {
             Ok(None) => Ok(()),
             Ok(Some(no_link)) => Err(BuildError::NoLink(no_link)),
             Err(error) => Err(BuildError::Links(error)),

@@ -1,18 +1,10 @@
 //! What instances of this agent are created with.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use berth_model::{ConsumerUuid, NodeName, ProviderTree};
-use berth_virt::guest_spec::{CpuModel, GuestDevices, HostPath};
-use berth_virt::{NodeView, VirtDriver};
-use berth_wire::guest::GuestBuild;
+use berth_model::{NodeName, ProviderTree};
+use berth_virt::guest_spec::{CpuModel, HostPath};
 use berth_agent_images::InstancesPath;
-use crate::fit::{Held, fit};
-use berth_agent_journal::{Accepted, Course, GuestRecord};
-use crate::resources::GuestResources;
-use berth_agent_journal::GuestRequest;
 use berth_agent_devices::DeviceConditions;
-use berth_agent_journal::Named as _;
 
 /// Placement's tree of a node, as the agent last knew it; none before the node was reported.
 pub type TreeOf = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sync>;

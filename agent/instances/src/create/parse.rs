@@ -12,7 +12,7 @@ use berth_wire::guest::{GuestBuild, LimitsBody};
 
 use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
-use berth_agent_journal::Described;
+use berth_agent_journal::SchedulingFacts;
 use berth_agent_images::DiskPlan;
 use crate::fit::{FlavorPlacement, Limits};
 
@@ -47,7 +47,7 @@ pub(super) struct Asked {
     pub(super) spec: GuestSpec,
     pub(super) disks: DiskPlan,
     /// What schedulers will ask of it.
-    pub(super) described: Described,
+    pub(super) described: SchedulingFacts,
 }
 
 impl Asked {
@@ -85,7 +85,7 @@ impl Asked {
 
 /// What is told of the guest together with all others of the host: one image's odd properties must not make that unacceptable, so
 /// those that no image service would have are left out.
-fn described(build: &GuestBuild) -> Described {
+fn described(build: &GuestBuild) -> SchedulingFacts {
     let images = build.image.iter();
     let properties = images.flat_map(|image| &image.properties);
     let usual = properties.filter(|(key, value)| {
@@ -94,7 +94,7 @@ fn described(build: &GuestBuild) -> Described {
             && value.len() <= LONGEST_PROPERTY
     });
     let usual = usual.map(|(key, value)| (key.clone(), value.clone()));
-    Described {
+    SchedulingFacts {
         flavor: Some(build.flavor.name.clone()),
         image_properties: usual.take(MOST_PROPERTIES).collect(),
     }

@@ -43,7 +43,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let seen = self.look(building, &first.node).await?;
         host_check::cells(&first.limits, &seen)?;
         let tree = (building.trees)(&first.node);
-        let journal = &self.inner.way.journal;
+        let journal = &self.inner.context.journal;
         let records = journal.guests().await.map_err(GuestsError::from)?;
         let records = || records.iter().map(Arc::as_ref);
         let own = records().filter(|record| record.request.node() == &first.node);

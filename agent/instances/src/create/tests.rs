@@ -2,14 +2,13 @@
 
 mod pinning;
 
-use berth_agent_journal::Described;
+use berth_agent_journal::SchedulingFacts;
 use std::collections::BTreeSet;
 
-use berth_model::{ConsumerUuid, ProviderUuid, ResourceClass};
+use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{CpuModel, HostPath, GuestBoot, GuestDevice, InterfaceSource};
 use berth_virt::{
-    DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle, OfferedMdevs,
-    PhysicalGpu, UnfitReason,
+    DeviceCondition, OfferedHandle, UnfitReason,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ use berth_agent_images::InstancesPath;
 use uuid::Uuid;
 
 use super::*;
-use crate::outcome::JourneyEnd;
+use crate::outcome::ReconcileOutcome;
 use berth_agent_journal::GuestJournal as _;
 use crate::build_bench::{
     ACCELERATOR, Bench, BenchGuests, body, CARD, GPU, allocated, bench_of_devices, build, uuid,
@@ -40,7 +39,7 @@ async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_o
         }),
     );
     assert_eq!(guests.build(&body).await.unwrap(), Accepted::New);
-    assert!(matches!(guests.journey(uuid(1)).await, JourneyEnd::Settled));
+    assert!(matches!(guests.journey(uuid(1)).await, ReconcileOutcome::Settled));
     let spec = bench.running(1);
     assert_eq!(
         spec.topology.pinning().unwrap().dedicated().to_string(),
@@ -104,7 +103,7 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
     assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
     bench
         .journal()
-        .turn(uuid(1), &Course::Destroy)
+        .turn(uuid(1), &Goal::Destroy)
         .await
         .unwrap();
     let refused = guests.build(&one).await.unwrap_err();
@@ -137,7 +136,7 @@ async fn a_flavors_vgpus_are_made_on_the_gpu_that_is_allocated_and_none_is_given
             .unwrap();
         assert!(matches!(
             guests.journey(uuid(number)).await,
-            JourneyEnd::Settled
+            ReconcileOutcome::Settled
         ));
         for attached in bench.running(number).devices.as_slice() {
             assert!(matches!(attached.device, GuestDevice::Mdev { .. }));
@@ -440,11 +439,11 @@ fn a_record_with_what_was_picked_reads_back() {
         }),
     };
     let digest = BuildDigest::of(&build(1, json!({})));
-    let described = Described {
+    let described = SchedulingFacts {
         flavor: Some("m1.small".to_owned()),
         image_properties: [("os_distro".to_owned(), "debian".to_owned())].into(),
     };
-    let picked = Picked::new(Some(digest), "4-7".parse().unwrap(), vec![wanted]);
+    let picked = HostPlacement::new(Some(digest), "4-7".parse().unwrap(), vec![wanted]);
     let picked = picked.describing(described);
     let request = berth_agent_journal::samples::request(1, &[]).with_picked(picked);
     let text = serde_json::to_string(&request).unwrap();

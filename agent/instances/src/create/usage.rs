@@ -2,24 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use berth_model::{ConsumerUuid, NodeName, ProviderTree};
-use berth_virt::guest_spec::{CpuModel, GuestDevices, HostPath};
+use berth_model::ConsumerUuid;
 use berth_virt::{NodeView, VirtDriver};
-use berth_wire::guest::GuestBuild;
-use berth_agent_images::InstancesPath;
-use crate::fit::{Held, fit};
-use berth_agent_journal::{Accepted, Course, GuestRecord};
-use crate::resources::GuestResources;
+use crate::fit::HostUsage;
+use berth_agent_journal::GuestRecord;
 use berth_agent_journal::GuestRequest;
-use berth_agent_devices::DeviceConditions;
 use berth_agent_journal::Named as _;
 
 /// What guests hold of a node: those of the journal that are meant for it, and those on it that are not among them.
 pub fn held<'a>(
     records: impl IntoIterator<Item = &'a GuestRecord>,
     seen: &NodeView,
-) -> Held {
-    let mut held = Held::default();
+) -> HostUsage {
+    let mut held = HostUsage::default();
     let mut known = BTreeSet::new();
     for record in records.into_iter().filter(|record| record.may_hold()) {
         known.insert(record.request.uuid());

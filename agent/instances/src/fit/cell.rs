@@ -10,7 +10,7 @@ use crate::fit::cores;
 use crate::fit::cores::{Core, Picked, Short};
 use crate::fit::error::Constraint;
 use crate::fit::flavor::{EmulatorThreads, FlavorPlacement, WantedCell, WantedPages};
-use crate::fit::held::{CellUse, Held};
+use crate::fit::held::{CellUse, HostUsage};
 
 /// A host's cell with what is held of it.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub(super) struct CellChoice {
 
 impl HostCell {
     /// The host's cells; the whole host as one where it shows none.
-    pub(super) fn all(host: &NodeView, held: &Held) -> Vec<Self> {
+    pub(super) fn all(host: &NodeView, held: &HostUsage) -> Vec<Self> {
         if host.cells.is_empty() {
             let whole = NumaCell::new(0, host.cpus.online.clone(), host.memory_mib);
             return vec![Self::of(None, &whole, host, held)];
@@ -51,7 +51,7 @@ impl HostCell {
             .collect()
     }
 
-    fn of(id: Option<u32>, cell: &NumaCell, host: &NodeView, held: &Held) -> Self {
+    fn of(id: Option<u32>, cell: &NumaCell, host: &NodeView, held: &HostUsage) -> Self {
         let online = cell.cpus.intersection(&host.cpus.online);
         let free = host.cpus.dedicated_online().difference(&held.reserved());
         let mut listed = BTreeSet::new();

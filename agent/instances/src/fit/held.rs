@@ -31,14 +31,14 @@ impl CellUse {
 
 /// What guests hold of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Held {
+pub struct HostUsage {
     /// CPUs that nobody else may be pinned to.
     reserved: BTreeSet<u32>,
     /// By host cell; none: the whole of a host that shows no cells.
     cells: BTreeMap<Option<u32>, CellUse>,
 }
 
-impl Held {
+impl HostUsage {
     /// Adds what a guest holds; `reserved` are the CPUs kept for it.
     pub fn add(&mut self, topology: &GuestTopology, reserved: &CpuSet) {
         self.reserved.extend(reserved.iter());

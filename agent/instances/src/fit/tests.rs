@@ -64,7 +64,7 @@ fn two_cells() -> Vec<NumaCell> {
     vec![cell(0, 0, &[]), cell(1, 4, &[(2048, 512)])]
 }
 
-fn place(wanted: &FlavorPlacement, host: &NodeView, held: &Held) -> Result<Placed, FitError> {
+fn place(wanted: &FlavorPlacement, host: &NodeView, held: &HostUsage) -> Result<Placed, FitError> {
     fit(wanted, host, held, &[], &Limits::default())
 }
 
@@ -280,7 +280,7 @@ fn threads_of_a_core_are_packed_isolated_or_required() {
         ("hw:emulator_threads_policy=isolate", "0 8 1", "0-1,8-9"),
     ] {
         let wanted = flavor(3, 300, &format!("hw:cpu_policy=dedicated {text}"));
-        let placed = place(&wanted, &host, &Held::default()).unwrap();
+        let placed = place(&wanted, &host, &HostUsage::default()).unwrap();
         assert_eq!(pins(&placed.topology).join(" "), expected, "{text}");
         assert_eq!(placed.reserved.to_string(), reserved, "{text}");
         assert_eq!(cells(&placed.topology), [0]);
@@ -296,7 +296,7 @@ fn the_emulator_runs_where_it_is_told_to() {
         ("hw:emulator_threads_policy=isolate", "8"),
     ] {
         let wanted = flavor(4, 300, &format!("hw:cpu_policy=dedicated {text}"));
-        let placed = place(&wanted, &host, &Held::default()).unwrap();
+        let placed = place(&wanted, &host, &HostUsage::default()).unwrap();
         let pinning = placed.topology.pinning().unwrap();
         assert_eq!(pinning.emulator().to_string(), emulator, "{text}");
     }
@@ -309,7 +309,7 @@ fn a_mixed_guest_has_pinned_and_shared_cpus_of_its_cell() {
     let refused = place(
         &flavor(4, 300, "hw:cpu_policy=mixed hw:cpu_dedicated_mask=0-1"),
         &host,
-        &Held::default(),
+        &HostUsage::default(),
     );
     assert!(
         refused
@@ -317,7 +317,7 @@ fn a_mixed_guest_has_pinned_and_shared_cpus_of_its_cell() {
             .to_string()
             .contains("2 shared CPUs are needed, it has 1")
     );
-    let placed = place(&wanted, &host, &Held::default()).unwrap();
+    let placed = place(&wanted, &host, &HostUsage::default()).unwrap();
     assert_eq!(pins(&placed.topology), ["1", "(0)", "9"]);
     assert_eq!(placed.reserved.to_string(), "1,9");
 }
@@ -332,7 +332,7 @@ fn a_guest_without_cells_floats_over_the_shared_cpus() {
         let placed = place(
             &flavor(64, 1, ""),
             &host(two_cells(), shared, dedicated),
-            &Held::default(),
+            &HostUsage::default(),
         );
         let placed = placed.unwrap();
         assert_eq!(
@@ -348,7 +348,7 @@ fn a_guest_without_cells_floats_over_the_shared_cpus() {
     let refused = place(
         &flavor(1, 1, ""),
         &host(two_cells(), "", "0-3"),
-        &Held::default(),
+        &HostUsage::default(),
     );
     assert_eq!(refused.unwrap_err(), FitError::NoSharedCpus);
 }
@@ -357,7 +357,7 @@ fn a_guest_without_cells_floats_over_the_shared_cpus() {
 fn huge_pages_are_found_where_they_are_and_counted() {
     let host = host(two_cells(), "", "");
     let wanted = |text: &str| flavor(2, 600, &format!("hw:mem_page_size={text}"));
-    let mut held = Held::default();
+    let mut held = HostUsage::default();
     let first = place(&wanted("2MB"), &host, &held).unwrap();
     assert_eq!(cells(&first.topology), [1]);
     assert_eq!(first.topology.pages(), MemoryPages::Huge { size_kib: 2048 });
@@ -391,7 +391,7 @@ fn huge_pages_are_found_where_they_are_and_counted() {
 fn cells_near_the_guests_devices_are_taken() {
     let host = host(two_cells(), "", "0-15");
     let wanted = flavor(2, 300, "hw:cpu_policy=dedicated");
-    let mut full = Held::default();
+    let mut full = HostUsage::default();
     let most = place(&flavor(8, 300, "hw:cpu_policy=dedicated"), &host, &full).unwrap();
     assert_eq!(cells(&most.topology), [0]);
     full.add(&most.topology, &most.reserved);
@@ -411,7 +411,7 @@ fn cells_near_the_guests_devices_are_taken() {
             cell,
             affinity,
         }];
-        let held = if free { Held::default() } else { full.clone() };
+        let held = if free { HostUsage::default() } else { full.clone() };
         let placed = fit(&wanted, &host, &held, &near, &Limits::default());
         match (placed, expected) {
             (Ok(placed), Some(expected)) => {
@@ -429,7 +429,7 @@ fn cells_near_the_guests_devices_are_taken() {
 fn the_schedulers_limits_hold() {
     let host = host(two_cells(), "0-15", "");
     let wanted = flavor(4, 300, "hw:numa_nodes=1");
-    let mut held = Held::default();
+    let mut held = HostUsage::default();
     let limits = Limits {
         host_cells: Some([1].into()),
         cpu_ratio: Some(1.0),
@@ -438,7 +438,7 @@ fn the_schedulers_limits_hold() {
     let placed = fit(&wanted, &host, &held, &[], &limits).unwrap();
     assert_eq!(cells(&placed.topology), [1]);
     held.add(&placed.topology, &placed.reserved);
-    let refused = |held: &Held, limits: &Limits| {
+    let refused = |held: &HostUsage, limits: &Limits| {
         fit(&wanted, &host, held, &[], limits)
             .unwrap_err()
             .to_string()
@@ -469,7 +469,7 @@ fn more_cells_than_the_host_has_are_refused() {
     let refused = place(
         &flavor(3, 300, "hw:numa_nodes=3"),
         &host(two_cells(), "", ""),
-        &Held::default(),
+        &HostUsage::default(),
     );
     assert_eq!(
         refused.unwrap_err(),
@@ -484,7 +484,7 @@ fn more_cells_than_the_host_has_are_refused() {
 fn a_host_that_shows_no_cells_is_one() {
     let mut bare = host(two_cells(), "", "0-15");
     bare.cells.clear();
-    let mut held = Held::default();
+    let mut held = HostUsage::default();
     for expected in ["0-7", "8-15"] {
         let placed = place(&flavor(8, 300, "hw:cpu_policy=dedicated"), &bare, &held).unwrap();
         assert_eq!(placed.reserved.to_string(), expected);
@@ -517,7 +517,7 @@ fn memory_of_a_guest_that_berth_did_not_make_is_not_free() {
         mdevs: Vec::new(),
         functions: BTreeSet::new(),
     };
-    let mut held = Held::default();
+    let mut held = HostUsage::default();
     held.add_foreign(&guest(0, 3072));
     let on = cells(&place(&wanted, &host, &held).unwrap().topology);
     assert_eq!(on, [1], "cell 0 has 1024 MiB left");

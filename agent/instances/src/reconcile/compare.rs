@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
+use berth_model::{ConsumerUuid, ProviderUuid};
 use berth_virt::{GuestHardware, GuestOnHost, HostDevice, PreparedDevice, Preparer};
 
 use crate::reconcile::finding::{Finding, Unbinding};
@@ -10,8 +10,8 @@ use berth_agent_journal::Named as _;
 use berth_agent_devices::DeviceFacts;
 use crate::accelerators::BoundHere;
 use berth_agent_journal::BoundDevices;
-use berth_agent_journal::{Course, GuestRecord, SpawnStep, StepState};
-use crate::power_sync::{Look, look};
+use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
+use crate::power_sync::{PowerSyncAction, plan_power_sync};
 use crate::spawn_context::is_ours;
 
 /// What was read of the five truths. None: it could not be, or there is none.
@@ -67,7 +67,7 @@ pub fn compare(facts: &Facts) -> BTreeSet<Finding> {
 
 /// Whether nothing is under way with the guest, and it should have its devices.
 fn settled(record: &GuestRecord) -> bool {
-    record.course == Course::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done)
+    record.course == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done)
 }
 
 fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
@@ -86,21 +86,21 @@ fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTree
     if facts.hypervisor.is_none() {
         return;
     }
-    match look(record, on_host, &facts.boot_id) {
-        Look::AsItShouldBe => {}
-        Look::BringBack => {
+    match plan_power_sync(record, on_host, &facts.boot_id) {
+        PowerSyncAction::InSync => {}
+        PowerSyncAction::BringBack => {
             found.insert(Finding::GuestAway { guest });
         }
-        Look::EndedItself => {
+        PowerSyncAction::EndedItself => {
             found.insert(Finding::GuestEnded { guest });
         }
-        Look::Stop | Look::Suspend | Look::Pause => {
+        PowerSyncAction::Stop | PowerSyncAction::Suspend | PowerSyncAction::Pause => {
             found.insert(Finding::GuestNotAtRest { guest });
         }
-        Look::PausedElsewise => {
+        PowerSyncAction::UnexpectedlyPaused => {
             found.insert(Finding::GuestPaused { guest });
         }
-        Look::TakeOff => {
+        PowerSyncAction::TakeOff => {
             found.insert(Finding::GuestUndone { guest });
         }
     }

@@ -38,7 +38,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    GuestUnfinished = "guest_unfinished", "journal, hypervisor", "A guest is on its way; the agent goes on with it.";
+    GuestUnfinished = "guest_unfinished", "journal, hypervisor", "A guest is on its context; the agent goes on with it.";
     GuestAway = "guest_away", "journal, hypervisor", "A guest that should run is not there, or off since the host was booted; it is brought back.";
     GuestEnded = "guest_ended", "journal, hypervisor", "A guest that should run has ended itself; it stays off.";
     GuestNotAtRest = "guest_not_at_rest", "journal, hypervisor", "A guest that should be off or paused runs; it is brought to rest.";

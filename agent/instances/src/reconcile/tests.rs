@@ -14,8 +14,8 @@ mod devices;
 use super::*;
 use berth_agent_devices::DeviceFacts;
 use berth_agent_devices::report::Holder;
-use crate::outcome::JourneyEnd;
-use berth_agent_journal::{Course, GuestRecord, Life, SpawnStep, StepRecord, StepState};
+use crate::outcome::ReconcileOutcome;
+use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use berth_agent_journal::samples::{NODE, arq, bound, guest, request};
 use crate::stage::Stage;
 
@@ -33,11 +33,11 @@ fn record() -> GuestRecord {
     };
     GuestRecord {
         request: request(1, &[1]),
-        course: Course::Spawn,
+        course: Goal::Spawn,
         power: DesiredPower::Running,
         steps: SpawnStep::ALL.map(step).into(),
         devices: Some(bound(&[1])),
-        life: Life::default(),
+        life: InstanceOverrides::default(),
     }
 }
 
@@ -156,7 +156,7 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
         }),
         ("guest_undone", |facts| {
             let reason = "no".to_owned();
-            facts.journal[0].course = Course::Undo {
+            facts.journal[0].course = Goal::Undo {
                 reason,
                 blame: None,
             };
@@ -424,7 +424,7 @@ async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
     assert!(unfinished.is_empty() || unfinished == ["guest_unfinished"]);
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
 
@@ -436,6 +436,6 @@ async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
     assert_eq!(found(&reconciler.look().await.unwrap()), ["guest_away"]);
     reconciler.repair().await.unwrap();
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
 }

@@ -7,7 +7,7 @@ use berth_virt::{GuestState, HostDevice};
 use berth_agent_images::RecreateDisks;
 use crate::stage::{Bug, Device, Mishap, Stage, World};
 use crate::stage::hypervisor::names;
-use berth_agent_images::{DiskPlan, ImageComing, ImageStage, InstancesPath};
+use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath};
 use crate::spawn_context::host_device;
 use crate::files::GuestFiles;
 use berth_agent_journal::{GuestRequest, Released};
@@ -159,10 +159,10 @@ impl GuestResources for Devices {
         self.0.world().tidied += 1;
     }
 
-    fn coming(&self, _: &DiskPlan) -> Option<ImageComing> {
+    fn coming(&self, _: &DiskPlan) -> Option<ImageDownload> {
         let world = self.0.world();
         let comes = world.mishaps.contains(&Mishap::EndlessImage);
-        comes.then_some(ImageComing {
+        comes.then_some(ImageDownload {
             stage: ImageStage::Fetch,
             done: 1,
             of: None,

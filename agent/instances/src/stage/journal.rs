@@ -9,7 +9,7 @@ use berth_virt::guest_spec::DesiredPower;
 use crate::stage::{Bug, Fault, Kill, Stage};
 use crate::stage::devices::Devices;
 use crate::stage::hypervisor::Hypervisor;
-use berth_agent_journal::{Answer, Claimed, Course, GuestRecord, Life, StepRecord, StepState};
+use berth_agent_journal::{Answer, Claimed, Goal, GuestRecord, InstanceOverrides, StepRecord, StepState};
 use berth_agent_journal::samples::guest;
 use berth_agent_journal::{Accepted, BoundDevices, GuestJournal, GuestRequest, Released, SpawnStep};
 use crate::guests::Guests;
@@ -60,11 +60,11 @@ impl GuestJournal for Seam {
         self.write("accept".to_owned(), self.0.journal.accept(request))
     }
 
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Course) -> Answer<'a, ()> {
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> Answer<'a, ()> {
         let word = match course {
-            Course::Spawn => "spawn",
-            Course::Undo { .. } => "undo",
-            Course::Destroy => "destroy",
+            Goal::Spawn => "spawn",
+            Goal::Undo { .. } => "undo",
+            Goal::Destroy => "destroy",
         };
         self.write(format!("turn {word}"), self.0.journal.turn(uuid, course))
     }
@@ -90,7 +90,7 @@ impl GuestJournal for Seam {
     fn live<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a Life,
+        life: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
     ) -> Answer<'a, ()> {
         let steps_said = steps

@@ -10,9 +10,9 @@ use crate::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
 use crate::reconcile::Reconciler;
 use berth_agent_journal::samples::{bound, guest, request};
 use crate::guests::Guests;
-use crate::outcome::JourneyEnd;
+use crate::outcome::ReconcileOutcome;
 use crate::power::PowerError;
-use crate::manager::KeptGuests as _;
+use crate::manager::GuestManager as _;
 
 const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
@@ -25,7 +25,7 @@ async fn running() -> (Stage, Guests<Hypervisor, Devices>) {
     guests.create(&request(1, &[1, 2])).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     (stage, guests)
 }
@@ -130,10 +130,10 @@ async fn a_guest_that_a_hard_reboot_switched_off_and_could_not_start_is_brought_
     assert!(error.contains("virDomainCreate"), "{error}");
     assert_eq!(wanted(&guests).await, DesiredPower::Running);
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Held { .. }), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Held { .. }), "{end:?}");
     stage.heals();
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert_eq!(stage.running(1).len(), 2, "with its devices");
     let record = guests.show(guest(1)).await.unwrap();
     assert!(!record.life.ended, "it did not end itself");
@@ -146,7 +146,7 @@ async fn a_guest_whose_requests_nobody_can_be_asked_to_end_stays_known_until_som
     let guests = stage.guests();
     guests.delete(guest(1)).await.unwrap();
     match guests.journey(guest(1)).await {
-        JourneyEnd::Held { reason } => {
+        ReconcileOutcome::Held { reason } => {
             let reason = reason.to_string();
             assert!(reason.contains("[cyborg]"), "{reason}");
         }
@@ -156,7 +156,7 @@ async fn a_guest_whose_requests_nobody_can_be_asked_to_end_stays_known_until_som
     stage.kill_at(None);
     stage.heals();
     let end = stage.guests().journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
     stage.only_foreign_requests_are_left();
 }
 
@@ -169,7 +169,7 @@ async fn nothing_is_done_with_a_guest_that_is_unknown_or_on_its_way() {
     guests.delete(guest(1)).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Held { .. }
+        ReconcileOutcome::Held { .. }
     ));
     let going = guests.power(guest(1), PowerAction::Start).await;
     assert!(matches!(going, Err(PowerError::Busy { .. })), "{going:?}");
@@ -181,13 +181,13 @@ async fn after_a_boot_of_the_host_guests_come_back_with_their_devices() {
     stage.reboot_host();
     let guests = stage.guests();
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert_eq!(stage.running(1), ["0000:01:00.0", "0000:02:00.0"]);
     judge::at_rest(&stage).await;
     // And nothing more is done to it afterwards.
     let crossings = stage.history().len();
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled));
+    assert!(matches!(end, ReconcileOutcome::Settled));
     let after = stage.history().split_off(crossings);
     assert!(
         after.iter().all(|line| line.contains(" read ")),
@@ -208,7 +208,7 @@ async fn a_guest_that_cannot_be_brought_back_is_held_and_not_undone() {
         let guests = stage.guests();
         let end = guests.mend(guest(1)).await;
         assert!(
-            matches!(end, JourneyEnd::Held { .. }),
+            matches!(end, ReconcileOutcome::Held { .. }),
             "{mishap:?}: {end:?}"
         );
         assert!(stage.is_bound(1) && stage.is_bound(2), "{mishap:?}");
@@ -216,7 +216,7 @@ async fn a_guest_that_cannot_be_brought_back_is_held_and_not_undone() {
         stage.kill_at(None);
         stage.heals();
         let end = stage.guests().journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{mishap:?}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{mishap:?}: {end:?}");
         judge::at_rest(&stage).await;
     }
 }
@@ -229,7 +229,7 @@ async fn a_guest_that_was_undone_and_appears_all_the_same_is_taken_off_again() {
     let (guests, request) = (stage.guests(), request(1, &[1]));
     guests.create(&request).await.unwrap();
     let end = guests.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Undone { .. }), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Undone { .. }), "{end:?}");
     while guests.inner.journeys.is_under_way(&guest(1)) {
         tokio::task::yield_now().await;
     }
@@ -238,7 +238,7 @@ async fn a_guest_that_was_undone_and_appears_all_the_same_is_taken_off_again() {
     stage.heals();
     assert!(stage.on_hypervisor(1));
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Undone { .. }), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Undone { .. }), "{end:?}");
     assert!(!stage.on_hypervisor(1));
     assert!(!stage.is_bound(1));
     judge::at_rest(&stage).await;
@@ -250,7 +250,7 @@ async fn a_guest_that_was_stopped_stays_off_after_a_boot_of_the_host() {
     let _ = guests.power(guest(1), STOP).await.unwrap();
     stage.reboot_host();
     let end = stage.guests().mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled));
+    assert!(matches!(end, ReconcileOutcome::Settled));
     assert!(stage.running(1).is_empty());
 }
 
@@ -259,7 +259,7 @@ async fn a_guest_that_ended_itself_is_not_started_again() {
     let (stage, guests) = running().await;
     stage.guest_ends(1);
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert!(stage.running(1).is_empty());
     assert_eq!(wanted(&guests).await, DesiredPower::ShutOff);
 }
@@ -280,9 +280,9 @@ async fn at_rest(stage: &Stage, what: &str) -> DesiredPower {
     // The start of the agent, and a comparison.
     for _ in 0..2 {
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{what}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{what}: {end:?}");
         let end = guests.mend(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{what}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{what}: {end:?}");
     }
     judge::at_rest(stage).await;
     let record = guests.show(guest(1)).await.unwrap();
@@ -413,7 +413,7 @@ async fn a_guest_that_is_off_for_berth_and_was_started_by_hand_is_stopped() {
     let _ = guests.power(guest(1), STOP).await.unwrap();
     is(&stage, GuestState::Running);
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert!(stage.running(1).is_empty());
     assert_eq!(wanted(&guests).await, DesiredPower::ShutOff);
 }
@@ -423,7 +423,7 @@ async fn a_guest_that_should_run_and_was_paused_by_others_is_left_to_them() {
     let (stage, guests) = running().await;
     is(&stage, GuestState::Paused);
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert_eq!(stage.world().guests[&guest(1)].state, GuestState::Paused);
     assert_eq!(wanted(&guests).await, DesiredPower::Running);
 }

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use berth_model::NodeName;
-use berth_virt::guest_spec::{DesiredPower, DiskFormat, GuestBoot, HostPath, KernelCommandLine};
+use berth_virt::guest_spec::{DesiredPower, GuestBoot, HostPath, KernelCommandLine};
 use berth_virt::{GuestError, PowerAction, Powered};
 
 use crate::tests::judge;
 use crate::stage::{base, image, with_disks};
-use crate::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage, instances};
-use berth_agent_images::{Checksum, DiskPlan, ImageLocation, ImageSource};
+use crate::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
 use berth_agent_journal::samples::{guest, request};
-use berth_agent_journal::{Accepted, GuestRequest};
+use berth_agent_journal::Accepted;
 use crate::guests::Guests;
-use crate::outcome::JourneyEnd;
-use crate::transition::{LifeChange, LifeError, RescueSystem};
+use crate::outcome::ReconcileOutcome;
+use crate::transition::{TransitionRequest, TransitionError, RescueSystem};
 use crate::power::PowerError;
 
 const STOP: PowerAction = PowerAction::Stop {
@@ -33,7 +32,7 @@ pub(super) async fn running() -> Stage {
     guests.create(&with_disks()).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     let mut world = stage.world();
     world.files.insert(file("disk"), "tenant's".to_owned());
@@ -71,23 +70,23 @@ fn kernel() -> GuestBoot {
     }
 }
 
-fn rescue() -> LifeChange {
-    LifeChange::Rescue {
+fn rescue() -> TransitionRequest {
+    TransitionRequest::Rescue {
         system: RescueSystem::Image(image('b')),
         grace: Duration::ZERO,
     }
 }
 
 impl Ask {
-    fn change(self) -> LifeChange {
+    fn change(self) -> TransitionRequest {
         match self {
             Self::Rescue => rescue(),
-            Self::RescueKernel => LifeChange::Rescue {
+            Self::RescueKernel => TransitionRequest::Rescue {
                 system: RescueSystem::Kernel(kernel()),
                 grace: Duration::from_secs(3),
             },
-            Self::Unrescue => LifeChange::Unrescue,
-            Self::Rebuild { preserve_ephemeral } => LifeChange::Rebuild {
+            Self::Unrescue => TransitionRequest::Unrescue,
+            Self::Rebuild { preserve_ephemeral } => TransitionRequest::Rebuild {
                 image: image('c'),
                 preserve_ephemeral,
             },
@@ -106,11 +105,11 @@ impl Ask {
     async fn run(self, stage: &Stage) {
         let guests = stage.guests();
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{self:?}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{self:?}: {end:?}");
         is_whole(stage, &guests).await;
         match guests.change(guest(1), &self.change()).await {
             Ok(()) => {}
-            Err(LifeError::NotRescued { .. }) if self == Self::Unrescue => {}
+            Err(TransitionError::NotRescued { .. }) if self == Self::Unrescue => {}
             Err(error) => panic!("{self:?}: {error}"),
         }
     }
@@ -202,7 +201,7 @@ async fn an_error_at_any_crossing_of_a_change_ends_done_or_as_it_was() {
             for _ in 0..2 {
                 let end = guests.journey(guest(1)).await;
                 assert!(
-                    matches!(end, JourneyEnd::Settled | JourneyEnd::Held { .. }),
+                    matches!(end, ReconcileOutcome::Settled | ReconcileOutcome::Held { .. }),
                     "{ask:?} at {point:?}: {end:?}"
                 );
             }
@@ -224,7 +223,7 @@ async fn a_rescued_guest_is_rescued_after_a_boot_of_the_host_and_a_rebuilt_one_r
             .unwrap();
         stage.reboot_host();
         let end = stage.guests().mend(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{ask:?}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{ask:?}: {end:?}");
         ask.check(&stage).await;
     }
 }
@@ -259,24 +258,24 @@ async fn a_change_that_does_not_come_about_is_held_and_done_when_it_can_be() {
         let guests = stage.guests();
         let error = guests.change(guest(1), &rescue()).await.unwrap_err();
         assert!(
-            matches!(error, LifeError::Held { .. }),
+            matches!(error, TransitionError::Held { .. }),
             "{mishap:?}: {error}"
         );
         assert!(guests.held().contains_key(&guest(1)), "{mishap:?}");
         assert!(stage.is_bound(1) && stage.is_bound(2), "{mishap:?}");
         // Nothing else is done with it, but to have it deleted or its own again.
-        let other = LifeChange::Rebuild {
+        let other = TransitionRequest::Rebuild {
             image: image('c'),
             preserve_ephemeral: true,
         };
         let busy = guests.change(guest(1), &other).await.unwrap_err();
         assert!(
-            matches!(&busy, LifeError::Power(PowerError::Busy { course, .. }) if *course == "rescue"),
+            matches!(&busy, TransitionError::Power(PowerError::Busy { course, .. }) if *course == "rescue"),
             "{mishap:?}: {busy}"
         );
         stage.heals();
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{mishap:?}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{mishap:?}: {end:?}");
         Ask::Rescue.check(&stage).await;
     }
 }
@@ -287,10 +286,10 @@ async fn a_rescue_that_does_not_start_can_be_ended() {
     stage.comes(Mishap::StartFails);
     let guests = stage.guests();
     let error = guests.change(guest(1), &rescue()).await.unwrap_err();
-    assert!(matches!(error, LifeError::Held { .. }), "{error}");
+    assert!(matches!(error, TransitionError::Held { .. }), "{error}");
     stage.heals();
     guests
-        .change(guest(1), &LifeChange::Unrescue)
+        .change(guest(1), &TransitionRequest::Unrescue)
         .await
         .unwrap();
     Ask::Unrescue.check(&stage).await;
@@ -307,7 +306,7 @@ async fn a_guest_deleted_in_the_middle_of_a_change_leaves_nothing() {
             stage.kill_at(None);
             let guests = stage.guests();
             guests.delete(guest(1)).await.unwrap();
-            assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+            assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
             judge::at_rest(&stage).await;
             assert!(stage.world().files.is_empty(), "{ask:?} {kill:?}");
         }
@@ -323,7 +322,7 @@ async fn a_guest_that_is_deleted_while_its_image_comes_is_gone_without_it() {
     guests.create(&with_disks()).await.unwrap();
     comes(&stage).await;
     guests.delete(guest(1)).await.unwrap();
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
     let history = stage.history();
     assert!(
         !history.iter().any(|line| line.contains("sysfs write")),
@@ -344,7 +343,7 @@ async fn an_agent_that_stops_waits_for_no_image_and_the_next_start_goes_on() {
     stage.heals();
     let guests = stage.guests();
     let end = guests.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     judge::at_rest(&stage).await;
 }
 
@@ -365,8 +364,8 @@ async fn a_guest_that_is_deleted_while_the_image_of_its_change_comes_is_gone_wit
     guests.delete(guest(1)).await.unwrap();
     let end = changing.await.unwrap();
     assert!(guests.coming(&record).is_none(), "nobody waits for it");
-    assert!(matches!(end, Err(LifeError::Overtaken { .. })), "{end:?}");
-    assert!(matches!(guests.journey(guest(1)).await, JourneyEnd::Gone));
+    assert!(matches!(end, Err(TransitionError::Overtaken { .. })), "{end:?}");
+    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
     judge::at_rest(&stage).await;
 }
 
@@ -388,8 +387,8 @@ async fn the_same_change_again_is_one_change_and_others_are_refused_at_the_wrong
     let rebuild = Ask::Rebuild {
         preserve_ephemeral: true,
     };
-    let not_yet = guests.change(guest(1), &LifeChange::Unrescue).await;
-    assert!(matches!(not_yet, Err(LifeError::NotRescued { .. })));
+    let not_yet = guests.change(guest(1), &TransitionRequest::Unrescue).await;
+    assert!(matches!(not_yet, Err(TransitionError::NotRescued { .. })));
     guests.change(guest(1), &rescue()).await.unwrap();
     let crossings = stage.history().len();
     guests.change(guest(1), &rescue()).await.unwrap();
@@ -401,7 +400,7 @@ async fn the_same_change_again_is_one_change_and_others_are_refused_at_the_wrong
     for other in [Ask::RescueKernel, rebuild] {
         let refused = guests.change(guest(1), &other.change()).await;
         assert!(
-            matches!(refused, Err(LifeError::Rescued { .. })),
+            matches!(refused, Err(TransitionError::Rescued { .. })),
             "{refused:?}"
         );
     }
@@ -415,10 +414,10 @@ async fn the_same_change_again_is_one_change_and_others_are_refused_at_the_wrong
     assert_eq!(guests.create(&with_disks()).await.unwrap(), Accepted::Same);
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     guests
-        .change(guest(1), &LifeChange::Unrescue)
+        .change(guest(1), &TransitionRequest::Unrescue)
         .await
         .unwrap();
     // One that is off is rebuilt, and stays off.
@@ -429,7 +428,7 @@ async fn the_same_change_again_is_one_change_and_others_are_refused_at_the_wrong
     let unknown = guests.change(guest(5), &rescue()).await;
     assert!(matches!(
         unknown,
-        Err(LifeError::Power(PowerError::NotFound { .. }))
+        Err(TransitionError::Power(PowerError::NotFound { .. }))
     ));
 }
 
@@ -441,7 +440,7 @@ async fn a_guest_whose_disks_are_its_makers_is_rescued_by_a_kernel_alone() {
     guests.create(&request(1, &[1, 2])).await.unwrap();
     assert!(matches!(
         guests.journey(guest(1)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     for ask in [
         Ask::Rescue,
@@ -450,7 +449,7 @@ async fn a_guest_whose_disks_are_its_makers_is_rescued_by_a_kernel_alone() {
         },
     ] {
         let error = guests.change(guest(1), &ask.change()).await.unwrap_err();
-        assert!(matches!(error, LifeError::NotItsDisks { .. }), "{error}");
+        assert!(matches!(error, TransitionError::NotItsDisks { .. }), "{error}");
     }
     guests
         .change(guest(1), &Ask::RescueKernel.change())
@@ -483,7 +482,7 @@ async fn with_devices_nothing_is_suspended_or_moved_and_without_it_is_suspended(
     guests.create(&request(2, &[])).await.unwrap();
     assert!(matches!(
         guests.journey(guest(2)).await,
-        JourneyEnd::Settled
+        ReconcileOutcome::Settled
     ));
     let moved = guests.live_migrate(guest(2), &node).await;
     assert!(matches!(
@@ -500,13 +499,13 @@ async fn a_guest_that_went_off_without_berth_says_so_until_it_is_started() {
     let stage = running().await;
     let guests = stage.guests();
     stage.guest_ends(1);
-    assert!(matches!(guests.mend(guest(1)).await, JourneyEnd::Settled));
+    assert!(matches!(guests.mend(guest(1)).await, ReconcileOutcome::Settled));
     let record = guests.show(guest(1)).await.unwrap();
     assert!(record.life.ended && record.power == DesiredPower::ShutOff);
     // Not fought: nothing starts it by itself, not even a boot of the host.
     stage.reboot_host();
     let guests = stage.guests();
-    assert!(matches!(guests.mend(guest(1)).await, JourneyEnd::Settled));
+    assert!(matches!(guests.mend(guest(1)).await, ReconcileOutcome::Settled));
     assert!(stage.running(1).is_empty());
     let _ = guests.power(guest(1), PowerAction::Start).await.unwrap();
     assert!(!guests.show(guest(1)).await.unwrap().life.ended);

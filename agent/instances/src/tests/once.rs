@@ -8,8 +8,8 @@ use crate::tests::life_changes::{file, is_whole, kills, running};
 use crate::stage::{base, image};
 use crate::stage::{Kill, Mishap, Stage};
 use berth_agent_journal::samples::guest;
-use crate::outcome::JourneyEnd;
-use crate::transition::LifeChange;
+use crate::outcome::ReconcileOutcome;
+use crate::transition::TransitionRequest;
 
 const ROOT: &str = "disk";
 
@@ -17,8 +17,8 @@ fn id(text: &str) -> ActionId {
     text.parse().unwrap()
 }
 
-fn rebuild() -> LifeChange {
-    LifeChange::Rebuild {
+fn rebuild() -> TransitionRequest {
+    TransitionRequest::Rebuild {
         image: image('c'),
         preserve_ephemeral: false,
     }
@@ -91,7 +91,7 @@ async fn a_kill_at_any_crossing_of_a_rebuild_never_takes_what_was_written_after_
         // The next agent goes on with what was written down, before anybody asks again.
         let guests = stage.guests();
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{kill:?}: {end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{kill:?}: {end:?}");
         let is_rebuilt = root(&stage) == base('c');
         if is_rebuilt {
             writes(&stage);
@@ -164,6 +164,6 @@ async fn a_hard_reboot_that_switched_the_guest_off_is_not_done_again_once_it_is_
     assert!(reboot().await.is_err());
     stage.heals();
     let end = guests.mend(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert_eq!(reboot().await.unwrap(), Powered::AlreadySo);
 }

@@ -4,7 +4,7 @@ use crate::tests::judge;
 use crate::stage::{Bug, Fault, Kill, Mishap, Stage};
 use berth_agent_journal::samples::{guest, request};
 use crate::guests::Guests;
-use crate::outcome::JourneyEnd;
+use crate::outcome::ReconcileOutcome;
 
 /// What an operator asks for, as a story.
 #[derive(Debug, Clone, Copy)]
@@ -48,12 +48,12 @@ impl Journey {
             let asked = guests.create(&request(1, &[1, 2])).await;
             assert!(asked.is_ok() || self.deletes(), "{asked:?}");
             let end = guests.journey(guest(1)).await;
-            assert!(!matches!(end, JourneyEnd::Held { .. }), "{end:?}");
+            assert!(!matches!(end, ReconcileOutcome::Held { .. }), "{end:?}");
         }
         if self.deletes() {
             guests.delete(guest(1)).await.ok();
             let end = guests.journey(guest(1)).await;
-            assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+            assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
         }
     }
 
@@ -166,13 +166,13 @@ async fn an_error_at_any_crossing_before_or_after_its_effect_ends_done_or_undone
             }
             let mut end = guests.journey(guest(1)).await;
             for _ in 0..2 {
-                if matches!(end, JourneyEnd::Held { .. }) {
+                if matches!(end, ReconcileOutcome::Held { .. }) {
                     judge::always(&stage).await;
                     end = guests.journey(guest(1)).await;
                 }
             }
             assert!(
-                matches!(end, JourneyEnd::Settled | JourneyEnd::Undone { .. }),
+                matches!(end, ReconcileOutcome::Settled | ReconcileOutcome::Undone { .. }),
                 "{journey:?} at {point:?}: {end:?}"
             );
             judge::at_rest(&stage).await;
@@ -180,7 +180,7 @@ async fn an_error_at_any_crossing_before_or_after_its_effect_ends_done_or_undone
                 for _ in 0..2 {
                     guests.delete(guest(1)).await.ok();
                 }
-                while !matches!(guests.journey(guest(1)).await, JourneyEnd::Gone) {}
+                while !matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone) {}
                 journey.check(&stage).await;
             }
             cases += 1;

@@ -4,36 +4,36 @@ use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_wire::guest::ActionId;
 
 use berth_agent_images::RecreateDisks;
-use crate::transition::error::LifeError;
-use crate::transition::{LifeChange, RescueSystem};
+use crate::transition::error::TransitionError;
+use crate::transition::{TransitionRequest, RescueSystem};
 use crate::resources::GuestResources;
 use berth_agent_images::DiskPlan;
-use berth_agent_journal::{Form, GuestRecord, Life, Stage, Turn, Turning};
+use berth_agent_journal::{BootSource, GuestRecord, InstanceOverrides, TransitionPhase, TransitionKind, PendingTransition};
 use crate::power::{PowerError, settled};
 
 /// What is to be done.
-pub(super) enum Decided {
+pub(super) enum TransitionDecision {
     /// Nothing: it is so.
     Already,
     /// The same is under way.
-    GoesOn,
+    InProgress,
     /// This is to be written down, with whether it should run.
-    Turn(Box<Life>, DesiredPower),
+    Begin(Box<InstanceOverrides>, DesiredPower),
 }
 
 /// What a guest becomes by this change, which has this id.
 pub(super) fn next<R: GuestResources>(
     record: &GuestRecord,
-    change: &LifeChange,
+    change: &TransitionRequest,
     id: Option<&ActionId>,
     resources: &R,
-) -> Result<Decided, LifeError> {
+) -> Result<TransitionDecision, TransitionError> {
     if record.life.has_acted(id) {
         if record.life.turning.is_some() {
-            return Ok(Decided::GoesOn);
+            return Ok(TransitionDecision::InProgress);
         }
         settled(record)?;
-        return Ok(Decided::Already);
+        return Ok(TransitionDecision::Already);
     }
     let wanted = wanted(record, change, resources)?;
     if let Some(turning) = &record.life.turning {
@@ -41,50 +41,50 @@ pub(super) fn next<R: GuestResources>(
             && wanted.life.rebuilt == record.life.rebuilt
             && turning.turn == wanted.turn;
         // A rescue that does not come about can be ended.
-        let ends = turning.turn == Turn::Rescue && wanted.turn == Turn::Unrescue;
+        let ends = turning.turn == TransitionKind::Rescue && wanted.turn == TransitionKind::Unrescue;
         match (same, ends) {
-            (true, _) => return Ok(Decided::GoesOn),
+            (true, _) => return Ok(TransitionDecision::InProgress),
             (false, true) => {}
             (false, false) => settled(record)?,
         }
     } else {
         settled(record)?;
-        if wanted.turn == Turn::Rescue && wanted.life.rescue == record.life.rescue {
-            return Ok(Decided::Already);
+        if wanted.turn == TransitionKind::Rescue && wanted.life.rescue == record.life.rescue {
+            return Ok(TransitionDecision::Already);
         }
     }
     let uuid = record.request.uuid();
     match (change, &record.life.rescue) {
-        (LifeChange::Unrescue, None) => return Err(LifeError::NotRescued { uuid }),
-        (LifeChange::Rescue { .. } | LifeChange::Rebuild { .. }, Some(_)) => {
-            return Err(LifeError::Rescued { uuid });
+        (TransitionRequest::Unrescue, None) => return Err(TransitionError::NotRescued { uuid }),
+        (TransitionRequest::Rescue { .. } | TransitionRequest::Rebuild { .. }, Some(_)) => {
+            return Err(TransitionError::Rescued { uuid });
         }
         _ => {}
     }
-    let stage = Stage::Leaving {
+    let stage = TransitionPhase::Stopping {
         grace_seconds: wanted.grace_seconds,
         discard: wanted.discard,
         anew: wanted.anew,
     };
-    let turning = Some(Turning {
+    let turning = Some(PendingTransition {
         turn: wanted.turn,
         stage,
     });
-    let life = Life {
+    let life = InstanceOverrides {
         turning,
         ended: false,
         ..wanted.life.acted_by(id)
     };
     let power = match wanted.turn {
-        Turn::Rescue | Turn::Unrescue => DesiredPower::Running,
-        Turn::Rebuild => record.power,
+        TransitionKind::Rescue | TransitionKind::Unrescue => DesiredPower::Running,
+        TransitionKind::Rebuild => record.power,
     };
-    Ok(Decided::Turn(Box::new(life), power))
+    Ok(TransitionDecision::Begin(Box::new(life), power))
 }
 
-struct Becomes {
-    turn: Turn,
-    life: Life,
+struct Transition {
+    turn: TransitionKind,
+    life: InstanceOverrides,
     grace_seconds: u16,
     discard: Vec<berth_virt::guest_spec::HostPath>,
     anew: RecreateDisks,
@@ -92,30 +92,30 @@ struct Becomes {
 
 fn wanted<R: GuestResources>(
     record: &GuestRecord,
-    change: &LifeChange,
+    change: &TransitionRequest,
     resources: &R,
-) -> Result<Becomes, LifeError> {
+) -> Result<Transition, TransitionError> {
     let uuid = record.request.uuid();
-    let own = Form::of(&record.own().map_err(PowerError::from)?);
-    let laid_out = |boot: GuestBoot, plan: DiskPlan| -> Result<Form, LifeError> {
+    let own = BootSource::of(&record.own().map_err(PowerError::from)?);
+    let laid_out = |boot: GuestBoot, plan: DiskPlan| -> Result<BootSource, TransitionError> {
         let disks = resources.lay_out(uuid, &plan)?;
-        Ok(Form { boot, plan, disks })
+        Ok(BootSource { boot, plan, disks })
     };
-    let root = |form: &Form| {
+    let root = |form: &BootSource| {
         let root = form.disks.root();
         root.map(|disk| disk.path.clone())
     };
     let life = record.life.clone();
     match change {
-        LifeChange::Rescue { system, grace } => {
+        TransitionRequest::Rescue { system, grace } => {
             let (form, anew) = match system {
                 RescueSystem::Kernel(boot) => {
                     let boot = boot.clone();
-                    (Form { boot, ..own }, RecreateDisks::None)
+                    (BootSource { boot, ..own }, RecreateDisks::None)
                 }
                 RescueSystem::Image(_) if own.plan.is_none() => {
                     let what = "rescued from an image";
-                    return Err(LifeError::NotItsDisks { uuid, what });
+                    return Err(TransitionError::NotItsDisks { uuid, what });
                 }
                 RescueSystem::Image(image) => {
                     let boot = match own.boot {
@@ -129,10 +129,10 @@ fn wanted<R: GuestResources>(
                 }
             };
             let stale = root(&form).filter(|_| anew == RecreateDisks::Root);
-            Ok(Becomes {
-                turn: Turn::Rescue,
+            Ok(Transition {
+                turn: TransitionKind::Rescue,
                 discard: stale.into_iter().collect(),
-                life: Life {
+                life: InstanceOverrides {
                     rescue: Some(form),
                     ..life
                 },
@@ -140,12 +140,12 @@ fn wanted<R: GuestResources>(
                 anew,
             })
         }
-        LifeChange::Unrescue => {
+        TransitionRequest::Unrescue => {
             let of_image = life.rescue.as_ref().filter(|it| it.plan.rescue().is_some());
-            Ok(Becomes {
-                turn: Turn::Unrescue,
+            Ok(Transition {
+                turn: TransitionKind::Unrescue,
                 discard: of_image.and_then(root).into_iter().collect(),
-                life: Life {
+                life: InstanceOverrides {
                     rescue: None,
                     ..life
                 },
@@ -153,23 +153,23 @@ fn wanted<R: GuestResources>(
                 anew: RecreateDisks::None,
             })
         }
-        LifeChange::Rebuild {
+        TransitionRequest::Rebuild {
             image,
             preserve_ephemeral,
         } => {
             if !own.plan.has_root() {
                 let what = "rebuilt";
-                return Err(LifeError::NotItsDisks { uuid, what });
+                return Err(TransitionError::NotItsDisks { uuid, what });
             }
             let form = laid_out(own.boot, own.plan.rebuilt_from(image.clone()))?;
             let ephemeral = form.disks.ephemeral().iter();
             let ephemeral = ephemeral
                 .filter(|_| !preserve_ephemeral)
                 .map(|disk| disk.path.clone());
-            Ok(Becomes {
-                turn: Turn::Rebuild,
+            Ok(Transition {
+                turn: TransitionKind::Rebuild,
                 discard: root(&form).into_iter().chain(ephemeral).collect(),
-                life: Life {
+                life: InstanceOverrides {
                     rebuilt: Some(form),
                     ..life
                 },

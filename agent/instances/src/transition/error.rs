@@ -1,16 +1,16 @@
 //! Why a guest's life did not change.
 
+use crate::outcome::BlockedReason;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::GuestError;
 
-use crate::outcome::Held;
 use berth_agent_journal::JournalError;
 use crate::power::PowerError;
 use crate::resources::ResourceError;
 
 /// Why a guest's life did not change.
 #[derive(Debug, thiserror::Error)]
-pub enum LifeError {
+pub enum TransitionError {
     /// It cannot be now, for a reason that a change of its power would have, too.
     #[error(transparent)]
     Power(#[from] PowerError),
@@ -38,11 +38,11 @@ pub enum LifeError {
         what: &'static str,
     },
     /// It has begun, and stands still; it is tried again.
-    #[error("guest {uuid} stands still on its way, and is tried again: {reason}")]
+    #[error("guest {uuid} stands still on its context, and is tried again: {reason}")]
     Held {
         uuid: ConsumerUuid,
         #[source]
-        reason: Box<Held>,
+        reason: Box<BlockedReason>,
     },
     /// It was deleted meanwhile, or the agent stops.
     #[error("guest {uuid} was deleted meanwhile, or the agent stops and goes on at its next start")]
@@ -51,7 +51,7 @@ pub enum LifeError {
     },
 }
 
-impl LifeError {
+impl TransitionError {
     /// What a loop does about it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
@@ -66,7 +66,7 @@ impl LifeError {
 
 /// Why a guest does not go off for another form.
 #[derive(Debug, thiserror::Error)]
-pub enum LeaveError {
+pub enum StopError {
     /// The hypervisor does not let it.
     #[error("the guest cannot be switched off: {0}")]
     Driver(#[from] GuestError),

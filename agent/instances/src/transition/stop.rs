@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use berth_virt::{GuestState, PowerAction, VirtDriver};
 
-use crate::transition::error::LeaveError;
-use berth_agent_journal::{GuestRecord, Life, SpawnStep, Stage, StepRecord, StepState, Turning};
+use crate::transition::error::StopError;
+use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, TransitionPhase, StepRecord, StepState, PendingTransition};
 use crate::resources::GuestResources;
-use crate::spawn_context::{Way, is_ours};
+use crate::spawn_context::{SpawnContext, is_ours};
 
 /// Does the stage, where the guest is in it, and writes down that the next one begins.
 pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
-    way: &Way<D, R>,
+    context: &SpawnContext<D, R>,
     record: &GuestRecord,
-) -> Result<(), LeaveError> {
-    let Some(Turning {
+) -> Result<(), StopError> {
+    let Some(PendingTransition {
         turn,
         stage:
-            Stage::Leaving {
+            TransitionPhase::Stopping {
                 grace_seconds,
                 discard,
                 anew,
@@ -27,20 +27,20 @@ pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
         return Ok(());
     };
     let uuid = record.request.uuid();
-    if let Some(found) = way.on_host(uuid).await? {
+    if let Some(found) = context.on_host(uuid).await? {
         if !is_ours(&found, &record.request) {
-            return Err(LeaveError::Foreign { uuid });
+            return Err(StopError::Foreign { uuid });
         }
         if found.state != GuestState::ShutOff {
             let grace = Duration::from_secs((*grace_seconds).into());
-            let _ = way.driver.power(uuid, PowerAction::Stop { grace }).await?;
+            let _ = context.driver.power(uuid, PowerAction::Stop { grace }).await?;
         }
     }
-    way.resources.remove(uuid, discard).await?;
-    let life = Life {
-        turning: Some(Turning {
+    context.resources.remove(uuid, discard).await?;
+    let life = InstanceOverrides {
+        turning: Some(PendingTransition {
             turn: *turn,
-            stage: Stage::Making { anew: *anew },
+            stage: TransitionPhase::Rebuilding { anew: *anew },
         }),
         ..record.life.clone()
     };
@@ -52,5 +52,5 @@ pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
         (SpawnStep::Define, begun("")),
         (SpawnStep::Start, begun(record.ran_in())),
     ];
-    Ok(way.journal.live(uuid, &life, &steps).await?)
+    Ok(context.journal.live(uuid, &life, &steps).await?)
 }

@@ -184,7 +184,7 @@ impl Agent {
         let (asked, requests) = mpsc::channel(4);
         let (untold, told) = watch::channel(None);
         let metrics = Metrics::default();
-        let around = Around {
+        let around = ReporterDeps {
             driver: Arc::new(Idle),
             states: shown,
             asked,
@@ -198,7 +198,7 @@ impl Agent {
             options,
         };
         let mut telling = JoinSet::new();
-        telling.spawn(Telling::new(around, service).run());
+        telling.spawn(HostStateReporter::new(around, service).run());
         Self {
             states,
             changes,

@@ -7,21 +7,21 @@ use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use crate::service::event_loop::{Done, EventLoop};
+use crate::service::event_loop::{TaskCompletion, EventLoop};
 use crate::service::error::{LastFailure, PassError, ServiceError};
 use crate::service::findings;
 use crate::service::pass;
-use crate::service::pass::{Journey, Order, Progressed, Returned};
+use crate::service::pass::{Journey, Order, TrackerSlot, Returned};
 use berth_agent_api::TickOutcome;
 use berth_agent_api::{NodeState, PassResult};
 use berth_agent_tracker::startup::StartupError;
 use berth_agent_tracker::tick::TickError;
 
 impl<D: VirtDriver> EventLoop<D> {
-    pub(super) fn begin_pass(&mut self, progressed: Progressed<D>, order: Order) {
+    pub(super) fn begin_pass(&mut self, progressed: TrackerSlot<D>, order: Order) {
         let surroundings = Arc::clone(&self.surroundings);
         self.work.spawn_local(async move {
-            Done::Passed(Box::new(pass::run(surroundings, progressed, order).await))
+            TaskCompletion::Passed(Box::new(pass::run(surroundings, progressed, order).await))
         });
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use crate::service::event_loop::{Done, EventLoop, Reloading};
+use crate::service::event_loop::{TaskCompletion, EventLoop, Reloading};
 use berth_agent_api::health::CONFIG_RELOAD_FAILED;
 use crate::service::LiveOptions;
 use berth_agent_api::Phase;
@@ -31,7 +31,7 @@ impl<D: VirtDriver> EventLoop<D> {
         };
         self.work.spawn_local(async move {
             let read = tokio::task::spawn_blocking(move || reload()).await;
-            Done::Reloaded(
+            TaskCompletion::Reloaded(
                 read.unwrap_or_else(|error| Err(format!("reading it ended in a panic: {error}"))),
             )
         });

@@ -22,7 +22,7 @@ use crate::host_state::{HostStateOptions, HostStateService};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::service::event_loop::EventLoop;
-use crate::service::{Agent, Mode, Sources};
+use crate::service::{Agent, Mode, EventLoopSources};
 use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
 use crate::service::error::ServiceError;
 use crate::triggers::Interval;
@@ -109,7 +109,7 @@ impl Bench {
         let (asked, requests) = mpsc::channel(16);
         let (hangups, hung) = mpsc::channel(16);
         let hung = stream::unfold(hung, async |mut hung| Some((hung.recv().await?, hung))).boxed();
-        let sources = Sources {
+        let sources = EventLoopSources {
             events,
             hangups: hung,
             requests,

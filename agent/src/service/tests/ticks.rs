@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::service::tests::bench::{Bench, stage, usual, without_timer};
 use crate::service::tests::driver::{LOOK, ScriptedDriver, Sight, host};
 use crate::service::tests::placement::Weather;
-use berth_agent_devices::{DeviceConditions, Look, MissingProviders};
+use berth_agent_devices::{DeviceConditions, ObservationId, MissingProviders};
 use berth_agent_api::PlanState;
 use crate::service::Agent;
 use crate::service::guests::DeviceService;
@@ -47,11 +47,11 @@ async fn a_steady_tick_sends_nothing() {
 struct Said(Mutex<MissingProviders>);
 
 impl DeviceConditions for Said {
-    fn begin_look(&self) -> Look {
-        Look::default()
+    fn begin_look(&self) -> ObservationId {
+        ObservationId::default()
     }
 
-    fn overlay(&self, _: Look, _: &mut HostView) {}
+    fn overlay(&self, _: ObservationId, _: &mut HostView) {}
 
     fn take_missing(&self) -> MissingProviders {
         std::mem::take(&mut self.0.lock().unwrap())

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use berth_agent_journal::Life;
+use berth_agent_journal::InstanceOverrides;
 use berth_agent_journal::samples::{guest, request};
 use berth_virt::guest_spec::DesiredPower;
 
@@ -173,11 +173,11 @@ fn holding(resources: Resources) -> ConsumerAllocations {
 fn record(number: u32) -> GuestRecord {
     GuestRecord {
         request: request(number, &[]),
-        course: Course::Spawn,
+        course: Goal::Spawn,
         power: DesiredPower::Running,
         steps: BTreeMap::new(),
         devices: None,
-        life: Life::default(),
+        life: InstanceOverrides::default(),
     }
 }
 

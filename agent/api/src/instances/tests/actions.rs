@@ -11,7 +11,7 @@ use berth_agent_images::InstancesPath;
 use berth_agent_journal::samples::{guest, request};
 use berth_agent_instances::stage::{base, with_disks};
 use berth_agent_instances::stage::{Devices, Hypervisor, Mishap, Stage, instances};
-use berth_agent_instances::{BuildOptions, Building, Guests, JourneyEnd};
+use berth_agent_instances::{BuildOptions, Building, Guests, ReconcileOutcome};
 use berth_agent_journal::GuestRequest;
 
 /// An agent with one guest that runs, whose kernels lie in `/images`.
@@ -39,7 +39,7 @@ impl Bench {
         });
         guests.create(&request).await.unwrap();
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         let router = routes(&guests);
         Self {
             stage,
@@ -242,7 +242,7 @@ async fn an_image_that_cannot_be_had_leaves_the_guest_as_it_was_and_a_start_that
     bench.refused(busy, "busy", "rescue");
     bench.stage.heals();
     let end = bench.guests.journey(guest(1)).await;
-    assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
 }
 
 #[tokio::test]
@@ -353,7 +353,7 @@ async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
     assert_eq!(shown.0, 403, "{shown:?}");
     let end = bench.guests.journey(guest(2)).await;
     assert!(
-        matches!(&end, JourneyEnd::Undone { reason } if reason.contains("/etc/passwd")),
+        matches!(&end, ReconcileOutcome::Undone { reason } if reason.contains("/etc/passwd")),
         "{end:?}"
     );
 }

@@ -68,9 +68,9 @@ struct Cell {
     huge_used: u64,
 }
 
-fn view(cells: &[Cell]) -> (NodeView, Held) {
+fn view(cells: &[Cell]) -> (NodeView, HostUsage) {
     let (mut next, mut shared, mut dedicated) = (0, Vec::new(), Vec::new());
-    let (mut seen, mut held) = (Vec::new(), Held::default());
+    let (mut seen, mut held) = (Vec::new(), HostUsage::default());
     for (id, cell) in (0..).zip(cells) {
         let mut siblings = Vec::new();
         let first = next;

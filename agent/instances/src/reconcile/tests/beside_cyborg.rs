@@ -33,7 +33,7 @@ async fn reconciler(
     status: u16,
 ) -> Reconciler<Hypervisor, stage::Devices> {
     let guests = stage.guests();
-    let driver = Arc::clone(&guests.inner.way.driver);
+    let driver = Arc::clone(&guests.inner.context.driver);
     let journal = SqlJournal::in_memory().await.unwrap();
     let devices = Devices::open(DevicesParts {
         driver: Arc::clone(&driver),

@@ -18,7 +18,7 @@ use crate::reconcile::finding::GRACE;
 use crate::reconcile::{Reconciled, Reconciler};
 use crate::accelerators::Accelerators;
 use crate::external_events::ExternalEvents;
-use crate::manager::{FindingObserver, KeptGuests as _};
+use crate::manager::{FindingObserver, GuestManager as _};
 use crate::files::GuestFiles;
 use crate::guests::{Guests, GuestsParts};
 use crate::host_resources::HostResources;

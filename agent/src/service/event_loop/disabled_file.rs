@@ -9,19 +9,19 @@ use berth_virt::VirtDriver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::service::event_loop::{Done, EventLoop, Keeping, UnderWay};
+use crate::service::event_loop::{TaskCompletion, EventLoop, DisabledFileIo, UnderWay};
 use berth_agent_tracker::disabled;
 use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
 use berth_agent_api::health::STATE_FILES;
 use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::ServiceError;
-use crate::service::pulse::MARGIN;
+use crate::service::progress_watchdog::MARGIN;
 use berth_agent_api::TickOutcome;
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {
-    fn keep(&mut self, work: impl Future<Output = Done<D>> + 'static) {
-        self.keeping = Some(Keeping {
+    fn keep(&mut self, work: impl Future<Output = TaskCompletion<D>> + 'static) {
+        self.keeping = Some(DisabledFileIo {
             since: Instant::now(),
         });
         self.work.spawn_local(work);
@@ -54,7 +54,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 }
                 read => read,
             };
-            Done::Recalled(read)
+            TaskCompletion::Recalled(read)
         });
     }
 
@@ -78,7 +78,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let files = Arc::clone(&self.surroundings.files);
         self.keep(async move {
             let kept = disabled::write(files.as_ref(), disabled.as_ref()).await;
-            Done::Kept {
+            TaskCompletion::Kept {
                 disabled,
                 kept,
                 reply,
@@ -129,7 +129,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let files = Arc::clone(&self.surroundings.files);
         self.keep(async move {
             let kept = disabled::write_of_cloud(files.as_ref(), disabled.as_ref()).await;
-            Done::KeptOfCloud { disabled, kept }
+            TaskCompletion::KeptOfCloud { disabled, kept }
         });
     }
 

@@ -20,14 +20,14 @@ pub(super) const MARGIN: Duration = Duration::from_mins(1);
 /// How long one look at the hypervisor may take. A driver bounds its calls itself; this is longer than any number of them.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_mins(15);
 
-pub(super) struct Pulse {
+pub(super) struct ProgressWatchdog {
     origin: Instant,
     last: AtomicU64,
     read: AtomicUsize,
     all: AtomicUsize,
 }
 
-impl Pulse {
+impl ProgressWatchdog {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             origin: now,
@@ -69,7 +69,7 @@ impl Pulse {
     }
 }
 
-impl RequestObserver for Pulse {
+impl RequestObserver for ProgressWatchdog {
     fn observed(&self, _exchange: &Exchange<'_>) {
         self.beat(Instant::now());
     }

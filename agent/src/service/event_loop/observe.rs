@@ -7,7 +7,7 @@ use berth_model::Disposition;
 use berth_virt::{DeviceError, HostView, ObserveError, VirtDriver};
 use tokio::time::Instant;
 
-use crate::service::event_loop::{Done, EventLoop, Running};
+use crate::service::event_loop::{TaskCompletion, EventLoop, Running};
 use berth_agent_api::health::{HYPERVISOR_AWAY, NO_NODE};
 use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::{LastFailure, ServiceError};
@@ -32,7 +32,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 true => Some(driver.prepare_host().await),
                 false => None,
             };
-            Done::Observed {
+            TaskCompletion::Observed {
                 sequence,
                 unprepared,
                 view: driver.observe().await,

@@ -32,38 +32,37 @@ pub(crate) mod samples {
     pub(crate) use super::tests::driver::host;
 }
 
-use berth_agent_api::Request;
-use berth_agent_tracker::KnownTrees;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use berth_agent_api::{AdminOptions, Door, Request, SocketLock};
+use berth_agent_instances::HeldGuests;
+use berth_agent_tracker::KnownTrees;
+use berth_agent_tracker::error_chain::sentence;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::startup::ReviewedPlans;
 use berth_client::{Dice, PlacementClient};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostEvents, VirtDriver};
-use futures_util::stream::{BoxStream, SelectAll};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::stream::{self, BoxStream, SelectAll};
+use futures_util::{Stream, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
-pub use error::{ExitReason, LastFailure, PassError, ServiceError};
-pub use guests::{DeviceService, GuestService};
-
-use berth_agent_tracker::error_chain::sentence;
-use berth_agent_api::{AdminOptions, Door, SocketLock};
-use berth_agent_instances::HeldGuests;
-use crate::host_state::{ReporterDeps, HostStateService, HostStateReporter};
+use crate::host_state::{HostStateReporter, HostStateService, ReporterDeps};
 use crate::metrics::{Metrics, MetricsBeside, MetricsPage};
 use crate::notify::Notifier;
-use berth_agent_tracker::options::TrackerOptions;
-use berth_agent_tracker::startup::ReviewedPlans;
-use crate::triggers::Interval;
 use crate::service::event_loop::EventLoop;
 use crate::service::guests::BackgroundTask;
+use crate::triggers::Interval;
+
+pub use error::{ExitReason, LastFailure, PassError, ServiceError};
+pub use guests::{DeviceService, GuestService};
 
 /// The options that SIGHUP may change.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,10 +16,7 @@ fn compare(page: &str, expected: &str) {
 
 #[test]
 fn the_openapi_document_is_the_codes() {
-    compare(
-        "docs/api/agent.json",
-        &berth_agent_api::openapi::openapi(),
-    );
+    compare("docs/api/agent.json", &berth_agent_api::openapi::openapi());
 }
 
 #[test]

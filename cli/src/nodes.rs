@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use berth_agent_tracker::complete::Service;
 use berth_agent_devices::overlay_all;
-use berth_agent_tracker::disabled;
 use berth_agent_journal::SqlJournal;
-use berth_agent_tracker::node_identity::{IdentityError, Known, NodeIdentity, UuidSource, foresee, identify};
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::disabled;
+use berth_agent_tracker::node_identity::{
+    IdentityError, Known, NodeIdentity, UuidSource, foresee, identify,
+};
 use berth_agent_tracker::options::{Rename, TrackerOptions};
 use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::ReportClient;

@@ -5,8 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use berth_agent_tracker::options::Rename;
-use berth_agent_tracker::startup;
-use berth_agent_tracker::startup::{Preview, ReviewedPlan, StartupError};
+use berth_agent_tracker::startup::{self, Preview, ReviewedPlan, StartupError};
 use berth_model::NodeName;
 use serde::{Deserialize, Serialize};
 

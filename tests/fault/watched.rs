@@ -10,13 +10,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_agent_api::AdminOptions;
-use berth_agent_api::client::AdminClient;
 use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
-use berth_agent::service;
-use berth_agent::service::{Agent, LiveOptions};
+use berth_agent::service::{self, Agent, LiveOptions};
 use berth_agent::triggers::Interval;
+use berth_agent_api::AdminOptions;
+use berth_agent_api::client::AdminClient;
 use berth_seam::{Crossing, EffectEnd, Fault, Gate, Moment, Release, Released};
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{

@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_api::compute_api;
 use berth_agent_devices::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
-use berth_agent_instances::{BuildOptions, Building};
 use berth_agent_images::InstancesPath;
 use berth_agent_instances::reconcile::Reconciler;
-use berth_agent_instances::{Accelerators, ExternalEvents, GuestFiles, Guests, GuestsParts, HostResources, ReconcileOutcome};
+use berth_agent_instances::{
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    HostResources, ReconcileOutcome,
+};
 use berth_agent_journal::{GuestRequest, SqlJournal};
-use berth_agent_api::compute_api;
 use berth_client::AcceleratorClient;
 use berth_fake::FakeDriver;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};

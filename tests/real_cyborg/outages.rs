@@ -26,12 +26,18 @@ async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
     let arq = cloud.bound("pci", guest, provider(6)).await;
     agent.asks_for(guest, &[arq]).await;
     let ended = end(&agent, guest).await;
-    assert!(matches!(ended, ReconcileOutcome::Settled), "{cut:?}: {ended:?}");
+    assert!(
+        matches!(ended, ReconcileOutcome::Settled),
+        "{cut:?}: {ended:?}"
+    );
     assert_eq!(agent.devices(guest).await, [address(6)].into(), "{cut:?}");
     let asked = agent.guests.delete(guest).await;
     asked.expect("the journal takes it");
     let ended = end(&agent, guest).await;
-    assert!(matches!(ended, ReconcileOutcome::Gone), "{cut:?}: {ended:?}");
+    assert!(
+        matches!(ended, ReconcileOutcome::Gone),
+        "{cut:?}: {ended:?}"
+    );
     assert!(agent.devices(guest).await.is_empty(), "{cut:?}");
     assert_eq!(cloud.phases(&[arq]).await, [None], "{cut:?}");
     gate

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use berth_agent_api::body::{HealthBody, StateBody};
-use berth_agent_tracker::disabled;
-use berth_agent_tracker::disabled::Disabled;
+use berth_agent_tracker::disabled::{self, Disabled};
 use berth_agent_tracker::node_identity::{UuidSource, identify};
 use berth_agent_tracker::options::Rename;
 use berth_cli::reshape::PlanFile;

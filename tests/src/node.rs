@@ -5,15 +5,12 @@ mod memory_files;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_agent_tracker::complete::Service;
-use berth_agent_tracker::node_identity;
-use berth_agent_tracker::node_identity::{IdentityError, Known, UuidSource};
+use berth_agent_tracker::node_identity::{self, IdentityError, Known, UuidSource};
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::{ReportClient, ReportError};
-use berth_agent_tracker::startup;
-use berth_agent_tracker::startup::{Preview, ReviewedPlan, Started, StartupError};
-use berth_agent_tracker::tick;
-use berth_agent_tracker::tick::{TickError, Ticked};
+use berth_agent_tracker::startup::{self, Preview, ReviewedPlan, Started, StartupError};
+use berth_agent_tracker::tick::{self, TickError, Ticked};
 use berth_model::{NodeName, ProviderUuid};
 use berth_store::state_dir::{StateDir, StateFiles};
 use berth_virt::{HostEvents, HostView, ObserveError, VirtDriver};

@@ -3,10 +3,6 @@
 //! health. The lock beside the socket keeps a second agent away.
 //!
 
-use crate::{router, socket};
-use crate::socket::SocketLock;
-use crate::metrics_page::RenderMetrics;
-use crate::error::AdminError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,17 +10,19 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
-use berth_serve::{Limits, TlsClient};
+use berth_serve::{Limits, TlsClient, TlsDoor};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use berth_serve::TlsDoor;
-
-use crate::requests::Request;
-use crate::state::States;
 use crate::access::{Access, Peer};
+use crate::error::AdminError;
+use crate::metrics_page::RenderMetrics;
+use crate::requests::Request;
+use crate::router;
+use crate::socket::{self, SocketLock};
+use crate::state::States;
 
 /// Where the API is, and for whom.
 #[derive(Debug, Clone)]

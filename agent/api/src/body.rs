@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
 use berth_model::{Held, Inventory, NodeName, Provider, ProviderTree};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
 use crate::health::{Message, Severity};
-use crate::state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
 use crate::requests::TickOutcome;
+use crate::state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
 
 /// The API's version.
 pub const API: &str = "berth/1";

@@ -9,7 +9,10 @@ use http::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::body::{API, ConfigBody, DisableBody, DisabledBody, ErrorBody, HealthBody, PlanBody, StateBody, TickBody};
+use crate::body::{
+    API, ConfigBody, DisableBody, DisabledBody, ErrorBody, HealthBody, PlanBody, StateBody,
+    TickBody,
+};
 use crate::router::PATIENCE;
 
 /// How long the agent may take to answer what it only has to look up, unless told otherwise.
@@ -39,10 +42,7 @@ pub enum AdminClientError {
     #[error(
         "the agent's answer on {socket} is not understood: {reason}; agent and command may be of different versions"
     )]
-    NotUnderstood {
-        socket: String,
-        reason: String,
-    },
+    NotUnderstood { socket: String, reason: String },
 }
 
 /// Asks a running agent.

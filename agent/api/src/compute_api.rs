@@ -16,13 +16,13 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use berth_agent_instances::{BindEvent, ExternalEvents};
+use berth_agent_journal::GuestJournal;
 use berth_client::IdentityClient;
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent, ServerExternalEvents};
 use serde_json::json;
 
-use berth_agent_instances::{BindEvent, ExternalEvents};
-use berth_agent_journal::GuestJournal;
 use crate::compute_api::body::{Asked, events};
 use crate::compute_api::version::{Version, versioned};
 

@@ -10,13 +10,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use berth_agent_devices::{ActError, ActionReport, Devices, DryRun};
 use berth_virt::VirtDriver;
 
-use berth_agent_devices::Devices;
-use berth_agent_devices::{ActError, ActionReport, DryRun};
 use crate::body::{API, STATE_FILES};
-use crate::refusal::refusal;
 use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
+use crate::refusal::refusal;
 
 /// The largest body of a request, in bytes.
 const BODY_LIMIT: usize = 16 << 10;

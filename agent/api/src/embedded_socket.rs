@@ -12,8 +12,8 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
-use crate::error::AdminError;
 use crate::admin::on_socket;
+use crate::error::AdminError;
 use crate::{router, socket};
 
 /// A socket, open but not yet answering.

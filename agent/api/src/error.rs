@@ -7,14 +7,10 @@ use std::net::SocketAddr;
 pub enum AdminError {
     /// Another agent has the socket.
     #[error("another agent answers on {socket}; stop it first (systemctl stop berth-agent)")]
-    Held {
-        socket: String,
-    },
+    Held { socket: String },
     /// Something else stands where the socket is to be.
     #[error("{socket} is not a socket; set [agent] admin_socket to a path that is free")]
-    NotASocket {
-        socket: String,
-    },
+    NotASocket { socket: String },
     /// The socket cannot be made.
     #[error("the admin socket {socket} cannot be made ([agent] admin_socket)")]
     Socket {
@@ -26,9 +22,7 @@ pub enum AdminError {
     #[error(
         "[agent] metrics_listen is {address}; only a loopback address (127.0.0.1, [::1]) is allowed"
     )]
-    NotLoopback {
-        address: SocketAddr,
-    },
+    NotLoopback { address: SocketAddr },
     /// The metrics' address cannot be listened on.
     #[error("the metrics cannot be offered on {address} ([agent] metrics_listen)")]
     Listen {

@@ -14,20 +14,18 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use berth_agent_instances::create::BuildFault;
+use berth_agent_instances::{
+    BuildError, GuestResources, Guests, GuestsError, PowerError, TransitionError,
+};
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::{GuestError, Powered, VirtDriver};
 use berth_wire::guest::{ActionId, GuestAction, NoActionId};
 use serde::Deserialize;
 
-use berth_agent_instances::BuildError;
-use berth_agent_instances::create::BuildFault;
 use crate::compute_api::{EventSources, compute_api};
-use berth_agent_instances::{Guests, GuestsError};
-use berth_agent_instances::TransitionError;
-use berth_agent_instances::PowerError;
-use berth_agent_instances::GuestResources;
-use crate::refusal::refusal;
 use crate::instances::body::{Asked, Creation};
+use crate::refusal::refusal;
 
 /// The largest body of a request for a guest, in bytes.
 const BODY_LIMIT: usize = 256 << 10;
@@ -248,16 +246,18 @@ fn undone(error: &TransitionError) -> (StatusCode, &'static str) {
             GuestError::Unreachable { .. } | GuestError::TimedOut { .. },
         )) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
         TransitionError::Power(PowerError::Driver(_)) => (StatusCode::CONFLICT, "hypervisor"),
-        TransitionError::Power(PowerError::Journal(_) | PowerError::Spec(_) | PowerError::BootSource(_)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "journal")
-        }
+        TransitionError::Power(
+            PowerError::Journal(_) | PowerError::Spec(_) | PowerError::BootSource(_),
+        ) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
         TransitionError::Resource(error) if error.disposition() == Disposition::Retry => {
             (StatusCode::SERVICE_UNAVAILABLE, "resource")
         }
         TransitionError::Resource(_) | TransitionError::NotItsDisks { .. } => {
             (StatusCode::CONFLICT, "resource")
         }
-        TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => (StatusCode::CONFLICT, "state"),
+        TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => {
+            (StatusCode::CONFLICT, "state")
+        }
         TransitionError::Held { .. } => (StatusCode::SERVICE_UNAVAILABLE, "held"),
     }
 }

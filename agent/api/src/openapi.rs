@@ -7,10 +7,13 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::router::ROUTES;
-use crate::body::{API, ConfigBody, DisableBody, DisabledBody, ErrorBody, HealthBody, PlanBody, StateBody, TickBody};
+use crate::body::{
+    API, ConfigBody, DisableBody, DisabledBody, ErrorBody, HealthBody, PlanBody, StateBody,
+    TickBody,
+};
 use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
 use crate::reconcile::ReconcileBody;
+use crate::router::ROUTES;
 
 /// `docs/api/agent.json`.
 #[must_use]

@@ -5,16 +5,16 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use berth_agent_instances::GuestResources;
+use berth_agent_instances::reconcile::{Reconciled, Reconciler};
 use berth_virt::VirtDriver;
 use http::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use berth_agent_instances::reconcile::{Reconciled, Reconciler};
 use crate::body::API;
 use crate::client::{AdminClient, AdminClientError};
 use crate::refusal::refusal;
-use berth_agent_instances::GuestResources;
 
 /// Method, path and what it does of each route, for the documentation of whoever offers them.
 pub const ROUTES: &[(&str, &str, &str)] = &[

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::admin::LIMITS;
 use berth_agent_instances::reconcile::FindingKind;
 
+use crate::admin::LIMITS;
 use crate::body::API;
-use crate::router::{BODY_LIMIT, ROUTES};
 use crate::health::WARNABLES;
+use crate::router::{BODY_LIMIT, ROUTES};
 
 /// `docs/guide/reference/admin-api.md`.
 #[must_use]

@@ -1,10 +1,12 @@
 //! What the admin API asks of the service loop.
 
 use std::time::SystemTime;
+
+use berth_agent_tracker::disabled::{Disabled, DisabledError};
 use berth_model::NodeName;
 use tokio::sync::oneshot;
+
 use crate::state::LastPass;
-use berth_agent_tracker::disabled::{Disabled, DisabledError};
 
 /// Something the admin API asks for. Its answer comes when a pass that began afterwards is over; a dropped sender means that
 /// the agent stops.

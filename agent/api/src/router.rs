@@ -11,18 +11,21 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
+use berth_agent_tracker::disabled::{Disabled, DisabledError};
+use berth_agent_tracker::error_chain::sentence;
 use berth_serve::TlsClient;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
+use crate::access::{Access, Peer, Verdict};
+use crate::body::{
+    API, ConfigBody, DisableBody, DisabledBody, HealthBody, PlanBody, STATE_FILES, StateBody,
+    TickBody,
+};
 use crate::metrics_page::RenderMetrics;
 use crate::refusal::refusal;
-use crate::access::{Access, Peer, Verdict};
-use crate::body::{API, ConfigBody, DisableBody, DisabledBody, HealthBody, PlanBody, STATE_FILES, StateBody, TickBody};
-use berth_agent_tracker::disabled::{Disabled, DisabledError};
-use berth_agent_tracker::error_chain::sentence;
-use crate::state::{AgentState, States};
 use crate::requests::{Request, TickOutcome};
+use crate::state::{AgentState, States};
 
 /// The largest body of a request, in bytes.
 pub(super) const BODY_LIMIT: usize = 16 << 10;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
 use berth_model::{Held, NodeName, ProviderTree, ProviderUuid, TreeDiff};
 use berth_virt::HostView;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
 use crate::health::{Health, Severity};
 
 /// How far the service has come.

@@ -5,15 +5,13 @@
 
 use std::fmt;
 
+use berth_agent_journal::{JournalError, Named, Quarantine, QuarantineStays, QuarantinedBy};
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_virt::{DeviceError, GuestError, OfferedHandle, VirtDriver};
 
 use crate::devices::Devices;
-use crate::reset::{ResetRequest, ResetOutcome, ResetError};
-use berth_agent_journal::Named;
-use berth_agent_journal::{Quarantine, QuarantineStays, QuarantinedBy};
 use crate::report::wanted;
-use berth_agent_journal::JournalError;
+use crate::reset::{ResetError, ResetOutcome, ResetRequest};
 
 /// The longest reason, in characters.
 const LONGEST: usize = 300;

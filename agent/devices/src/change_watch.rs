@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::Duration;
 
+use berth_agent_tracker::backoff::Backoff;
 use berth_client::{AcceleratorClient, AcceleratorError};
 use berth_model::NodeName;
 use berth_virt::VirtDriver;
@@ -16,7 +17,6 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::devices::Devices;
-use berth_agent_tracker::backoff::Backoff;
 
 /// How long one request waits: less than what stands between agent and service gives a request.
 const WAIT: Duration = Duration::from_secs(25);

@@ -4,26 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use berth_agent_journal::{DeviceRegister, GuestJournal, JournalError, Named as _, Register};
+use berth_agent_tracker::KnownTrees;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{
     HostDevice, HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver,
 };
+use berth_wire::accelerator::HostDevices;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
-use berth_wire::accelerator::HostDevices;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::health_check::HealthCheck;
-use berth_agent_journal::Named as _;
-use berth_agent_journal::{DeviceRegister, Register};
-use crate::report::{Advice, Scrub};
 use crate::overlay;
-use berth_agent_journal::{GuestJournal, JournalError};
-use berth_agent_tracker::KnownTrees;
+use crate::report::{Advice, Scrub};
 
 /// What the service asks of the devices, whatever the driver. All but `keep` wait for nothing.
 ///

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_journal::names;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::{DeviceOwner, VirtDriver};
 
-use berth_agent_journal::names;
-use crate::report::Holder;
 use crate::devices::Devices;
-use crate::{overlay, report};
+use crate::overlay;
+use crate::report::{self, Holder};
 
 impl<D: VirtDriver> Devices<D> {
     /// The nodes that were seen last.

@@ -7,16 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use berth_agent_journal::{JournalError, names};
 use berth_hook::{Hook, HookError};
 use berth_virt::{OfferedDevice, UnfitReason, VirtDriver};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::Devices;
-use crate::devices::{Known, Seen};
-use berth_agent_journal::names;
-use berth_agent_journal::JournalError;
+use crate::devices::{Devices, Known, Seen};
 
 /// How many devices are asked about at a time.
 const AT_ONCE: usize = 4;

@@ -36,7 +36,9 @@ mod takeover;
 pub mod test_card;
 
 pub use actions::{ActError, ActionReport, DryRun, Risk};
-pub use devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts, ObservationId, MissingProviders};
+pub use devices::{
+    DeviceConditions, DeviceOptions, Devices, DevicesParts, MissingProviders, ObservationId,
+};
 pub use facts::DeviceFacts;
 pub use health_check::HealthCheck;
 pub use overlay::overlay_all;

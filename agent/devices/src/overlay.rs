@@ -1,10 +1,8 @@
 //! What a view becomes of what is known beside it. Pure.
 
+use berth_agent_journal::{Named as _, QuarantinedBy, Register, names};
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::{DeviceCondition, DeviceOwner, HostView, OfferedDevice, UnfitReason};
-
-use berth_agent_journal::{Named as _, names};
-use berth_agent_journal::{QuarantinedBy, Register};
 
 /// Writes into a view, which a driver has just seen, what is known beside it: for whoever looks once and asks no agent.
 pub fn overlay_all(view: &mut HostView, register: &Register) {

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_agent_journal::{Cleaned, Cleaning, Named as _, name_of_handle};
+use berth_agent_tracker::backoff::Backoff;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
 use berth_model::{Disposition, NodeName};
@@ -17,12 +19,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::devices::Devices;
+use crate::report::{self, wanted};
 use crate::reset::ResetError;
-use berth_agent_journal::{Named as _, name_of_handle};
-use berth_agent_journal::{Cleaned, Cleaning};
-use crate::report;
-use crate::report::wanted;
-use berth_agent_tracker::backoff::Backoff;
 
 /// How often the service is asked what is due: a guest waits for it.
 const LOOK: Duration = Duration::from_secs(2);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_journal::{Named as _, Register, name_of_handle};
 use berth_model::{
     ArqUuid, AttachHandleInfo, AttachHandleType, ConsumerUuid, NodeName, Provider, ProviderTree,
     ProviderUuid,
@@ -15,9 +16,6 @@ use berth_wire::accelerator::{
     AttachHandleInfoBody, GroupBody, Health, HostAttachHandle, HostDeployable, HostDevice,
     HostDevices, KnownAttachHandle, KnownDevices,
 };
-
-use berth_agent_journal::{Named as _, name_of_handle};
-use berth_agent_journal::Register;
 
 /// The status of a device that an operator disabled at the accelerator service.
 const MAINTAINING: &str = "maintaining";

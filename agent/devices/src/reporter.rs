@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::time::Duration;
 
+use berth_agent_journal::JournalError;
+use berth_agent_tracker::backoff::Backoff;
 use berth_client::AcceleratorError;
 use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
@@ -14,13 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::Devices;
-use crate::devices::LastReport;
-use crate::report;
-use crate::report::Unclean;
+use crate::devices::{Devices, LastReport};
+use crate::report::{self, Unclean};
 use crate::takeover::NodeTree;
-use berth_agent_tracker::backoff::Backoff;
-use berth_agent_journal::JournalError;
 
 /// How many devices are reset at a time: each may keep a bus busy.
 const AT_ONCE: usize = 4;

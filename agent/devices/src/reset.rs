@@ -4,6 +4,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use berth_agent_journal::{
+    Cleaned, Cleaning, JournalError, Named as _, Quarantine, QuarantineStays, QuarantinedBy, names,
+};
+use berth_agent_tracker::backoff::Backoff;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::{
     DeviceCondition, DeviceError, DeviceReset, GuestError, OfferedHandle, UnfitReason, VirtDriver,
@@ -11,14 +15,8 @@ use berth_virt::{
 };
 use tokio::time::Instant;
 
-use crate::devices::Devices;
-use crate::devices::{Attempt, Known};
-use berth_agent_journal::{Named as _, names};
-use berth_agent_journal::{Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy};
-use crate::report;
-use crate::report::{Unclean, wanted};
-use berth_agent_tracker::backoff::Backoff;
-use berth_agent_journal::JournalError;
+use crate::devices::{Attempt, Devices, Known};
+use crate::report::{self, Unclean, wanted};
 
 /// How often a reset that ends in nothing is tried before the device is set aside.
 const TRIES: u32 = 5;

@@ -1,12 +1,11 @@
 //! The status of each device that an instance can get: who has it, and why it is not free.
 
+use berth_agent_journal::{Named as _, Quarantine};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, VirtDriver};
 
-use crate::overlay;
 use crate::devices::{Devices, Known, Seen};
-use berth_agent_journal::Named as _;
-use berth_agent_journal::Quarantine;
+use crate::overlay;
 
 /// Why a device of the accelerator service is not free before the service has reported on it.
 const NO_WORD: &str = "the accelerator service has not said yet whether it is clean";

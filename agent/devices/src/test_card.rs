@@ -4,18 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use berth_agent_journal::{DeviceRegister, SqlJournal};
 use berth_model::{ConsumerUuid, ResourceClass};
 use berth_store::Statement;
 use berth_virt::guest_spec::GuestDevice;
 use berth_virt::{
-    DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestOnHost, HostEvents, HostView, ObserveError,
-    OfferedDevice, OfferedHandle, PreparedDevice, VirtDriver, WantedDevice,
+    DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestOnHost,
+    HostEvents, HostView, ObserveError, OfferedDevice, OfferedHandle, PreparedDevice, VirtDriver,
+    WantedDevice,
 };
-use crate::devices::{DeviceOptions, Devices, DevicesParts};
-use berth_agent_journal::DeviceRegister;
-use berth_agent_journal::SqlJournal;
 use futures_util::future::BoxFuture;
 use uuid::Uuid;
+
+use crate::devices::{DeviceOptions, Devices, DevicesParts};
 
 type Reset = dyn Fn() -> BoxFuture<'static, Result<(), DeviceError>> + Send + Sync;
 

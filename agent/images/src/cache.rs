@@ -14,14 +14,13 @@ use berth_virt::guest_spec::{DiskFormat, ProjectId};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::task::spawn_blocking;
 
+use crate::atomic_file::{self, Part};
+use crate::error::DiskError;
+use crate::fetch::ImageSources;
+use crate::image_source::{ImageKey, ImageSource};
 use crate::inspect::{ImageFile, ImageFlaw, Inspected, LARGEST, backing_name, inspect};
-use crate::atomic_file;
-use crate::atomic_file::Part;
 use crate::progress::{Coming, ImageDownload, ImageProgress, ImageStage};
 use crate::qemu_img::QemuImg;
-use crate::error::DiskError;
-use crate::image_source::{ImageKey, ImageSource};
-use crate::fetch::ImageSources;
 
 /// Images on this host.
 pub(super) struct ImageCache {
@@ -242,7 +241,8 @@ impl ImageCache {
         let guests = self.folder.parent().unwrap_or(&self.folder);
         for guest in atomic_file::names(guests)? {
             let guest = guests.join(guest);
-            if guest == self.folder || atomic_file::kind(&guest)? != Some(atomic_file::Kind::Folder) {
+            if guest == self.folder || atomic_file::kind(&guest)? != Some(atomic_file::Kind::Folder)
+            {
                 continue;
             }
             // A guest that is going away meanwhile has no disks any more.

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use berth_model::ConsumerUuid;
 
+use crate::atomic_file;
 use crate::config_drive::{ConfigDrive, ConfigDriveContent, ConfigDriveError, ContentDigest};
 use crate::error::DiskError;
-use crate::atomic_file;
 
 /// The most bytes of one, user data in base64 and all documents included.
 const MOST: u64 = 1 << 20;

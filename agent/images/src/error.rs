@@ -33,9 +33,7 @@ pub enum DiskError {
     },
     /// Another agent has the folder.
     #[error("{} is in use by another agent; each agent has an instances_path of its own", path.display())]
-    Taken {
-        path: PathBuf,
-    },
+    Taken { path: PathBuf },
     /// The disk is full, or would be.
     #[error("{} has {free} bytes of room, {needed} are needed; nothing was made", path.display())]
     NoRoom {
@@ -54,17 +52,12 @@ pub enum DiskError {
     },
     /// An image does not arrive now.
     #[error("{image} was not fetched: {reason}")]
-    Fetch {
-        image: String,
-        reason: String,
-    },
+    Fetch { image: String, reason: String },
     /// A disk that the guest ran on is not there any more.
     #[error(
         "{} is gone, and the guest ran on it; put it back, or delete the guest (an empty one would look like its own)", path.display()
     )]
-    Lost {
-        path: PathBuf,
-    },
+    Lost { path: PathBuf },
     /// The guest's files are to lie elsewhere than this agent lays them.
     #[error("spec.disks: {reason}")]
     Elsewhere {

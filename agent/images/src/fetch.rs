@@ -14,10 +14,10 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::progress::{ImageProgress, ImageStage};
-use crate::image_source::{Checksum, HashAlgorithm, ImageKey, ImageLocation, ImageSource};
-use crate::error::DiskError;
 use crate::atomic_file;
+use crate::error::DiskError;
+use crate::image_source::{Checksum, HashAlgorithm, ImageKey, ImageLocation, ImageSource};
+use crate::progress::{ImageProgress, ImageStage};
 
 /// How much is written between two looks at the room, in bytes.
 const LOOK: u64 = 64 << 20;

@@ -18,9 +18,7 @@ pub enum ImageSourceError {
     #[error(
         "image.checksum: {found:?} is no checksum; ALGORITHM:HEX is expected, with md5 (32 digits), sha256 (64) or sha512 (128)"
     )]
-    Checksum {
-        found: String,
-    },
+    Checksum { found: String },
     /// The URL is none that images are fetched from.
     #[error("image.location: {reason}")]
     Url {

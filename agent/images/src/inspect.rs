@@ -9,12 +9,10 @@ mod image_file;
 mod magic;
 mod qcow2;
 
-use std::io;
-
 use berth_virt::guest_spec::DiskFormat;
 
-pub(super) use image_file::{ImageFile, ImageFlaw, Inspected, LARGEST};
 pub(super) use image_file::Bytes;
+pub(super) use image_file::{ImageFile, ImageFlaw, Inspected, LARGEST};
 pub(super) use qcow2::backing_name;
 
 /// Looks at an image that was said to be of this format and to be at most `most` bytes large as a disk.

@@ -5,26 +5,25 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{BaseImage, GuestSpec, HostPath, ProjectId, QcowDisk};
 use tokio::task::spawn_blocking;
+
+use crate::atomic_file::{self, Part};
 use crate::cache::ImageCache;
-use crate::config_drive;
-use crate::config_drive::ConfigDrive;
+use crate::config_drive::{self, ConfigDrive};
+use crate::config_drive_store::Kept;
 use crate::error::DiskError;
 use crate::fetch::ImageSources;
 use crate::image_source::ImageKey;
-use crate::inspect;
-use crate::iso9660;
-use crate::config_drive_store::Kept;
 use crate::layout::InstancesPath;
 use crate::options::DiskOptions;
-use crate::atomic_file;
-use crate::atomic_file::Part;
 use crate::plan::DiskPlan;
 use crate::progress::{ImageDownload, ImageProgress};
 use crate::provision::{DiskProvision, RecreateDisks};
 use crate::qemu_img::QemuImg;
+use crate::{inspect, iso9660};
 
 const GIB: u64 = 1 << 30;
 /// What a guest's random number generator is given, in bytes: Nova's amount.
@@ -101,12 +100,16 @@ impl Disks {
         // A rescued guest's own root disk is among the others.
         let own = plan.rescue().and(spec.disks.ephemeral().first());
         let root = spec.disks.root().into_iter().map(|disk| {
-            let is_made = matches!(guest.recreate, RecreateDisks::Root | RecreateDisks::All) || !guest.has_run_before;
+            let is_made = matches!(guest.recreate, RecreateDisks::Root | RecreateDisks::All)
+                || !guest.has_run_before;
             (disk, is_made)
         });
         let others = spec.disks.ephemeral().iter().map(|disk| {
             let is_own = plan.has_root() && own == Some(disk);
-            (disk, !is_own && (guest.recreate == RecreateDisks::All || !guest.has_run_before))
+            (
+                disk,
+                !is_own && (guest.recreate == RecreateDisks::All || !guest.has_run_before),
+            )
         });
         for (disk, is_made) in root.chain(others) {
             let path = disk.path.as_path();
@@ -283,11 +286,7 @@ impl Disks {
     }
 
     /// Removes files of a guest's folder; they are gone from the disk when this returns.
-    pub async fn remove(
-        &self,
-        guest: ConsumerUuid,
-        files: &[HostPath],
-    ) -> Result<(), DiskError> {
+    pub async fn remove(&self, guest: ConsumerUuid, files: &[HostPath]) -> Result<(), DiskError> {
         let folder = self.instances_path().guest(guest)?;
         for file in files {
             if file.as_path().parent() != Some(folder.as_path()) {

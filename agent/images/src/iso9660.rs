@@ -20,9 +20,7 @@ const DATE: [u8; 7] = [80, 1, 1, 0, 0, 0, 0];
 pub enum IsoError {
     /// A name is too long, or there are too many.
     #[error("the config drive would be too large: {what}")]
-    TooLarge {
-        what: &'static str,
-    },
+    TooLarge { what: &'static str },
 }
 
 const fn too_large(what: &'static str) -> IsoError {

@@ -5,8 +5,8 @@ use berth_virt::guest_spec::{
     BaseImage, DiskFormat, GuestDisks, GuestSpecError, HostPath, QcowDisk,
 };
 
-use crate::plan::DiskPlan;
 use crate::image_source::ImageKey;
+use crate::plan::DiskPlan;
 
 /// The folder of all guests (`instances_path`, `/var/lib/nova/instances` in Nova).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-pub fn serialize<T: Display, S: Serializer>(
-    value: &T,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+pub fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 

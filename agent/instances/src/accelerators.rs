@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use berth_agent_journal::{BoundDevice, BoundDevices, GuestRequest};
 use berth_client::{AcceleratorClient, AcceleratorError};
 use berth_model::{ArqPhase, ArqState, ArqUuid, ConsumerUuid, Disposition, NodeName, ProviderUuid};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::binding_wait::{ArqAnswer, BindRefused, BindingWait, Next, SeenArq};
 use crate::external_events::{ExternalEvents, Subscription};
-use berth_agent_journal::{BoundDevice, BoundDevices, GuestRequest};
 
 /// The least time between two questions, however many events come.
 const BREATH: Duration = Duration::from_millis(100);

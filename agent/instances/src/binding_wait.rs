@@ -8,39 +8,29 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_agent_journal::{BoundDevice, BoundDevices, BoundTwice, GuestRequest, NoDevice};
 use berth_client::AcceleratorError;
 use berth_model::{Arq, ArqPhase, ArqState, ArqUuid, ConsumerUuid, NodeName};
 use berth_wire::BodyError;
 use berth_wire::compute::EventStatus;
-
-use berth_agent_journal::{BoundTwice, NoDevice};
-use berth_agent_journal::{BoundDevice, BoundDevices, GuestRequest};
 
 /// Why a guest does not get its devices.
 #[derive(Debug, thiserror::Error)]
 pub enum BindRefused {
     /// The service could not bind it.
     #[error("accelerator request {arq} could not be bound (BindFailed)")]
-    BindFailed {
-        arq: ArqUuid,
-    },
+    BindFailed { arq: ArqUuid },
     /// It is being deleted.
     #[error("accelerator request {arq} is being deleted")]
-    Deleting {
-        arq: ArqUuid,
-    },
+    Deleting { arq: ArqUuid },
     /// Its device could not be given back, and nobody knows in which state it is.
     #[error(
         "accelerator request {arq} could not be unbound (UnbindFailed): its device is in an unknown state"
     )]
-    UnbindFailed {
-        arq: ArqUuid,
-    },
+    UnbindFailed { arq: ArqUuid },
     /// It does not exist, or is another project's.
     #[error("accelerator request {arq} does not exist, or is another project's")]
-    Gone {
-        arq: ArqUuid,
-    },
+    Gone { arq: ArqUuid },
     /// It is bound for a host that is not this one.
     #[error("accelerator request {arq} is bound on host {host}, and this is {node}")]
     WrongHost {
@@ -60,18 +50,13 @@ pub enum BindRefused {
     NoDevice(#[from] NoDevice),
     /// What the service says of it makes no sense: an unknown state or kind of handle.
     #[error("accelerator request {arq} cannot be used: {reason}")]
-    Unreadable {
-        arq: ArqUuid,
-        reason: BodyError,
-    },
+    Unreadable { arq: ArqUuid, reason: BodyError },
     /// The guest has a request that nobody asked it to be made with.
     #[error(
         "accelerator request {arq} is bound for this guest, but the guest was asked for without it: it would start with \
          fewer devices than are bound"
     )]
-    Unasked {
-        arq: ArqUuid,
-    },
+    Unasked { arq: ArqUuid },
     /// One device for two requests.
     #[error("the accelerator service bound one device for two: {0}")]
     Twice(#[from] BoundTwice),

@@ -1,35 +1,31 @@
 //! A host in memory that takes whatever it is given, and says what it was given.
 
-use crate::resources::GuestResources;
-use crate::create::BuildOptions;
-use crate::create::Building;
-use crate::guests::Guests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_virt::guest_spec::{CpuModel, GuestInterfaces, GuestSpec, HostPath, InterfaceSource};
-use berth_virt::{
-    Cpus, Destroyed, DeviceCondition, DeviceOwner, DeviceType, Disk, NodeView, OfferedDevice, OfferedHandle, OfferedMdevs, PhysicalGpu, GuestError, GuestMark, GuestOnHost, GuestState, HostEvents, HostView,
-    Hypervisor, NoLink, NumaCell, ObserveError, PciInPlacement, PowerAction, Powered,
-    ResourceModel, Spawned, WantedDevice,
-};
-
 use berth_agent_images::InstancesPath;
+use berth_agent_journal::{Released, SqlJournal};
 use berth_model::{
     ConsumerUuid, NodeName, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
 };
-use uuid::Uuid;
-use berth_virt::VirtDriver;
+use berth_virt::guest_spec::{CpuModel, GuestInterfaces, GuestSpec, HostPath, InterfaceSource};
+use berth_virt::{
+    Cpus, Destroyed, DeviceCondition, DeviceOwner, DeviceType, Disk, GuestError, GuestMark,
+    GuestOnHost, GuestState, HostEvents, HostView, Hypervisor, NoLink, NodeView, NumaCell,
+    ObserveError, OfferedDevice, OfferedHandle, OfferedMdevs, PciInPlacement, PhysicalGpu,
+    PowerAction, Powered, ResourceModel, Spawned, VirtDriver, WantedDevice,
+};
 use berth_wire::guest::GuestBuild;
 use serde_json::json;
-use berth_agent_journal::SqlJournal;
-use berth_agent_journal::Released;
-use crate::resources::{Provision, ResourceError};
+use uuid::Uuid;
+
 use crate::accelerators::Accelerators;
+use crate::create::{BuildOptions, Building};
 use crate::external_events::ExternalEvents;
 use crate::files::GuestFiles;
-use crate::guests::GuestsParts;
+use crate::guests::{Guests, GuestsParts};
+use crate::resources::{GuestResources, Provision, ResourceError};
 
 pub fn uuid(number: u32) -> ConsumerUuid {
     berth_agent_journal::samples::guest(number)

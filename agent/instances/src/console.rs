@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use berth_agent_images::open as open_plain;
+
 use crate::files::AllowedFile;
 
 /// The most of a log that is read, in bytes, from its end: as much as Nova shows.

@@ -17,34 +17,32 @@
 //!
 //! Callers: the admin API. Whoever composes the agent gives the [`Building`].
 
-mod parse;
 mod devices;
 mod error;
 mod host_check;
 mod options;
+mod parse;
 
 mod preview;
 mod usage;
 
-use berth_agent_journal::HostPlacement;
-use berth_agent_journal::BuildDigest;
 use std::sync::Arc;
 
+use berth_agent_devices::DeviceConditions;
+use berth_agent_journal::{Accepted, BuildDigest, Goal, GuestRecord, GuestRequest, HostPlacement};
 use berth_model::{ConsumerUuid, NodeName, ProviderTree};
 use berth_virt::guest_spec::GuestDevices;
 use berth_virt::{NodeView, VirtDriver};
 use berth_wire::guest::GuestBuild;
 
-use crate::fit::fit;
-use berth_agent_journal::{Accepted, Goal, GuestRecord};
-use crate::resources::GuestResources;
-use berth_agent_journal::GuestRequest;
-use crate::guests::{Guests, GuestsError};
-use berth_agent_devices::DeviceConditions;
 use crate::create::parse::Asked;
-pub use parse::{image_of, kernel_of};
+use crate::fit::fit;
+use crate::guests::{Guests, GuestsError};
+use crate::resources::GuestResources;
+
 pub use error::{BuildError, BuildFault};
 pub use options::{BuildOptions, Building, TreeOf};
+pub use parse::{image_of, kernel_of};
 pub(crate) use usage::pinned_elsewhere;
 pub use usage::{held, taken};
 
@@ -159,7 +157,8 @@ fn placed(
     let mut spec = asked.spec;
     spec.topology = place.topology;
     spec.devices = GuestDevices::new(picks.attached)?;
-    let picked = HostPlacement::new(Some(digest), place.reserved, picks.made).describing(asked.described);
+    let picked =
+        HostPlacement::new(Some(digest), place.reserved, picks.made).describing(asked.described);
     let request = GuestRequest::new(asked.node, asked.arqs, spec)?;
     Ok(request.with_disks(asked.disks)?.with_picked(picked))
 }

@@ -15,16 +15,14 @@
 //! refused. Another guest's folder is nobody else's, even where an operator allows the folder of all of them. It is asked when a guest is accepted and again whenever it goes to the hypervisor: after a kill, rescued, rebuilt,
 //! switched on.
 
-use std::fs;
-use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-
-use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{DesiredPower, GuestBoot, GuestSpec, HostPath};
+use std::{fs, io};
 
 use berth_agent_images::InstancesPath;
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{DesiredPower, GuestBoot, GuestSpec, HostPath};
 
 /// The folder of images below `instances_path`.
 const CACHE: &str = "_base";

@@ -30,8 +30,11 @@ use berth_virt::guest_spec::{GuestNumaCell, GuestTopology, MemoryPages, Pinning,
 use berth_virt::{CpuSet, NodeView};
 
 use crate::fit::cell::{CellChoice, HostCell};
+
 pub use error::{CellRefusal, Constraint, FitError};
-pub use flavor::{Affinity, EmulatorThreads, FlavorError, FlavorPlacement, ThreadPolicy, WantedCell, WantedPages};
+pub use flavor::{
+    Affinity, EmulatorThreads, FlavorError, FlavorPlacement, ThreadPolicy, WantedCell, WantedPages,
+};
 pub use held::{CellUse, HostUsage};
 
 /// What the scheduler allows.

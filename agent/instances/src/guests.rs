@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_images::ImageDownload;
+use berth_agent_journal::{Accepted, Goal, GuestJournal, GuestRecord, GuestRequest, JournalError};
 use berth_journeys::Journeys;
 use berth_model::ConsumerUuid;
 use berth_store::Usable;
@@ -11,19 +13,15 @@ use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
+use crate::accelerators::Accelerators;
+use crate::changes::GuestChanges;
 use crate::create::{BuildOptions, Building, pinned_elsewhere};
-use crate::image_downloads::ActiveDownloads;
-use berth_agent_images::ImageDownload;
+use crate::external_events::ExternalEvents;
 use crate::files::{FileRefused, GuestFiles};
-use berth_agent_journal::{Accepted, Goal, GuestJournal, GuestRecord, JournalError};
+use crate::image_downloads::ActiveDownloads;
+use crate::outcome::HeldGuests;
 use crate::resources::{GuestResources, ResourceError};
 use crate::spawn_context::SpawnContext;
-use crate::accelerators::Accelerators;
-use crate::external_events::ExternalEvents;
-use berth_agent_journal::GuestRequest;
-
-use crate::changes::GuestChanges;
-use crate::outcome::HeldGuests;
 
 /// How long a hypervisor may take to say how its guests are, for one who only wants to see.
 const STATES_PATIENCE: Duration = Duration::from_secs(2);
@@ -33,9 +31,7 @@ const STATES_PATIENCE: Duration = Duration::from_secs(2);
 pub enum GuestsError {
     /// It is not known here.
     #[error("there is no guest {uuid} on this host")]
-    NotFound {
-        uuid: ConsumerUuid,
-    },
+    NotFound { uuid: ConsumerUuid },
     /// The hypervisor has a guest of that UUID that berth made, and the journal says nothing of it: not how it is ended.
     #[error(
         "guest {uuid} ({name}) is on this host and was made by berth, but the journal of guests (guests.db) does not know it; \
@@ -56,20 +52,13 @@ pub enum GuestsError {
     },
     /// Another request has its UUID.
     #[error("guest {uuid} was asked for before, and differently; delete that one first")]
-    Other {
-        uuid: ConsumerUuid,
-    },
+    Other { uuid: ConsumerUuid },
     /// It is being deleted.
     #[error("guest {uuid} is being deleted; ask again when it is gone")]
-    Ending {
-        uuid: ConsumerUuid,
-    },
+    Ending { uuid: ConsumerUuid },
     /// Host CPUs that it is to be pinned to are another's.
     #[error("the host's CPUs {cpus} are guest {holder}'s; name others in spec.topology.pinning")]
-    CpusTaken {
-        cpus: CpuSet,
-        holder: ConsumerUuid,
-    },
+    CpusTaken { cpus: CpuSet, holder: ConsumerUuid },
     /// It names a file of the host that it may not have.
     #[error("spec.{0}")]
     File(#[from] FileRefused),

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use berth_agent_images::{DiskError, DiskPlan, Disks, ImageDownload, ImageSource};
+use berth_agent_journal::{BoundDevices, GuestRequest, Named as _, Released};
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
-use berth_agent_images::{DiskError, DiskPlan, Disks, ImageDownload, ImageSource};
 use crate::files::{FileRefused, GuestFiles};
-use berth_agent_journal::Released;
 use crate::resources::{GuestResources, Provision, ResourceError, no_disks};
-use berth_agent_journal::{BoundDevices, GuestRequest};
-use berth_agent_journal::Named as _;
 
 /// Devices and disks of this host.
 pub struct HostResources<D> {

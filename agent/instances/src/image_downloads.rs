@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use berth_model::ConsumerUuid;
-
 use berth_agent_images::DiskPlan;
+use berth_model::ConsumerUuid;
 
 /// The disks of guests whose images come, by guest.
 #[derive(Default)]

@@ -62,7 +62,7 @@ pub use power::PowerError;
 pub use resources::{GuestResources, Provision, ResourceError};
 pub use spawn::SpawnError;
 pub use sync_loop::SyncError;
-pub use transition::{TransitionRequest, TransitionError, RescueSystem};
+pub use transition::{RescueSystem, TransitionError, TransitionRequest};
 pub use undo::UndoError;
 
 #[cfg(test)]

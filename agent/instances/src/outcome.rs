@@ -1,11 +1,13 @@
 //! How the reconciliation of one instance ended.
 
 use std::collections::BTreeMap;
+
+use berth_agent_journal::JournalError;
 use berth_model::ConsumerUuid;
 use berth_virt::GuestError;
-use berth_agent_journal::JournalError;
-use crate::transition::StopError;
+
 use crate::spawn::SpawnError;
+use crate::transition::StopError;
 use crate::undo::UndoError;
 
 /// The guests that stand still, each with the reason.
@@ -17,17 +19,13 @@ pub enum ReconcileOutcome {
     /// The guest is as it should be.
     Settled,
     /// The spawn was undone, for this reason.
-    Undone {
-        reason: String,
-    },
+    Undone { reason: String },
     /// Nothing is left, and nothing is known of it.
     Gone,
     /// The agent stops; the next start goes on.
     Interrupted,
     /// It stands still for this reason, and will be tried again.
-    Held {
-        reason: BlockedReason,
-    },
+    Held { reason: BlockedReason },
 }
 
 /// Why a journey stands still.

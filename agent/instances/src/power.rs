@@ -4,6 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_images::RecreateDisks;
+use berth_agent_journal::{
+    BoundDevices, Goal, GuestRecord, GuestRequest, GuestRequestError, InstanceOverrides,
+    JournalError, SpawnStep, StepRecord, StepState,
+};
 use berth_journeys::Turn;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
@@ -13,12 +18,9 @@ use berth_virt::{
 use berth_wire::guest::ActionId;
 use tokio::time::timeout;
 
-use berth_agent_images::RecreateDisks;
 use crate::binding_wait::BindRefused;
-use berth_agent_journal::{Goal, GuestRecord, JournalError, InstanceOverrides, SpawnStep, StepRecord, StepState};
-use crate::resources::{GuestResources, Provision, ResourceError};
-use berth_agent_journal::{BoundDevices, GuestRequest, GuestRequestError};
 use crate::guests::Guests;
+use crate::resources::{GuestResources, Provision, ResourceError};
 
 /// How long an action waits for a journey of the guest that is under way: one that only looks is over at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,9 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum PowerError {
     /// It is not known here.
     #[error("there is no guest {uuid} on this host")]
-    NotFound {
-        uuid: ConsumerUuid,
-    },
+    NotFound { uuid: ConsumerUuid },
     /// It is being spawned, undone or deleted, or its power is being changed.
     #[error("guest {uuid} is on its context ({course}); ask again when it is there")]
     Busy {
@@ -178,7 +178,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 ended: false,
                 ..life
             };
-            context.journal.live(uuid, &life.acted_by(id), &done).await?;
+            context
+                .journal
+                .live(uuid, &life.acted_by(id), &done)
+                .await?;
         } else if id.is_some() {
             context.journal.live(uuid, &life.acted_by(id), &[]).await?;
         }

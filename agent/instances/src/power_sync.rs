@@ -8,10 +8,10 @@
 //! rest is brought to rest, as Nova's power sync does. One that is paused and should run was not paused by berth: a full disk
 //! does that, and only who knows of it may let it go on.
 
+use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestOnHost, GuestState};
 
-use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
 use crate::spawn_context::is_ours;
 
 /// What a look at a guest comes to.
@@ -42,7 +42,11 @@ enum StartedIn {
     Another,
 }
 
-pub(super) fn plan_power_sync(record: &GuestRecord, found: Option<&GuestOnHost>, boot_id: &str) -> PowerSyncAction {
+pub(super) fn plan_power_sync(
+    record: &GuestRecord,
+    found: Option<&GuestOnHost>,
+    boot_id: &str,
+) -> PowerSyncAction {
     let is_ours_there = found.is_some_and(|found| is_ours(found, &record.request));
     if matches!(record.course, Goal::Undo { .. }) && record.open().is_none() && is_ours_there {
         return PowerSyncAction::TakeOff;
@@ -64,7 +68,11 @@ pub(super) fn plan_power_sync(record: &GuestRecord, found: Option<&GuestOnHost>,
     }
 }
 
-fn table(wanted: DesiredPower, found: Option<GuestState>, started_in: StartedIn) -> PowerSyncAction {
+fn table(
+    wanted: DesiredPower,
+    found: Option<GuestState>,
+    started_in: StartedIn,
+) -> PowerSyncAction {
     use DesiredPower as Wanted;
     use GuestState::{Crashed, Paused, Running, ShutOff};
     match (wanted, found, started_in) {
@@ -87,13 +95,20 @@ fn table(wanted: DesiredPower, found: Option<GuestState>, started_in: StartedIn)
 
 #[cfg(test)]
 mod tests {
-    use crate::power_sync::PowerSyncAction::{InSync, BringBack, EndedItself, Pause, UnexpectedlyPaused, Stop, Suspend, TakeOff};
     use super::*;
-    use berth_agent_journal::{InstanceOverrides, StepRecord};
+    use crate::power_sync::PowerSyncAction::{
+        BringBack, EndedItself, InSync, Pause, Stop, Suspend, TakeOff, UnexpectedlyPaused,
+    };
     use berth_agent_journal::samples::request;
+    use berth_agent_journal::{InstanceOverrides, StepRecord};
 
     /// A row: what is wanted, what is found, and what that comes to where it was started in this boot and in another.
-    type Row = (DesiredPower, Option<GuestState>, PowerSyncAction, PowerSyncAction);
+    type Row = (
+        DesiredPower,
+        Option<GuestState>,
+        PowerSyncAction,
+        PowerSyncAction,
+    );
 
     #[test]
     fn each_pair_of_what_is_wanted_and_what_is_found_has_its_answer() {
@@ -166,7 +181,10 @@ mod tests {
             life,
             ..record.clone()
         };
-        assert_eq!(plan_power_sync(&suspending, Some(&found), "boot-1"), Suspend);
+        assert_eq!(
+            plan_power_sync(&suspending, Some(&found), "boot-1"),
+            Suspend
+        );
         let anothers = GuestOnHost {
             owner: None,
             ..found.clone()
@@ -197,7 +215,10 @@ mod tests {
                 ..record.clone()
             };
             assert_eq!(plan_power_sync(&undone, Some(&found), "boot-1"), its_own);
-            assert_eq!(plan_power_sync(&undone, Some(&anothers), "boot-1"), anothers_own);
+            assert_eq!(
+                plan_power_sync(&undone, Some(&anothers), "boot-1"),
+                anothers_own
+            );
             assert_eq!(plan_power_sync(&undone, None, "boot-1"), InSync);
         }
     }

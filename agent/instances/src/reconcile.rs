@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use berth_agent_devices::Devices;
 use berth_client::{AcceleratorError, PlacementClient, PlacementError};
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{GuestError, PreparedDevice, VirtDriver};
@@ -23,19 +24,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use compare::{Facts, compare};
 use crate::accelerators::BoundHere;
+use crate::binding_wait::BindRefused;
+use crate::guests::{Guests, GuestsError};
+use crate::manager::{FindingObserver, GuestManager};
+use crate::outcome::HeldGuests;
 use crate::reconcile::compare::{left, left_behind};
+use crate::resources::GuestResources;
+use crate::sync_loop::SyncError;
+
+pub use compare::{Facts, compare};
 pub use finding::{Finding, GRACE, Remedy, Unbinding};
 pub use kind::FindingKind;
-
-use crate::binding_wait::BindRefused;
-use crate::outcome::HeldGuests;
-use crate::guests::{Guests, GuestsError};
-use crate::sync_loop::SyncError;
-use crate::resources::GuestResources;
-use berth_agent_devices::Devices;
-use crate::manager::{FindingObserver, GuestManager};
 
 /// How old a list of all accelerator requests may be that the clock's comparison looks at: it is long where the cloud is large,
 /// and each host asks for it. One that seems to show an orphan is asked for again before that is told.
@@ -250,10 +250,14 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         self.inner.guests.try_write().await;
         let mut unknown: Vec<String> = self.inner.guests.refuses_writes().into_iter().collect();
         // Before the journal, which says of whatever is made ready for whom that is.
-        let prepared = context.driver.prepared_devices().await.unwrap_or_else(|error| {
-            unknown.push(error.to_string());
-            Vec::new()
-        });
+        let prepared = context
+            .driver
+            .prepared_devices()
+            .await
+            .unwrap_or_else(|error| {
+                unknown.push(error.to_string());
+                Vec::new()
+            });
         let mut facts = Facts {
             boot_id: context.boot_id.clone(),
             prepared,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_agent_journal::{Blame, Goal, SpawnStep, StepState};
 use berth_journeys::{Ear, Turn};
 use berth_model::ConsumerUuid;
 use berth_virt::VirtDriver;
@@ -9,10 +10,9 @@ use tokio::sync::watch;
 
 use crate::guests::Guests;
 use crate::outcome::{BlockedReason, HeldGuests, ReconcileOutcome, told};
-use berth_agent_journal::{Blame, Goal, SpawnStep, StepState};
-use crate::transition::leave;
 use crate::resources::GuestResources;
 use crate::spawn::{Requested, SpawnError};
+use crate::transition::leave;
 use crate::undo::{Requests, UndoError, undo};
 
 /// The longest reason that the journal keeps, in bytes.

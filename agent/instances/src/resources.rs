@@ -2,14 +2,13 @@
 
 use std::future::{Future, ready};
 
-use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::{DeviceError, WantedDevice};
-use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
-
 use berth_agent_images::{DiskError, DiskPlan, DiskProvision, ImageDownload, RecreateDisks};
+use berth_agent_journal::{BoundDevices, GuestRequest, Released};
+use berth_model::{ConsumerUuid, Disposition};
+use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
+use berth_virt::{DeviceError, WantedDevice};
+
 use crate::files::{FileRefused, GuestFiles};
-use berth_agent_journal::Released;
-use berth_agent_journal::{BoundDevices, GuestRequest};
 
 /// What was not done with a device or a disk.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,9 +29,7 @@ pub enum ResourceError {
     },
     /// Its image is not what it should be, or is not there.
     #[error("its image cannot be used: {reason}")]
-    BadImage {
-        reason: String,
-    },
+    BadImage { reason: String },
     /// Its disks cannot be made here.
     #[error("its disks cannot be made on this host: {reason}")]
     NoDisks {
@@ -42,10 +39,7 @@ pub enum ResourceError {
     },
     /// Its reset failed or could not be verified: nobody else may have it.
     #[error("{what} must go to nobody: {reason}")]
-    Quarantined {
-        what: String,
-        reason: String,
-    },
+    Quarantined { what: String, reason: String },
 }
 
 impl ResourceError {
@@ -256,8 +250,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use berth_agent_journal::Blame;
     use crate::spawn::SpawnError;
+    use berth_agent_journal::Blame;
 
     #[test]
     fn a_disk_that_is_not_made_is_the_images_fault_or_the_hosts() {

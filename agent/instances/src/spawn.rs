@@ -7,20 +7,21 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use berth_agent_images::RecreateDisks;
+use berth_agent_journal::{
+    Blame, BoundDevices, Claimed, GuestRecord, GuestRequest, GuestRequestError, InstanceOverrides,
+    JournalError, Named as _, SpawnStep, StepRecord, StepState, TransitionPhase, Withheld,
+};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, GuestState, HostDevice, PowerAction, Redefined, VirtDriver};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use berth_agent_images::RecreateDisks;
 use crate::binding_wait::BindRefused;
 use crate::files::AllowedSpec;
-use berth_agent_journal::{Blame, Claimed, GuestRecord, JournalError, InstanceOverrides, SpawnStep, TransitionPhase, StepRecord, StepState};
 use crate::resources::{GuestResources, Provision, ResourceError};
 use crate::spawn_context::{SpawnContext, host_devices, is_ours};
-use berth_agent_journal::{BoundDevices, GuestRequest, GuestRequestError};
-use berth_agent_journal::{Named as _, Withheld};
 
 /// How long a guest waits between two looks whether the reset of its device has ended.
 const RESETTING: Duration = Duration::from_millis(250);
@@ -42,10 +43,7 @@ pub enum SpawnError {
     },
     /// One of them goes to nobody now.
     #[error("device {device} goes to no guest now: {reason}")]
-    DeviceWithheld {
-        device: String,
-        reason: Withheld,
-    },
+    DeviceWithheld { device: String, reason: Withheld },
     /// The guest cannot have these devices beside its own.
     #[error("the guest cannot have its devices: {0}")]
     Spec(#[from] GuestSpecError),
@@ -167,7 +165,9 @@ impl Requested {
         cancel: &CancellationToken,
     ) -> Result<Bound, SpawnError> {
         let uuid = self.request.uuid();
-        context.note(uuid, SpawnStep::Bind, StepState::Begun).await?;
+        context
+            .note(uuid, SpawnStep::Bind, StepState::Begun)
+            .await?;
         let now = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(SpawnError::Cancelled),
@@ -233,9 +233,14 @@ impl Bound {
     ) -> Result<Checked, SpawnError> {
         let Self(guest) = self;
         let uuid = guest.request.uuid();
-        context.note(uuid, SpawnStep::Check, StepState::Begun).await?;
+        context
+            .note(uuid, SpawnStep::Check, StepState::Begun)
+            .await?;
         let wanted = host_devices(&guest.spec);
-        if let Some((device, holder)) = held_elsewhere(context, &guest.request, &wanted).await?.pop() {
+        if let Some((device, holder)) = held_elsewhere(context, &guest.request, &wanted)
+            .await?
+            .pop()
+        {
             return Err(SpawnError::DeviceTaken {
                 device: device.to_string(),
                 holder,
@@ -243,7 +248,9 @@ impl Bound {
         }
         let spec = context.allow(&guest.spec).map_err(ResourceError::from)?;
         context.resources.check(guest.provision()).await?;
-        context.note(uuid, SpawnStep::Check, StepState::Done).await?;
+        context
+            .note(uuid, SpawnStep::Check, StepState::Done)
+            .await?;
         Ok(Checked(guest, spec))
     }
 }
@@ -292,9 +299,13 @@ impl Checked {
                 return Err(SpawnError::Cancelled);
             }
         }
-        context.note(uuid, SpawnStep::Prepare, StepState::Begun).await?;
+        context
+            .note(uuid, SpawnStep::Prepare, StepState::Begun)
+            .await?;
         context.resources.prepare(guest.provision()).await?;
-        context.note(uuid, SpawnStep::Prepare, StepState::Done).await?;
+        context
+            .note(uuid, SpawnStep::Prepare, StepState::Done)
+            .await?;
         Ok(Prepared(guest, spec))
     }
 }
@@ -310,7 +321,9 @@ impl Prepared {
             // It has its new document: a word that this begins again would make it be given it again.
             return Ok(Defined(guest, spec));
         }
-        context.note(uuid, SpawnStep::Define, StepState::Begun).await?;
+        context
+            .note(uuid, SpawnStep::Define, StepState::Begun)
+            .await?;
         let found = context.on_host(uuid).await?;
         let found = found.filter(|found| is_ours(found, &guest.request));
         let off = spec.off();
@@ -321,7 +334,10 @@ impl Prepared {
                 if found.state != GuestState::ShutOff {
                     // Somebody started it meanwhile, in its former form.
                     let grace = Duration::ZERO;
-                    let _ = context.driver.power(uuid, PowerAction::Stop { grace }).await?;
+                    let _ = context
+                        .driver
+                        .power(uuid, PowerAction::Stop { grace })
+                        .await?;
                 }
                 context.redefine(&off).await? == Redefined::Redefined
             }
@@ -331,7 +347,9 @@ impl Prepared {
         if !is_there {
             let _ = context.spawn(&off).await?;
         }
-        context.note(uuid, SpawnStep::Define, StepState::Done).await?;
+        context
+            .note(uuid, SpawnStep::Define, StepState::Done)
+            .await?;
         Ok(Defined(guest, spec))
     }
 }
@@ -343,7 +361,8 @@ impl Defined {
     ) -> Result<Running, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
-        context.note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
+        context
+            .note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
             .await?;
         let _ = context.spawn(&spec).await?;
         let (state, detail) = (StepState::Done, context.boot_id.clone());

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use berth_agent_journal::{
+    GuestJournal, GuestRequest, JournalError, SpawnStep, StepRecord, StepState,
+};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDevice, GuestSpec};
 use berth_virt::{GuestError, GuestOnHost, HostDevice, Redefined, Spawned, VirtDriver};
 
-use crate::files::{AllowedSpec, FileRefused};
-use berth_agent_journal::{GuestJournal, JournalError, SpawnStep, StepRecord, StepState};
-use crate::resources::GuestResources;
 use crate::accelerators::Accelerators;
-use berth_agent_journal::GuestRequest;
+use crate::files::{AllowedSpec, FileRefused};
+use crate::resources::GuestResources;
 
 /// The journal and the three truths that guests are made of.
 pub(super) struct SpawnContext<D, R> {

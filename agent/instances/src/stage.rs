@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use berth_agent_images::{Checksum, DiskPlan, ImageLocation, ImageSource, InstancesPath};
+use berth_agent_journal::samples::request;
+use berth_agent_journal::{GuestJournal as _, GuestRequest, JournalError, SqlJournal};
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, TransportError};
 use berth_model::{Arq, ArqUuid, ConsumerUuid};
 use berth_virt::guest_spec::{DiskFormat, GuestSpec, HostPath};
@@ -18,19 +21,16 @@ use bytes::Bytes;
 use http::Request;
 use tokio::sync::Notify;
 
-use berth_agent_images::{Checksum, DiskPlan, ImageLocation, ImageSource, InstancesPath};
-use berth_agent_journal::samples::request;
 use crate::accelerators::Accelerators;
 use crate::external_events::ExternalEvents;
 use crate::files::GuestFiles;
-use berth_agent_journal::{GuestJournal as _, GuestRequest, JournalError, SqlJournal};
 use crate::guests::{Guests, GuestsParts};
 use crate::resources::ResourceError;
+use crate::stage::journal::Seam;
 
 pub use devices::{Devices, instances};
 pub use hypervisor::Hypervisor;
 pub use hypervisor::names;
-use crate::stage::journal::Seam;
 
 /// What goes wrong. Numbers are those of requests and devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,10 +224,7 @@ impl Stage {
         self.guests_waiting(Duration::from_millis(400))
     }
 
-    pub fn guests_waiting(
-        &self,
-        binding_timeout: Duration,
-    ) -> Guests<Hypervisor, Devices> {
+    pub fn guests_waiting(&self, binding_timeout: Duration) -> Guests<Hypervisor, Devices> {
         let life = self.crossings.lock().unwrap().life;
         let agent = Self {
             life,

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use berth_journeys::Turn;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::DesiredPower;
@@ -17,9 +18,8 @@ use berth_virt::{GuestError, PowerAction, VirtDriver};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::outcome::{BlockedReason, ReconcileOutcome, told};
 use crate::guests::{Guests, GuestsError};
-use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
+use crate::outcome::{BlockedReason, ReconcileOutcome, told};
 use crate::power_sync::{PowerSyncAction, plan_power_sync};
 use crate::resources::GuestResources;
 
@@ -162,7 +162,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let Some(record) = context.journal.guest(uuid).await? else {
             return Ok(ReconcileOutcome::Gone);
         };
-        let found = context.driver.guest(uuid).await.map_err(BlockedReason::Hypervisor)?;
+        let found = context
+            .driver
+            .guest(uuid)
+            .await
+            .map_err(BlockedReason::Hypervisor)?;
         match plan_power_sync(&record, found.as_ref(), &context.boot_id) {
             PowerSyncAction::InSync | PowerSyncAction::UnexpectedlyPaused => {}
             PowerSyncAction::Stop => {

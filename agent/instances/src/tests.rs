@@ -9,15 +9,15 @@ mod once;
 
 mod sweep;
 
-use berth_agent_journal::Accepted;
 use std::time::Duration;
 
-use berth_agent_journal::SpawnStep;
 use berth_agent_journal::samples::{arq, guest, request};
-use crate::spawn::LONGEST_RESET;
-use crate::*;
+use berth_agent_journal::{Accepted, SpawnStep};
 use berth_wire::compute::EventStatus;
+
+use crate::spawn::LONGEST_RESET;
 use crate::stage::{Mishap, Stage};
+use crate::*;
 
 #[tokio::test]
 async fn a_guest_runs_with_exactly_the_devices_that_are_bound_for_it() {
@@ -73,7 +73,10 @@ async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there(
         assert_eq!(record.open(), None, "{mishap:?}");
         // Deleted, it takes its own requests along, and no other's.
         guests.delete(guest(1)).await.unwrap();
-        assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+        assert!(matches!(
+            guests.journey(guest(1)).await,
+            ReconcileOutcome::Gone
+        ));
         judge::at_rest(&stage).await;
         stage.only_foreign_requests_are_left();
     }
@@ -150,7 +153,10 @@ async fn a_device_that_cannot_be_reset_now_keeps_its_request_bound_until_it_can(
     let detail = &record.steps[&SpawnStep::Prepare].detail;
     assert!(detail.contains("did not come back"), "{detail}");
     stage.heals();
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
     judge::at_rest(&stage).await;
 }
 
@@ -182,7 +188,10 @@ async fn a_guest_that_cannot_be_read_may_have_any_device_and_holds_up_nobody_wit
     };
     assert!(reason.to_string().contains("any device"), "{reason}");
     stage.unreadable_guest(9, false);
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
 }
 
 #[tokio::test]
@@ -276,7 +285,10 @@ async fn a_kill_between_a_failed_reset_and_the_guests_end_forgets_no_quarantine(
             let guests = stage.guests();
             let _ = guests.delete(guest(1)).await;
             let end = guests.journey(guest(1)).await;
-            assert!(matches!(end, ReconcileOutcome::Gone), "{at} {after}: {end:?}");
+            assert!(
+                matches!(end, ReconcileOutcome::Gone),
+                "{at} {after}: {end:?}"
+            );
             let known = stage.journal().devices().read().await.unwrap();
             assert_eq!(known.quarantines.len(), 1, "{at} {after}");
             if !killed {
@@ -297,7 +309,10 @@ async fn a_verified_reset_counts_once_and_only_until_somebody_has_the_device_aga
         guests.create(&request(1, &[1])).await.unwrap();
         guests.journey(guest(1)).await;
         guests.delete(guest(1)).await.unwrap();
-        assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+        assert!(matches!(
+            guests.journey(guest(1)).await,
+            ReconcileOutcome::Gone
+        ));
         if claimed_again {
             stage.bind_to(2, 2, 1);
             guests.create(&request(2, &[2])).await.unwrap();
@@ -339,7 +354,10 @@ async fn a_guest_deleted_while_it_waits_is_gone_at_once() {
         guests.create(&request(1, &[1])).await,
         Err(GuestsError::Ending { .. })
     ));
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
     judge::at_rest(&stage).await;
     stage.only_foreign_requests_are_left();
 }
@@ -358,7 +376,10 @@ async fn requests_that_are_bound_elsewhere_by_now_survive_the_delete_here() {
     // The conductor took the next host.
     stage.comes(Mishap::Bound(1, "compute2", 1));
     guests.delete(guest(1)).await.unwrap();
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
     assert!(
         stage.is_bound(1),
         "the guest on the other host has its device"

@@ -7,25 +7,27 @@
 //!
 //! Callers: the admin API.
 
-mod error;
 mod decision;
+mod error;
 mod stop;
 
 use std::time::Duration;
 
+use berth_agent_images::ImageSource;
+use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use berth_model::{ConsumerUuid, Disposition, NodeName};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_virt::{GuestError, Powered, VirtDriver};
 use berth_wire::guest::ActionId;
 
-use berth_agent_images::ImageSource;
-use crate::outcome::ReconcileOutcome;
 use crate::guests::Guests;
-use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
+use crate::outcome::ReconcileOutcome;
 use crate::power::{PowerError, settled};
 use crate::resources::{GuestResources, Provision, ResourceError};
-pub use error::{StopError, TransitionError};
 use crate::transition::decision::{TransitionDecision, next};
+
+pub use error::TransitionError;
+pub use stop::StopError;
 pub(super) use stop::leave;
 
 /// What a guest is rescued with.
@@ -61,7 +63,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     ///
     /// # Errors
     /// [`TransitionError`]; unless it says that the guest is held, the guest is as it was.
-    pub async fn change(&self, uuid: ConsumerUuid, change: &TransitionRequest) -> Result<(), TransitionError> {
+    pub async fn change(
+        &self,
+        uuid: ConsumerUuid,
+        change: &TransitionRequest,
+    ) -> Result<(), TransitionError> {
         self.change_once(uuid, change, None).await
     }
 
@@ -76,10 +82,16 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let context = &self.inner.context;
         // Before the look: a delete that is written after it is heard.
         let ear = self.listen(uuid);
-        let record = context.journal.guest(uuid).await.map_err(PowerError::from)?;
+        let record = context
+            .journal
+            .guest(uuid)
+            .await
+            .map_err(PowerError::from)?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
         // An image may take long: it comes before anything of the guest is touched, and before its turn is taken.
-        if let TransitionDecision::Begin(life, _) = next(&record, change, id, context.resources.as_ref())? {
+        if let TransitionDecision::Begin(life, _) =
+            next(&record, change, id, context.resources.as_ref())?
+        {
             let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
             if let Some(form) = form.filter(|_| *change != TransitionRequest::Unrescue) {
                 let project = &record.request.spec().owner.project;
@@ -118,14 +130,18 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 uuid,
                 reason: Box::new(reason),
             }),
-            ReconcileOutcome::Undone { .. } | ReconcileOutcome::Gone | ReconcileOutcome::Interrupted => {
-                Err(TransitionError::Overtaken { uuid })
-            }
+            ReconcileOutcome::Undone { .. }
+            | ReconcileOutcome::Gone
+            | ReconcileOutcome::Interrupted => Err(TransitionError::Overtaken { uuid }),
         }
     }
 
     /// Whether it may start in its new form: it is asked while the guest still is as it was.
-    async fn fit_for(&self, record: &GuestRecord, life: &InstanceOverrides) -> Result<(), TransitionError> {
+    async fn fit_for(
+        &self,
+        record: &GuestRecord,
+        life: &InstanceOverrides,
+    ) -> Result<(), TransitionError> {
         let context = &self.inner.context;
         let devices = self.still_bound(record).await?;
         let then = GuestRecord {
@@ -145,7 +161,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             recreate: life.anew(),
         };
         context.allow(&spec).map_err(ResourceError::from)?;
-        context.resources.present(&spec).map_err(ResourceError::from)?;
+        context
+            .resources
+            .present(&spec)
+            .map_err(ResourceError::from)?;
         Ok(context.resources.check(provision).await?)
     }
 
@@ -166,12 +185,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 },
             ),
         ];
-        context.journal
+        context
+            .journal
             .want(uuid, power)
             .await
             .map_err(PowerError::from)?;
         if let Err(error) = context.journal.live(uuid, life, &steps).await {
-            context.journal
+            context
+                .journal
                 .want(uuid, record.power)
                 .await
                 .map_err(PowerError::from)?;

@@ -5,13 +5,12 @@
 //! the guest left in it. One whose reset fails for good is set aside before the guest lets go of it: it goes to nobody until an
 //! operator releases it (`berth device release`), and the guest ends. One that is gone from the host holds nobody up.
 
+use berth_agent_images::RecreateDisks;
+use berth_agent_journal::{BoundDevices, GuestRecord, JournalError, SpawnStep, StepState};
 use berth_client::AcceleratorError;
 use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, VirtDriver};
 
-use berth_agent_images::RecreateDisks;
-use berth_agent_journal::BoundDevices;
-use berth_agent_journal::{GuestRecord, JournalError, SpawnStep, StepState};
 use crate::resources::{GuestResources, Provision, ResourceError};
 use crate::spawn::held_elsewhere;
 use crate::spawn_context::{SpawnContext, host_device, host_devices, is_ours};
@@ -62,7 +61,9 @@ pub(super) async fn undo<D: VirtDriver, R: GuestResources>(
     context.resources.discard(record.request.uuid()).await?;
     if record.may_have_acted(SpawnStep::Check) {
         let uuid = record.request.uuid();
-        context.note(uuid, SpawnStep::Check, StepState::Undone).await?;
+        context
+            .note(uuid, SpawnStep::Check, StepState::Undone)
+            .await?;
     }
     end_requests(context, record, requests).await
 }
@@ -108,7 +109,8 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
     let uuid = record.request.uuid();
     let bound = record.devices.clone().unwrap_or_default();
     let spec = bound.attached_to(record.request.spec())?;
-    context.note(uuid, SpawnStep::Prepare, StepState::Undoing)
+    context
+        .note(uuid, SpawnStep::Prepare, StepState::Undoing)
         .await?;
     let spec = without_foreign(context, record, spec).await?;
     let provision = Provision {
@@ -124,7 +126,8 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
         Ok(released) => Ok(context.journal.give_back(uuid, &released).await?),
         Err(error) => {
             let reason = error.to_string();
-            context.note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
+            context
+                .note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
                 .await?;
             Err(error.into())
         }
@@ -177,7 +180,9 @@ async fn end_requests<D: VirtDriver, R: GuestResources>(
         Requests::Unbind => {}
     }
     if record.may_have_acted(SpawnStep::Bind) {
-        context.note(uuid, SpawnStep::Bind, StepState::Undone).await?;
+        context
+            .note(uuid, SpawnStep::Bind, StepState::Undone)
+            .await?;
     }
     Ok(())
 }

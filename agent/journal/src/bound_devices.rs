@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use berth_agent_images::serde_text;
 use berth_model::{ArqUuid, AttachHandle, AttachHandleInfo, PciAddress};
 use berth_virt::guest_spec::{
     AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, GuestSpecError,
@@ -10,7 +11,6 @@ use berth_virt::guest_spec::{
 };
 use serde::{Deserialize, Serialize};
 
-use berth_agent_images::serde_text;
 use crate::device_name::Named as _;
 
 /// What a mediated device is made of.

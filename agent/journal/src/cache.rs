@@ -182,9 +182,9 @@ impl Drop for Write {
 mod tests {
     use berth_virt::guest_spec::DesiredPower;
 
-    use crate::record::Goal;
-    use crate::overrides::InstanceOverrides;
     use super::*;
+    use crate::overrides::InstanceOverrides;
+    use crate::record::Goal;
     use crate::samples::request;
 
     fn record(number: u32) -> GuestRecord {

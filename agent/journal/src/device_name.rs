@@ -45,11 +45,7 @@ pub fn names(device: &OfferedDevice) -> Vec<String> {
 }
 
 /// The name of the device behind a handle, as the accelerator service tells handles; none where there is none.
-pub fn name_of_handle(
-    uuid: Uuid,
-    kind: &str,
-    info: &AttachHandleInfoBody,
-) -> Option<String> {
+pub fn name_of_handle(uuid: Uuid, kind: &str, info: &AttachHandleInfoBody) -> Option<String> {
     let kind = AttachHandleType::of_word(kind)?;
     let device = match info.clone().into_info(kind).ok()? {
         AttachHandleInfo::Pci { address, .. } => HostDevice::Function(address),

@@ -8,19 +8,13 @@ use berth_store::{JournalFault, JournalFileError, OpenError, SqlError};
 pub enum JournalError {
     /// It cannot be opened, or another agent has it.
     #[error("the guests' journal {path}: {source}")]
-    Open {
-        path: String,
-        source: OpenError,
-    },
+    Open { path: String, source: OpenError },
     /// The file is no journal, or damaged.
     #[error(
         "{path} is damaged or no journal of guests ({reason}); no guest is touched while nobody knows which devices are \
          whose: restore it from a backup, or move it away and start with the guests as the hypervisor has them"
     )]
-    Damaged {
-        path: String,
-        reason: String,
-    },
+    Damaged { path: String, reason: String },
     /// A later release wrote it.
     #[error(
         "{path} has version {found} of the guests' journal, and this berth knows up to {known}: install the release that \
@@ -44,16 +38,10 @@ pub enum JournalError {
     },
     /// There is no such guest.
     #[error("the journal {path} does not know guest {guest}")]
-    Unknown {
-        path: String,
-        guest: ConsumerUuid,
-    },
+    Unknown { path: String, guest: ConsumerUuid },
     /// The database said no.
     #[error("the guests' journal {path} cannot be used: {source}; {}", source.mend())]
-    Sql {
-        path: String,
-        source: SqlError,
-    },
+    Sql { path: String, source: SqlError },
 }
 
 /// The kinds of failures of a journal.

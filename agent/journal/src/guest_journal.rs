@@ -5,12 +5,6 @@
 //! holds which device is a row of its own with the device as its key, so that no history of guests can give one device to two of
 //! them.
 
-use crate::overrides::InstanceOverrides;
-use crate::record::StepRecord;
-use crate::record::SpawnStep;
-use crate::record::GuestRecord;
-use crate::record::Goal;
-use crate::error::JournalError;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,9 +14,12 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
 
 use crate::bound_devices::BoundDevices;
-use crate::request::GuestRequest;
-use crate::released::Released;
+use crate::error::JournalError;
+use crate::overrides::InstanceOverrides;
+use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord};
 use crate::register::Withheld;
+use crate::released::Released;
+use crate::request::GuestRequest;
 
 /// What came of a call, when it comes.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, JournalError>> + Send + 'a>>;
@@ -119,4 +116,3 @@ pub trait GuestJournal: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 }
-

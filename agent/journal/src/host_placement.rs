@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use berth_agent_images::serde_text;
 use berth_virt::{CpuSet, WantedDevice};
 use berth_wire::guest::GuestBuild;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-
-use berth_agent_images::serde_text;
 
 /// By what two builds are the same: SHA-256 of the body as it would be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

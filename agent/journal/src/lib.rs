@@ -26,8 +26,10 @@ pub use bound_devices::{BoundDevice, BoundDevices, BoundTwice, MdevParent, NoDev
 pub use device_name::{Named, name_of_handle, names};
 pub use error::{JournalError, JournalFailure};
 pub use guest_journal::{Accepted, Answer, Claimed, GuestJournal};
-pub use host_placement::{BuildDigest, SchedulingFacts, HostPlacement};
-pub use overrides::{BootSource, InstanceOverrides, TransitionPhase, TransitionKind, PendingTransition};
+pub use host_placement::{BuildDigest, HostPlacement, SchedulingFacts};
+pub use overrides::{
+    BootSource, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
+};
 pub use record::{Blame, Goal, GuestRecord, SpawnStep, StepRecord, StepState};
 #[cfg(any(test, feature = "testing"))]
 pub use register::given_back;

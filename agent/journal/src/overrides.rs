@@ -1,11 +1,10 @@
 //! What has become of a guest since it was asked for: another image, a rescue system for a while, and what is under way of it.
 
+use berth_agent_images::{DiskPlan, RecreateDisks};
 use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath};
 use berth_wire::guest::ActionId;
 use serde::{Deserialize, Serialize};
 
-use berth_agent_images::RecreateDisks;
-use berth_agent_images::DiskPlan;
 use crate::request::{GuestRequest, GuestRequestError};
 
 /// What a guest boots from, and its disks.
@@ -142,7 +141,9 @@ impl InstanceOverrides {
     #[must_use]
     pub fn anew(&self) -> RecreateDisks {
         match self.turning.as_ref().map(|turning| &turning.stage) {
-            Some(TransitionPhase::Rebuilding { anew } | TransitionPhase::Stopping { anew, .. }) => *anew,
+            Some(TransitionPhase::Rebuilding { anew } | TransitionPhase::Stopping { anew, .. }) => {
+                *anew
+            }
             None => RecreateDisks::None,
         }
     }

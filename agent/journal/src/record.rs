@@ -6,8 +6,8 @@ use std::fmt;
 use berth_virt::guest_spec::DesiredPower;
 use serde::{Deserialize, Serialize};
 
-use crate::overrides::{InstanceOverrides, TransitionPhase};
 use crate::bound_devices::BoundDevices;
+use crate::overrides::{InstanceOverrides, TransitionPhase};
 use crate::request::{GuestRequest, GuestRequestError};
 
 /// A step of a guest on its way to running, in their order.

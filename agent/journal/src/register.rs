@@ -15,12 +15,14 @@ use berth_model::{NodeName, ProviderUuid};
 use berth_store::{JournalFile, Statement};
 
 use crate::error::JournalError;
+use crate::register::given_back::TakeAsCleaned;
 use crate::register::sql::{Begin, Steps, cleaned, everything, quarantined, sick, unquarantined};
 
-pub use records::{Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy, Register, Withheld};
-use crate::register::given_back::TakeAsCleaned;
-pub(crate) use given_back::{CREATE_GIVEN_BACK, claimed};
 pub use given_back::given_back;
+pub(crate) use given_back::{CREATE_GIVEN_BACK, claimed};
+pub use records::{
+    Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy, Register, Withheld,
+};
 pub(crate) use sql::{CREATE, withheld};
 
 /// The tables. Clones are one.

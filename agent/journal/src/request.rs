@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use berth_agent_images::{DiskPlan, DiskPlanError};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
 use berth_virt::guest_spec::{DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, Pinning};
 use serde::{Deserialize, Serialize};
 
 use crate::host_placement::HostPlacement;
-use berth_agent_images::{DiskPlan, DiskPlanError};
 
 /// The most accelerator requests of one guest: more functions than any machine has slots for.
 const MOST_ARQS: usize = 256;
@@ -18,19 +18,13 @@ const MOST_ARQS: usize = 256;
 pub enum GuestRequestError {
     /// The node's name is none.
     #[error("node: {reason}")]
-    Node {
-        reason: String,
-    },
+    Node { reason: String },
     /// An accelerator request's UUID is none.
     #[error("accelerator_requests: {reason}")]
-    Arq {
-        reason: String,
-    },
+    Arq { reason: String },
     /// An accelerator request is named twice.
     #[error("accelerator_requests: {arq} is there twice")]
-    Twice {
-        arq: ArqUuid,
-    },
+    Twice { arq: ArqUuid },
     /// There are too many.
     #[error("accelerator_requests: a guest has at most {MOST_ARQS}, not {found}")]
     TooMany {
@@ -42,9 +36,7 @@ pub enum GuestRequestError {
         "spec.devices: the device of accelerator request {arq} is not the caller's to name; the accelerator service says \
          what it is bound to"
     )]
-    DeviceOfArq {
-        arq: ArqUuid,
-    },
+    DeviceOfArq { arq: ArqUuid },
     /// Its disks are not those of its plan.
     #[error(transparent)]
     Disks(#[from] DiskPlanError),

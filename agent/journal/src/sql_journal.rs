@@ -9,19 +9,17 @@ use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
 use berth_virt::guest_spec::DesiredPower;
 use serde::Serialize;
 
-use crate::cache;
-use crate::cache::Known;
+use crate::bound_devices::BoundDevices;
+use crate::cache::{self, Known};
+use crate::error::JournalError;
+use crate::guest_journal::{Accepted, Answer, Claimed, GuestJournal};
+use crate::overrides::InstanceOverrides;
+use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord, StepState};
+use crate::register::{self, DeviceRegister, Register, Withheld};
+use crate::released::Released;
+use crate::request::GuestRequest;
 use crate::rows::{power_word, records};
 use crate::schema::{Found, Opening, VERSION};
-use crate::guest_journal::{Accepted, Answer, Claimed, GuestJournal};
-use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord, StepState};
-use crate::error::JournalError;
-use crate::overrides::InstanceOverrides;
-use crate::register;
-use crate::register::{DeviceRegister, Register, Withheld};
-use crate::bound_devices::BoundDevices;
-use crate::request::GuestRequest;
-use crate::released::Released;
 
 /// The file's name below `state_path`.
 const FILE: &str = "guests.db";

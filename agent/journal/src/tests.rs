@@ -2,34 +2,25 @@
 
 mod withheld;
 
-use crate::error::JournalFailure;
-use crate::error::JournalError;
-use berth_virt::guest_spec::DesiredPower;
-use crate::bound_devices::BoundDevices;
-use crate::record::GuestRecord;
-use berth_model::ConsumerUuid;
-use crate::overrides::BootSource;
-use crate::record::StepState;
-use crate::record::Blame;
-use crate::overrides::TransitionPhase;
-use crate::overrides::TransitionKind;
-use crate::overrides::PendingTransition;
-use crate::overrides::InstanceOverrides;
-use crate::record::StepRecord;
-use crate::record::SpawnStep;
-use crate::record::Goal;
-use crate::sql_journal::SqlJournal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::Path;
 use std::task::{Context, Poll, Waker};
 
+use berth_agent_images::RecreateDisks;
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{DesiredPower, HostPath};
 use proptest::prelude::*;
 
-use berth_agent_images::RecreateDisks;
+use crate::bound_devices::BoundDevices;
+use crate::error::{JournalError, JournalFailure};
 use crate::guest_journal::*;
+use crate::overrides::{
+    BootSource, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
+};
+use crate::record::{Blame, Goal, GuestRecord, SpawnStep, StepRecord, StepState};
 use crate::samples::{bound, guest, request};
-use berth_virt::guest_spec::HostPath;
+use crate::sql_journal::SqlJournal;
 
 #[tokio::test]
 async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {

@@ -4,13 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use berth_agent_instances::fit::{CellUse, HostUsage};
+use berth_agent_instances::held;
 use berth_virt::{CpuSet, NumaCell};
 use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
 
-use crate::host_state::compose::{NodeFacts, whole};
-use berth_agent_instances::fit::CellUse;
-use berth_agent_instances::fit::HostUsage;
-use berth_agent_instances::held;
+use crate::host_state::node_facts::{NodeFacts, whole};
 
 /// The cells; none where the host shows none.
 pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCellBody>> {

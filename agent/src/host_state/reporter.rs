@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_api::{AgentState, Phase, Request, States};
+use berth_agent_instances::GuestChanges;
+use berth_agent_journal::JournalError;
+use berth_agent_tracker::backoff::Backoff;
 use berth_client::HostsError;
 use berth_client::hosts::Seen;
 use berth_model::{Disposition, NodeName, ProviderTree};
@@ -13,14 +17,11 @@ use berth_wire::host_state::{HostSeenBody, HostStateBody, HostWanted, ServiceBod
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::host_state::compose::node_state;
 use crate::host_state::monitors::{Monitor, cpu_metrics};
+use crate::host_state::node_facts::NodeFacts;
 use crate::host_state::service::HostStateService;
-use crate::host_state::compose::{NodeFacts, node_state};
-use berth_agent_tracker::backoff::Backoff;
-use berth_agent_instances::GuestChanges;
-use berth_agent_journal::JournalError;
 use crate::metrics::{HostStateRequest, HostStateResult, Metrics};
-use berth_agent_api::{AgentState, Phase, Request, States};
 
 /// What changes at once is told at once: a tick that ends, the guest that it saw.
 const BREATH: Duration = Duration::from_millis(100);

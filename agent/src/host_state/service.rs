@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_instances::GuestChanges;
+use berth_agent_journal::GuestJournal;
 use berth_client::HostsClient;
 use berth_model::NodeName;
 use tokio::sync::watch;
 
 use crate::host_state::monitors::Monitor;
-use berth_agent_instances::GuestChanges;
-use berth_agent_journal::GuestJournal;
 
 /// How the scheduler is told.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::metrics::Metrics;
 use berth_agent_api::RenderMetrics;
 use berth_agent_api::health::Message;
+
+use crate::metrics::Metrics;
 
 /// Metrics of what runs beside the agent in its process.
 pub trait MetricsBeside: Send + Sync {

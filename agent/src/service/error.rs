@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
-use berth_client::{AuthError, CallError, PlacementError};
-use berth_model::{Disposition, NodeName, PendingReshape};
-use berth_virt::ObserveError;
-
-use berth_agent_api::Trouble;
-use berth_agent_api::AdminError;
+use berth_agent_api::{AdminError, Trouble};
 use berth_agent_tracker::disabled::DisabledError;
 use berth_agent_tracker::node_identity::IdentityError;
 use berth_agent_tracker::propose::ProposeError;
 use berth_agent_tracker::report_client::ReportError;
 use berth_agent_tracker::startup::StartupError;
 use berth_agent_tracker::tick::TickError;
+use berth_client::{AuthError, CallError, PlacementError};
+use berth_model::{Disposition, NodeName, PendingReshape};
+use berth_virt::ObserveError;
 
 /// Why the service ended, as the process's exit code tells it. The composition root gives each its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,9 +70,7 @@ pub enum ServiceError {
     },
     /// A pass ended in a panic.
     #[error("a pass ended in a panic: {message}")]
-    Panicked {
-        message: String,
-    },
+    Panicked { message: String },
 }
 
 /// What failed last before a deadline passed.

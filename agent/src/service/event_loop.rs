@@ -12,6 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_api::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
+use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
+use berth_agent_devices::ObservationId;
+use berth_agent_instances::HeldGuests;
+use berth_agent_tracker::KnownTrees;
+use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
 use berth_client::Dice;
 use berth_virt::{DeviceError, HostEvent, HostView, ObserveError, VirtDriver};
 use futures_util::StreamExt;
@@ -20,25 +27,16 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::service::error::{LastFailure, ServiceError};
-use crate::service::keepalive::{EXTEND_BY, Keepalive};
-use crate::service::nodes::{Nodes, Terms};
-use crate::service::pass::{Returned, PassContext};
-use crate::service::progress_watchdog::{LONGEST_LOOK, MARGIN};
-use berth_agent_api::{Request, TickOutcome};
-use crate::service::waiting_requests::Waiting;
-use berth_agent_api::{AgentState, Phase};
-use crate::service::{Agent, LiveOptions, Mode, Reload, EventLoopSources, findings};
-use crate::service::guests::DeviceService;
-use berth_agent_tracker::KnownTrees;
-use berth_agent_api::States;
-use berth_agent_tracker::backoff::Backoff;
-use berth_agent_devices::ObservationId;
-use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
-use berth_agent_instances::HeldGuests;
-use berth_agent_api::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
+use crate::service::error::{LastFailure, ServiceError};
+use crate::service::guests::DeviceService;
+use crate::service::keepalive::{EXTEND_BY, Keepalive};
+use crate::service::nodes::{Nodes, Terms};
+use crate::service::pass::{PassContext, Returned};
+use crate::service::progress_watchdog::{LONGEST_LOOK, MARGIN};
+use crate::service::waiting_requests::Waiting;
+use crate::service::{Agent, EventLoopSources, LiveOptions, Mode, Reload, findings};
 use crate::triggers::{Interval, Trigger, Triggers, wake};
 
 pub(super) struct EventLoop<D> {

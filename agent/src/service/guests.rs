@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use berth_agent_devices::{DeviceConditions, Devices};
+use berth_agent_instances::reconcile::Reconciler;
+use berth_agent_instances::{GuestManager, GuestResources};
 use berth_virt::{HostEvent, HostEvents, VirtDriver};
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use berth_agent_devices::{DeviceConditions, Devices};
-use berth_agent_instances::reconcile::Reconciler;
-use berth_agent_instances::{GuestResources, GuestManager};
 use crate::host_state::HostStateReporter;
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
@@ -151,6 +150,8 @@ impl BackgroundTask {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+
+    use futures_util::future::BoxFuture;
 
     use super::*;
     use berth_agent_instances::HeldGuests;

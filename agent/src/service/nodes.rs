@@ -5,24 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use berth_agent_api::{LastPass, NodeState, PassResult, Phase, PlanState, Touched, Trouble};
+use berth_agent_devices::MissingProviders;
+use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::complete;
+use berth_agent_tracker::error_chain::sentence;
+use berth_agent_tracker::node_identity::UuidSource;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::startup::ReviewedPlans;
 use berth_client::Dice;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::HostView;
 use tokio::time::Instant;
 
 use crate::service::error::PassError;
-use berth_agent_api::Trouble;
-use berth_agent_tracker::error_chain::sentence;
-use crate::service::pass::{Journey, Order, Passed, TrackerSlot, Returned};
+use crate::service::pass::{Journey, Order, Passed, Returned, TrackerSlot};
 use crate::service::progress_watchdog::ProgressWatchdog;
-use berth_agent_api::{LastPass, NodeState, PassResult, Phase, Touched};
-use berth_agent_tracker::backoff::Backoff;
-use berth_agent_tracker::complete;
-use berth_agent_devices::MissingProviders;
-use berth_agent_api::PlanState;
-use berth_agent_tracker::node_identity::UuidSource;
-use berth_agent_tracker::options::TrackerOptions;
-use berth_agent_tracker::startup::ReviewedPlans;
 
 /// The longest plan that is kept for the admin API, in bytes.
 const LONGEST_TEXT: usize = 256 << 10;

@@ -5,6 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_tracker::node_identity::{Known, UuidSource, identify};
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
+use berth_agent_tracker::startup::{self, ReviewedPlans};
+use berth_agent_tracker::{complete, rename, tick};
 use berth_client::PlacementClient;
 use berth_model::{Held, NodeName, ProviderTree, ProviderUuid, TreeDiff};
 use berth_store::state_dir::StateFiles;
@@ -13,14 +19,6 @@ use tokio::time::Instant;
 
 use crate::service::error::PassError;
 use crate::service::progress_watchdog::ProgressWatchdog;
-use berth_agent_tracker::complete;
-use berth_agent_tracker::node_identity::{Known, UuidSource, identify};
-use berth_agent_tracker::options::TrackerOptions;
-use berth_agent_tracker::propose::ResourceTracker;
-use berth_agent_tracker::report_client::ReportClient;
-use berth_agent_tracker::startup;
-use berth_agent_tracker::startup::ReviewedPlans;
-use berth_agent_tracker::{rename, tick};
 
 /// What every pass needs of the world.
 pub(super) struct PassContext<D> {

@@ -1,9 +1,8 @@
 //! What the admin API asks of the loop, and who waits for which observation.
 
-use tokio::sync::oneshot;
-
 use berth_agent_api::TickOutcome;
 use berth_agent_tracker::disabled::DisabledError;
+use tokio::sync::oneshot;
 
 enum Reply {
     Tick(oneshot::Sender<TickOutcome>),

@@ -10,6 +10,7 @@ mod heal;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_journal::{Goal, GuestRecord};
 use berth_model::{
     Allocations, ConsumerAllocations, ConsumerUuid, NodeName, ProviderTree, ProviderUuid,
     ResourceClass,
@@ -17,9 +18,8 @@ use berth_model::{
 use berth_virt::{NodeView, Resources, Trees, device_places, guest_allocations, guest_behind};
 
 use crate::allocation_audit::heal::Wanted;
-pub use heal::healed;
 
-use berth_agent_journal::{Goal, GuestRecord};
+pub use heal::healed;
 
 /// What is compared: one node, as it is seen and as Placement has it.
 #[derive(Debug, Clone, Copy)]

@@ -8,9 +8,10 @@ use berth_client::{PlacementClient, PlacementError};
 use berth_model::{Disposition, NodeName, ProviderName, ProviderUuid};
 use berth_store::state_dir::{StateFileError, StateFiles};
 
-use crate::options::Rename;
-pub use uuid_file::UuidSource;
 use crate::node_identity::uuid_file::{FirstUuid, UuidFiles};
+use crate::options::Rename;
+
+pub use uuid_file::UuidSource;
 
 /// A node whose identity is clear.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,9 +30,7 @@ pub enum Known {
     /// Its root provider, by its name.
     ByName,
     /// Its root provider under the name the host had before, which an operator accepts.
-    Renamed {
-        from: ProviderName,
-    },
+    Renamed { from: ProviderName },
 }
 
 /// Who the node is cannot be told.

@@ -15,7 +15,9 @@ use tokio::time::Instant;
 
 use crate::complete::{Service, complete};
 use crate::options::TrackerOptions;
-use crate::provider_config::{Absent, Applied, AppliedError, AppliedFile, LayOverError, cleared, lay_over};
+use crate::provider_config::{
+    Absent, Applied, AppliedError, AppliedFile, LayOverError, cleared, lay_over,
+};
 use crate::report_client::{ReportClient, ReportError};
 
 /// Reports one node: what the driver sees of it, and what Placement is told.

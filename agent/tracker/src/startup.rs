@@ -14,9 +14,9 @@ use berth_virt::{HostView, Trees, VirtDriver};
 use tokio::time::{Instant, sleep};
 
 use crate::complete::Service;
-use crate::propose::{ReviewedPlanProgress, Proposal, ProposeError, ResourceTracker};
-use crate::report_client::ReportError;
 use crate::error_chain::sentence;
+use crate::propose::{Proposal, ProposeError, ResourceTracker, ReviewedPlanProgress};
+use crate::report_client::ReportError;
 use crate::tick::REFRESHES;
 
 /// What a start did.
@@ -116,9 +116,7 @@ pub enum StartupError {
     #[error(
         "ReshapeFailed: the plan that was reviewed no longer holds; {reason}; make it again with berth reshape plan --out"
     )]
-    PlanMoved {
-        reason: String,
-    },
+    PlanMoved { reason: String },
     /// The driver wants to move inventory again and again.
     #[error(
         "ReshapeFailed: after {times} reshapes the driver still wants another one; its model contradicts itself"
@@ -446,7 +444,9 @@ async fn review_reshape<D: VirtDriver>(
             tracker.begun = Some(ReviewedPlanProgress::Reshape(Box::new(request.clone())));
             return Ok(());
         }
-        Some(ReviewedPlanProgress::Reshape(begun)) if sends_the_same(begun, request) => return Ok(()),
+        Some(ReviewedPlanProgress::Reshape(begun)) if sends_the_same(begun, request) => {
+            return Ok(());
+        }
         Some(ReviewedPlanProgress::Reshaped) => return Ok(()),
         Some(ReviewedPlanProgress::Reshape(begun)) if is_done(begun, &proposal.current) => {
             tracker.begun = Some(ReviewedPlanProgress::Reshaped);

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use berth_agent_api::{AdminError, AdminOptions, SocketLock};
-use berth_agent_api::TlsDoor;
 use berth_agent::metrics::{Metrics, MetricsBeside};
 use berth_agent::notify::Notifier;
-use berth_agent_tracker::options::Rename;
-use berth_agent::service;
-use berth_agent::service::{Agent, ExitReason, LiveOptions, Mode, ServiceError};
+use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
+use berth_agent_api::{AdminError, AdminOptions, SocketLock, TlsDoor};
+use berth_agent_tracker::options::Rename;
 use berth_client::{HostsClient, PlacementClient};
 use berth_store::state_dir::StateDir;
 use tokio::sync::watch;

@@ -4,25 +4,26 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent_devices::report::Scrub;
-use berth_agent_devices::{DeviceOptions, Devices, DevicesParts, HealthCheck};
-use berth_agent_instances::{BuildOptions, Building};
-use berth_agent_images::{ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress};
-use berth_agent_instances::reconcile::Reconciler;
-use berth_agent_instances::{Accelerators, ExternalEvents, GuestFiles, Guests, GuestsParts, HostResources};
-use berth_agent_api::{EventSources, compute_api, instances as api};
-use berth_agent_journal::{GuestJournal, JournalError, JournalFailure, SqlJournal};
 use berth_agent::host_state::HostStateService;
 use berth_agent::service::{DeviceService, GuestService};
+use berth_agent_api::{EventSources, compute_api, instances as api};
+use berth_agent_devices::report::Scrub;
+use berth_agent_devices::{DeviceOptions, Devices, DevicesParts, HealthCheck};
+use berth_agent_images::{ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress};
+use berth_agent_instances::reconcile::Reconciler;
+use berth_agent_instances::{
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    HostResources,
+};
+use berth_agent_journal::{GuestJournal, JournalError, JournalFailure, SqlJournal};
 use berth_agent_tracker::KnownTrees;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
     HostsClient, HttpService, ImageClient, PlacementClient, TransportOptions,
 };
 use berth_hook::{Hook, LeftBehind, end_left_behind};
-use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
-
 use berth_placement::serve_tcp;
+use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use berth_agent_api::{TlsDoor, TlsError, TlsFiles};
-use berth_agent_api::TlsListen;
+use berth_agent_api::{TlsDoor, TlsError, TlsFiles, TlsListen};
 
 use crate::config::Config;
 use crate::failure::{ErrorCode, Failure};

@@ -8,13 +8,10 @@ mod healing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use berth_agent_tracker::allocation_audit;
-use berth_agent_tracker::allocation_audit::{Audited, Finding};
-use berth_agent_journal::SqlJournal;
-use berth_agent_journal::GuestRecord;
+use berth_agent_journal::{GuestRecord, SqlJournal};
+use berth_agent_tracker::allocation_audit::{self, Audited, Finding};
 use berth_agent_tracker::options::Rename;
-use berth_agent_tracker::startup;
-use berth_agent_tracker::startup::Preview;
+use berth_agent_tracker::startup::{self, Preview};
 use berth_client::PlacementClient;
 use berth_model::{Allocations, ConsumerUuid, NodeName, ProviderTree};
 use berth_store::SqlStore;

@@ -4,8 +4,7 @@
 use std::io::Write;
 
 use berth_agent_tracker::options::Rename;
-use berth_agent_tracker::startup;
-use berth_agent_tracker::startup::{Preview, Started};
+use berth_agent_tracker::startup::{self, Preview, Started};
 use berth_store::SqlStore;
 
 use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};

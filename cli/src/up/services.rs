@@ -11,8 +11,8 @@ use berth_accelerator::{
     EventsBell, HostsBell, Options, ServiceTokens, delete_unbound_requests, deliver_events,
     end_late_programmings, router, serve_tcp, watch_providers,
 };
-use berth_agent_api::{AdminError, SocketBeside};
 use berth_agent::metrics::MetricsBeside;
+use berth_agent_api::{AdminError, SocketBeside};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};

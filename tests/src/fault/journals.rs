@@ -5,8 +5,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use berth_agent_journal as agent;
-use berth_conductor::BootRequest;
-use berth_conductor::journal as conductor;
+use berth_conductor::{BootRequest, journal as conductor};
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use berth_seam::{Crossing, EffectEnd, Fault, Seam};
 use berth_virt::guest_spec::DesiredPower;
@@ -117,10 +116,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         self.cross(read("guests.db guests", ""), || self.inner.guests())
     }
 
-    fn guest(
-        &self,
-        uuid: ConsumerUuid,
-    ) -> agent::Answer<'_, Option<Arc<agent::GuestRecord>>> {
+    fn guest(&self, uuid: ConsumerUuid) -> agent::Answer<'_, Option<Arc<agent::GuestRecord>>> {
         self.cross(read("guests.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
@@ -134,11 +130,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         self.cross(crossing, || self.inner.accept(request))
     }
 
-    fn turn<'a>(
-        &'a self,
-        uuid: ConsumerUuid,
-        course: &'a agent::Goal,
-    ) -> agent::Answer<'a, ()> {
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a agent::Goal) -> agent::Answer<'a, ()> {
         self.cross(write("guests.db turn", uuid), move || {
             self.inner.turn(uuid, course)
         })

@@ -7,20 +7,18 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_agent_tracker::complete::Service;
+use berth_agent::host_state::{NodeFacts, node_state};
 use berth_agent_devices::report::Scrub;
 use berth_agent_devices::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
 use berth_agent_images::InstancesPath;
-use berth_agent_instances::GuestManager as _;
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
-    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, GuestResources, Guests,
-    GuestsParts, HostResources,
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, GuestManager as _,
+    GuestResources, Guests, GuestsParts, HostResources,
 };
 use berth_agent_journal::GuestJournal as _;
-use berth_agent::host_state::compose::{NodeFacts, node_state};
-use berth_agent_tracker::node_identity;
-use berth_agent_tracker::node_identity::UuidSource;
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::node_identity::{self, UuidSource};
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::ReportClient;

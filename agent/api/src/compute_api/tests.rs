@@ -2,13 +2,13 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use berth_agent_journal::SqlJournal;
+use berth_agent_journal::samples::{arq, guest, request};
 use berth_wire::compute::EventStatus;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
 use super::*;
-use berth_agent_journal::SqlJournal;
-use berth_agent_journal::samples::{arq, guest, request};
 
 struct Door {
     router: Router,

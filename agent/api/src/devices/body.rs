@@ -1,12 +1,11 @@
 //! Devices as they travel over the admin API.
 
+use berth_agent_devices::{ActionReport, DeviceStatus, Risk};
 use berth_virt::{DeviceOwner, OfferedHandle};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::body::API;
-use berth_agent_devices::{ActionReport, Risk};
-use berth_agent_devices::DeviceStatus;
 
 /// GET /v1/devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

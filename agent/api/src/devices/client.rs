@@ -2,8 +2,8 @@
 
 use http::Method;
 
-use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
 use crate::client::{AdminClient, AdminClientError};
+use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
 
 /// What can be done with a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_images::{ImageDownload, ImageSource};
+use berth_agent_instances::create::{image_of, kernel_of};
+use berth_agent_instances::{BuildError, BuildOptions, RescueSystem, TransitionRequest};
+use berth_agent_journal::{
+    Blame, Goal, GuestRecord, GuestRequest, SpawnStep, StepState, TransitionKind,
+};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestState, PowerAction};
@@ -15,12 +21,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::body::API;
-use berth_agent_journal::GuestRequest;
-use berth_agent_instances::{BuildError, BuildOptions};
-use berth_agent_instances::create::{image_of, kernel_of};
-use berth_agent_images::{ImageDownload, ImageSource};
-use berth_agent_journal::{Blame, Goal, GuestRecord, SpawnStep, StepState, TransitionKind};
-use berth_agent_instances::{TransitionRequest, RescueSystem};
 
 /// The longest time that a guest may take to end by itself, in seconds.
 const LONGEST_GRACE: u16 = 600;
@@ -121,12 +121,10 @@ fn reason(record: &GuestRecord) -> Option<String> {
     match (&record.course, held) {
         (_, Some(held)) => Some(held.detail.clone()),
         (Goal::Undo { reason, .. }, None) => Some(reason.clone()),
-        (Goal::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => {
-            Some(
-                "it ended itself, or was stopped without berth; it stays off until it is started"
-                    .to_owned(),
-            )
-        }
+        (Goal::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => Some(
+            "it ended itself, or was stopped without berth; it stays off until it is started"
+                .to_owned(),
+        ),
         (Goal::Spawn | Goal::Destroy, None) => None,
     }
 }

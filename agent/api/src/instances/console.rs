@@ -4,13 +4,13 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use berth_agent_instances::console::end_of;
+use berth_agent_instances::{GuestResources, Guests};
 use berth_virt::VirtDriver;
 use serde::Deserialize;
 
 use crate::instances::{known, refused};
 use crate::refusal::refusal;
-use berth_agent_instances::console::end_of;
-use berth_agent_instances::{GuestResources, Guests};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

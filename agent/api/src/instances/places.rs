@@ -5,14 +5,12 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
+use berth_agent_instances::{BuildError, GuestResources, Guests};
 use berth_virt::VirtDriver;
 use berth_wire::guest::{Places, PlacesAsked};
 
-use crate::instances::{read, refused, unbuilt};
 use crate::body::API;
-use berth_agent_instances::BuildError;
-use berth_agent_instances::Guests;
-use berth_agent_instances::GuestResources;
+use crate::instances::{read, refused, unbuilt};
 
 pub(super) async fn places<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,

@@ -5,15 +5,14 @@ mod hostile;
 
 use axum::body::Body;
 use axum::http::Request;
+use berth_agent_instances::stage::Stage;
+use berth_agent_instances::{FileRefused, ReconcileOutcome};
+use berth_agent_journal::samples::{guest, request};
 use berth_virt::guest_spec::HostPath;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use berth_agent_instances::ReconcileOutcome;
-use berth_agent_instances::FileRefused;
-use berth_agent_journal::samples::{guest, request};
-use berth_agent_instances::stage::Stage;
 
 async fn ask(router: &Router, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
     let request = Request::builder().method(method).uri(path);
@@ -58,7 +57,10 @@ async fn a_guest_is_made_shown_stopped_and_deleted() {
     assert_eq!(list["guests"][0]["status"], "stopped");
     let (status, _) = ask(&router, "DELETE", &one, "").await;
     assert_eq!(status, 202);
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
     assert_eq!(ask(&router, "GET", &one, "").await.0, 404);
 }
 
@@ -185,7 +187,10 @@ async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
         assert!(reason.contains("cannot be given back"), "{reason}");
     }
     stage.heals();
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
     assert!(guests.held().is_empty());
 }
 

@@ -1,10 +1,10 @@
+use berth_agent_journal::{Quarantine, QuarantinedBy};
 use berth_model::{ResourceClass, Trait};
 use berth_virt::{DeviceCondition, DeviceType};
 use berth_wire::accelerator::{KnownDeployable, KnownDevice};
 use uuid::Uuid;
 
 use super::*;
-use berth_agent_journal::{Quarantine, QuarantinedBy};
 
 fn node() -> NodeName {
     NodeName::new("compute1").unwrap()

@@ -2,17 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_journal::{Released, given_back};
 use berth_model::NodeName;
 use uuid::Uuid;
 
 use super::*;
-
-use crate::devices::Seen;
-use berth_agent_journal::given_back;
+use crate::devices::{LastReport, Seen};
 use crate::report::Advice;
-use crate::devices::LastReport;
 use crate::test_card::{Card, NAME, devices, done, mdev, offered, uuid};
-use berth_agent_journal::Released;
 
 async fn reset(devices: &Devices<Card>) -> Result<ResetOutcome, ResetError> {
     let wanted = wanted(&OfferedHandle::Function(NAME.parse().unwrap()));

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use berth_agent_journal::SqlJournal;
+use berth_agent_tracker::KnownTrees;
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, TransportError};
 use berth_model::{Inventory, Provider, ProviderName, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
@@ -17,8 +19,6 @@ use uuid::Uuid;
 
 use super::*;
 use crate::devices::{DeviceConditions as _, DeviceOptions, DevicesParts};
-use berth_agent_journal::SqlJournal;
-use berth_agent_tracker::KnownTrees;
 
 /// A host that nobody looks at.
 struct Host;

@@ -31,9 +31,7 @@ pub enum ConfigDriveError {
     },
     /// A digest is none.
     #[error("config_drive.kept: {found:?} is no digest; 64 hexadecimal digits are expected")]
-    Digest {
-        found: String,
-    },
+    Digest { found: String },
     /// What is kept is not what was asked for.
     #[error("what is kept of the config drive is not what was asked for: {reason}")]
     Kept {

@@ -72,9 +72,7 @@ pub(crate) enum ImageFlaw {
     },
     /// It does not stand alone.
     #[error("it {what}; an image stands alone: qemu-img convert makes one that does")]
-    Leans {
-        what: &'static str,
-    },
+    Leans { what: &'static str },
     #[error("it is encrypted (method {method}); images are not")]
     Encrypted {
         /// The header's word for it.
@@ -82,9 +80,7 @@ pub(crate) enum ImageFlaw {
     },
     /// It has features that are not known here.
     #[error("it needs the features {bits:#x} of qcow2, which are not known here")]
-    Features {
-        bits: u64,
-    },
+    Features { bits: u64 },
     /// A field makes no sense.
     #[error("its header makes no sense: {field} is {found}; {expected}")]
     Header {

@@ -1,5 +1,7 @@
 //! Images made byte by byte: what is whole is taken, everything else is refused with the sentence that says why.
 
+use std::io;
+
 use super::*;
 
 const CLUSTER: usize = 1 << 16;

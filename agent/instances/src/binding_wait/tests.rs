@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use berth_agent_journal::samples::{NODE, arq, bound, guest, handle, request};
 use berth_model::{AttachHandleInfo, Binding, DeviceProfileName};
 use proptest::prelude::*;
 
 use super::*;
-use berth_agent_journal::samples::{NODE, arq, bound, guest, handle, request};
 
 fn binding(instance: u32, host: &str) -> Binding {
     Binding {

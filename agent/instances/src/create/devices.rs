@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_devices::report;
+use berth_agent_journal::Named as _;
 use berth_model::{NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice};
 use berth_virt::{
@@ -16,8 +18,6 @@ use uuid::Uuid;
 
 use crate::create::error::BuildError;
 use crate::create::parse::Asked;
-use berth_agent_journal::Named as _;
-use berth_agent_devices::report;
 use crate::fit::{Affinity, NearDevice};
 
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! Why a build became no guest.
 
+use berth_agent_images::{ConfigDriveError, DiskPlanError, ImageSourceError};
+use berth_agent_journal::GuestRequestError;
 use berth_model::{Disposition, NodeName, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{GuestSpecError, InterfaceSource};
 use berth_virt::{GuestError, NoLink, ObserveError};
 
-use berth_agent_images::{ConfigDriveError, DiskPlanError, ImageSourceError};
 use crate::fit::{FitError, FlavorError};
-use berth_agent_journal::GuestRequestError;
 use crate::guests::GuestsError;
 
 /// A build that became no guest. Nothing is left of it.
@@ -50,9 +50,7 @@ pub enum BuildError {
     #[error(
         "allocations: node {node} has not been reported to Placement since the agent's start; try again when it has"
     )]
-    Unreported {
-        node: NodeName,
-    },
+    Unreported { node: NodeName },
     /// The flavor asks for more than is allocated.
     #[error(
         "allocations: the flavor asks for {asked} of {class}, {found} are allocated; all of it must be, or the guest would lack devices"

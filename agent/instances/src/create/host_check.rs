@@ -8,8 +8,8 @@ use berth_virt::guest_spec::{GuestInterfaces, GuestTopology, VcpuPin};
 use berth_virt::{CpuSet, NodeView, VirtDriver};
 
 use crate::create::error::BuildError;
-use crate::guests::Guests;
 use crate::fit::Limits;
+use crate::guests::Guests;
 use crate::resources::GuestResources;
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {

@@ -1,10 +1,11 @@
 //! What instances of this agent are created with.
 
 use std::sync::Arc;
+
+use berth_agent_devices::DeviceConditions;
+use berth_agent_images::InstancesPath;
 use berth_model::{NodeName, ProviderTree};
 use berth_virt::guest_spec::{CpuModel, HostPath};
-use berth_agent_images::InstancesPath;
-use berth_agent_devices::DeviceConditions;
 
 /// Placement's tree of a node, as the agent last knew it; none before the node was reported.
 pub type TreeOf = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sync>;

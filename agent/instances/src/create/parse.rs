@@ -6,14 +6,14 @@ mod resources;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_images::DiskPlan;
+use berth_agent_journal::SchedulingFacts;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{GuestSpec, GuestTopology};
 use berth_wire::guest::{GuestBuild, LimitsBody};
 
 use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
-use berth_agent_journal::SchedulingFacts;
-use berth_agent_images::DiskPlan;
 use crate::fit::{FlavorPlacement, Limits};
 
 pub use guest::{image as image_of, kernel as kernel_of};

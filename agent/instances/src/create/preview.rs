@@ -8,14 +8,12 @@ use std::sync::Arc;
 use berth_virt::VirtDriver;
 use berth_wire::guest::{GuestBuild, PlaceBody, PlacesAsked};
 
-use crate::create::parse::Asked;
 use crate::create::error::BuildError;
-use crate::guests::Guests;
-use crate::create::{devices, host_check};
-use crate::fit::fit;
+use crate::create::parse::Asked;
 use crate::create::usage::{held, taken};
-use crate::guests::GuestsError;
-use crate::fit::{Affinity, NearDevice, Placed};
+use crate::create::{devices, host_check};
+use crate::fit::{Affinity, NearDevice, Placed, fit};
+use crate::guests::{Guests, GuestsError};
 use crate::resources::GuestResources;
 
 /// How many allocations are compared at once.

@@ -2,26 +2,23 @@
 
 mod pinning;
 
-use berth_agent_journal::SchedulingFacts;
 use std::collections::BTreeSet;
 
+use berth_agent_images::InstancesPath;
+use berth_agent_journal::{GuestJournal as _, SchedulingFacts};
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{CpuModel, HostPath, GuestBoot, GuestDevice, InterfaceSource};
-use berth_virt::{
-    DeviceCondition, OfferedHandle, UnfitReason,
-};
+use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestDevice, HostPath, InterfaceSource};
+use berth_virt::{DeviceCondition, OfferedHandle, UnfitReason};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use berth_agent_images::InstancesPath;
 use uuid::Uuid;
 
 use super::*;
-use crate::outcome::ReconcileOutcome;
-use berth_agent_journal::GuestJournal as _;
 use crate::build_bench::{
-    ACCELERATOR, Bench, BenchGuests, body, CARD, GPU, allocated, bench_of_devices, build, uuid,
+    ACCELERATOR, Bench, BenchGuests, CARD, GPU, allocated, bench_of_devices, body, build, uuid,
 };
 use crate::create::tests::pinning::pinned;
+use crate::outcome::ReconcileOutcome;
 
 #[tokio::test]
 async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_own() {
@@ -39,7 +36,10 @@ async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_o
         }),
     );
     assert_eq!(guests.build(&body).await.unwrap(), Accepted::New);
-    assert!(matches!(guests.journey(uuid(1)).await, ReconcileOutcome::Settled));
+    assert!(matches!(
+        guests.journey(uuid(1)).await,
+        ReconcileOutcome::Settled
+    ));
     let spec = bench.running(1);
     assert_eq!(
         spec.topology.pinning().unwrap().dedicated().to_string(),
@@ -101,11 +101,7 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
     // After a restart, too.
     let guests = bench.guests().await;
     assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
-    bench
-        .journal()
-        .turn(uuid(1), &Goal::Destroy)
-        .await
-        .unwrap();
+    bench.journal().turn(uuid(1), &Goal::Destroy).await.unwrap();
     let refused = guests.build(&one).await.unwrap_err();
     assert!(
         matches!(refused, BuildError::Guests(GuestsError::Ending { .. })),

@@ -2,18 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use berth_agent_journal::{GuestRecord, GuestRequest, Named as _};
 use berth_model::ConsumerUuid;
 use berth_virt::{NodeView, VirtDriver};
+
 use crate::fit::HostUsage;
-use berth_agent_journal::GuestRecord;
-use berth_agent_journal::GuestRequest;
-use berth_agent_journal::Named as _;
 
 /// What guests hold of a node: those of the journal that are meant for it, and those on it that are not among them.
-pub fn held<'a>(
-    records: impl IntoIterator<Item = &'a GuestRecord>,
-    seen: &NodeView,
-) -> HostUsage {
+pub fn held<'a>(records: impl IntoIterator<Item = &'a GuestRecord>, seen: &NodeView) -> HostUsage {
     let mut held = HostUsage::default();
     let mut known = BTreeSet::new();
     for record in records.into_iter().filter(|record| record.may_hold()) {

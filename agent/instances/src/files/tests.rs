@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::symlink;
 
+use berth_agent_journal::samples::{guest, spec};
 use berth_virt::guest_spec::{BaseImage, DiskFormat, GuestDisks, KernelCommandLine, QcowDisk};
 
 use super::*;
-use berth_agent_journal::samples::{guest, spec};
 
 /// A host's folders: `instances`, `images`, `kernels`, and `etc` with a file that is nobody's business.
 struct Host {

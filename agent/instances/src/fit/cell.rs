@@ -6,8 +6,7 @@ use berth_virt::guest_spec::{MemoryPages, VcpuPin};
 use berth_virt::{CpuSet, NodeView, NumaCell};
 
 use crate::fit::Limits;
-use crate::fit::cores;
-use crate::fit::cores::{Core, Picked, Short};
+use crate::fit::cores::{self, Core, Picked, Short};
 use crate::fit::error::Constraint;
 use crate::fit::flavor::{EmulatorThreads, FlavorPlacement, WantedCell, WantedPages};
 use crate::fit::held::{CellUse, HostUsage};

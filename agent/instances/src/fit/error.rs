@@ -30,9 +30,7 @@ pub enum FitError {
     #[error(
         "{device} must be near the guest (hw:pci_numa_affinity_policy), and the host does not say on which of its cells it is"
     )]
-    DeviceNowhere {
-        device: String,
-    },
+    DeviceNowhere { device: String },
     /// Guest cells fit nowhere.
     #[error("no place for the guest: {}", listed(.refusals))]
     Refused {
@@ -47,9 +45,7 @@ pub enum FitError {
         "the guest's cells have no room on the host cells of {} (hw:pci_numa_affinity_policy)",
         .devices.join(", ")
     )]
-    Devices {
-        devices: Vec<String>,
-    },
+    Devices { devices: Vec<String> },
     /// What was found makes no guest.
     #[error(transparent)]
     Spec(#[from] GuestSpecError),

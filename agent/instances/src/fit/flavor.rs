@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use berth_virt::CpuSet;
 
 use crate::fit::flavor::extra_specs::ExtraSpecs;
+
 pub use extra_specs::{FlavorError, ThreadPolicy, WantedCell, WantedPages};
 
 /// Where the emulator's own threads run.

@@ -411,7 +411,11 @@ fn cells_near_the_guests_devices_are_taken() {
             cell,
             affinity,
         }];
-        let held = if free { HostUsage::default() } else { full.clone() };
+        let held = if free {
+            HostUsage::default()
+        } else {
+            full.clone()
+        };
         let placed = fit(&wanted, &host, &held, &near, &Limits::default());
         match (placed, expected) {
             (Ok(placed), Some(expected)) => {

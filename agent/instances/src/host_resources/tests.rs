@@ -1,12 +1,11 @@
 //! What is made of a device that does not come back.
 
+use berth_agent_devices::test_card::Card;
+use berth_agent_images::{DiskPlan, RecreateDisks};
+use berth_agent_journal::samples::{bound, spec};
 use berth_virt::HostDevice;
 
-use berth_agent_images::RecreateDisks;
 use super::*;
-use berth_agent_devices::test_card::Card;
-use berth_agent_images::DiskPlan;
-use berth_agent_journal::samples::{bound, spec};
 use crate::stage::instances;
 
 #[tokio::test]

@@ -2,16 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_devices::DeviceFacts;
+use berth_agent_journal::{BoundDevices, Goal, GuestRecord, Named as _, SpawnStep, StepState};
 use berth_model::{ConsumerUuid, ProviderUuid};
 use berth_virt::{GuestHardware, GuestOnHost, HostDevice, PreparedDevice, Preparer};
 
-use crate::reconcile::finding::{Finding, Unbinding};
-use berth_agent_journal::Named as _;
-use berth_agent_devices::DeviceFacts;
 use crate::accelerators::BoundHere;
-use berth_agent_journal::BoundDevices;
-use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
 use crate::power_sync::{PowerSyncAction, plan_power_sync};
+use crate::reconcile::finding::{Finding, Unbinding};
 use crate::spawn_context::is_ours;
 
 /// What was read of the five truths. None: it could not be, or there is none.

@@ -51,25 +51,15 @@ pub enum Finding {
         what: String,
     },
     /// Journal and hypervisor: a guest that should run is not there, or off since the host was booted.
-    GuestAway {
-        guest: ConsumerUuid,
-    },
+    GuestAway { guest: ConsumerUuid },
     /// Journal and hypervisor: a guest that should run has ended itself.
-    GuestEnded {
-        guest: ConsumerUuid,
-    },
+    GuestEnded { guest: ConsumerUuid },
     /// Journal and hypervisor: a guest that should be off or paused runs.
-    GuestNotAtRest {
-        guest: ConsumerUuid,
-    },
+    GuestNotAtRest { guest: ConsumerUuid },
     /// Journal and hypervisor: a guest that should run is paused, and berth did not pause it.
-    GuestPaused {
-        guest: ConsumerUuid,
-    },
+    GuestPaused { guest: ConsumerUuid },
     /// Journal and hypervisor: a guest that could not be built and was undone is there.
-    GuestUndone {
-        guest: ConsumerUuid,
-    },
+    GuestUndone { guest: ConsumerUuid },
     /// Journal and hypervisor: the hypervisor has another guest of the UUID, or the guest with other devices.
     GuestDiffers {
         guest: ConsumerUuid,
@@ -99,27 +89,15 @@ pub enum Finding {
         reason: String,
     },
     /// Devices and hypervisor: a guest that is not berth's has an offered device.
-    DeviceTaken {
-        device: String,
-        guest: ConsumerUuid,
-    },
+    DeviceTaken { device: String, guest: ConsumerUuid },
     /// Devices and requests: a device that was given back and is not clean.
-    DeviceUnclean {
-        device: String,
-    },
+    DeviceUnclean { device: String },
     /// Devices and journal: a function that was taken off its driver for a guest and is nobody's.
-    DeviceLeft {
-        device: String,
-    },
+    DeviceLeft { device: String },
     /// Devices and journal: a mediated device that nobody holds.
-    MdevOrphan {
-        device: String,
-    },
+    MdevOrphan { device: String },
     /// Journal and requests: a guest's requests are not bound to its devices any more.
-    RequestsDiffer {
-        guest: ConsumerUuid,
-        reason: String,
-    },
+    RequestsDiffer { guest: ConsumerUuid, reason: String },
     /// Requests and guests: a request holds a device for a guest that this host does not have.
     RequestOrphan {
         arq: ArqUuid,
@@ -135,9 +113,7 @@ pub enum Finding {
         providers: Vec<String>,
     },
     /// Allocations and guests: a guest holds nothing of this host.
-    AllocationMissing {
-        guest: ConsumerUuid,
-    },
+    AllocationMissing { guest: ConsumerUuid },
     /// Allocations and guests: a guest holds something of this host, and nothing of the provider of one of its devices.
     AllocationDiffers {
         guest: ConsumerUuid,
@@ -146,9 +122,7 @@ pub enum Finding {
         provider: String,
     },
     /// Devices and Placement: Placement lost a device's provider.
-    ProviderMissing {
-        provider: ProviderUuid,
-    },
+    ProviderMissing { provider: ProviderUuid },
 }
 
 impl Finding {

@@ -1,5 +1,9 @@
 //! Each pair of the five truths, made to disagree.
 
+use berth_agent_devices::DeviceFacts;
+use berth_agent_devices::report::Holder;
+use berth_agent_journal::samples::{NODE, arq, bound, guest, request};
+use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use berth_model::ArqUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestDevice, PciManagement};
 use berth_virt::{
@@ -8,16 +12,12 @@ use berth_virt::{
 };
 use uuid::Uuid;
 
+use super::*;
+use crate::outcome::ReconcileOutcome;
+use crate::stage::Stage;
+
 mod beside_cyborg;
 mod devices;
-
-use super::*;
-use berth_agent_devices::DeviceFacts;
-use berth_agent_devices::report::Holder;
-use crate::outcome::ReconcileOutcome;
-use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
-use berth_agent_journal::samples::{NODE, arq, bound, guest, request};
-use crate::stage::Stage;
 
 const BOOT: &str = "boot-1";
 

@@ -1,17 +1,16 @@
 //! Devices and disks as the kernel has them.
 
+use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath, RecreateDisks};
+use berth_agent_journal::{GuestRequest, Released};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{GuestState, HostDevice};
 
-use berth_agent_images::RecreateDisks;
-use crate::stage::{Bug, Device, Mishap, Stage, World};
-use crate::stage::hypervisor::names;
-use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath};
-use crate::spawn_context::host_device;
 use crate::files::GuestFiles;
-use berth_agent_journal::{GuestRequest, Released};
 use crate::resources::{GuestResources, Provision, ResourceError};
+use crate::spawn_context::host_device;
+use crate::stage::hypervisor::names;
+use crate::stage::{Bug, Device, Mishap, Stage, World};
 
 /// Devices as the kernel has them.
 pub struct Devices(pub Stage);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_journal::samples::{NODE, guest, handle};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
 use berth_virt::{
@@ -10,10 +11,9 @@ use berth_virt::{
     PowerAction, Powered, Redefined, ResourceModel, Spawned, VirtDriver,
 };
 
+use crate::spawn_context::host_device;
 use crate::stage::devices::devices_of;
 use crate::stage::{Bug, Mishap, Stage};
-use berth_agent_journal::samples::{NODE, guest, handle};
-use crate::spawn_context::host_device;
 
 impl Stage {
     /// The host goes off and on: the agent with it, guests are off, devices are as the firmware leaves them.

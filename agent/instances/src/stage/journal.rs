@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use berth_agent_journal::samples::guest;
+use berth_agent_journal::{
+    Accepted, Answer, BoundDevices, Claimed, Goal, GuestJournal, GuestRecord, GuestRequest,
+    InstanceOverrides, Released, SpawnStep, StepRecord, StepState,
+};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
 
-use crate::stage::{Bug, Fault, Kill, Stage};
+use crate::guests::Guests;
 use crate::stage::devices::Devices;
 use crate::stage::hypervisor::Hypervisor;
-use berth_agent_journal::{Answer, Claimed, Goal, GuestRecord, InstanceOverrides, StepRecord, StepState};
-use berth_agent_journal::samples::guest;
-use berth_agent_journal::{Accepted, BoundDevices, GuestJournal, GuestRequest, Released, SpawnStep};
-use crate::guests::Guests;
+use crate::stage::{Bug, Fault, Kill, Stage};
 
 impl Stage {
     /// The journal's file is lost, and with it all that it knew of the guest.

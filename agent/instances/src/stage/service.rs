@@ -1,5 +1,6 @@
 //! The accelerator service: what is bound for whom, and its answers.
 
+use berth_agent_journal::samples::{NODE, arq, guest, handle};
 use berth_client::TransportError;
 use berth_model::{
     Arq, ArqState, ArqUuid, AttachHandleInfo, Binding, ConsumerUuid, DeviceProfileName,
@@ -8,9 +9,8 @@ use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, PatchBody, read_patch
 use bytes::Bytes;
 use http::{Method, Request, Response};
 
-use crate::stage::{Mishap, Stage, World};
 use crate::stage::hypervisor::names;
-use berth_agent_journal::samples::{NODE, arq, guest, handle};
+use crate::stage::{Mishap, Stage, World};
 
 impl Stage {
     fn put(&self, number: u32, state: ArqState) {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_agent_journal::GuestJournal;
+use berth_agent_journal::samples::NODE;
 use berth_model::audit::{Device, Guest, Journal, Worlds, audit, audit_at_rest};
 use berth_model::{ArqState, ConsumerUuid};
 use berth_virt::GuestState;
 
 use crate::stage::{Mishap, Stage, names};
-use berth_agent_journal::GuestJournal;
-use berth_agent_journal::samples::NODE;
 
 /// The stage as the audit's worlds.
 async fn worlds(stage: &Stage) -> Worlds {

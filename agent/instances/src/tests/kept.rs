@@ -1,8 +1,9 @@
 //! What is kept for a guest beside the journal goes with it, even where the journal never came to know it.
 
-use crate::stage::{Kill, Stage};
-use crate::guests::GuestsError;
 use berth_agent_journal::samples::{guest, request};
+
+use crate::guests::GuestsError;
+use crate::stage::{Kill, Stage};
 
 #[tokio::test]
 async fn a_delete_takes_what_was_kept_for_a_request_that_a_kill_kept_out_of_the_journal() {

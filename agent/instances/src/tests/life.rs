@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
+use berth_agent_journal::samples::{bound, guest, request};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestState, PowerAction, Powered};
 
-use crate::tests::judge;
-use crate::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
-use crate::reconcile::Reconciler;
-use berth_agent_journal::samples::{bound, guest, request};
 use crate::guests::Guests;
+use crate::manager::GuestManager as _;
 use crate::outcome::ReconcileOutcome;
 use crate::power::PowerError;
-use crate::manager::GuestManager as _;
+use crate::reconcile::Reconciler;
+use crate::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
+use crate::tests::judge;
 
 const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
@@ -216,7 +216,10 @@ async fn a_guest_that_cannot_be_brought_back_is_held_and_not_undone() {
         stage.kill_at(None);
         stage.heals();
         let end = stage.guests().journey(guest(1)).await;
-        assert!(matches!(end, ReconcileOutcome::Settled), "{mishap:?}: {end:?}");
+        assert!(
+            matches!(end, ReconcileOutcome::Settled),
+            "{mishap:?}: {end:?}"
+        );
         judge::at_rest(&stage).await;
     }
 }

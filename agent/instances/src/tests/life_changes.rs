@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
+use berth_agent_journal::Accepted;
+use berth_agent_journal::samples::{guest, request};
 use berth_model::NodeName;
 use berth_virt::guest_spec::{DesiredPower, GuestBoot, HostPath, KernelCommandLine};
 use berth_virt::{GuestError, PowerAction, Powered};
 
-use crate::tests::judge;
-use crate::stage::{base, image, with_disks};
-use crate::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage};
-use berth_agent_journal::samples::{guest, request};
-use berth_agent_journal::Accepted;
 use crate::guests::Guests;
 use crate::outcome::ReconcileOutcome;
-use crate::transition::{TransitionRequest, TransitionError, RescueSystem};
 use crate::power::PowerError;
+use crate::stage::{Devices, Fault, Hypervisor, Kill, Mishap, Stage, base, image, with_disks};
+use crate::tests::judge;
+use crate::transition::{RescueSystem, TransitionError, TransitionRequest};
 
 const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
@@ -105,7 +104,10 @@ impl Ask {
     async fn run(self, stage: &Stage) {
         let guests = stage.guests();
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, ReconcileOutcome::Settled), "{self:?}: {end:?}");
+        assert!(
+            matches!(end, ReconcileOutcome::Settled),
+            "{self:?}: {end:?}"
+        );
         is_whole(stage, &guests).await;
         match guests.change(guest(1), &self.change()).await {
             Ok(()) => {}
@@ -201,7 +203,10 @@ async fn an_error_at_any_crossing_of_a_change_ends_done_or_as_it_was() {
             for _ in 0..2 {
                 let end = guests.journey(guest(1)).await;
                 assert!(
-                    matches!(end, ReconcileOutcome::Settled | ReconcileOutcome::Held { .. }),
+                    matches!(
+                        end,
+                        ReconcileOutcome::Settled | ReconcileOutcome::Held { .. }
+                    ),
                     "{ask:?} at {point:?}: {end:?}"
                 );
             }
@@ -275,7 +280,10 @@ async fn a_change_that_does_not_come_about_is_held_and_done_when_it_can_be() {
         );
         stage.heals();
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, ReconcileOutcome::Settled), "{mishap:?}: {end:?}");
+        assert!(
+            matches!(end, ReconcileOutcome::Settled),
+            "{mishap:?}: {end:?}"
+        );
         Ask::Rescue.check(&stage).await;
     }
 }
@@ -306,7 +314,10 @@ async fn a_guest_deleted_in_the_middle_of_a_change_leaves_nothing() {
             stage.kill_at(None);
             let guests = stage.guests();
             guests.delete(guest(1)).await.unwrap();
-            assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+            assert!(matches!(
+                guests.journey(guest(1)).await,
+                ReconcileOutcome::Gone
+            ));
             judge::at_rest(&stage).await;
             assert!(stage.world().files.is_empty(), "{ask:?} {kill:?}");
         }
@@ -322,7 +333,10 @@ async fn a_guest_that_is_deleted_while_its_image_comes_is_gone_without_it() {
     guests.create(&with_disks()).await.unwrap();
     comes(&stage).await;
     guests.delete(guest(1)).await.unwrap();
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
     let history = stage.history();
     assert!(
         !history.iter().any(|line| line.contains("sysfs write")),
@@ -364,8 +378,14 @@ async fn a_guest_that_is_deleted_while_the_image_of_its_change_comes_is_gone_wit
     guests.delete(guest(1)).await.unwrap();
     let end = changing.await.unwrap();
     assert!(guests.coming(&record).is_none(), "nobody waits for it");
-    assert!(matches!(end, Err(TransitionError::Overtaken { .. })), "{end:?}");
-    assert!(matches!(guests.journey(guest(1)).await, ReconcileOutcome::Gone));
+    assert!(
+        matches!(end, Err(TransitionError::Overtaken { .. })),
+        "{end:?}"
+    );
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Gone
+    ));
     judge::at_rest(&stage).await;
 }
 
@@ -449,7 +469,10 @@ async fn a_guest_whose_disks_are_its_makers_is_rescued_by_a_kernel_alone() {
         },
     ] {
         let error = guests.change(guest(1), &ask.change()).await.unwrap_err();
-        assert!(matches!(error, TransitionError::NotItsDisks { .. }), "{error}");
+        assert!(
+            matches!(error, TransitionError::NotItsDisks { .. }),
+            "{error}"
+        );
     }
     guests
         .change(guest(1), &Ask::RescueKernel.change())
@@ -499,13 +522,19 @@ async fn a_guest_that_went_off_without_berth_says_so_until_it_is_started() {
     let stage = running().await;
     let guests = stage.guests();
     stage.guest_ends(1);
-    assert!(matches!(guests.mend(guest(1)).await, ReconcileOutcome::Settled));
+    assert!(matches!(
+        guests.mend(guest(1)).await,
+        ReconcileOutcome::Settled
+    ));
     let record = guests.show(guest(1)).await.unwrap();
     assert!(record.life.ended && record.power == DesiredPower::ShutOff);
     // Not fought: nothing starts it by itself, not even a boot of the host.
     stage.reboot_host();
     let guests = stage.guests();
-    assert!(matches!(guests.mend(guest(1)).await, ReconcileOutcome::Settled));
+    assert!(matches!(
+        guests.mend(guest(1)).await,
+        ReconcileOutcome::Settled
+    ));
     assert!(stage.running(1).is_empty());
     let _ = guests.power(guest(1), PowerAction::Start).await.unwrap();
     assert!(!guests.show(guest(1)).await.unwrap().life.ended);

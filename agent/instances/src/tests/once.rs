@@ -1,14 +1,13 @@
 //! Actions that are asked for by an id, and again by the same one because the answer was lost: each is done once.
 
+use berth_agent_journal::samples::guest;
 use berth_virt::{PowerAction, Powered};
 use berth_wire::guest::ActionId;
 
+use crate::outcome::ReconcileOutcome;
+use crate::stage::{Kill, Mishap, Stage, base, image};
 use crate::tests::judge;
 use crate::tests::life_changes::{file, is_whole, kills, running};
-use crate::stage::{base, image};
-use crate::stage::{Kill, Mishap, Stage};
-use berth_agent_journal::samples::guest;
-use crate::outcome::ReconcileOutcome;
 use crate::transition::TransitionRequest;
 
 const ROOT: &str = "disk";
@@ -91,7 +90,10 @@ async fn a_kill_at_any_crossing_of_a_rebuild_never_takes_what_was_written_after_
         // The next agent goes on with what was written down, before anybody asks again.
         let guests = stage.guests();
         let end = guests.journey(guest(1)).await;
-        assert!(matches!(end, ReconcileOutcome::Settled), "{kill:?}: {end:?}");
+        assert!(
+            matches!(end, ReconcileOutcome::Settled),
+            "{kill:?}: {end:?}"
+        );
         let is_rebuilt = root(&stage) == base('c');
         if is_rebuilt {
             writes(&stage);

@@ -1,10 +1,11 @@
 //! Every journey, killed before and after each of its crossings, and each recovery killed likewise.
 
-use crate::tests::judge;
-use crate::stage::{Bug, Fault, Kill, Mishap, Stage};
 use berth_agent_journal::samples::{guest, request};
+
 use crate::guests::Guests;
 use crate::outcome::ReconcileOutcome;
+use crate::stage::{Bug, Fault, Kill, Mishap, Stage};
+use crate::tests::judge;
 
 /// What an operator asks for, as a story.
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +173,10 @@ async fn an_error_at_any_crossing_before_or_after_its_effect_ends_done_or_undone
                 }
             }
             assert!(
-                matches!(end, ReconcileOutcome::Settled | ReconcileOutcome::Undone { .. }),
+                matches!(
+                    end,
+                    ReconcileOutcome::Settled | ReconcileOutcome::Undone { .. }
+                ),
                 "{journey:?} at {point:?}: {end:?}"
             );
             judge::at_rest(&stage).await;

@@ -1,15 +1,16 @@
 //! From what a guest is and what is asked of it to what it becomes. Pure, but for where disks lie.
 
+use berth_agent_images::{DiskPlan, RecreateDisks};
+use berth_agent_journal::{
+    BootSource, GuestRecord, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
+};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_wire::guest::ActionId;
 
-use berth_agent_images::RecreateDisks;
-use crate::transition::error::TransitionError;
-use crate::transition::{TransitionRequest, RescueSystem};
-use crate::resources::GuestResources;
-use berth_agent_images::DiskPlan;
-use berth_agent_journal::{BootSource, GuestRecord, InstanceOverrides, TransitionPhase, TransitionKind, PendingTransition};
 use crate::power::{PowerError, settled};
+use crate::resources::GuestResources;
+use crate::transition::error::TransitionError;
+use crate::transition::{RescueSystem, TransitionRequest};
 
 /// What is to be done.
 pub(super) enum TransitionDecision {
@@ -41,7 +42,8 @@ pub(super) fn next<R: GuestResources>(
             && wanted.life.rebuilt == record.life.rebuilt
             && turning.turn == wanted.turn;
         // A rescue that does not come about can be ended.
-        let ends = turning.turn == TransitionKind::Rescue && wanted.turn == TransitionKind::Unrescue;
+        let ends =
+            turning.turn == TransitionKind::Rescue && wanted.turn == TransitionKind::Unrescue;
         match (same, ends) {
             (true, _) => return Ok(TransitionDecision::InProgress),
             (false, true) => {}

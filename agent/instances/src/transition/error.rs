@@ -1,10 +1,10 @@
 //! Why a guest's life did not change.
 
-use crate::outcome::BlockedReason;
+use berth_agent_journal::JournalError;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::GuestError;
 
-use berth_agent_journal::JournalError;
+use crate::outcome::BlockedReason;
 use crate::power::PowerError;
 use crate::resources::ResourceError;
 
@@ -19,14 +19,10 @@ pub enum TransitionError {
     Resource(#[from] ResourceError),
     /// It is rescued already.
     #[error("guest {uuid} is rescued; unrescue it first")]
-    Rescued {
-        uuid: ConsumerUuid,
-    },
+    Rescued { uuid: ConsumerUuid },
     /// It is not rescued.
     #[error("guest {uuid} is not rescued")]
-    NotRescued {
-        uuid: ConsumerUuid,
-    },
+    NotRescued { uuid: ConsumerUuid },
     /// Its disks are its maker's.
     #[error(
         "guest {uuid} has no root disk that this agent made: only one that was made of an image, or empty by its size, is \
@@ -46,9 +42,7 @@ pub enum TransitionError {
     },
     /// It was deleted meanwhile, or the agent stops.
     #[error("guest {uuid} was deleted meanwhile, or the agent stops and goes on at its next start")]
-    Overtaken {
-        uuid: ConsumerUuid,
-    },
+    Overtaken { uuid: ConsumerUuid },
 }
 
 impl TransitionError {
@@ -62,23 +56,4 @@ impl TransitionError {
             Self::NotItsDisks { .. } => Disposition::Fatal,
         }
     }
-}
-
-/// Why a guest does not go off for another form.
-#[derive(Debug, thiserror::Error)]
-pub enum StopError {
-    /// The hypervisor does not let it.
-    #[error("the guest cannot be switched off: {0}")]
-    Driver(#[from] GuestError),
-    /// There is another guest of its UUID.
-    #[error("guest {uuid} is on the hypervisor and is another's; it was left alone")]
-    Foreign {
-        uuid: ConsumerUuid,
-    },
-    /// A file cannot be removed.
-    #[error(transparent)]
-    Resource(#[from] ResourceError),
-    /// The journal cannot be written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
 }

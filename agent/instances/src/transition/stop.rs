@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use berth_virt::{GuestState, PowerAction, VirtDriver};
+use berth_agent_journal::{
+    GuestRecord, InstanceOverrides, JournalError, PendingTransition, SpawnStep, StepRecord,
+    StepState, TransitionPhase,
+};
+use berth_model::ConsumerUuid;
+use berth_virt::{GuestError, GuestState, PowerAction, VirtDriver};
 
-use crate::transition::error::StopError;
-use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, TransitionPhase, StepRecord, StepState, PendingTransition};
-use crate::resources::GuestResources;
+use crate::resources::{GuestResources, ResourceError};
 use crate::spawn_context::{SpawnContext, is_ours};
 
 /// Does the stage, where the guest is in it, and writes down that the next one begins.
@@ -33,7 +36,10 @@ pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
         }
         if found.state != GuestState::ShutOff {
             let grace = Duration::from_secs((*grace_seconds).into());
-            let _ = context.driver.power(uuid, PowerAction::Stop { grace }).await?;
+            let _ = context
+                .driver
+                .power(uuid, PowerAction::Stop { grace })
+                .await?;
         }
     }
     context.resources.remove(uuid, discard).await?;
@@ -53,4 +59,21 @@ pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
         (SpawnStep::Start, begun(record.ran_in())),
     ];
     Ok(context.journal.live(uuid, &life, &steps).await?)
+}
+
+/// Why a guest does not go off for another form.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The hypervisor does not let it.
+    #[error("the guest cannot be switched off: {0}")]
+    Driver(#[from] GuestError),
+    /// There is another guest of its UUID.
+    #[error("guest {uuid} is on the hypervisor and is another's; it was left alone")]
+    Foreign { uuid: ConsumerUuid },
+    /// A file cannot be removed.
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }

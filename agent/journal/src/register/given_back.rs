@@ -3,8 +3,8 @@
 
 use berth_store::{SqlError, Statement, Transaction, Work};
 
-use crate::register::sql::{cleaned, quarantined};
 use crate::register::records::{Quarantine, QuarantinedBy};
+use crate::register::sql::{cleaned, quarantined};
 use crate::released::Released;
 
 /// The table. A journal of an earlier release gets it when it is opened.

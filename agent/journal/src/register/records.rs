@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 
 /// Who put a device into quarantine.

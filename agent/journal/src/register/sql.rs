@@ -4,7 +4,9 @@ use berth_model::NodeName;
 use berth_store::{Row, SqlError, Statement, Transaction, Work};
 
 use crate::register::given_back::claimed;
-use crate::register::records::{Cleaning, Quarantine, QuarantinedBy, Register, Withheld, from_seconds, seconds};
+use crate::register::records::{
+    Cleaning, Quarantine, QuarantinedBy, Register, Withheld, from_seconds, seconds,
+};
 
 /// The tables. A journal of an earlier release gets them when it is opened.
 pub(crate) const CREATE: &str = "

@@ -6,12 +6,13 @@ use berth_model::ConsumerUuid;
 use berth_store::Statement;
 use proptest::prelude::*;
 
-use crate::tests::{names, runtime};
-use crate::register::{Cleaned, Cleaning, QuarantineStays};
-use crate::register::{DeviceRegister, Quarantine, QuarantinedBy, Withheld};
 use crate::guest_journal::{Claimed, GuestJournal};
-use crate::sql_journal::SqlJournal;
+use crate::register::{
+    Cleaned, Cleaning, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, Withheld,
+};
 use crate::samples::{bound, guest, request};
+use crate::sql_journal::SqlJournal;
+use crate::tests::{names, runtime};
 
 async fn journal() -> (SqlJournal, DeviceRegister) {
     let journal = SqlJournal::in_memory().await.unwrap();

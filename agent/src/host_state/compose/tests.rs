@@ -2,6 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use berth_agent_images::{DiskPlan, InstancesPath, RecreateDisks};
+use berth_agent_instances::fit::{FlavorPlacement, HostUsage, Limits, fit};
+use berth_agent_journal::samples::{NODE, guest, spec};
+use berth_agent_journal::{
+    Goal, GuestRequest, HostPlacement, InstanceOverrides, PendingTransition, SchedulingFacts,
+    StepRecord, TransitionKind, TransitionPhase,
+};
 use berth_model::{
     AllocationRatio, Inventory, Provider, ProviderName, ResourceClass as Class, Trait,
 };
@@ -16,14 +23,7 @@ use berth_virt::{
 };
 use serde_json::{Value, json};
 
-use berth_agent_images::RecreateDisks;
 use super::*;
-use berth_agent_journal::{SchedulingFacts, HostPlacement};
-use berth_agent_images::{DiskPlan, InstancesPath};
-use berth_agent_instances::fit::{FlavorPlacement, Limits, fit};
-use berth_agent_instances::fit::HostUsage;
-use berth_agent_journal::samples::{NODE, guest, spec};
-use berth_agent_journal::{TransitionKind, Goal, GuestRequest, InstanceOverrides, TransitionPhase, StepRecord, PendingTransition};
 
 const ROOT: &str = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01";
 
@@ -493,7 +493,9 @@ fn what_the_driver_says_of_the_processor_and_its_guests_is_told_as_nova_has_it()
 fn what_keeps_disks_busy_is_counted() {
     let turn = |turn| {
         let mut record = plain(1);
-        let stage = TransitionPhase::Rebuilding { anew: RecreateDisks::Root };
+        let stage = TransitionPhase::Rebuilding {
+            anew: RecreateDisks::Root,
+        };
         record.life.turning = Some(PendingTransition { turn, stage });
         record
     };

@@ -7,6 +7,10 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::put;
+use berth_agent_api::NodeState;
+use berth_agent_journal::samples::{NODE, request};
+use berth_agent_journal::{GuestJournal, SqlJournal};
+use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
 use berth_client::{AdapterOptions, Auth, HostsClient, HttpService, TransportOptions};
 use berth_model::{Inventory, Provider, ProviderName, ResourceClass};
 use berth_virt::{HostEvents, ObserveError};
@@ -15,11 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::*;
-use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
-use berth_agent_journal::samples::{NODE, request};
-use berth_agent_journal::{GuestJournal, SqlJournal};
 use crate::host_state::service::HostStateOptions;
-use berth_agent_api::NodeState;
 
 /// How the service answers.
 #[derive(Default)]
@@ -222,11 +222,14 @@ impl Agent {
             state.phase = Phase::Running;
             state.view = Some(Arc::new(crate::service::samples::host(&[NODE])));
             let node = NodeName::new(NODE).unwrap();
-            state.nodes.insert(node, NodeState {
-                phase: Phase::Running,
-                tree: Some(Arc::new(tree())),
-                ..NodeState::new()
-            });
+            state.nodes.insert(
+                node,
+                NodeState {
+                    phase: Phase::Running,
+                    tree: Some(Arc::new(tree())),
+                    ..NodeState::new()
+                },
+            );
         });
     }
 

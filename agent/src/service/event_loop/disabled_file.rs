@@ -5,18 +5,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use berth_agent_api::TickOutcome;
+use berth_agent_api::health::STATE_FILES;
+use berth_agent_tracker::disabled::{self, Disabled, DisabledError, DisabledInCloud, Words};
+use berth_agent_tracker::error_chain::sentence;
 use berth_virt::VirtDriver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::service::event_loop::{TaskCompletion, EventLoop, DisabledFileIo, UnderWay};
-use berth_agent_tracker::disabled;
-use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
-use berth_agent_api::health::STATE_FILES;
-use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::ServiceError;
+use crate::service::event_loop::{DisabledFileIo, EventLoop, TaskCompletion, UnderWay};
 use crate::service::progress_watchdog::MARGIN;
-use berth_agent_api::TickOutcome;
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use berth_agent_api::health::{HYPERVISOR_AWAY, NO_NODE};
+use berth_agent_api::{Phase, TickOutcome};
+use berth_agent_tracker::error_chain::sentence;
 use berth_model::Disposition;
 use berth_virt::{DeviceError, HostView, ObserveError, VirtDriver};
 use tokio::time::Instant;
 
-use crate::service::event_loop::{TaskCompletion, EventLoop, Running};
-use berth_agent_api::health::{HYPERVISOR_AWAY, NO_NODE};
-use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::{LastFailure, ServiceError};
+use crate::service::event_loop::{EventLoop, Running, TaskCompletion};
 use crate::service::findings;
 use crate::service::nodes::Seen;
 use crate::service::pass::Journey;
-use berth_agent_api::TickOutcome;
-use berth_agent_api::Phase;
 use crate::triggers::{Causes, Trigger};
 
 impl<D: VirtDriver> EventLoop<D> {

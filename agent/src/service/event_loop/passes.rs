@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use berth_agent_api::{NodeState, PassResult, TickOutcome};
+use berth_agent_tracker::startup::StartupError;
+use berth_agent_tracker::tick::TickError;
 use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use crate::service::event_loop::{TaskCompletion, EventLoop};
 use crate::service::error::{LastFailure, PassError, ServiceError};
+use crate::service::event_loop::{EventLoop, TaskCompletion};
 use crate::service::findings;
-use crate::service::pass;
-use crate::service::pass::{Journey, Order, TrackerSlot, Returned};
-use berth_agent_api::TickOutcome;
-use berth_agent_api::{NodeState, PassResult};
-use berth_agent_tracker::startup::StartupError;
-use berth_agent_tracker::tick::TickError;
+use crate::service::pass::{self, Journey, Order, Returned, TrackerSlot};
 
 impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn begin_pass(&mut self, progressed: TrackerSlot<D>, order: Order) {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use berth_agent_api::Phase;
+use berth_agent_api::health::CONFIG_RELOAD_FAILED;
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use crate::service::event_loop::{TaskCompletion, EventLoop, Reloading};
-use berth_agent_api::health::CONFIG_RELOAD_FAILED;
 use crate::service::LiveOptions;
-use berth_agent_api::Phase;
+use crate::service::event_loop::{EventLoop, Reloading, TaskCompletion};
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use berth_agent_api::Phase;
+use berth_agent_tracker::error_chain::sentence;
 use berth_virt::VirtDriver;
 use tokio::time::{Instant, timeout_at};
 
-use crate::service::event_loop::{TaskCompletion, EventLoop};
-use berth_agent_tracker::error_chain::sentence;
 use crate::service::error::ServiceError;
+use crate::service::event_loop::{EventLoop, TaskCompletion};
 use crate::service::pass::Returned;
-use berth_agent_api::Phase;
 
 /// What stays of the time to stop when passes under way were waited for.
 const TIDY_UP: Duration = Duration::from_secs(20);

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use berth_agent_api::AdminOptions;
+use berth_agent_api::client::{AdminClient, AdminClientError};
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::service::error::{ExitReason, ServiceError};
 use crate::service::tests::bench::Bench;
 use crate::service::tests::driver::host;
 use crate::service::tests::placement::Weather;
-use berth_agent_api::AdminOptions;
-use berth_agent_api::client::{AdminClient, AdminClientError};
 use crate::service::{Agent, run};
-use crate::service::error::{ExitReason, ServiceError};
 
 fn options(bench: &Bench) -> AdminOptions {
     let group = nix::unistd::Group::from_gid(nix::unistd::getegid())

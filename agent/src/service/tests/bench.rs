@@ -4,6 +4,10 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
+use berth_agent_instances::GuestChanges;
+use berth_agent_journal::SqlJournal;
+use berth_agent_tracker::disabled::{Disabled, DisabledError};
 use berth_client::{AdapterOptions, Auth, HostsClient, HttpService, TransportOptions};
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
@@ -13,18 +17,14 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::service::tests::driver::{ScriptedDriver, host};
-use crate::service::tests::placement::FakePlacement;
-use berth_agent_tracker::disabled::{Disabled, DisabledError};
-use berth_agent_instances::GuestChanges;
-use berth_agent_journal::SqlJournal;
 use crate::host_state::{HostStateOptions, HostStateService};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
-use crate::service::event_loop::EventLoop;
-use crate::service::{Agent, Mode, EventLoopSources};
-use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
 use crate::service::error::ServiceError;
+use crate::service::event_loop::EventLoop;
+use crate::service::tests::driver::{ScriptedDriver, host};
+use crate::service::tests::placement::FakePlacement;
+use crate::service::{Agent, EventLoopSources, Mode};
 use crate::triggers::Interval;
 
 pub(super) struct Bench {

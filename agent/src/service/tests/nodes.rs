@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use berth_agent_api::PassResult;
 use tokio::time::{Instant, sleep};
 
+use crate::service::error::ServiceError;
 use crate::service::tests::bench::{Bench, stage, usual, without_timer};
 use crate::service::tests::driver::{Sight, host, node};
 use crate::service::tests::placement::Weather;
-use berth_agent_api::PassResult;
-use crate::service::error::ServiceError;
 
 const MINUTE: Duration = Duration::from_mins(1);
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_tracker::disabled::FILE;
 use berth_store::state_dir::{Answer, StateFiles};
 use berth_virt::VgpuModel;
 use tokio::sync::watch;
@@ -11,7 +12,6 @@ use tokio::time::sleep;
 use crate::service::tests::bench::{Bench, stage, usual};
 use crate::service::tests::driver::{Sight, host};
 use crate::service::tests::placement::Weather;
-use berth_agent_tracker::disabled::FILE;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// The file of the node's UUID, as its options name it.

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
+use berth_agent_tracker::startup::{ReviewedPlan, ReviewedPlans, preview};
 use berth_client::AdapterOptions;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::VgpuModel;
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
+use crate::service::error::ExitReason;
 use crate::service::tests::bench::Bench;
 use crate::service::tests::driver::host;
 use crate::service::tests::placement::Weather;
-use berth_agent_tracker::complete::Service;
-use berth_agent_tracker::options::TrackerOptions;
-use berth_agent_tracker::propose::ResourceTracker;
-use berth_agent_tracker::report_client::ReportClient;
-use crate::service::error::ExitReason;
-use berth_agent_tracker::startup::{ReviewedPlan, ReviewedPlans, preview};
 
 fn of_a(plan: ReviewedPlan) -> ReviewedPlans {
     ReviewedPlans::from([(NodeName::new("a").unwrap(), plan)])

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use berth_agent_api::Phase;
+use berth_agent_tracker::options::Rename;
 use berth_virt::VgpuModel;
 use http::StatusCode;
 use tokio::time::sleep;
 
+use crate::service::error::ExitReason;
 use crate::service::tests::bench::Bench;
 use crate::service::tests::driver::{Sight, host};
 use crate::service::tests::placement::Weather;
-use berth_agent_tracker::options::Rename;
-use crate::service::error::ExitReason;
-use berth_agent_api::Phase;
 
 const MINUTE: Duration = Duration::from_mins(1);
 

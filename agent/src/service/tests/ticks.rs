@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use berth_agent_api::{PassResult, Phase, PlanState};
+use berth_agent_devices::{DeviceConditions, MissingProviders, ObservationId};
 use berth_model::NodeName;
 use berth_store::state_dir::{Answer, StateFileError, StateFiles};
 use berth_virt::{HostEvents, HostView, UnreadableGuest, VgpuModel};
@@ -15,15 +17,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::service::Agent;
+use crate::service::error::ExitReason;
+use crate::service::guests::DeviceService;
 use crate::service::tests::bench::{Bench, stage, usual, without_timer};
 use crate::service::tests::driver::{LOOK, ScriptedDriver, Sight, host};
 use crate::service::tests::placement::Weather;
-use berth_agent_devices::{DeviceConditions, ObservationId, MissingProviders};
-use berth_agent_api::PlanState;
-use crate::service::Agent;
-use crate::service::guests::DeviceService;
-use crate::service::error::ExitReason;
-use berth_agent_api::{PassResult, Phase};
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -335,7 +334,8 @@ async fn a_full_disk_is_said_and_changes_nothing() {
         async |bench, running| {
             let error = running.try_disable("new GPU").await.unwrap_err();
             assert!(
-                berth_agent_tracker::error_chain::sentence(&error).contains("disabled.json is full"),
+                berth_agent_tracker::error_chain::sentence(&error)
+                    .contains("disabled.json is full"),
                 "{error:?}"
             );
             assert_eq!(running.codes(), ["state-files"]);

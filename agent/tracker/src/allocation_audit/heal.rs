@@ -13,9 +13,7 @@ pub(super) enum Wanted {
     /// This: what it holds, and what it lacks of what it uses; what it holds in the wrong place is in the right one.
     Known(Resources),
     /// It lacks something where it uses it, and holds something where it is not seen to use any.
-    Unclear {
-        class: ResourceClass,
-    },
+    Unclear { class: ResourceClass },
 }
 
 /// Units of a device are on the device's provider; processors and memory of a guest with cells of its own on theirs, of another

@@ -1,6 +1,9 @@
 //! A host with two GPUs, and guests whose allocations go astray.
 
+use berth_agent_journal::InstanceOverrides;
+use berth_agent_journal::samples::{guest, request};
 use berth_model::{Allocation, Provider, ProviderName};
+use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{
     CpuPolicy, Cpus, Disk, GuestMdev, GuestView, HostView, Hypervisor, OfferedMdevs,
     PciInPlacement, PhysicalGpu, PowerState, ResourceModel, UnreadableGuest, VgpuModel,
@@ -10,9 +13,6 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use berth_agent_journal::InstanceOverrides;
-use berth_agent_journal::samples::{guest, request};
-use berth_virt::guest_spec::DesiredPower;
 
 const GPUS: [&str; 2] = ["0000:84:00.0", "0000:85:00.0"];
 const SHARED: &str = "0b0e5f5e-0000-4000-8000-00000000d15c";

@@ -60,10 +60,7 @@ pub enum AppliedError {
         "{path} is not what was written there ({reason}): remove it; what left the provider files since stays in Placement \
          then, to be taken away by hand"
     )]
-    Malformed {
-        path: String,
-        reason: String,
-    },
+    Malformed { path: String, reason: String },
 }
 
 impl AppliedError {

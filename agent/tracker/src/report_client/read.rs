@@ -1,10 +1,11 @@
 //! Reads the tree: whole the first time, later only what changed.
 
+use std::collections::BTreeSet;
+
 use berth_client::PlacementError;
 use berth_client::placement::Answered;
 use berth_model::{AggregateUuid, Provider, ProviderTree, ProviderUuid, Usages};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 use crate::report_client::{Cached, ReportClient, ReportError};

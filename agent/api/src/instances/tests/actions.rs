@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use berth_agent_images::InstancesPath;
+use berth_agent_instances::stage::{
+    Devices, Hypervisor, Mishap, Stage, base, instances, with_disks,
+};
+use berth_agent_instances::{BuildOptions, Building, Guests, ReconcileOutcome};
+use berth_agent_journal::GuestRequest;
+use berth_agent_journal::samples::{guest, request};
 use berth_virt::guest_spec::{CpuModel, HostPath};
 use serde_json::{Value, json};
 
-use crate::instances::tests::ask;
 use crate::instances::routes;
-use berth_agent_images::InstancesPath;
-use berth_agent_journal::samples::{guest, request};
-use berth_agent_instances::stage::{base, with_disks};
-use berth_agent_instances::stage::{Devices, Hypervisor, Mishap, Stage, instances};
-use berth_agent_instances::{BuildOptions, Building, Guests, ReconcileOutcome};
-use berth_agent_journal::GuestRequest;
+use crate::instances::tests::ask;
 
 /// An agent with one guest that runs, whose kernels lie in `/images`.
 struct Bench {

@@ -3,11 +3,9 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use serde_json::Value;
-use tower::ServiceExt as _;
-
 use berth_agent_instances::build_bench::{Bench, bench_of_devices, body, uuid};
-use serde_json::json;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::instances::routes;

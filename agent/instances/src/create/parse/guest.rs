@@ -1,5 +1,9 @@
 //! The guest as its hypervisor is to make it, but for its place and devices.
 
+use berth_agent_images::{
+    Checksum, ConfigDrive, ConfigDriveContent, ConfigDriveParts, DiskPlan, ImageLocation,
+    ImageSource, ImageUrl, PublicKey, UserData,
+};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{
     DesiredPower, DiskFormat, GuestBoot, GuestDevices, GuestInterface, GuestInterfaces, GuestName,
@@ -12,10 +16,9 @@ use berth_wire::guest::{
 };
 use uuid::Uuid;
 
-use crate::create::parse::firmware::firmware;
 use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
-use berth_agent_images::{Checksum, ConfigDrive, ConfigDriveContent, ConfigDriveParts, DiskPlan, ImageLocation, ImageSource, ImageUrl, PublicKey, UserData};
+use crate::create::parse::firmware::firmware;
 
 /// The most interfaces of a guest.
 const MOST_INTERFACES: usize = 64;
@@ -59,10 +62,7 @@ pub(super) fn spec(
 }
 
 /// A kernel in one of the folders for them: a guest reads whatever file it is given as its RAM disk.
-pub fn kernel(
-    body: &KernelBody,
-    options: &BuildOptions,
-) -> Result<GuestBoot, BuildError> {
+pub fn kernel(body: &KernelBody, options: &BuildOptions) -> Result<GuestBoot, BuildError> {
     let allowed = |field: &str, path: &str| {
         let field = format!("kernel.{field}");
         let path = HostPath::new(path).map_err(|error| BuildError::field(&field, error))?;

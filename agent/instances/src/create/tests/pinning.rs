@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::create::*;
 use crate::build_bench::{Bench, build, uuid};
+use crate::create::*;
 use crate::outcome::ReconcileOutcome;
 
 pub(super) fn pinned(number: u32, vcpus: u32) -> GuestBuild {
@@ -67,7 +67,10 @@ async fn what_a_guest_held_is_free_again_when_it_is_gone_or_has_failed() {
     ));
     bench.take_guests();
     guests.build(&pinned(3, 4)).await.unwrap();
-    assert!(matches!(guests.journey(uuid(3)).await, ReconcileOutcome::Settled));
+    assert!(matches!(
+        guests.journey(uuid(3)).await,
+        ReconcileOutcome::Settled
+    ));
 }
 
 #[tokio::test]
@@ -86,7 +89,10 @@ async fn builds_that_fail_in_a_row_are_counted_until_one_does_not() {
     }
     bench.take_guests();
     guests.build(&pinned(3, 1)).await.unwrap();
-    assert!(matches!(guests.journey(uuid(3)).await, ReconcileOutcome::Settled));
+    assert!(matches!(
+        guests.journey(uuid(3)).await,
+        ReconcileOutcome::Settled
+    ));
     assert_eq!(failed(), 0);
     assert!(guests.changes().borrow().count >= before + 6);
 }

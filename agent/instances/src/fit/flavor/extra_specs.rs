@@ -105,7 +105,11 @@ impl<'a> ExtraSpecs<'a> {
         Ok(())
     }
 
-    pub(super) fn word<T: Copy>(self, key: &str, words: &[(&str, T)]) -> Result<Option<T>, FlavorError> {
+    pub(super) fn word<T: Copy>(
+        self,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, FlavorError> {
         let Some(found) = self.get(key) else {
             return Ok(None);
         };

@@ -1,5 +1,7 @@
 //! Where the accelerator service takes no report of the host's devices, the comparison asks it what is bound here.
 
+use berth_agent_devices::{DeviceConditions as _, DeviceOptions, DevicesParts};
+use berth_agent_journal::SqlJournal;
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, TransportError};
 use berth_model::ResourceClass;
 use berth_virt::{DeviceCondition, DeviceOwner, DeviceType, OfferedDevice, OfferedHandle};
@@ -7,10 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::*;
-use berth_agent_devices::{DeviceConditions as _, DeviceOptions, DevicesParts};
-use berth_agent_journal::SqlJournal;
-use crate::stage;
-use crate::stage::{Hypervisor, Mishap};
+use crate::stage::{self, Hypervisor, Mishap};
 
 /// An accelerator service that answers a report of devices so, and is asked nothing else.
 fn told(status: u16) -> AcceleratorClient {

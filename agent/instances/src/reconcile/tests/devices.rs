@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use berth_agent_devices::Devices;
+use berth_agent_devices::report::{Advice, wanted};
+use berth_agent_devices::test_card::{Card, NAME, devices, mdev, offered, uuid};
+use berth_agent_images::InstancesPath;
+use berth_agent_journal::{Named as _, Quarantine, QuarantinedBy};
 use berth_model::NodeName;
 use berth_virt::guest_spec::HostPath;
 use berth_virt::{OfferedHandle, PreparedDevice, Preparer};
 
-use berth_agent_devices::report::{Advice, wanted};
-use berth_agent_devices::test_card::{Card, NAME, devices, mdev, offered, uuid};
-use berth_agent_devices::Devices;
-use berth_agent_journal::{Named as _, Quarantine, QuarantinedBy};
-use berth_agent_images::InstancesPath;
-use crate::reconcile::kind::FindingKind;
-use crate::reconcile::finding::GRACE;
-use crate::reconcile::{Reconciled, Reconciler};
 use crate::accelerators::Accelerators;
 use crate::external_events::ExternalEvents;
-use crate::manager::{FindingObserver, GuestManager as _};
 use crate::files::GuestFiles;
 use crate::guests::{Guests, GuestsParts};
 use crate::host_resources::HostResources;
+use crate::manager::{FindingObserver, GuestManager as _};
+use crate::reconcile::finding::GRACE;
+use crate::reconcile::kind::FindingKind;
+use crate::reconcile::{Reconciled, Reconciler};
 
 /// The findings of the last comparison.
 #[derive(Default)]

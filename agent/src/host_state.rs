@@ -14,16 +14,18 @@
 //! Nothing here holds up a tick or a guest: the loop reads what the service publishes, and the journal. Callers: the service
 //! (begins it), the composition root (says where the scheduler is).
 
-pub mod compose;
+mod compose;
 mod cpu_info;
 pub mod monitors;
+mod node_facts;
 mod numa;
 mod pci;
+mod reporter;
 mod service;
-mod telling;
 mod usage;
 
-pub use compose::{NodeFacts, node_state};
+pub use compose::node_state;
+pub use node_facts::NodeFacts;
+pub use reporter::TellError;
+pub(crate) use reporter::{HostStateReporter, ReporterDeps};
 pub use service::{HostStateOptions, HostStateService};
-pub use telling::TellError;
-pub(crate) use telling::{Around, Telling};

@@ -5,7 +5,6 @@
 
 mod host_state;
 mod page;
-mod plan_state;
 mod process;
 mod reshape_result;
 mod rows;
@@ -14,6 +13,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_agent_api::PlanState;
+use berth_agent_api::health::{Message, Severity};
+use berth_agent_instances::FindingObserver;
+use berth_agent_instances::reconcile::FindingKind;
 use berth_client::{Exchange, Outcome, RequestObserver};
 use berth_model::{Held, ResourceClass};
 use berth_virt::UnfitReason;
@@ -23,18 +26,17 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use crate::guest::reconcile::FindingKind;
-use crate::health::{Message, Severity};
-pub use host_state::{HostStateRequest, HostStateResult};
-pub use page::MetricsBeside;
-pub(crate) use page::MetricsPage;
-pub use plan_state::PlanState;
-use reshape_result::ReshapeResult;
-use rows::{
+use crate::metrics::reshape_result::ReshapeResult;
+use crate::metrics::rows::{
     BUILD_INFO, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES,
     HELD_UNITS, HOST_STATES, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
 };
-pub use rows::{Kind, METRICS, MetricRow, metrics_page};
+
+pub use berth_wire::metrics::{Kind, MetricRow};
+pub use host_state::{HostStateRequest, HostStateResult};
+pub use page::MetricsBeside;
+pub(crate) use page::MetricsPage;
+pub use rows::{METRICS, metrics_page};
 
 /// Bounds of the buckets of a pass, in seconds: from a steady tick to a reshape of thousands of consumers.
 const PASS_BUCKETS: &[f64] = &[
@@ -267,6 +269,12 @@ impl RequestObserver for Metrics {
             self.reshapes(ReshapeResult::of(exchange.outcome))
                 .increment(1);
         }
+    }
+}
+
+impl FindingObserver for Metrics {
+    fn findings(&self, kinds: Vec<FindingKind>) {
+        Metrics::findings(self, kinds);
     }
 }
 

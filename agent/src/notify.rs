@@ -73,7 +73,7 @@ impl Notifier {
         self.socket.as_ref().and(self.watchdog).map(|span| span / 2)
     }
 
-    /// Becomes true when the first inventory landed, for those in this process who wait for it.
+    /// Transition true when the first inventory landed, for those in this process who wait for it.
     #[must_use]
     pub fn readiness(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()

@@ -20,10 +20,8 @@ mod guests;
 mod keepalive;
 mod nodes;
 mod pass;
-mod pulse;
-mod requests;
-mod state;
-mod trees;
+mod progress_watchdog;
+mod waiting_requests;
 
 #[cfg(test)]
 mod tests;
@@ -40,34 +38,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use berth_agent_api::{AdminOptions, Door, Request, SocketLock};
+use berth_agent_instances::HeldGuests;
+use berth_agent_tracker::KnownTrees;
+use berth_agent_tracker::error_chain::sentence;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::startup::ReviewedPlans;
 use berth_client::{Dice, PlacementClient};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostEvents, VirtDriver};
-use futures_util::stream::{BoxStream, SelectAll};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::stream::{self, BoxStream, SelectAll};
+use futures_util::{Stream, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
-pub use error::{ExitReason, LastFailure, PassError, ServiceError};
-pub use guests::{DeviceService, GuestService, KeptGuests};
-pub use requests::{Request, TickOutcome};
-pub use state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
-pub use trees::KnownTrees;
-
-pub(crate) use error::sentence;
-
-use crate::admin::{self, AdminOptions, SocketLock};
-use crate::guest::HeldGuests;
-use crate::host_state::{Around, HostStateService, Telling};
+use crate::host_state::{HostStateReporter, HostStateService, ReporterDeps};
 use crate::metrics::{Metrics, MetricsBeside, MetricsPage};
 use crate::notify::Notifier;
-use crate::options::TrackerOptions;
-use crate::startup::ReviewedPlans;
+use crate::service::event_loop::EventLoop;
+use crate::service::guests::BackgroundTask;
 use crate::triggers::Interval;
-use event_loop::EventLoop;
-use guests::Keeping;
+
+pub use error::{ExitReason, LastFailure, PassError, ServiceError};
+pub use guests::{DeviceService, GuestService};
 
 /// The options that SIGHUP may change.
 #[derive(Debug, Clone, PartialEq)]
@@ -192,7 +187,7 @@ impl<D> fmt::Debug for Agent<D> {
 }
 
 /// Where reasons to look come from.
-struct Sources {
+struct EventLoopSources {
     events: HostEvents,
     hangups: Pin<Box<dyn Stream<Item = ()> + Send>>,
     requests: mpsc::Receiver<Request>,
@@ -206,7 +201,7 @@ struct Sources {
     device_changes: HostEvents,
 }
 
-impl Sources {
+impl EventLoopSources {
     /// The next word about guests that stand still.
     async fn held(holding: &mut Option<watch::Receiver<HeldGuests>>) -> HeldGuests {
         if let Some(told) = holding {
@@ -293,8 +288,8 @@ pub async fn run<D: VirtDriver>(
     let driver = Arc::clone(&agent.driver);
     let (event_loop, state) = EventLoop::new(agent);
     let routes = [
-        guests.as_ref().map(|service| service.guests.routes()),
-        devices.as_ref().map(|service| service.devices.routes()),
+        guests.as_ref().map(|service| service.routes.clone()),
+        devices.as_ref().map(|service| service.routes.clone()),
     ];
     let routes = routes
         .into_iter()
@@ -304,25 +299,25 @@ pub async fn run<D: VirtDriver>(
     let journals = beside.into_iter().chain(guests_journal);
     let journals = stream::select_all(journals.map(|(name, told)| words(name, told)));
     if let Some(service) = &guests {
-        service.guests.count_by(&metrics);
+        service.guests.count_by(Arc::new(metrics.clone()));
     }
     let holding = guests.as_ref().map(|service| service.guests.holding());
     let keeping = guests.map(|service| service.begin(event_loop.started()));
     let telling = devices.filter(|_| serves).map(DeviceService::begin);
     let (untold, told_of) = watch::channel(None);
     let host_state = agent_host_state.map(|service| {
-        let around = Around {
+        let around = ReporterDeps {
             driver,
             states: state.clone(),
             asked: asked.clone(),
             metrics: metrics.clone(),
             untold,
         };
-        Keeping::of(Telling::new(around, service))
+        BackgroundTask::of(HostStateReporter::new(around, service))
     });
-    let serving = door.map(|door| door.serve(state, page, asked, routes));
+    let serving = door.map(|door| door.serve(state, Arc::new(page), asked, routes));
     // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
-    let sources = Sources {
+    let sources = EventLoopSources {
         events,
         hangups,
         requests,
@@ -347,14 +342,11 @@ pub async fn run<D: VirtDriver>(
 async fn doors(
     options: Option<AdminOptions>,
     lock: Option<&SocketLock>,
-) -> Result<(Option<admin::Door>, Signal), ServiceError> {
+) -> Result<(Option<Door>, Signal), ServiceError> {
     let door = match options {
-        Some(options) => Some(admin::Door::open(&options, lock).await?),
+        Some(options) => Some(Door::open(&options, lock).await?),
         None => None,
     };
     let hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;
     Ok((door, hangup))
 }
-
-/// The state as it changes.
-pub(crate) type States = watch::Receiver<Arc<AgentState>>;

@@ -16,16 +16,13 @@ fn compare(page: &str, expected: &str) {
 
 #[test]
 fn the_openapi_document_is_the_codes() {
-    compare(
-        "docs/api/agent.json",
-        &berth_agent::admin::openapi::openapi(),
-    );
+    compare("docs/api/agent.json", &berth_agent_api::openapi::openapi());
 }
 
 #[test]
 fn the_admin_api_page_is_the_codes() {
     compare(
         "docs/guide/reference/admin-api.md",
-        &berth_agent::admin::admin_page(),
+        &berth_agent_api::admin_page(),
     );
 }

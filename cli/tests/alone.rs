@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use berth_agent::admin::SocketLock;
+use berth_agent_api::SocketLock;
 
 const MACHINE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),

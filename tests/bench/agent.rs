@@ -4,7 +4,7 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use berth_agent::admin::client::AdminClient;
+use berth_agent_api::client::AdminClient;
 use berth_tests::berth::{BerthHome, RunningBerth};
 
 use crate::Outcome;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use berth_agent::admin::client::AdminClient;
+use berth_agent_api::client::AdminClient;
 use berth_tests::berth::BerthHome;
 use berth_tests::exchange::{Answer, Ask};
 use berth_tests::port::free_port;

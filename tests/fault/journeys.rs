@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_agent::options::{Rename, TrackerOptions};
+use berth_agent_tracker::options::{Rename, TrackerOptions};
 use berth_model::{ProviderUuid, ResourceClass, Trait};
 use berth_tests::claims::{Claim, Neighbours, add, claim, join, neighbours};
 use berth_tests::cloud::{Cloud, Snapshot};

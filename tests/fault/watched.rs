@@ -10,13 +10,13 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_agent::admin::AdminOptions;
-use berth_agent::admin::client::AdminClient;
 use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
 use berth_agent::service::{self, Agent, LiveOptions};
 use berth_agent::triggers::Interval;
 use berth_fault_injection::{Effect, EffectOutcome, Fault, Gate, EffectPhase, GateDecision, GateFuture};
+use berth_agent_api::AdminOptions;
+use berth_agent_api::client::AdminClient;
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{
     GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate, busy,

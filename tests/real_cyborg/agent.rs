@@ -5,14 +5,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
-use berth_agent::guest::build::{BuildOptions, Building};
-use berth_agent::guest::disks::InstancesPath;
-use berth_agent::guest::reconcile::Reconciler;
-use berth_agent::guest::{
-    Accelerators, ExternalEvents, GuestFiles, GuestRequest, Guests, GuestsParts, HostResources,
-    JourneyEnd, SqlJournal, compute_api,
+use berth_agent_api::compute_api;
+use berth_agent_devices::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
+use berth_agent_images::InstancesPath;
+use berth_agent_instances::reconcile::Reconciler;
+use berth_agent_instances::{
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    HostResources, ReconcileOutcome,
 };
+use berth_agent_journal::{GuestRequest, SqlJournal};
 use berth_client::AcceleratorClient;
 use berth_fake::FakeDriver;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
@@ -127,13 +128,13 @@ impl Agent {
     /// Until the guest runs.
     pub(crate) async fn runs(&self, guest: ConsumerUuid) {
         let end = self.guests.journey(guest).await;
-        assert!(matches!(end, JourneyEnd::Settled), "{end:?}");
+        assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     }
 
     /// Until the guest is refused; why.
     pub(crate) async fn refuses(&self, guest: ConsumerUuid) -> String {
         match self.guests.journey(guest).await {
-            JourneyEnd::Undone { reason } => {
+            ReconcileOutcome::Undone { reason } => {
                 assert!(self.is_empty().await, "a refused guest is undone");
                 reason
             }
@@ -146,7 +147,7 @@ impl Agent {
         let asked = self.guests.delete(guest).await;
         asked.expect("the journal takes it");
         let end = self.guests.journey(guest).await;
-        assert!(matches!(end, JourneyEnd::Gone), "{end:?}");
+        assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
         assert!(self.devices(guest).await.is_empty());
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use berth_agent::report_client::ReportClient;
+use berth_agent_tracker::report_client::ReportClient;
 use berth_client::keystone::system_clock;
 use berth_client::{
     AcceleratorClient, AcceleratorError, AdapterOptions, Auth, AuthOptions, AuthType, HttpService,

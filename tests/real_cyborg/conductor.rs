@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use berth_agent::guest::api;
+use berth_agent_api::instances as api;
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{

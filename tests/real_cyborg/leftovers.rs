@@ -1,7 +1,7 @@
 //! What Cyborg holds and nobody ends: the agent's comparison finds it by the list of all requests, for Cyborg takes no report of
 //! devices and unbinds nothing by itself.
 
-use berth_agent::guest::reconcile::{Finding, Reconciled, Remedy};
+use berth_agent_instances::reconcile::{Finding, Reconciled, Remedy};
 use http::Method;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn told(found: &Reconciled, subject: &str) -> Vec<(&'static str, Remedy, String)
     let of_it = of_it.filter(|finding| finding.subject() == subject);
     of_it
         .map(|finding: &Finding| {
-            let (remedy, text) = finding.told(berth_agent::guest::reconcile::GRACE);
+            let (remedy, text) = finding.told(berth_agent_instances::reconcile::GRACE);
             (finding.code(), remedy, text)
         })
         .collect()

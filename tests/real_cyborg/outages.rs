@@ -1,6 +1,6 @@
 //! Cyborg goes away from the agent: at each question of a guest's life, before it is done and after, and killed as a process.
 
-use berth_agent::guest::JourneyEnd;
+use berth_agent_instances::ReconcileOutcome;
 use berth_model::{ArqPhase, ConsumerUuid};
 use http::Method;
 
@@ -9,9 +9,9 @@ use crate::real_cyborg::cloud::{Cloud, address, fake_provider, new_guest, provid
 use crate::real_cyborg::gate::{Cut, Gate};
 
 /// The end of a guest's journey; one that stands still goes on when Cyborg is back.
-async fn end(agent: &Agent, guest: ConsumerUuid) -> JourneyEnd {
+async fn end(agent: &Agent, guest: ConsumerUuid) -> ReconcileOutcome {
     match agent.guests.journey(guest).await {
-        JourneyEnd::Held { .. } => agent.guests.journey(guest).await,
+        ReconcileOutcome::Held { .. } => agent.guests.journey(guest).await,
         end => end,
     }
 }
@@ -26,12 +26,18 @@ async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
     let arq = cloud.bound("pci", guest, provider(6)).await;
     agent.asks_for(guest, &[arq]).await;
     let ended = end(&agent, guest).await;
-    assert!(matches!(ended, JourneyEnd::Settled), "{cut:?}: {ended:?}");
+    assert!(
+        matches!(ended, ReconcileOutcome::Settled),
+        "{cut:?}: {ended:?}"
+    );
     assert_eq!(agent.devices(guest).await, [address(6)].into(), "{cut:?}");
     let asked = agent.guests.delete(guest).await;
     asked.expect("the journal takes it");
     let ended = end(&agent, guest).await;
-    assert!(matches!(ended, JourneyEnd::Gone), "{cut:?}: {ended:?}");
+    assert!(
+        matches!(ended, ReconcileOutcome::Gone),
+        "{cut:?}: {ended:?}"
+    );
     assert!(agent.devices(guest).await.is_empty(), "{cut:?}");
     assert_eq!(cloud.phases(&[arq]).await, [None], "{cut:?}");
     gate
@@ -47,7 +53,7 @@ async fn refusal(cloud: &Cloud, cut: Option<Cut>) -> Gate {
     agent.asks_for(guest, &[arq]).await;
     let ended = end(&agent, guest).await;
     assert!(
-        matches!(ended, JourneyEnd::Undone { .. }),
+        matches!(ended, ReconcileOutcome::Undone { .. }),
         "{cut:?}: {ended:?}"
     );
     let phase = cloud.phases(&[arq]).await[0];
@@ -104,10 +110,10 @@ async fn a_killed_cyborg_delays_a_guest_and_its_end() {
     api.kill();
     agent.guests.delete(guest).await.expect("it is taken");
     let held = agent.guests.journey(guest).await;
-    assert!(matches!(held, JourneyEnd::Held { .. }), "{held:?}");
+    assert!(matches!(held, ReconcileOutcome::Held { .. }), "{held:?}");
     tokio::task::block_in_place(|| api.start()).expect("the API starts");
     let gone = agent.guests.journey(guest).await;
-    assert!(matches!(gone, JourneyEnd::Gone), "{gone:?}");
+    assert!(matches!(gone, ReconcileOutcome::Gone), "{gone:?}");
     assert_eq!(cloud.phases(&[arq]).await, [None]);
     cloud.assert_free(7).await;
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use berth_agent::guest::{JourneyEnd as GuestEnd, api};
+use berth_agent_api::instances as api;
+use berth_agent_instances::ReconcileOutcome as GuestEnd;
 use berth_client::{AcceleratorClient, HttpService};
 use berth_conductor::{Conductor, ConductorOptions, GuestRunOutcome};
 use berth_model::{ArqPhase, ArqUuid, ConsumerUuid};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_agent::guest::JourneyEnd;
+use berth_agent_instances::ReconcileOutcome;
 use berth_client::AcceleratorError;
 use berth_model::ArqPhase;
 
@@ -83,7 +83,7 @@ async fn an_agent_of_another_project_neither_uses_nor_ends_a_request() {
     let agent = Agent::new(cloud, tenant.clone()).await;
     agent.asks_for(guest, &[arq]).await;
     let held = agent.guests.journey(guest).await;
-    let JourneyEnd::Held { reason } = held else {
+    let ReconcileOutcome::Held { reason } = held else {
         panic!("{held:?}");
     };
     let reason = reason.to_string();

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use berth_agent::complete::Service;
-use berth_agent::node_identity::{self, UuidSource};
-use berth_agent::options::{Ratios, ReservedForHost, TrackerOptions};
-use berth_agent::propose::ResourceTracker;
-use berth_agent::report_client::ReportClient;
-use berth_agent::startup::{self, Started};
-use berth_agent::tick::{self, Ticked};
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::node_identity::{self, UuidSource};
+use berth_agent_tracker::options::{Ratios, ReservedForHost, TrackerOptions};
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
+use berth_agent_tracker::startup::{self, Started};
+use berth_agent_tracker::tick::{self, Ticked};
 use berth_fake::{FakeDriver, Machine};
 use berth_model::{AllocationRatio, NodeName, ProviderUuid};
 use berth_tests::cloud::Cloud;

@@ -8,7 +8,7 @@ mod programming;
 mod service;
 mod stage;
 
-use berth_agent::device::DeviceConditions;
+use berth_agent_devices::DeviceConditions;
 use berth_model::ResourceClass;
 use berth_tests::claims::{Claim, claim};
 use berth_virt::{DeviceType, OfferedDevice, UnfitReason};

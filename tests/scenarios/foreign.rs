@@ -1,7 +1,7 @@
 //! What operators, Cyborg and other hosts put into Placement stays as they left it.
 
-use berth_agent::complete::Service;
-use berth_agent::tick;
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::tick;
 use berth_model::{AllocationRatio, Inventory, ProviderUuid, ResourceClass, Trait};
 use berth_tests::claims::{Claim, add, claim, join, neighbours};
 use berth_tests::cloud::Cloud;

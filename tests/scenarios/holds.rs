@@ -1,6 +1,6 @@
 //! Units without a home are held where they are, nobody can claim there, and all others are reshaped.
 
-use berth_agent::complete::Service;
+use berth_agent_tracker::complete::Service;
 use berth_model::{ConsumerUuid, Held, HomelessReason, ResourceClass};
 use berth_tests::claims::Claim;
 use berth_tests::host::{Host, consumer};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_agent::node_identity::IdentityError;
-use berth_agent::options::Rename;
+use berth_agent_tracker::node_identity::IdentityError;
+use berth_agent_tracker::options::Rename;
 use berth_model::{Disposition, ProviderUuid};
 use berth_tests::claims::add;
 use berth_tests::cloud::Cloud;

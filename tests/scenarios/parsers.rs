@@ -5,10 +5,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_agent::admin::body::{HealthBody, StateBody};
-use berth_agent::disabled::{self, Disabled};
-use berth_agent::node_identity::{UuidSource, identify};
-use berth_agent::options::Rename;
+use berth_agent_api::body::{HealthBody, StateBody};
+use berth_agent_tracker::disabled::{self, Disabled};
+use berth_agent_tracker::node_identity::{UuidSource, identify};
+use berth_agent_tracker::options::Rename;
 use berth_compose::plan_file::PlanFile;
 use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, Secret,

@@ -1,7 +1,7 @@
 //! What operators' files add to providers, from the file to Placement and back.
 
-use berth_agent::provider_config::ProviderConfigs;
-use berth_agent::tick::TickError;
+use berth_agent_tracker::provider_config::ProviderConfigs;
+use berth_agent_tracker::tick::TickError;
 use berth_model::{Disposition, ResourceClass};
 use berth_tests::claims::{Claim, claim};
 use berth_tests::cloud::Cloud;

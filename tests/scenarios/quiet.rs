@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::complete::Service;
-use berth_agent::tick;
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::tick;
 use berth_model::{ResourceClass, Trait};
 use berth_tests::claims::{Claim, claim, join, neighbours};
 use berth_tests::cloud::Cloud;

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use berth_agent::tick::TickError;
+use berth_agent_tracker::tick::TickError;
 use berth_model::{Disposition, ResourceClass};
 use berth_tests::claims::{Claim, add, claim};
 use berth_tests::host::{Host, consumer};

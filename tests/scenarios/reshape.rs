@@ -329,7 +329,7 @@ async fn what_will_be_done_is_what_was_shown_before() {
     let life = node.start(&cloud).await.unwrap();
     assert_eq!(life.started.reshapes.len(), 1);
     assert_eq!(life.started.reshapes[0].to_string(), reviewed.text);
-    let berth_agent::startup::Preview::Reshape(shown) = preview else {
+    let berth_agent_tracker::startup::Preview::Reshape(shown) = preview else {
         panic!("{preview:?}");
     };
     assert_eq!(shown.moved(), life.started.reshapes[0].moved());

@@ -4,13 +4,13 @@ mod memory_files;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_agent::complete::Service;
-use berth_agent::node_identity::{self, IdentityError, Known, UuidSource};
-use berth_agent::options::TrackerOptions;
-use berth_agent::propose::ResourceTracker;
-use berth_agent::report_client::{ReportClient, ReportError};
-use berth_agent::startup::{self, Preview, ReviewedPlan, Started, StartupError};
-use berth_agent::tick::{self, TickError, Ticked};
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::node_identity::{self, IdentityError, Known, UuidSource};
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::{ReportClient, ReportError};
+use berth_agent_tracker::startup::{self, Preview, ReviewedPlan, Started, StartupError};
+use berth_agent_tracker::tick::{self, TickError, Ticked};
 use berth_model::{NodeName, ProviderUuid};
 use berth_store::state_dir::{StateDir, StateFiles};
 use berth_virt::{HostEvents, HostView, ObserveError, VirtDriver};
@@ -167,7 +167,7 @@ impl Node {
     pub async fn start(&self, cloud: &Cloud) -> Result<Life, NodeError> {
         let (mut tracker, known) = self.identified(cloud).await?;
         if let Known::Renamed { from } = &known {
-            berth_agent::rename::reconcile(&mut tracker, from, Instant::now()).await?;
+            berth_agent_tracker::rename::reconcile(&mut tracker, from, Instant::now()).await?;
         }
         let view = self.driver.view();
         let now = Instant::now();

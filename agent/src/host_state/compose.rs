@@ -3,34 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState, TransitionKind};
 use berth_model::{NodeName, ProviderTree, ResourceClass};
 use berth_virt::{Hypervisor, NodeView};
 use berth_wire::host_state::{NodeInstanceBody, NodeStateBody};
 use uuid::Uuid;
 
-use super::usage::NodeUse;
-use super::{cpu_info, numa, pci};
-use crate::guest::{Course, GuestRecord, SpawnStep, StepState, Turn};
-
-/// What a node's state is made of.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeFacts<'a> {
-    pub node: &'a NodeName,
-    /// The hypervisor that shows it.
-    pub hypervisor: &'a Hypervisor,
-    /// The node as it was seen last, with what is known of its devices beside.
-    pub seen: &'a NodeView,
-    /// Its tree as Placement has it: ratios, and what is reserved.
-    pub tree: &'a ProviderTree,
-    /// The guests of the journal; those of other nodes count for nothing.
-    pub records: &'a [&'a GuestRecord],
-    /// `my_ip`.
-    pub host_ip: Option<IpAddr>,
-    /// Builds that failed since the last one that did not.
-    pub failed_builds: u32,
-    /// What `compute_monitors` measured, by name; none where none is enabled.
-    pub metrics: Option<&'a BTreeMap<String, f64>>,
-}
+use crate::host_state::node_facts::{NodeFacts, whole};
+use crate::host_state::usage::NodeUse;
+use crate::host_state::{cpu_info, numa, pci};
 
 impl<'a> NodeFacts<'a> {
     /// The guests of the journal that have, or will have, something of this node.
@@ -102,11 +83,13 @@ fn instances(facts: &NodeFacts<'_>) -> BTreeMap<Uuid, NodeInstanceBody> {
 
 /// Whether something is done for the guest that keeps disks busy: it is built, rebuilt or rescued.
 fn is_io_heavy(record: &GuestRecord) -> bool {
-    let is_built = record.course == Course::Spawn
+    let is_built = record.course == Goal::Spawn
         && record.ran_in().is_empty()
         && record.state(SpawnStep::Start) != Some(StepState::Done);
     let turning = record.life.turning.as_ref();
-    is_built || turning.is_some_and(|it| matches!(it.turn, Turn::Rebuild | Turn::Rescue))
+    is_built
+        || turning
+            .is_some_and(|it| matches!(it.turn, TransitionKind::Rebuild | TransitionKind::Rescue))
 }
 
 /// The allocation ratio of a class, on whichever of the node's own providers has it, the root first; 1 where none does.
@@ -131,11 +114,6 @@ fn version(text: &str) -> Option<i64> {
         && (0..1000).contains(&micro)
         && parts.next().is_none();
     is_one.then_some(major * 1_000_000 + minor * 1000 + micro)
-}
-
-/// A number that no host has so much of that it would not fit.
-pub(super) fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

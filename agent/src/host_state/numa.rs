@@ -1,15 +1,15 @@
 //! A node's NUMA cells with what guests have of them, as Nova's `NUMACell`. Pure.
 //!
-//! What counts of guests that the journal does not know, [`Held`] says.
+//! What counts of guests that the journal does not know, [`HostUsage`] says.
 
 use std::collections::BTreeSet;
 
+use berth_agent_instances::fit::{CellUse, HostUsage};
+use berth_agent_instances::held;
 use berth_virt::{CpuSet, NumaCell};
 use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
 
-use super::compose::{NodeFacts, whole};
-use crate::guest::fit::{CellUse, Held};
-use crate::guest::held;
+use crate::host_state::node_facts::{NodeFacts, whole};
 
 /// The cells; none where the host shows none.
 pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCellBody>> {
@@ -24,7 +24,7 @@ pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCellBody>> {
     Some(cells.collect())
 }
 
-fn body(cell: &NumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &Held) -> NumaCellBody {
+fn body(cell: &NumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &HostUsage) -> NumaCellBody {
     let used = held.on(Some(cell.id));
     NumaCellBody {
         id: i64::from(cell.id),

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use berth_agent_instances::taken;
 use berth_model::{PciAddress, Trait};
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, PciInPlacement};
 use berth_wire::host_state::PciPoolBody;
 
-use super::compose::NodeFacts;
-use crate::guest::taken;
+use crate::host_state::node_facts::NodeFacts;
 
 /// What a device has that may stay with its guest when that moves while it runs.
 const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE");

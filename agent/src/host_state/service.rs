@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_instances::GuestChanges;
+use berth_agent_journal::GuestJournal;
 use berth_client::HostsClient;
 use berth_model::NodeName;
 use tokio::sync::watch;
 
-use super::monitors::Monitor;
-use crate::guest::{GuestChanges, GuestJournal};
+use crate::host_state::monitors::Monitor;
 
 /// How the scheduler is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub struct HostStateService {
     /// Where hosts' states are kept.
     pub client: HostsClient,
     pub journal: Arc<dyn GuestJournal>,
-    /// Changes whenever guests did ([`crate::guest::Guests::changes`]).
+    /// Changes whenever guests did ([`berth_agent_instances::Guests::changes`]).
     pub changes: watch::Receiver<GuestChanges>,
     pub options: HostStateOptions,
 }

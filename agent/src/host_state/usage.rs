@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use berth_agent_journal::{GuestRecord, GuestRequest};
 use berth_model::{ConsumerUuid, ProviderTree, ResourceClass};
 use berth_virt::Disk;
 
-use super::compose::NodeFacts;
-use crate::guest::{GuestRecord, GuestRequest};
+use crate::host_state::node_facts::NodeFacts;
 
 /// How much there is of something, and how much of that is in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

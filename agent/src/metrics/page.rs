@@ -3,11 +3,14 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::Metrics;
+use berth_agent_api::RenderMetrics;
+use berth_agent_api::health::Message;
+
+use crate::metrics::Metrics;
 
 /// Metrics of what runs beside the agent in its process.
 pub trait MetricsBeside: Send + Sync {
-    /// In Prometheus' text format, by names that no row of [`METRICS`](super::METRICS) has. It answers within seconds, whatever is
+    /// In Prometheus' text format, by names that no row of [`METRICS`](crate::metrics::rows::METRICS) has. It answers within seconds, whatever is
     /// away.
     fn render(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }
@@ -20,8 +23,18 @@ pub(crate) struct MetricsPage {
     pub(crate) beside: Option<Arc<dyn MetricsBeside>>,
 }
 
+impl RenderMetrics for MetricsPage {
+    fn page<'a>(
+        &'a self,
+        health: &'a [Message],
+    ) -> Pin<Box<dyn Future<Output = String> + Send + 'a>> {
+        self.own.health(health);
+        Box::pin(self.render())
+    }
+}
+
 impl MetricsPage {
-    pub(crate) async fn render(&self) -> String {
+    async fn render(&self) -> String {
         // First, so that what the agent counts of it is on the page.
         let beside = match &self.beside {
             Some(beside) => beside.render().await,

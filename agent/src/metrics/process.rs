@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Kind, MetricRow};
+use berth_wire::metrics::{Kind, MetricRow};
 
 /// Linux shows times to user space in hundredths of a second on every architecture it still has (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;

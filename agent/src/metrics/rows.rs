@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-pub use berth_wire::metrics::{Kind, MetricRow};
+use crate::metrics::process;
 
-use super::process;
+pub use berth_wire::metrics::{Kind, MetricRow};
 
 pub(super) const PLAN_STATE: &str = "berth_plan_state";
 pub(super) const TICK_DURATION: &str = "berth_tick_duration_seconds";

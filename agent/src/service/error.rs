@@ -1,19 +1,17 @@
 //! What ends the service, and what merely makes it try again.
 
-use std::error::Error;
 use std::time::Duration;
 
+use berth_agent_api::{AdminError, Trouble};
+use berth_agent_tracker::disabled::DisabledError;
+use berth_agent_tracker::node_identity::IdentityError;
+use berth_agent_tracker::propose::ProposeError;
+use berth_agent_tracker::report_client::ReportError;
+use berth_agent_tracker::startup::StartupError;
+use berth_agent_tracker::tick::TickError;
 use berth_client::{AuthError, CallError, PlacementError};
 use berth_model::{Disposition, NodeName, PendingReshape};
 use berth_virt::ObserveError;
-
-use crate::admin::AdminError;
-use crate::disabled::DisabledError;
-use crate::node_identity::IdentityError;
-use crate::propose::ProposeError;
-use crate::report_client::ReportError;
-use crate::startup::StartupError;
-use crate::tick::TickError;
 
 /// Why the service ended, as the process's exit code tells it. The composition root gives each its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,9 +70,7 @@ pub enum ServiceError {
     },
     /// A pass ended in a panic.
     #[error("a pass ended in a panic: {message}")]
-    Panicked {
-        message: String,
-    },
+    Panicked { message: String },
 }
 
 /// What failed last before a deadline passed.
@@ -101,7 +97,7 @@ impl ServiceError {
     #[must_use]
     pub fn reason(&self) -> ExitReason {
         match self {
-            ServiceError::Admin(error) => error.reason(),
+            ServiceError::Admin(error) => of_admin(error),
             ServiceError::Disabled(_) => ExitReason::Disk,
             ServiceError::Observe(_) => ExitReason::Configuration,
             ServiceError::Start { source, .. } => source.reason(),
@@ -125,23 +121,6 @@ pub enum PassError {
     Startup(#[from] StartupError),
     #[error(transparent)]
     Tick(#[from] TickError),
-}
-
-/// On which side a failed pass broke.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// Placement, or Keystone on the way to it, does not answer.
-    PlacementAway,
-    /// It answers, but will not have us.
-    PlacementRefuses,
-    /// Who the node is cannot be told.
-    Identity,
-    /// A reshape is needed.
-    ReshapeNeeded,
-    /// A reshape was refused.
-    ReshapeFailed,
-    /// Something else, a conflict for instance.
-    Other,
 }
 
 impl PassError {
@@ -242,17 +221,25 @@ fn is_away(error: &PlacementError) -> bool {
     }
 }
 
-/// An error and its causes as one sentence, without saying the same twice.
-pub(crate) fn sentence(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
+/// What the exit code says of an API that cannot be opened.
+fn of_admin(error: &AdminError) -> ExitReason {
+    use std::io::ErrorKind::{AddrInUse, QuotaExceeded, StorageFull};
+    match error {
+        AdminError::Held { .. } => ExitReason::HeldByAnother,
+        AdminError::Listen { source, .. } | AdminError::ListenTls { source, .. }
+            if source.kind() == AddrInUse =>
+        {
+            ExitReason::HeldByAnother
         }
-        source = cause.source();
+        AdminError::Socket { source, .. }
+            if matches!(source.kind(), StorageFull | QuotaExceeded) =>
+        {
+            ExitReason::Disk
+        }
+        AdminError::NotASocket { .. }
+        | AdminError::Socket { .. }
+        | AdminError::NotLoopback { .. }
+        | AdminError::Listen { .. }
+        | AdminError::ListenTls { .. } => ExitReason::Configuration,
     }
-    text
 }

@@ -2,8 +2,8 @@
 //! never waits inside an arm. Its rooms: `keeping` (`disabled.json`), `looking` (observations), `passes`, `reloading`,
 //! `stopping`.
 
-mod keeping;
-mod looking;
+mod disabled_file;
+mod observe;
 mod passes;
 mod reloading;
 mod stopping;
@@ -12,6 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_api::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
+use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
+use berth_agent_devices::ObservationId;
+use berth_agent_instances::HeldGuests;
+use berth_agent_tracker::KnownTrees;
+use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
 use berth_client::Dice;
 use berth_virt::{DeviceError, HostEvent, HostView, ObserveError, VirtDriver};
 use futures_util::StreamExt;
@@ -20,28 +27,21 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{LastFailure, ServiceError};
-use super::keepalive::{EXTEND_BY, Keepalive};
-use super::nodes::{Nodes, Terms};
-use super::pass::{Returned, Surroundings};
-use super::pulse::{LONGEST_LOOK, MARGIN};
-use super::requests::{Request, TickOutcome, Waiting};
-use super::state::{AgentState, Phase};
-use super::{
-    Agent, DeviceService, KnownTrees, LiveOptions, Mode, Reload, Sources, States, findings,
-};
-use crate::backoff::Backoff;
-use crate::device::Look;
-use crate::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
-use crate::guest::HeldGuests;
-use crate::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
+use crate::service::error::{LastFailure, ServiceError};
+use crate::service::guests::DeviceService;
+use crate::service::keepalive::{EXTEND_BY, Keepalive};
+use crate::service::nodes::{Nodes, Terms};
+use crate::service::pass::{PassContext, Returned};
+use crate::service::progress_watchdog::{LONGEST_LOOK, MARGIN};
+use crate::service::waiting_requests::Waiting;
+use crate::service::{Agent, EventLoopSources, LiveOptions, Mode, Reload, findings};
 use crate::triggers::{Interval, Trigger, Triggers, wake};
 
 pub(super) struct EventLoop<D> {
-    surroundings: Arc<Surroundings<D>>,
-    work: JoinSet<Done<D>>,
+    surroundings: Arc<PassContext<D>>,
+    work: JoinSet<TaskCompletion<D>>,
     nodes: Nodes<D>,
     triggers: Triggers,
     observation: Observation,
@@ -54,7 +54,7 @@ pub(super) struct EventLoop<D> {
     /// Whether the scheduler is told of this host, and says whether it is disabled in the cloud.
     tells: bool,
     view: Option<Arc<HostView>>,
-    keeping: Option<Keeping>,
+    keeping: Option<DisabledFileIo>,
     /// Subjects that the log said to make no progress.
     overdue: BTreeSet<String>,
     waiting: Waiting,
@@ -75,7 +75,7 @@ pub(super) struct EventLoop<D> {
 }
 
 /// A task that came back.
-enum Done<D> {
+enum TaskCompletion<D> {
     Observed {
         sequence: u64,
         /// What of the host was not made as it should be, if it was tried.
@@ -97,7 +97,7 @@ enum Done<D> {
 }
 
 /// `disabled.json` is being read or written: no look begins and nobody else is heard meanwhile.
-struct Keeping {
+struct DisabledFileIo {
     since: Instant,
 }
 
@@ -117,7 +117,7 @@ struct Observation {
 struct Running {
     task: AbortHandle,
     /// Its number among all looks at the devices.
-    look: Option<Look>,
+    look: Option<ObservationId>,
     since: Instant,
     breaks_backoff: bool,
 }
@@ -193,7 +193,7 @@ impl<D: VirtDriver> EventLoop<D> {
         };
         let (published, state) = watch::channel(Arc::new(nothing));
         let event_loop = Self {
-            surroundings: Arc::new(Surroundings {
+            surroundings: Arc::new(PassContext {
                 driver: agent.driver,
                 placement: agent.placement,
                 files: agent.files,
@@ -245,7 +245,7 @@ impl<D: VirtDriver> EventLoop<D> {
     /// Runs to the end, and stops in order whatever the end is.
     pub(super) async fn run(
         mut self,
-        sources: Sources,
+        sources: EventLoopSources,
         shutdown: &CancellationToken,
     ) -> Result<(), ServiceError> {
         let ended = self.until_end(sources, shutdown).await;
@@ -255,7 +255,7 @@ impl<D: VirtDriver> EventLoop<D> {
 
     async fn until_end(
         &mut self,
-        mut sources: Sources,
+        mut sources: EventLoopSources,
         shutdown: &CancellationToken,
     ) -> Result<(), ServiceError> {
         let mut listening = true;
@@ -277,7 +277,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 }
                 Some(()) = sources.hangups.next(), if free => self.hangup(),
                 Some(request) = sources.requests.recv(), if free => self.request(request),
-                held = Sources::held(&mut sources.holding) => self.held_guests(&held),
+                held = EventLoopSources::held(&mut sources.holding) => self.held_guests(&held),
                 Some((name, word)) = sources.journals.next() => self.journal(name, word),
                 Some(untold) = sources.untold.next() => {
                     findings::of_scheduler(&mut self.health, untold, Instant::now());
@@ -425,9 +425,9 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    fn done(&mut self, done: Result<Done<D>, JoinError>) -> Result<(), ServiceError> {
+    fn done(&mut self, done: Result<TaskCompletion<D>, JoinError>) -> Result<(), ServiceError> {
         match done {
-            Ok(Done::Observed {
+            Ok(TaskCompletion::Observed {
                 sequence,
                 unprepared,
                 view,
@@ -437,13 +437,13 @@ impl<D: VirtDriver> EventLoop<D> {
                 }
                 self.observed(sequence, view)
             }
-            Ok(Done::Passed(returned)) => self.passed(*returned),
-            Ok(Done::Reloaded(options)) => {
+            Ok(TaskCompletion::Passed(returned)) => self.passed(*returned),
+            Ok(TaskCompletion::Reloaded(options)) => {
                 self.reloaded(options);
                 Ok(())
             }
-            Ok(Done::Recalled(read)) => self.recalled(read),
-            Ok(Done::Kept {
+            Ok(TaskCompletion::Recalled(read)) => self.recalled(read),
+            Ok(TaskCompletion::Kept {
                 disabled,
                 kept,
                 reply,
@@ -451,7 +451,7 @@ impl<D: VirtDriver> EventLoop<D> {
                 self.kept(disabled, kept, reply);
                 Ok(())
             }
-            Ok(Done::KeptOfCloud { disabled, kept }) => {
+            Ok(TaskCompletion::KeptOfCloud { disabled, kept }) => {
                 self.kept_of_cloud(disabled, kept);
                 Ok(())
             }

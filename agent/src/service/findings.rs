@@ -1,18 +1,16 @@
 //! What the nodes' last passes mean for health. Worked out anew from all of them each time, so that one node's success does
 //! not hide another one's trouble.
 
-use berth_model::NodeName;
-use berth_virt::{HostView, NodeView, UnfitReason};
-use tokio::time::Instant;
-
-use super::error::Trouble;
-use super::state::NodeState;
-use crate::guest::HeldGuests;
-use crate::health::{
+use berth_agent_api::health::{
     DEVICES_UNFIT, GUESTS_HELD, HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC,
     PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, SCHEDULER_NOT_TOLD,
     STATE_FILES, UNREADABLE_GUESTS, Warnable,
 };
+use berth_agent_api::{NodeState, Trouble};
+use berth_agent_instances::HeldGuests;
+use berth_model::NodeName;
+use berth_virt::{HostView, NodeView, UnfitReason};
+use tokio::time::Instant;
 
 /// Findings that are about the agent's peers, whichever node met them.
 const SHARED: [(Trouble, &Warnable); 2] = [

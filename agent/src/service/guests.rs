@@ -5,82 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use berth_agent_devices::{DeviceConditions, Devices};
+use berth_agent_instances::reconcile::Reconciler;
+use berth_agent_instances::{GuestManager, GuestResources};
 use berth_virt::{HostEvent, HostEvents, VirtDriver};
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::device::DeviceConditions;
-use crate::guest::{GuestResources, Guests, HeldGuests, api};
-use crate::host_state::Telling;
-use crate::metrics::Metrics;
+use crate::host_state::HostStateReporter;
 
 /// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
 /// while Placement is away must bring its guests back all the same.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// All guests, as the service runs them.
-pub trait KeptGuests: Send + Sync + 'static {
-    /// Their routes, offered on the admin socket.
-    fn routes(&self) -> Router;
-
-    /// Keeps them as they should be until `shutdown`, and ends when nothing is under way any more.
-    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
-
-    /// Ends what is under way.
-    fn stop(&self) -> BoxFuture<'static, ()>;
-
-    /// Those that stand still.
-    fn holding(&self) -> watch::Receiver<HeldGuests>;
-
-    /// Has what a comparison finds counted there from now on. Those that are compared with nothing count nothing.
-    fn count_by(&self, metrics: &Metrics) {
-        let _ = metrics;
-    }
-
-    /// Something of them changed on the hypervisor.
-    fn stir(&self);
-
-    /// Why their journal cannot be used; none where it can.
-    fn unusable(&self) -> watch::Receiver<Option<String>>;
-}
-
-impl<D: VirtDriver, R: GuestResources> KeptGuests for Guests<D, R> {
-    fn routes(&self) -> Router {
-        api::routes(self)
-    }
-
-    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
-        let guests = self.clone();
-        Box::pin(async move { Guests::keep(&guests, interval, shutdown).await })
-    }
-
-    fn stop(&self) -> BoxFuture<'static, ()> {
-        let guests = self.clone();
-        Box::pin(async move { Guests::stop(&guests).await })
-    }
-
-    fn holding(&self) -> watch::Receiver<HeldGuests> {
-        Guests::holding(self)
-    }
-
-    fn stir(&self) {
-        Guests::stir(self);
-    }
-
-    fn unusable(&self) -> watch::Receiver<Option<String>> {
-        Guests::unusable(self)
-    }
-}
-
 /// The guests of an agent and how often they are compared.
 #[derive(Clone)]
 pub struct GuestService {
-    /// The guests: a [`crate::guest::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
-    pub guests: Arc<dyn KeptGuests>,
+    /// The guests: a [`berth_agent_instances::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
+    pub guests: Arc<dyn GuestManager>,
+    /// Their routes, offered on the admin socket.
+    pub routes: Router,
     /// `reconcile_interval`.
     pub interval: Duration,
 }
@@ -89,28 +36,40 @@ pub struct GuestService {
 #[derive(Clone)]
 pub struct DeviceService {
     pub devices: Arc<dyn DeviceConditions>,
+    /// Their routes, offered on the admin socket.
+    pub routes: Router,
     /// Changes whenever a guest's journey ended.
     pub ends: Option<watch::Receiver<u64>>,
 }
 
 impl DeviceService {
+    /// The devices of a host with this driver.
+    #[must_use]
+    pub fn new<D: VirtDriver>(devices: Devices<D>, ends: Option<watch::Receiver<u64>>) -> Self {
+        Self {
+            routes: berth_agent_api::devices::routes(&devices),
+            devices: Arc::new(devices),
+            ends,
+        }
+    }
+
     /// Begins to tell and to clean.
-    pub(super) fn begin(self) -> Keeping {
+    pub(super) fn begin(self) -> BackgroundTask {
         let end = CancellationToken::new();
         let task = tokio::spawn(self.devices.keep(self.ends, end.clone()));
-        Keeping { task, end }
+        BackgroundTask { task, end }
     }
 }
 
 /// Guests or devices while they are kept.
-pub(super) struct Keeping {
+pub(super) struct BackgroundTask {
     task: JoinHandle<()>,
     end: CancellationToken,
 }
 
-impl Keeping {
+impl BackgroundTask {
     /// Begins to tell the scheduler; what it is told may be told again, so that it may be cut off anywhere.
-    pub(super) fn of<D: VirtDriver>(telling: Telling<D>) -> Self {
+    pub(super) fn of<D: VirtDriver>(telling: HostStateReporter<D>) -> Self {
         let end = CancellationToken::new();
         let shutdown = end.clone();
         let task = tokio::spawn(async move {
@@ -124,8 +83,22 @@ impl Keeping {
 }
 
 impl GuestService {
+    /// The guests that this reconciler compares every `interval`.
+    #[must_use]
+    pub fn new<D: VirtDriver, R: GuestResources>(
+        reconciler: Reconciler<D, R>,
+        interval: Duration,
+    ) -> Self {
+        let routes = berth_agent_api::instances::routes(reconciler.guests());
+        Self {
+            routes: routes.merge(berth_agent_api::reconcile::routes(&reconciler)),
+            guests: Arc::new(reconciler),
+            interval,
+        }
+    }
+
     /// Begins to keep the guests as soon as `started` says so.
-    pub(super) fn begin(self, mut started: watch::Receiver<bool>) -> Keeping {
+    pub(super) fn begin(self, mut started: watch::Receiver<bool>) -> BackgroundTask {
         let end = CancellationToken::new();
         let shutdown = end.clone();
         let task = tokio::spawn(async move {
@@ -142,7 +115,7 @@ impl GuestService {
                 self.guests.stop().await;
             }
         });
-        Keeping { task, end }
+        BackgroundTask { task, end }
     }
 }
 
@@ -159,7 +132,7 @@ pub(super) fn heard_by(guests: Option<&GuestService>, events: HostEvents) -> Hos
     events.inspect(hear).boxed()
 }
 
-impl Keeping {
+impl BackgroundTask {
     /// Ends what is under way, within this time; the next start goes on from wherever it stands.
     pub(super) async fn stop(self, grace: Duration) {
         self.end.cancel();
@@ -178,7 +151,10 @@ impl Keeping {
 mod tests {
     use std::sync::Mutex;
 
+    use futures_util::future::BoxFuture;
+
     use super::*;
+    use berth_agent_instances::HeldGuests;
 
     /// Notes what is asked of it, and keeps until it is told to end.
     #[derive(Clone, Default)]
@@ -194,11 +170,7 @@ mod tests {
         }
     }
 
-    impl KeptGuests for Noted {
-        fn routes(&self) -> Router {
-            Router::new()
-        }
-
+    impl GuestManager for Noted {
         fn keep(&self, _: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
             let noted = self.clone();
             Box::pin(async move {
@@ -229,6 +201,7 @@ mod tests {
     fn service(noted: &Noted) -> GuestService {
         GuestService {
             guests: Arc::new(noted.clone()),
+            routes: Router::new(),
             interval: Duration::from_secs(1),
         }
     }

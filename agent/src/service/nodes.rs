@@ -5,22 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use berth_agent_api::{LastPass, NodeState, PassResult, Phase, PlanState, Touched, Trouble};
+use berth_agent_devices::MissingProviders;
+use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::complete;
+use berth_agent_tracker::error_chain::sentence;
+use berth_agent_tracker::node_identity::UuidSource;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::startup::ReviewedPlans;
 use berth_client::Dice;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::HostView;
 use tokio::time::Instant;
 
-use super::error::{PassError, Trouble, sentence};
-use super::pass::{Journey, Order, Passed, Progressed, Returned};
-use super::pulse::Pulse;
-use super::state::{LastPass, NodeState, PassResult, Phase, Touched};
-use crate::backoff::Backoff;
-use crate::complete;
-use crate::device::MissingProviders;
-use crate::metrics::PlanState;
-use crate::node_identity::UuidSource;
-use crate::options::TrackerOptions;
-use crate::startup::ReviewedPlans;
+use crate::service::error::PassError;
+use crate::service::pass::{Journey, Order, Passed, Returned, TrackerSlot};
+use crate::service::progress_watchdog::ProgressWatchdog;
 
 /// The longest plan that is kept for the admin API, in bytes.
 const LONGEST_TEXT: usize = 256 << 10;
@@ -48,10 +48,10 @@ pub(super) struct Nodes<D> {
 }
 
 struct Node<D> {
-    progressed: Progressed<D>,
+    progressed: TrackerSlot<D>,
     /// Whether a pass is under way.
     busy: bool,
-    pulse: Arc<Pulse>,
+    pulse: Arc<ProgressWatchdog>,
     waiting: Option<Seen>,
     journey: Journey,
     uuid: UuidSource,
@@ -121,7 +121,7 @@ impl<D> Nodes<D> {
         seen: &Seen,
         terms: &Terms,
         now: Instant,
-    ) -> Vec<(Progressed<D>, Order)> {
+    ) -> Vec<(TrackerSlot<D>, Order)> {
         let mut begun = Vec::new();
         for (name, node) in self.known.iter_mut().filter(|(_, node)| node.shown) {
             if node.busy {
@@ -139,7 +139,7 @@ impl<D> Nodes<D> {
         returned: Returned<D>,
         terms: &Terms,
         now: Instant,
-    ) -> (Option<(Progressed<D>, Order)>, Option<PassError>) {
+    ) -> (Option<(TrackerSlot<D>, Order)>, Option<PassError>) {
         let Some(node) = self.known.get_mut(&returned.node) else {
             return (None, None);
         };
@@ -244,7 +244,7 @@ impl<D> Node<D> {
         Self {
             progressed: None,
             busy: false,
-            pulse: Arc::new(Pulse::new(Instant::now())),
+            pulse: Arc::new(ProgressWatchdog::new(Instant::now())),
             waiting: None,
             journey,
             uuid,
@@ -273,7 +273,7 @@ impl<D> Node<D> {
         seen: &Seen,
         terms: &Terms,
         now: Instant,
-    ) -> (Progressed<D>, Order) {
+    ) -> (TrackerSlot<D>, Order) {
         self.busy = true;
         self.pulse.begin(now);
         let order = Order {

@@ -5,31 +5,30 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_tracker::node_identity::{Known, UuidSource, identify};
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
+use berth_agent_tracker::startup::{self, ReviewedPlans};
+use berth_agent_tracker::{complete, rename, tick};
 use berth_client::PlacementClient;
 use berth_model::{Held, NodeName, ProviderTree, ProviderUuid, TreeDiff};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostView, VirtDriver};
 use tokio::time::Instant;
 
-use super::error::PassError;
-use super::pulse::Pulse;
-use crate::complete;
-use crate::node_identity::{Known, UuidSource, identify};
-use crate::options::TrackerOptions;
-use crate::propose::ResourceTracker;
-use crate::report_client::ReportClient;
-use crate::startup::{self, ReviewedPlans};
-use crate::{rename, tick};
+use crate::service::error::PassError;
+use crate::service::progress_watchdog::ProgressWatchdog;
 
 /// What every pass needs of the world.
-pub(super) struct Surroundings<D> {
+pub(super) struct PassContext<D> {
     pub(super) driver: Arc<D>,
     pub(super) placement: PlacementClient,
     pub(super) files: Arc<dyn StateFiles>,
 }
 
 /// A node whose identity is clear, with its tracker; none until somebody asked who it is.
-pub(super) type Progressed<D> = Option<Box<Identified<D>>>;
+pub(super) type TrackerSlot<D> = Option<Box<Identified<D>>>;
 
 /// A node with its tracker.
 pub(super) struct Identified<D> {
@@ -60,7 +59,7 @@ pub(super) struct Order {
     pub(super) reviewed: Option<Arc<ReviewedPlans>>,
     /// The tree as it was shown last.
     pub(super) shown: Option<Arc<ProviderTree>>,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) pulse: Arc<ProgressWatchdog>,
     /// Providers that Placement was seen without.
     pub(super) missing: BTreeSet<ProviderUuid>,
 }
@@ -79,7 +78,7 @@ pub(super) struct Returned<D> {
     pub(super) node: NodeName,
     pub(super) sequence: u64,
     pub(super) journey: Journey,
-    pub(super) progressed: Progressed<D>,
+    pub(super) progressed: TrackerSlot<D>,
     pub(super) outcome: Result<Passed, PassError>,
     pub(super) root: Option<ProviderUuid>,
     pub(super) tree: Option<Arc<ProviderTree>>,
@@ -87,8 +86,8 @@ pub(super) struct Returned<D> {
 }
 
 pub(super) async fn run<D: VirtDriver>(
-    surroundings: Arc<Surroundings<D>>,
-    mut progressed: Progressed<D>,
+    surroundings: Arc<PassContext<D>>,
+    mut progressed: TrackerSlot<D>,
     order: Order,
 ) -> Returned<D> {
     let start = Instant::now();
@@ -127,8 +126,8 @@ fn shown(known: Option<&ProviderTree>, order: &Order) -> Option<Arc<ProviderTree
 }
 
 async fn work<D: VirtDriver>(
-    surroundings: &Surroundings<D>,
-    progressed: &mut Progressed<D>,
+    surroundings: &PassContext<D>,
+    progressed: &mut TrackerSlot<D>,
     order: &Order,
 ) -> Result<Passed, PassError> {
     let node = identified(surroundings, progressed, order).await?;
@@ -150,8 +149,8 @@ async fn work<D: VirtDriver>(
 }
 
 async fn identified<'a, D: VirtDriver>(
-    surroundings: &Surroundings<D>,
-    progressed: &'a mut Progressed<D>,
+    surroundings: &PassContext<D>,
+    progressed: &'a mut TrackerSlot<D>,
     order: &Order,
 ) -> Result<&'a mut Identified<D>, PassError> {
     let node = match progressed.take() {
@@ -162,7 +161,7 @@ async fn identified<'a, D: VirtDriver>(
 }
 
 async fn identify_new<D: VirtDriver>(
-    surroundings: &Surroundings<D>,
+    surroundings: &PassContext<D>,
     order: &Order,
 ) -> Result<Identified<D>, PassError> {
     let files = surroundings.files.as_ref();

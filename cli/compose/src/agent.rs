@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::admin::{AdminError, AdminOptions, SocketLock, TlsDoor};
 use berth_agent::metrics::{Metrics, MetricsBeside};
 use berth_agent::notify::Notifier;
-use berth_agent::options::Rename;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
+use berth_agent_api::{AdminError, AdminOptions, SocketLock, TlsDoor};
+use berth_agent_tracker::options::Rename;
 use berth_client::{HostsClient, PlacementClient};
 use berth_config::{Config, LoadedConfig, Public, Sources, UpdateInterval, after_reload};
 use berth_output::{ErrorCode, Failure, sentence};

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_accelerator::EventReceivers;
-use berth_agent::admin::body::STATE_FILES;
-use berth_agent::admin::client::{AdminClient, AdminClientError};
-use berth_agent::service::KnownTrees;
+use berth_agent_api::body::STATE_FILES;
+use berth_agent_api::client::{AdminClient, AdminClientError};
+use berth_agent_tracker::KnownTrees;
 use berth_client::{
     AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportOptions,
 };

@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::device::report::Scrub;
-use berth_agent::device::{DeviceOptions, Devices, DevicesParts, HealthCheck};
-use berth_agent::guest::build::{BuildOptions, Building};
-use berth_agent::guest::disks::{
-    ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress,
-};
-use berth_agent::guest::reconcile::Reconciler;
-use berth_agent::guest::{
-    Accelerators, EventSources, ExternalEvents, GuestFiles, GuestJournal, Guests, GuestsParts,
-    HostResources, JournalError, SqlJournal, api, compute_api,
-};
 use berth_agent::host_state::HostStateService;
-use berth_agent::service::{DeviceService, ExitReason, GuestService, KnownTrees};
+use berth_agent::service::{DeviceService, GuestService};
+use berth_agent_api::{EventSources, compute_api, instances as api};
+use berth_agent_devices::report::Scrub;
+use berth_agent_devices::{DeviceOptions, Devices, DevicesParts, HealthCheck};
+use berth_agent_images::{ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress};
+use berth_agent_instances::reconcile::Reconciler;
+use berth_agent_instances::{
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    HostResources,
+};
+use berth_agent_journal::{GuestJournal, JournalError, JournalFailure, SqlJournal};
+use berth_agent_tracker::KnownTrees;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
     HostsClient, HttpService, ImageClient, PlacementClient, TransportOptions,
@@ -198,19 +198,13 @@ impl HostGuests {
     /// The guests as the agent's service keeps them.
     #[must_use]
     pub fn guests(&self) -> GuestService {
-        GuestService {
-            guests: Arc::new(self.reconciler.clone()),
-            interval: self.interval,
-        }
+        GuestService::new(self.reconciler.clone(), self.interval)
     }
 
     /// The devices as the agent's service has them.
     #[must_use]
     pub fn devices(&self) -> DeviceService {
-        DeviceService {
-            devices: Arc::new(self.devices.clone()),
-            ends: Some(self.guests.ends()),
-        }
+        DeviceService::new(self.devices.clone(), Some(self.guests.ends()))
     }
 
     /// The scheduler as the agent's service tells it of this host.
@@ -367,11 +361,11 @@ fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure>
 }
 
 fn unusable(error: &JournalError) -> Failure {
-    let code = match error.reason() {
-        ExitReason::HeldByAnother => ErrorCode::Held,
-        ExitReason::Configuration => ErrorCode::OtherRelease,
-        ExitReason::Bug => ErrorCode::Bug,
-        _ => ErrorCode::State,
+    let code = match error.failure() {
+        JournalFailure::HeldByAnother => ErrorCode::Held,
+        JournalFailure::OtherRelease => ErrorCode::OtherRelease,
+        JournalFailure::Bug => ErrorCode::Bug,
+        JournalFailure::File => ErrorCode::State,
     };
     Failure::caused(code, "the guests' journal cannot be used", error)
 }

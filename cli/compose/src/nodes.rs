@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use berth_agent::complete::Service;
-use berth_agent::device::overlay_all;
-use berth_agent::disabled;
-use berth_agent::guest::SqlJournal;
-use berth_agent::node_identity::{
+use berth_agent_devices::overlay_all;
+use berth_agent_journal::SqlJournal;
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::disabled;
+use berth_agent_tracker::node_identity::{
     IdentityError, Known, NodeIdentity, UuidSource, foresee, identify,
 };
-use berth_agent::options::{Rename, TrackerOptions};
-use berth_agent::propose::ResourceTracker;
-use berth_agent::report_client::ReportClient;
+use berth_agent_tracker::options::{Rename, TrackerOptions};
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
 use berth_client::PlacementClient;
 use berth_config::Config;
 use berth_model::{Disposition, NodeName};

@@ -11,8 +11,8 @@ use berth_accelerator::{
     EventsBell, HostsBell, AcceleratorApiOptions, ServiceTokens, delete_idle_arqs, deliver_events,
     end_late_programmings, router, serve_tcp, watch_providers,
 };
-use berth_agent::admin::{AdminError, SocketBeside};
 use berth_agent::metrics::MetricsBeside;
+use berth_agent_api::{AdminError, SocketBeside};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};

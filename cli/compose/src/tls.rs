@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use berth_agent::admin::{TlsDoor, TlsError, TlsFiles, TlsListen};
+use berth_agent_api::{TlsDoor, TlsError, TlsFiles, TlsListen};
 use berth_config::Config;
 use berth_output::{ErrorCode, Failure};
 

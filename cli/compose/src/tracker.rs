@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use berth_agent::options::{Owner, Ratios, Rename, ReservedForHost, TrackerOptions};
-use berth_agent::provider_config::ProviderConfigs;
+use berth_agent_tracker::options::{Owner, Ratios, Rename, ReservedForHost, TrackerOptions};
+use berth_agent_tracker::provider_config::ProviderConfigs;
 use berth_config::Config;
 use berth_model::AllocationRatio;
 use berth_output::{ErrorCode, Failure, sentence};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use berth_agent::complete::Service;
-use berth_agent::options::Rename;
-use berth_agent::startup;
-use berth_agent::tick::{self, TickError};
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::options::Rename;
+use berth_agent_tracker::startup;
+use berth_agent_tracker::tick::{self, TickError};
 use berth_client::PlacementClient;
 use berth_compose::database::{open_failure, schema_failure};
 use berth_compose::nodes::{HostNodes, Intent};

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use berth_agent::admin::client::AdminClient;
-use berth_agent::device::Risk;
-use berth_agent::device::api::body::{DeviceAction, DeviceBody};
-use berth_agent::device::api::client::DeviceVerb;
+use berth_agent_api::client::AdminClient;
+use berth_agent_devices::Risk;
+use berth_agent_api::devices::body::{DeviceAction, DeviceBody};
+use berth_agent_api::devices::client::DeviceVerb;
 use berth_compose::{AgentAt, admin_failure};
 use berth_output::{ExitCode, Failure, ListFormat, Listing};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use berth_agent::options::Rename;
+use berth_agent_tracker::options::Rename;
 use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::placement_error_code;
 use berth_compose::placement_for_commands;

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use berth_agent::admin::client::AdminClient;
+use berth_agent_api::client::AdminClient;
 use berth_compose::admin_failure;
 use berth_output::{ErrorCode, ExitCode, Failure, FormatKind, ListFormat, Listing};
 use serde_json::json;

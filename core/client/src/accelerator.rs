@@ -24,7 +24,7 @@ pub use operators::DeviceSwitch;
 
 use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;
-use crate::placement::Deleted;
+use crate::placement::DeleteOutcome;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, OptionsError,
     RequestObserver,
@@ -220,11 +220,11 @@ impl AcceleratorClient {
     }
 
     /// DELETE ?arqs=U for one request: with an unknown UUID in a list Cyborg deletes none.
-    pub async fn delete_arq(&self, uuid: ArqUuid) -> Result<Deleted, AcceleratorError> {
+    pub async fn delete_arq(&self, uuid: ArqUuid) -> Result<DeleteOutcome, AcceleratorError> {
         let path = format!("{ARQS}?arqs={uuid}");
         let call = call(Method::DELETE, ARQS, path, None, Repeat::Safe);
         let found = reading::found(self.ask(call).await?)?;
-        Ok(found.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+        Ok(found.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 
     /// DELETE ?instance=U: all requests of a guest, on whatever host; none is fine, too.

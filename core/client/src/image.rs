@@ -86,14 +86,14 @@ fn properties<'de, D: Deserializer<'de>>(
 ) -> Result<BTreeMap<String, String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Told {
+    enum ImageDocument {
         Text(String),
         Other(IgnoredAny),
     }
-    let others = BTreeMap::<String, Told>::deserialize(deserializer)?;
+    let others = BTreeMap::<String, ImageDocument>::deserialize(deserializer)?;
     let texts = others.into_iter().filter_map(|(key, told)| match told {
-        Told::Text(text) if !OWN_TEXTS.contains(&key.as_str()) => Some((key, text)),
-        Told::Text(_) | Told::Other(_) => None,
+        ImageDocument::Text(text) if !OWN_TEXTS.contains(&key.as_str()) => Some((key, text)),
+        ImageDocument::Text(_) | ImageDocument::Other(_) => None,
     });
     Ok(texts.collect())
 }

@@ -32,7 +32,7 @@ use serde::de::DeserializeOwned;
 
 pub use allocations::TypedAllocations;
 pub use candidates::{Candidate, Candidates};
-pub use claim::{ClaimError, Claimant, Claimed, NotReleased};
+pub use claim::{ClaimError, Claimant, GrantedClaim, NotReleased};
 pub use error::{PlacementError, Refusal};
 
 use crate::adapter::{AdapterAnswer, AdapterCall};
@@ -76,14 +76,14 @@ pub mod pins {
 
 /// A value with the generation of its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered<T> {
+pub struct WithGeneration<T> {
     pub generation: Generation,
     pub value: T,
 }
 
 /// The outcome of a delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deleted {
+pub enum DeleteOutcome {
     Deleted,
     /// It did not exist.
     AlreadyGone,

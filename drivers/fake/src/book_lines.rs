@@ -1,7 +1,7 @@
-//! A book of guests as text: a line with all of it, then a line for each change since.
+//! The text format of a fake machine's guest book: one line with a snapshot, followed by one line per change.
 //!
-//! The first line is written with the file and is whole; a later one is appended, and may be cut off in the middle by a kill.
-//! Such a change was not answered, and counts for nothing. A file without a later line is a book of earlier releases, too.
+//!  The snapshot is written together with the file and is always complete. Changes are appended; a kill may truncate the last one.
+//!  A truncated change was never acknowledged and is ignored. A file with only a snapshot is valid, too.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ struct Whole<'a> {
     devices: DeviceBook,
 }
 
-/// One change of it.
+/// One change of the book, stored as one line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Change<'a> {
-    /// A guest that was made or changed.
+    /// A guest that was created or changed.
     Guest(Cow<'a, Made>),
-    /// One that is gone.
+    /// A guest that was deleted.
     Gone(Uuid),
-    /// A device that something was done with, which is never forgotten.
+    /// The status of a device. Devices are never removed from the book.
     Device(String, Handled),
 }
 
-/// What a file turned out to be.
+/// The content of a book file.
 pub(crate) struct Lines {
     pub(crate) book: GuestBook,
-    /// How many changes there are.
+    /// The number of changes after the snapshot.
     pub(crate) changes: usize,
-    /// Whether another may follow: the last line is whole.
+    /// Whether a change may be appended: the last line is complete.
     pub(crate) is_whole: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn whole(book: &GuestBook) -> serde_json::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The lines that make the one of the other, and how many.
+/// Returns the change lines that lead from `before` to `after`, and their number.
 pub(crate) fn between(
     before: &GuestBook,
     after: &GuestBook,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// Cut anywhere behind its first line, a file is the book as it was after some change.
+        /// A file that is cut anywhere after its snapshot is the book as it was after some change.
         #[test]
         fn a_file_is_its_first_book_with_all_whole_changes(books in proptest::collection::vec(any_book(), 1..5), cut in any::<prop::sample::Index>()) {
             let first = whole(&books[0]).unwrap();

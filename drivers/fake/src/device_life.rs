@@ -1,6 +1,5 @@
-//! What is done with the devices of a fake machine: checked, made ready, reset. What came of it stands in the book beside the
-//! guests, so that it outlives a kill like theirs; what goes wrong with a device is said in the machine file
-//! (`[[node.fault]]`).
+//! Device operations of a fake machine: check, prepare, reset. Their results are stored in the guest book, so they
+//! survive a kill. Faults come from the machine file (`[[node.fault]]`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +23,11 @@ const DRIVER: &str = "fake";
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Handled {
-    /// Whether it was made ready and not taken back since.
+    /// Whether the device is prepared and was not reset since.
     ready: bool,
-    /// How often it was taken back.
+    /// The number of resets.
     resets: u64,
-    /// What a mediated device is made of.
+    /// The parent and type of a mediated device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<MdevSource>,
 }
@@ -56,7 +55,7 @@ impl GuestBook {
         let device = wanted.host_device();
         let fault = fault(wanted, faults);
         if fault == Some(DeviceFault::HostsOwn) {
-            let reason = "the machine file says so (hosts-own)".to_owned();
+            let reason = "the machine file has a fault hosts-own for it".to_owned();
             return Err(DeviceError::HostsOwn { device, reason });
         }
         let missing = |reason: &str| DeviceError::Missing {
@@ -75,7 +74,7 @@ impl GuestBook {
             (GuestDevice::Mdev { uuid }, None) => {
                 let listed = |node: &NodeView| node.guests.values().any(|it| has_mdev(it, uuid));
                 if !self.is_ready(device) && !machine.nodes.values().any(listed) {
-                    return Err(missing("nobody made it"));
+                    return Err(missing("no guest has it and it was not prepared"));
                 }
             }
         }
@@ -103,8 +102,8 @@ impl GuestBook {
         if fault(wanted, faults) == Some(DeviceFault::PrepareFails) {
             return Err(DeviceError::Unfinished {
                 device,
-                call: "making it ready",
-                reason: "the machine file says so (prepare-fails)".to_owned(),
+                call: "preparing it",
+                reason: "the machine file has a fault prepare-fails for it".to_owned(),
             });
         }
         let handled = self.devices.entry(name(device)).or_default();
@@ -122,11 +121,11 @@ impl GuestBook {
         let device = wanted.host_device();
         for (uuid, guest) in self.all(machine) {
             if guest.devices.iter().any(|held| held.device == device) {
-                let reason = format!("it is guest {uuid}'s, which is {}", guest.state);
+                let reason = format!("guest {uuid} has it and is {}", guest.state);
                 return Err(DeviceError::InUse { device, reason });
             }
         }
-        let said = |word: &str| format!("the machine file says so ({word})");
+        let said = |word: &str| format!("the machine file has a fault {word} for it");
         match fault(wanted, faults) {
             Some(DeviceFault::ResetFails) => {
                 return Err(DeviceError::Quarantined {
@@ -138,7 +137,7 @@ impl GuestBook {
             Some(DeviceFault::ResetHangs) => {
                 return Err(DeviceError::TimedOut {
                     device,
-                    call: "taking it back",
+                    call: "resetting it",
                     limit: Duration::from_mins(1),
                 });
             }
@@ -168,7 +167,7 @@ impl GuestBook {
         }
     }
 
-    /// What was made ready, and not taken back since.
+    /// The devices that are prepared and were not reset since.
     pub(crate) fn prepared_devices(&self) -> Vec<PreparedDevice> {
         let ready = self.devices.iter().filter(|(_, handled)| handled.ready);
         let devices = ready.filter_map(|(name, handled)| {
@@ -202,7 +201,7 @@ impl GuestBook {
             .is_some_and(|handled| handled.ready)
     }
 
-    /// A mediated device that is there as it is wanted, or can be made.
+    /// Checks that a mediated device exists as wanted, or can be created.
     fn mdev(
         &self,
         device: HostDevice,
@@ -215,7 +214,7 @@ impl GuestBook {
         if let Some(there) = handled.filter(|handled| handled.ready) {
             return match &there.source {
                 Some(found) if found != source => Err(missing(format!(
-                    "it exists as {} of {}, wanted is {} of {}",
+                    "it exists as {} of {}, but {} of {} is wanted",
                     found.mdev_type, found.parent, source.mdev_type, source.parent
                 ))),
                 _ => Ok(()),
@@ -298,7 +297,7 @@ fn room(node: &NodeView, source: &MdevSource) -> u64 {
     parted.sum::<u64>() + handles.filter(is_of).count() as u64
 }
 
-/// Why a device that is offered may not be given out, as the machine file says.
+/// Why an offered device is unfit according to the machine file.
 fn unfit(wanted: &WantedDevice, machine: &HostView) -> Option<UnfitReason> {
     let is_it = |handle: &OfferedHandle| match (handle, wanted.device) {
         (OfferedHandle::Function(offered), GuestDevice::Pci { address, .. })

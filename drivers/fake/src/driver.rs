@@ -1,4 +1,4 @@
-//! The driver: looks at the machine again each time, and reads it where it changed.
+//! The fake driver: reads the machine at each call, and parses its text only if it changed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,16 @@ use crate::problem::MachineError;
 use crate::seen::{Keep, Look, Seen};
 use crate::watch::{Changes, Stamp};
 
-/// The largest machine file taken, in bytes: tens of thousands of guests.
+/// The maximum size of a machine file in bytes, enough for tens of thousands of guests.
 const LIMIT: u64 = 16 << 20;
 
 /// A machine in a file, or in memory.
 #[derive(Debug)]
 pub struct FakeDriver {
     source: Source,
-    /// What was read last.
+    /// The last observation.
     last: Mutex<Option<Seen>>,
-    /// The guests that were made on it.
+    /// The guests created by the driver.
     guests: Arc<GuestFile>,
 }
 
@@ -47,12 +47,12 @@ struct Text {
 }
 
 impl FakeDriver {
-    /// The machine in this file, which must be well now; later it may be edited at any time.
+    /// Opens the machine in this file. The file must be valid now; it may be edited at any time later.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
         Self::of(Source::File(path.to_owned()))
     }
 
-    /// The machine that this text describes. `name` stands for the file in what is said about it.
+    /// Creates a machine from its text. `name` is the file name in error texts.
     pub fn from_text(name: &str, text: &str) -> Result<Self, MachineError> {
         Self::of(Source::text(name, text.to_owned()))
     }
@@ -67,7 +67,7 @@ impl FakeDriver {
         }
     }
 
-    /// Reads the machine; the first look finds it read.
+    /// Reads the machine once, so that the first call finds it parsed.
     fn of(source: Source) -> Result<Self, MachineError> {
         let guests = match &source {
             Source::File(path) => {
@@ -86,15 +86,15 @@ impl FakeDriver {
         Ok(driver)
     }
 
-    /// The same machine, with the guests that are made on it kept in this file, which need not be there yet.
+    /// Stores the guests that the driver creates in this file, which need not exist yet.
     #[must_use]
     pub fn with_guests_at(mut self, path: &Path) -> Self {
         self.guests = Arc::new(GuestFile::at(path.to_owned()));
         self
     }
 
-    /// Replaces the machine's text as an editor would, right or wrong: the next look tells. A machine in a file is changed
-    /// by writing the file.
+    /// Replaces the machine's text like an editor would, without checking it: the next call reports errors. For a
+    /// machine in a file, this writes the file.
     pub fn replace(&self, text: &str) -> std::io::Result<()> {
         match &self.source {
             Source::File(path) => std::fs::write(path, text),
@@ -126,7 +126,7 @@ impl FakeDriver {
 }
 
 impl FakeDriver {
-    /// The machine, for what is done with its guests.
+    /// The parsed machine, for operations on guests.
     fn machine(&self) -> Result<Arc<Look>, GuestError> {
         self.read().map_err(|error| GuestError::Malformed {
             origin: "the machine".to_owned(),
@@ -141,7 +141,7 @@ impl FakeDriver {
     ) -> Result<T, DeviceError> {
         let unseen = |reason: String| DeviceError::Unseen { reason };
         let look = self.read().map_err(|error| unseen(error.to_string()))?;
-        // What came of it may be a refusal, with the book as it was.
+        // The result may be a refusal that leaves the book unchanged.
         let outcome = self.guests.change(|book| Ok(work(book, &look)));
         outcome.map_err(|error| unseen(error.to_string()))?
     }
@@ -156,7 +156,7 @@ impl Source {
         })))
     }
 
-    /// What it is called, and its text.
+    /// The machine's name and text.
     fn read(&self) -> Result<(String, String), MachineError> {
         match self {
             Source::File(path) => read(path),
@@ -167,7 +167,7 @@ impl Source {
         }
     }
 
-    /// A way to look at the state that outlives the driver's borrow.
+    /// Returns a function that reads the source's stamp and does not borrow the driver.
     fn look(&self) -> Box<dyn FnMut() -> Stamp + Send> {
         match self {
             Source::File(path) => {
@@ -193,7 +193,7 @@ fn read(path: &Path) -> Result<(String, String), MachineError> {
     };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() && !metadata.is_dir() {
-        // A pipe or a device would be read for ever.
+        // Reading a pipe or a device could block forever.
         let reason = "it is not a regular file";
         return Err(unreadable(std::io::Error::new(
             std::io::ErrorKind::InvalidInput,
@@ -269,12 +269,12 @@ impl VirtDriver for FakeDriver {
             guest.holds_nothing_for(
                 uuid,
                 "be moved while it runs",
-                "a device of this host cannot come along",
+                "a device of this host cannot be moved",
             )?;
         }
         Err(GuestError::Unsupported {
             driver: "fake",
-            action: "move a guest to another host while it runs; stop it and create it there",
+            action: "live-migrate a guest; stop it and create it on the other host",
         })
     }
 
@@ -295,7 +295,7 @@ impl VirtDriver for FakeDriver {
     }
 }
 
-/// A book of guests that cannot be read hides what they hold, so nothing is seen.
+/// An unreadable guest book hides what the guests use, so the whole observation fails.
 fn unseen(error: GuestError) -> ObserveError {
     match error {
         GuestError::State { path, source } => ObserveError::Unreadable { path, source },
@@ -306,7 +306,7 @@ fn unseen(error: GuestError) -> ObserveError {
     }
 }
 
-/// A machine that was well when the driver was made and is not now: somebody is editing it.
+/// The machine was valid when the driver was created and is not now: an edit is in progress or wrong.
 fn refused(error: MachineError) -> ObserveError {
     match error {
         MachineError::Unreadable { file, source } => {

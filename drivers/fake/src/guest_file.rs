@@ -1,7 +1,7 @@
-//! Where a fake machine's book of guests is kept: in a file, or in memory.
+//! Storage of a fake machine's guest book: in a file, or in memory.
 //!
-//! A change is a line at the end of the file ([`crate::book_lines`]); now and then the file is replaced by one with a single line,
-//! in one step. So a change costs what it changes, and a kill leaves the book as it was before or after it.
+//!  A change is appended to the file as a line ([`crate::book_lines`]). Now and then the file is replaced atomically by one with only
+//!  a snapshot. So the cost of a change depends on its size, and a kill leaves the book as it was either before or after the change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,25 +15,26 @@ use crate::book_lines;
 use crate::guests::GuestBook;
 use crate::watch::Stamp;
 
-/// The largest book taken, in bytes.
+/// The maximum size of a book in bytes.
 const LIMIT: u64 = 256 << 20;
 
-/// So many changes may follow a book's first line, or half as many as it has guests: then it is written anew.
+/// The number of changes after which the file is rewritten; half the number of guests if that is more.
 const CHANGES: usize = 100;
 
 /// The place of a book.
 #[derive(Debug)]
 pub(crate) enum GuestFile {
-    /// In memory, with how often it was changed.
+    /// In memory, with the number of changes.
     Memory(Mutex<(Arc<GuestBook>, u64)>),
     /// In a file. The lock orders this process's changes.
     File {
         path: PathBuf,
-        /// Held from the reading to the writing.
+        /// Locked from reading to writing.
         changing: Mutex<()>,
-        /// What the file held last, so that it is not read again for each look.
+        /// The last known content, so that the file is not read again each time.
         known: Mutex<Option<Known>>,
-        /// Whether the last change failed: then nobody knows what of it the disk has, and the next one writes the file anew.
+        /// Whether the last change failed. It is then unknown how much of it is on disk, and the next change rewrites
+        /// the file.
         is_doubtful: AtomicBool,
     },
 }
@@ -45,8 +46,8 @@ pub(crate) struct Known {
     book: Arc<GuestBook>,
     /// How many changes follow its first line.
     changes: usize,
-    /// The file, where a change may be written at its end. While it is open, no other file has its inode, by which a stamp tells
-    /// one from another; who may not write knows it by the rest of its stamp.
+    /// The open file, if changes may be appended. While it is open, no other file can have its inode, which is part of
+    /// the stamp. A process without write permission relies on the other parts of the stamp.
     file: Option<Arc<File>>,
 }
 
@@ -56,7 +57,7 @@ impl GuestFile {
         Self::Memory(Mutex::default())
     }
 
-    /// A book in a file, which need not be there yet.
+    /// Uses a file, which need not exist yet.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self::File {
             path,
@@ -66,7 +67,7 @@ impl GuestFile {
         }
     }
 
-    /// The book as it is.
+    /// The current book.
     pub(crate) fn book(&self) -> Result<Arc<GuestBook>, GuestError> {
         match self {
             Self::Memory(book) => Ok(Arc::clone(&lock(book).0)),
@@ -77,7 +78,7 @@ impl GuestFile {
                 ..
             } => {
                 if let Some(known) = &*lock(known)
-                    // While this process changes it, the file is between two books, of which this is the one that was answered.
+                    // While this process writes, the file is between two books; the known one is the last acknowledged.
                     && (known.stamp == Stamp::of_file(path) || is_held(changing))
                 {
                     return Ok(Arc::clone(&known.book));
@@ -88,7 +89,8 @@ impl GuestFile {
         }
     }
 
-    /// Changes the book, which is kept when this returns; one that `change` leaves as it was is not written.
+    /// Changes the book. The change is durable when this returns. If `change` leaves the book equal, nothing is
+    /// written.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut GuestBook) -> Result<T, GuestError>,
@@ -116,7 +118,7 @@ impl GuestFile {
                 let outcome = change(&mut book)?;
                 if book != *before.book {
                     let written = write(path, &before, book);
-                    // Where it failed, it may be done all the same.
+                    // A failed write may nevertheless have reached the disk.
                     is_doubtful.store(written.is_err(), Ordering::Relaxed);
                     *lock(known) = written.as_ref().ok().cloned().flatten();
                     written.map_err(|source| state(path, source))?;
@@ -126,7 +128,7 @@ impl GuestFile {
         }
     }
 
-    /// Tells one state of the book from another.
+    /// A stamp that changes with the book.
     pub(crate) fn stamp(&self) -> Stamp {
         match self {
             Self::Memory(book) => Stamp::Text(lock(book).1),
@@ -150,7 +152,7 @@ fn state(path: &Path, source: io::Error) -> GuestError {
     }
 }
 
-/// The file's book, read where it is another one than is known.
+/// The file's book; read again only if the stamp changed.
 fn as_it_is(path: &Path, known: &Mutex<Option<Known>>) -> Result<Known, GuestError> {
     let stamp = Stamp::of_file(path);
     if let Some(known) = &*lock(known)
@@ -183,15 +185,15 @@ fn read(path: &Path) -> Result<Known, GuestError> {
         Err(error) => return Err(unread(error)),
     }
     let to_append = OpenOptions::new().read(true).append(true).open(path);
-    // Who only looks may not be able to write.
+    // A reader may lack write permission.
     let appends = to_append.is_ok();
     let mut file = to_append.or_else(|_| File::open(path)).map_err(unread)?;
-    // Before the reading: what is written in between is another state at the next look.
+    // Taken before reading: a concurrent write then changes the stamp.
     let metadata = file.metadata().map_err(unread)?;
     let size = metadata.len();
     if size > LIMIT {
         return Err(malformed(format!(
-            "it has {size} bytes; up to {LIMIT} are taken"
+            "it has {size} bytes; at most {LIMIT} are allowed"
         )));
     }
     let mut text = Vec::new();
@@ -205,14 +207,14 @@ fn read(path: &Path) -> Result<Known, GuestError> {
     })
 }
 
-/// The book in the file, on the disk when this returns, also when the power goes; the file may hold either where it fails. None where
-/// the file has to be read again to be known: another process wrote it, too.
+/// Writes the book. It is on disk when this returns, even after a power failure; after an error the file may hold
+/// either book. Returns `None` if another process wrote the file, too, so that it must be read again.
 fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Option<Known>> {
     let (lines, count) = book_lines::between(&before.book, &book)?;
     let changes = before.changes + count;
     let most = CHANGES.max(book.guests.len() / 2);
     if let Some(file) = before.file.as_ref().filter(|_| changes <= most) {
-        // Of what was known and no other one: where the file was replaced since, the next look finds it so.
+        // The stamp of the file that was written: if the file was replaced since, the next read notices.
         let size = file.metadata()?.len();
         (&**file).write_all(&lines)?;
         file.sync_data()?;
@@ -234,12 +236,12 @@ fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Option<Know
     }))
 }
 
-/// Whole, or not at all, also when the power goes.
+/// Replaces the file atomically, even across a power failure.
 fn replace(path: &Path, text: &[u8]) -> io::Result<Arc<File>> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    // What a kill left of one.
+    // The remainder of a killed attempt.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,7 +1,7 @@
-//! The guests that were made on a fake machine: a book beside the machine file.
+//! The guests that the driver created on a fake machine: the book in addition to the machine file.
 //!
-//! The machine file is its author's and is never written here; the guests in it are listed, hold what they hold, and are
-//! changed by editing it. What the driver makes stands in the book, whose file is [`crate::guest_file`]'s.
+//!  The machine file belongs to its author and is never written. Its guests are listed, hold resources, and are changed by editing the file.
+//!  Guests that the driver creates are in the book; [`crate::guest_file`] stores it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::device_life::DeviceBook;
 
-/// A guest that was made, and what it is doing.
+/// A guest created by the driver, with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Made {
     spec: GuestSpec,
-    /// Whether it is running, paused or shut off; nothing crashes here.
+    /// Running, paused or shut off; a fake guest never crashes.
     state: DesiredPower,
 }
 
-/// The guests that were made. A copy shares them: a change makes only its own guest anew.
+/// The guests created by the driver. Copies share the guests: a change copies only the guest that it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GuestBook {
     pub(crate) guests: BTreeMap<ConsumerUuid, Arc<Made>>,
@@ -34,7 +34,7 @@ pub(crate) struct GuestBook {
 }
 
 impl GuestBook {
-    /// All guests of the machine, the made ones and those of its file.
+    /// All guests of the machine: those of the book and those of the machine file.
     pub(crate) fn all(&self, machine: &HostView) -> BTreeMap<ConsumerUuid, GuestOnHost> {
         let nodes = machine.nodes.values();
         let written = nodes.flat_map(|node| &node.guests);
@@ -43,7 +43,7 @@ impl GuestBook {
         written.chain(made).collect()
     }
 
-    /// The guest of this UUID, as it is among all.
+    /// The guest with this UUID, as in `all`.
     pub(crate) fn one(&self, uuid: ConsumerUuid, machine: &HostView) -> Option<GuestOnHost> {
         let made = self.guests.get(&uuid).map(|made| made.seen());
         made.or_else(|| {
@@ -52,8 +52,7 @@ impl GuestBook {
         })
     }
 
-    /// Adds the made guests to what is seen of the machine, each to its node. One whose node is not there any more, or that was made
-    /// before specs named one, is on the first.
+    /// Adds the book's guests to the view, each to its node. A guest without a known node is added to the first node.
     pub(crate) fn add_to(&self, machine: &mut HostView) {
         for made in self.guests.values() {
             let named = made.spec.node.as_ref();
@@ -135,7 +134,7 @@ impl GuestBook {
         if spec.power == DesiredPower::ShutOff {
             return Err(GuestError::Another {
                 uuid: spec.uuid,
-                difference: format!("it is {}, and should be off", state(made.state)),
+                difference: format!("it is {}, but should be shut off", state(made.state)),
             });
         }
         if made.state == DesiredPower::ShutOff {
@@ -262,13 +261,13 @@ fn is_not_of_file(
         return Err(GuestError::Refused {
             uuid,
             call,
-            reason: "it is written in the machine file; edit that".to_owned(),
+            reason: "it is defined in the machine file; edit the file".to_owned(),
         });
     }
     Ok(())
 }
 
-/// A function must be one of the machine's; mediated devices are made as they are asked for.
+/// Checks a guest's device: a function must exist on the machine; mediated devices are created on demand.
 fn is_there(machine: &HostView, uuid: ConsumerUuid, device: HostDevice) -> Result<(), GuestError> {
     let HostDevice::Function(address) = device else {
         return Ok(());

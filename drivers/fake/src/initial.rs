@@ -1,5 +1,5 @@
-//! The world before an upgrade: the tree a node had under the model its machine says, and what its guests held there. Pure.
-//! Tests and demos fill a Placement with it, change the word in the machine, and start the agent.
+//! The state before an upgrade: a node's provider tree under the machine's model, and the allocations of its guests.
+//! Pure. Tests and demos fill Placement with it, change the model in the machine file, and start the agent.
 
 use berth_model::{
     Allocations, ConsumerAllocations, NodeName, Plan, Provider, ProviderTree, ProviderUuid,
@@ -11,7 +11,7 @@ use crate::machine::{Guest, Machine, Node};
 
 /// The project that pays for the guests' allocations.
 const PROJECT_ID: &str = "fake-project";
-/// The user who asked for the guests.
+/// The user who owns the guests.
 const USER_ID: &str = "fake-user";
 
 /// The tree that a node reports under its machine's model when Placement has only its bare root.
@@ -32,9 +32,9 @@ pub fn initial_tree(
     }
 }
 
-/// What the consumers of a node's guests hold on its tree under the machine's model, sharing providers included: disk goes to
-/// the sharing provider with DISK_GB in the tree where the node's disk is shared. A guest in migration is held by the
-/// migration. None for a node that the machine does not have.
+/// The allocations of a node's guests on its tree under the machine's model. They include sharing providers: if the
+/// node's disk is shared, disk is allocated on the provider with DISK_GB. A migrating guest is held by the migration's
+/// consumer. Returns `None` for an unknown node.
 #[must_use]
 pub fn initial_allocations(machine: &Machine, node: &NodeName, tree: &ProviderTree) -> Allocations {
     let Some(node) = machine.nodes.iter().find(|one| one.name == *node) else {

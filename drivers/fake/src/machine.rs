@@ -1,4 +1,4 @@
-//! A machine as a value: what a machine file says, checked.
+//! A machine as a value: the checked content of a machine file.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use uuid::Uuid;
 /// A machine: its hypervisor and its nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// What the hypervisor says of itself.
+    /// The hypervisor's own description.
     pub hypervisor: Hypervisor,
     pub nodes: Vec<Node>,
 }
@@ -20,9 +20,9 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     pub name: NodeName,
-    /// The UUID its root provider has, where the hypervisor itself knows one.
+    /// The UUID of the root provider, if the hypervisor determines it.
     pub uuid: Option<ProviderUuid>,
-    /// How its resources are modelled: an upgrade is another word here.
+    /// How the resources are modelled. An upgrade changes it.
     pub model: ResourceModel,
     pub cpus: Cpus,
     /// Its memory in MiB.
@@ -31,33 +31,33 @@ pub struct Node {
     pub cells: Vec<NumaCell>,
     pub gpus: Vec<Gpu>,
     pub nics: Vec<VirtualFunctions>,
-    /// Devices that are offered whole, as virtual functions or as mediated devices.
+    /// Devices offered as a whole, as virtual functions or as mediated devices.
     pub devices: Vec<OfferedDevice>,
-    /// Whether Placement is told of the compute service's devices among them.
+    /// Whether the compute service's devices among them are reported to Placement.
     pub pci: PciInPlacement,
     /// Further resources on the root.
     pub customs: Vec<CustomResource>,
     pub traits: Vec<Trait>,
-    /// What goes wrong with its devices, by the function.
+    /// Faults by function.
     pub faults: Faults,
     pub guests: Vec<Guest>,
 }
 
-/// What goes wrong with devices, by the function: the device itself, or the card that it is a part of.
+/// Device faults by address: that of the function, or of the physical function it belongs to.
 pub type Faults = BTreeMap<PciAddress, DeviceFault>;
 
-/// What goes wrong with a device when something is done with it.
+/// A fault that shows when an operation uses the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceFault {
-    /// The host uses it itself, so that no guest may have it.
+    /// The host itself uses the device, so no guest may have it.
     HostsOwn,
-    /// It cannot be made ready, at present.
+    /// Preparing fails.
     PrepareFails,
-    /// It does not answer any more.
+    /// The device's configuration space is unreadable.
     ConfigSpaceDead,
     /// Its reset does not take.
     ResetFails,
-    /// Its reset does not come back in time; the next one may.
+    /// A reset times out; the next one may succeed.
     ResetHangs,
 }
 
@@ -70,7 +70,7 @@ impl DeviceFault {
         DeviceFault::ResetHangs,
     ];
 
-    /// The machine file's word.
+    /// The value in the machine file.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl DeviceFault {
 pub struct Gpu {
     pub address: PciAddress,
     pub numa_node: Option<u32>,
-    /// The mediated device types it can be parted into, and into how many.
+    /// The supported mediated device types, with the maximum number of each.
     pub types: BTreeMap<String, u64>,
     /// The type that is enabled; none is a GPU that is not configured.
     pub enabled: Option<String>,
@@ -98,11 +98,11 @@ pub struct Gpu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guest {
     pub uuid: ConsumerUuid,
-    /// What the hypervisor shows of it. `also` is empty here: [`Guest::migration`] says it.
+    /// The hypervisor's view of the guest. `also` is empty here; it comes from [`Guest::migration`].
     pub seen: GuestView,
-    /// Disk it holds in Placement, in GiB.
+    /// Disk allocated in Placement, in GiB.
     pub disk_gib: u64,
-    /// Units of the node's further resources that it holds in Placement.
+    /// Allocated units of the node's custom resources.
     pub customs: BTreeMap<ResourceClass, u64>,
     /// The migration that holds its resources here, if one does.
     pub migration: Option<Migration>,

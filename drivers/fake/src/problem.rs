@@ -1,4 +1,4 @@
-//! What is wrong with a machine file, with its place and what would be right.
+//! Errors in a machine file, with their position and the expected value.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,9 +10,9 @@ pub struct Problem {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The key, as `node[0].gpu[1].address`; empty when the file as a whole is meant.
+    /// The key, for example `node[0].gpu[1].address`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// What is wrong and what is expected.
     pub text: String,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A machine that cannot be taken.
+/// An invalid or unreadable machine.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// The file cannot be read.
@@ -37,7 +37,7 @@ pub enum MachineError {
         source: std::io::Error,
     },
     /// The file is larger than any machine is described in.
-    #[error("the machine file {file} has {size} bytes; up to {limit} are taken")]
+    #[error("the machine file {file} has {size} bytes; at most {limit} are allowed")]
     TooLarge {
         file: String,
         /// Its size in bytes.
@@ -45,7 +45,7 @@ pub enum MachineError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// The text describes no machine. All that is wrong is listed, in the order of the file, each on a line of its own.
+    /// The text is not a valid machine. All problems are listed in the order of the file, one per line.
     #[error("{}", listed(file, problems))]
     Refused {
         file: String,
@@ -54,7 +54,7 @@ pub enum MachineError {
 }
 
 impl MachineError {
-    /// What is wrong in the text; nothing where there is no text.
+    /// The problems in the text; empty if it could not be read.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         match self {
@@ -72,10 +72,10 @@ fn listed(file: &str, problems: &[Problem]) -> String {
     lines.join("\n")
 }
 
-/// Nobody mends more in one go, and each place is counted from the start of the text.
+/// More are not useful at a time, and each position is counted from the start of the text.
 const MOST_SHOWN: usize = 50;
 
-/// Collects what is wrong while a text is read.
+/// Collects problems while a text is read.
 pub(crate) struct Problems<'t> {
     text: &'t str,
     found: Vec<Problem>,

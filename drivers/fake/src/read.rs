@@ -1,4 +1,4 @@
-//! From a machine file's text to a machine. Everything that is wrong is found in one pass, each with its place.
+//! Parses a machine file. One pass finds all errors, each with its position.
 
 mod device;
 mod fault;
@@ -22,10 +22,10 @@ const MOST: u64 = i32::MAX as u64;
 const AT_LEAST_ONE: &str = "a machine has at least one [[node]]";
 
 impl Machine {
-    /// The machine that a machine file's text describes. `file` is what it is called in what is said about it.
+    /// Parses a machine file. `file` is the file name in error texts.
     ///
     /// # Errors
-    /// The text is no TOML or describes no machine; everything that is wrong is listed.
+    /// All problems, if the text is not TOML or not a valid machine.
     pub fn from_text(file: &str, text: &str) -> Result<Machine, MachineError> {
         read(text).map_err(|problems| MachineError::Refused {
             file: file.to_owned(),
@@ -34,10 +34,10 @@ impl Machine {
     }
 }
 
-/// What is carried along while a text is read.
+/// State of the parser.
 struct Reading<'t> {
     problems: Problems<'t>,
-    /// What may be there only once, by what it is and its text, with the key of the first.
+    /// Unique values seen so far, by kind and text, with the key of the first occurrence.
     taken: BTreeMap<(&'static str, String), String>,
 }
 
@@ -46,7 +46,7 @@ impl Reading<'_> {
         self.problems.add(span, key, text);
     }
 
-    /// Refuses the second of what may be there only once.
+    /// Reports a second occurrence of a value that must be unique.
     fn once(&mut self, what: &'static str, shown: impl ToString, field: &Field<'_>) {
         let place = (what, shown.to_string());
         if let Some(first) = self.taken.get(&place) {
@@ -125,7 +125,7 @@ fn hypervisor(top: &Table<'_>, hostname: String, reading: &mut Reading<'_>) -> H
     hypervisor
 }
 
-/// The words of a `[model]`; those it does not say are `otherwise`.
+/// Parses a `[model]`; `otherwise` provides missing keys.
 fn model(field: &Field<'_>, otherwise: ResourceModel, reading: &mut Reading<'_>) -> ResourceModel {
     let Some(table) = field.table(reading) else {
         return otherwise;

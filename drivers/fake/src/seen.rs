@@ -1,5 +1,5 @@
-//! What was read last of a machine, so that a text that did not change is not read again: a machine of a thousand guests takes
-//! as long to read as all the rest of a start.
+//! A cache of the last observation, so that an unchanged text is not parsed again: a machine of a thousand guests takes
+//! as long to parse as the rest of the start.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use berth_virt::HostView;
 use crate::machine::{Faults, Machine};
 use crate::watch::Stamp;
 
-/// What a machine's text says, as it is asked for.
+/// A parsed machine, in the form that the driver needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// What a hypervisor shows.
+    /// The hypervisor's view.
     pub(crate) view: HostView,
-    /// What goes wrong with devices.
+    /// Device faults.
     pub(crate) faults: Faults,
 }
 
@@ -26,31 +26,31 @@ impl From<&Machine> for Look {
     }
 }
 
-/// What is kept beside the view.
+/// What is stored in addition to the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// The text: the state is so new that the next one may look the same.
+    /// The text, because the stamp is so recent that the next state may have the same one.
     Text,
-    /// Nothing: the state tells.
+    /// Nothing: the stamp identifies the state.
     Nothing,
 }
 
-/// A view, with the state it was read from.
+/// An observation with the stamp it was read at.
 #[derive(Debug)]
 pub(crate) struct Seen {
     stamp: Stamp,
-    /// What was read, where the state does not tell whether that is still so.
+    /// The text, if the stamp does not identify the state.
     text: Option<String>,
     look: Arc<Look>,
 }
 
 impl Seen {
-    /// What was seen, if it is for certain that of this state.
+    /// The cached observation, if it certainly belongs to this stamp.
     pub(crate) fn at(&self, stamp: &Stamp) -> Option<&Arc<Look>> {
         (self.text.is_none() && self.stamp == *stamp).then_some(&self.look)
     }
 
-    /// What the text shows: what was seen before, where it is the same text, else what `parse` makes of it.
+    /// Uses `before` if its text is the same, otherwise parses the text.
     pub(crate) fn of<E>(
         before: Option<Self>,
         stamp: Stamp,

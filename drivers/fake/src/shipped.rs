@@ -1,6 +1,6 @@
-//! The machines that come with Berth, for demos and tests.
+//! The machines shipped with Berth, for demos and tests.
 
-/// The shipped machines: name and text. Each says in a comment which word to change for its upgrade.
+/// Names and texts of the shipped machines. A comment in each one names the value to change for its upgrade.
 #[must_use]
 pub fn machines() -> [(&'static str, &'static str); 7] {
     [

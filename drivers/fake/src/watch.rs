@@ -1,4 +1,4 @@
-//! "The machine changed", by looking every now and then at when its file did.
+//! Watches a machine for changes by polling the stamp of its source.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,15 +11,15 @@ use berth_virt::HostEvent;
 use futures_core::Stream;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often the file is looked at.
+/// The polling interval.
 const PACE: Duration = Duration::from_millis(200);
 
-/// Tells one state of a machine's source from another without reading it.
+/// Identifies a state of a machine's source without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stamp {
-    /// A file: when it was written, its size, and which file it is (editors replace it). None while there is none.
+    /// A file's modification time, size and inode (editors replace the file). `None` if it does not exist.
     File(Option<(SystemTime, u64, u64)>),
-    /// A text in memory: how often it was replaced.
+    /// The number of replacements of a text in memory.
     Text(u64),
 }
 
@@ -29,14 +29,14 @@ impl Stamp {
         metadata.map_or(Stamp::File(None), |file| Stamp::of(&file))
     }
 
-    /// The state of the file that this was told of.
+    /// The stamp of a file's metadata.
     pub(crate) fn of(file: &Metadata) -> Stamp {
         let written = file.modified().ok();
         Stamp::File(written.map(|written| (written, file.len(), file.ino())))
     }
 
-    /// Whether a later change could not be told from this state: the file was written so short a time ago that the next
-    /// write may carry the same time.
+    /// Whether a later change may have the same stamp: the file was written so recently that the next write may have
+    /// the same modification time.
     pub(crate) fn is_fresh(&self, now: SystemTime) -> bool {
         match self {
             Stamp::File(Some((written, ..))) => now
@@ -48,11 +48,11 @@ impl Stamp {
     }
 }
 
-/// The stream: an event for each look that finds another state than the one before.
+/// A stream with an event for each poll that finds another state.
 pub(crate) struct Changes<F, S> {
     look: F,
     last: S,
-    // Made at the first poll: a timer needs the runtime, and watch() may be called before it runs.
+    // Created at the first poll: a timer needs the runtime, and `watch` may be called before it runs.
     pace: Option<Interval>,
 }
 

@@ -1,4 +1,4 @@
-//! A machine as the text of a machine file. What is written reads back as the same machine.
+//! Writes a machine as the text of a machine file. Parsing the text gives the same machine.
 
 use berth_model::ResourceClass;
 use berth_virt::{

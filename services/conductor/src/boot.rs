@@ -17,7 +17,7 @@ mod user_message;
 
 use std::collections::BTreeMap;
 
-use berth_client::placement::Claimed;
+use berth_client::placement::GrantedClaim;
 use berth_model::{ArqUuid, ConsumerUuid};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ pub(crate) struct RequestedBoot {
 pub(crate) struct PlacedBoot {
     record: BootRecord,
     chosen: ChosenHost,
-    claimed: Claimed,
+    claimed: GrantedClaim,
 }
 
 /// A boot attempt whose ARQs exist, each with the number of its request group; no ARQs without a device profile.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_client::placement::{Claimed, Deleted};
+use berth_client::placement::{GrantedClaim, Deleted};
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
 use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ArqState, NodeName};
@@ -215,7 +215,7 @@ async fn release(
     if was == BootStepState::Begun && context.placement.allocations(guest).await?.is_none() {
         return Ok(());
     }
-    let claimed = Claimed::noted_before(guest, chosen.candidate.clone());
+    let claimed = GrantedClaim::noted_before(guest, chosen.candidate.clone());
     match claimed.release(&context.placement).await {
         Ok(Deleted::Deleted | Deleted::AlreadyGone) => Ok(()),
         Err(not_released) => Err(not_released.reason.into()),

@@ -22,8 +22,8 @@ use std::{env, fs, thread};
 
 use berth_scheduler::explain::Explanation;
 use berth_scheduler::host_state::{Aggregate, Aggregates, ConsideredHost};
-use berth_scheduler::select::{Alternates, Ask, Claims, NoValidHost, Scheduler, Selected, Step};
-use berth_scheduler::{Options, RequestSpec, replay};
+use berth_scheduler::select::{Alternates, Ask, ClaimPolicy, NoValidHost, Scheduler, Selected, SelectionStep};
+use berth_scheduler::{SchedulerOptions, RequestSpec, replay};
 use serde_json::{Value, json};
 
 /// So many hosts are made ready at a time, for as many runs as that is.
@@ -55,7 +55,7 @@ fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Valu
     let workload: Value = serde_json::from_str(&fs::read_to_string(file)?)?;
     let (hosts, request) = read(&workload, request)?;
     drop(workload);
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = filters.split(',').map(str::to_owned).collect();
     let scheduler = Scheduler::new(options.clone())?;
     let bare = Scheduler::new(options.clone())?.without_record();
@@ -114,17 +114,17 @@ fn ask(request: &RequestSpec, instances: usize) -> Ask {
         request: request.clone(),
         instance_uuids: (0..instances).map(uuid).collect(),
         alternates: Alternates::None,
-        claims: Claims::Needed,
+        claims: ClaimPolicy::Needed,
         seed: 0,
     }
 }
 
-fn end(mut step: Step<'_>) -> Result<Selected, Box<NoValidHost>> {
+fn end(mut step: SelectionStep<'_>) -> Result<Selected, Box<NoValidHost>> {
     loop {
         step = match step {
-            Step::Claim(claiming) => claiming.granted(),
-            Step::Selected(selected) => return Ok(selected),
-            Step::NoValidHost(none) => return Err(none.into()),
+            SelectionStep::Claim(claiming) => claiming.granted(),
+            SelectionStep::Selected(selected) => return Ok(selected),
+            SelectionStep::NoValidHost(none) => return Err(none.into()),
         }
     }
 }

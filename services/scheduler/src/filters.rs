@@ -44,7 +44,7 @@ mod trusted;
 mod type_affinity;
 
 use crate::host_state::{Aggregates, ConsideredHost};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -93,7 +93,7 @@ pub trait Filter: Send + Sync {
     }
 
     /// Evaluates the request once for all hosts.
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Plan<'a>;
+    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a>;
 }
 
 /// A filter prepared for one request.

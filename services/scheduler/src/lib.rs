@@ -54,7 +54,7 @@ pub mod weighers;
 
 pub use filters::{Check, Filter, Plan, Runs};
 pub use host_state::{ConsideredHost, HostState};
-pub use options::Options;
+pub use options::SchedulerOptions;
 pub use reason::Reason;
 pub use request::RequestSpec;
 // For the command line program, until it takes it from core/wire.

@@ -138,7 +138,7 @@ pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
 /// The first unknown extra spec of a flavor that is misspelt.
 pub(crate) fn misspelt(
     extra_specs: &[(String, String)],
-    options: &crate::options::Options,
+    options: &crate::options::SchedulerOptions,
 ) -> Option<Finding> {
     let flavor = FlavorEntry {
         name: String::new(),

@@ -13,25 +13,25 @@ pub use check::{Checked, OptionError, OptionWarning};
 /// All groups. A group that is not there has its defaults.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Options {
+pub struct SchedulerOptions {
     /// The top level: Nova's `[DEFAULT]`.
     #[serde(rename = "DEFAULT")]
     pub default: DefaultOptions,
     /// `[scheduler]`
-    pub scheduler: SchedulerOptions,
+    pub scheduler: SchedulerGroupOptions,
     /// `[filter_scheduler]`
     pub filter_scheduler: FilterSchedulerOptions,
     /// `[metrics]`
     pub metrics: MetricsOptions,
     /// `[compute]`
-    pub compute: ComputeOptions,
+    pub compute: ComputeGroupOptions,
     /// `[pci]`
     pub pci: PciOptions,
     /// `[workarounds]`
     pub workarounds: WorkaroundsOptions,
 }
 
-impl Options {
+impl SchedulerOptions {
     /// Every option with its default, by `group.name`.
     #[must_use]
     pub fn by_name() -> Vec<(String, Value)> {
@@ -85,7 +85,7 @@ impl Default for DefaultOptions {
 /// `[scheduler]`
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct SchedulerOptions {
+pub struct SchedulerGroupOptions {
     /// The maximum number of hosts for a build: the selected one and its alternates. At least 1.
     pub max_attempts: usize,
     /// The limit of the candidates query. At least 1.
@@ -104,7 +104,7 @@ pub struct SchedulerOptions {
     pub query_placement_for_routed_network_aggregates: bool,
 }
 
-impl Default for SchedulerOptions {
+impl Default for SchedulerGroupOptions {
     fn default() -> Self {
         Self {
             max_attempts: 3,
@@ -306,14 +306,14 @@ impl Default for MetricsOptions {
 /// The options of `[compute]` that the scheduler uses.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct ComputeOptions {
+pub struct ComputeGroupOptions {
     /// Whether used NUMA cells are preferred.
     pub packing_host_numa_cells_allocation_strategy: bool,
     /// Builds that fail in a row before a host is disabled; 0: they are not counted.
     pub consecutive_build_service_disable_threshold: i64,
 }
 
-impl Default for ComputeOptions {
+impl Default for ComputeGroupOptions {
     fn default() -> Self {
         Self {
             packing_host_numa_cells_allocation_strategy: false,

@@ -14,7 +14,7 @@ mod standard;
 mod target;
 mod translate;
 
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub use cloud::{Cloud, Compute};
@@ -42,7 +42,7 @@ pub struct PlacementQuery {
 /// Flavor and image exclude each other, or no host can be right; either way Placement need not be asked.
 pub fn placement_query(
     request: &RequestSpec,
-    options: &Options,
+    options: &SchedulerOptions,
     cloud: &Cloud<'_>,
 ) -> Result<PlacementQuery, PlacementQueryError> {
     let outside = outside_groups(request, options, cloud)?;
@@ -65,7 +65,7 @@ pub fn placement_query(
 /// Groups that come from elsewhere than flavor and image, by suffix.
 fn outside_groups(
     request: &RequestSpec,
-    options: &Options,
+    options: &SchedulerOptions,
     cloud: &Cloud<'_>,
 ) -> Result<Vec<(String, Group)>, PlacementQueryError> {
     let mut outside = cloud.groups.to_vec();
@@ -77,7 +77,7 @@ fn outside_groups(
 
 fn query(
     request: &RequestSpec,
-    options: &Options,
+    options: &SchedulerOptions,
     cloud: &Cloud<'_>,
     wishes: &Wishes,
     outside: &[(String, Group)],

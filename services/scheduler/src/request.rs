@@ -13,7 +13,7 @@ use crate::plugin::PluginAnswers;
 
 pub use attestation::{Attestation, Attestations, Expired};
 pub use hints::Hints;
-pub use image::{Image, ImageProperties, ImagePropertyError, architecture};
+pub use image::{RequestImage, ImageProperties, ImagePropertyError, architecture};
 pub(crate) use numa::Pinning;
 pub use numa::{
     CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
@@ -30,9 +30,9 @@ pub struct RequestSpec {
     /// The instance that is placed next.
     pub instance_uuid: String,
     /// What it is given.
-    pub flavor: Flavor,
+    pub flavor: RequestFlavor,
     /// What it is booted from; none where it is booted from a volume without one.
-    pub image: Option<Image>,
+    pub image: Option<RequestImage>,
     /// What the user says beside it.
     pub hints: Hints,
     /// The server group it is in.
@@ -66,7 +66,7 @@ pub struct RequestSpec {
 
 /// What an instance is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Flavor {
+pub struct RequestFlavor {
     /// What users call it.
     pub name: String,
     /// Its id in the API.
@@ -82,7 +82,7 @@ pub struct Flavor {
     pub extra_specs: BTreeMap<String, String>,
 }
 
-impl Default for Flavor {
+impl Default for RequestFlavor {
     fn default() -> Self {
         Self {
             name: "m1.small".to_owned(),

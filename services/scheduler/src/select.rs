@@ -19,14 +19,14 @@ use std::num::NonZero;
 
 use crate::filters::{Chain, ChainError};
 use crate::host_state::ConsideredHost;
-use crate::options::{Checked, OptionError, OptionWarning, Options};
+use crate::options::{Checked, OptionError, OptionWarning, SchedulerOptions};
 use crate::own::Own;
 use crate::request::RequestSpec;
 use crate::weighers::{Weighers, WeighersError};
 use berth_model::SeededRng;
 
-pub use ask::{Alternates, Ask, Claims};
-pub use claiming::{Claim, Claiming, Step};
+pub use ask::{Alternates, Ask, ClaimPolicy};
+pub use claiming::{HostClaim, PendingClaim, SelectionStep};
 pub use consume::consume;
 pub use destination::{Narrowed, narrow};
 pub use outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
@@ -37,7 +37,7 @@ pub use sorted::SortedHosts;
 
 /// Filters and weighers by their options, ready for any number of requests.
 pub struct Scheduler {
-    options: Options,
+    options: SchedulerOptions,
     warnings: Vec<OptionWarning>,
     chain: Chain,
     weighers: Weighers,
@@ -68,12 +68,12 @@ impl Scheduler {
     ///
     /// # Errors
     /// They name a filter or a weigher that is not there, or a value is out of bounds.
-    pub fn new(options: Options) -> Result<Self, SchedulerError> {
+    pub fn new(options: SchedulerOptions) -> Result<Self, SchedulerError> {
         Self::with_own(options, &Own::new())
     }
 
     /// By these options, which may also name filters and weighers that are not built in.
-    pub fn with_own(options: Options, own: &Own) -> Result<Self, SchedulerError> {
+    pub fn with_own(options: SchedulerOptions, own: &Own) -> Result<Self, SchedulerError> {
         let Checked { errors, warnings } = options.check();
         if !errors.is_empty() {
             return Err(SchedulerError::Options(errors));
@@ -105,7 +105,7 @@ impl Scheduler {
     }
 
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &SchedulerOptions {
         &self.options
     }
 
@@ -151,7 +151,7 @@ impl Scheduler {
     }
 
     /// Begins with a request: hosts with the candidates that Placement named for it, in the order in which ties are to be broken.
-    pub fn select(&self, ask: Ask, hosts: Vec<ConsideredHost>) -> Step<'_> {
+    pub fn select(&self, ask: Ask, hosts: Vec<ConsideredHost>) -> SelectionStep<'_> {
         claiming::begin(self, ask, hosts)
     }
 }

@@ -28,7 +28,7 @@ mod soft_affinity;
 mod soft_anti_affinity;
 
 use crate::host_state::HostState;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub use card::{Card, Score};
@@ -56,7 +56,7 @@ pub trait Weigher: Send + Sync {
     }
 
     /// Reads what it needs, once for all hosts. A raw weight that is no number counts as 0, one beyond [`LARGEST`] as that.
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Weighing<'a>;
+    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a>;
 }
 
 /// What a weigher makes of a request.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use berth_scheduler::host_state::{Aggregate, ConsideredHost};
 use berth_scheduler::placement_query::{Cloud, placement_query};
-use berth_scheduler::select::{Alternates, Ask, Claims, Scheduler, Selected, Step};
+use berth_scheduler::select::{Alternates, Ask, ClaimPolicy, Scheduler, Selected, SelectionStep};
 use berth_scheduler::{Options, RequestSpec, filters, replay};
 use serde_json::{Map, Value, json};
 
@@ -173,14 +173,14 @@ fn select(
         request: request.clone(),
         instance_uuids: vec!["u3".to_owned(), "u4".to_owned()],
         alternates: Alternates::Wanted,
-        claims: Claims::Needed,
+        claims: ClaimPolicy::Needed,
         seed: 1,
     };
     let mut step = scheduler.select(ask, hosts.to_vec());
     let record = loop {
         step = match step {
-            Step::Claim(claiming) => claiming.granted(),
-            Step::Selected(Selected {
+            SelectionStep::Claim(claiming) => claiming.granted(),
+            SelectionStep::Selected(Selected {
                 selections, record, ..
             }) => {
                 let chosen = selections.iter().flatten();
@@ -189,7 +189,7 @@ fn select(
                     Ok(chosen.map(|one| one.host.host.clone()).collect()),
                 );
             }
-            Step::NoValidHost(why) => {
+            SelectionStep::NoValidHost(why) => {
                 let sentence = why.to_string();
                 is_sentence(&sentence);
                 break (why.record, Err(sentence));

@@ -73,7 +73,7 @@ TOML
 
 node() {
     mkdir -p /run/berth
-    RUST_LOG=info,berth_agent::device::cleaning=debug setsid berth up >>/share/berth.log 2>&1 </dev/null &
+    RUST_LOG=info,berth_agent_devices::reset=debug setsid berth up >>/share/berth.log 2>&1 </dev/null &
     NODE=$!
     within 60 berth agent status
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_agent::device::HealthCheck;
+use berth_agent_devices::HealthCheck;
 use berth_tests::host::consumer;
 use berth_tests::wait::poll_until;
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_agent::device::{ActError, Doing, Risk};
+use berth_agent_devices::{ActError, DryRun, Risk};
 use berth_tests::wait::poll_until;
 use berth_virt::UnfitReason;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
     assert!(traits.contains(RESET_FAILED), "{traits:?}");
     assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
 
-    let still = stage.devices.release(&name, None, Doing::Now).await;
+    let still = stage.devices.release(&name, None, DryRun::No).await;
     assert!(matches!(still, Err(ActError::Reset { .. })), "{still:?}");
     stage.restart().await;
     stage.round().await;
@@ -47,7 +47,7 @@ async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
     stage.cards.broken.lock().unwrap().clear();
     stage
         .devices
-        .release(&name, None, Doing::Now)
+        .release(&name, None, DryRun::No)
         .await
         .unwrap();
     stage.round().await;
@@ -74,7 +74,7 @@ async fn a_risk_taken_by_name_releases_a_device_that_cannot_be_reset() {
     let risk = Some(Risk::UncleanDevice);
     stage
         .devices
-        .release(&name, risk, Doing::Now)
+        .release(&name, risk, DryRun::No)
         .await
         .unwrap();
     stage.round().await;
@@ -117,7 +117,7 @@ async fn a_device_whose_reset_for_an_operator_was_cut_off_goes_to_nobody_before_
     stage.take_resets();
     *stage.cards.stuck.lock().unwrap() = true;
     let (devices, asked) = (stage.devices.clone(), name.clone());
-    let reset = tokio::spawn(async move { devices.reset(&asked, Doing::Now).await });
+    let reset = tokio::spawn(async move { devices.reset(&asked, DryRun::No).await });
     stage.wait_for_cleaning().await;
     reset.abort();
     assert!(reset.await.unwrap_err().is_cancelled());
@@ -159,7 +159,7 @@ async fn a_device_that_a_guest_has_is_not_reset_whoever_asks() {
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.take_resets();
     stage.stirred().await;
-    let bound = stage.devices.reset(&name, Doing::Now).await;
+    let bound = stage.devices.reset(&name, DryRun::No).await;
     assert!(matches!(bound, Err(ActError::Bound { .. })), "{bound:?}");
     stage
         .cards
@@ -171,7 +171,7 @@ async fn a_device_that_a_guest_has_is_not_reset_whoever_asks() {
     stage.stirred().await;
     assert_eq!(stage.take_resets(), Vec::<String>::new());
     assert!(stage.known().await[&name].unclean);
-    let held = stage.devices.reset(&name, Doing::Now).await;
+    let held = stage.devices.reset(&name, DryRun::No).await;
     assert!(matches!(held, Err(ActError::Held { .. })), "{held:?}");
     assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
 }

@@ -1,6 +1,6 @@
 //! What an operator does with devices: at the agent and at the accelerator service.
 
-use berth_agent::device::{DeviceConditions, Doing, Risk};
+use berth_agent_devices::{DeviceConditions, DryRun, Risk};
 use berth_tests::wait::within;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -14,12 +14,12 @@ const QUARANTINED: &str = "CUSTOM_BERTH_DEVICE_QUARANTINED";
 async fn an_operator_sets_a_device_aside_and_takes_it_back() {
     let mut stage = Stage::with(vec![card(0)]).await;
     let name = address(0).to_string();
-    let would = stage.devices.quarantine(&name, "smells", Doing::DryRun);
+    let would = stage.devices.quarantine(&name, "smells", DryRun::Yes);
     assert!(would.await.unwrap().text.contains("would go"));
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 0");
 
-    let done = stage.devices.quarantine(&name, "smells", Doing::Now).await;
+    let done = stage.devices.quarantine(&name, "smells", DryRun::No).await;
     assert_eq!(done.unwrap().devices, std::slice::from_ref(&name));
     stage.round().await;
     let (amounts, traits) = stage.provider(0).await.expect("a provider");
@@ -32,7 +32,7 @@ async fn an_operator_sets_a_device_aside_and_takes_it_back() {
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
     stage
         .devices
-        .release(&name, None, Doing::Now)
+        .release(&name, None, DryRun::No)
         .await
         .unwrap();
     stage.round().await;
@@ -66,7 +66,7 @@ async fn of_a_card_a_part_can_be_set_aside() {
     let one = function(0, 2).to_string();
     stage
         .devices
-        .quarantine(&one, "dead lane", Doing::Now)
+        .quarantine(&one, "dead lane", DryRun::No)
         .await
         .unwrap();
     stage.round().await;
@@ -83,14 +83,14 @@ async fn of_a_card_a_part_can_be_set_aside() {
     let whole = address(0).to_string();
     let all = stage
         .devices
-        .quarantine(&whole, "the card is hot", Doing::Now)
+        .quarantine(&whole, "the card is hot", DryRun::No)
         .await;
     assert_eq!(all.unwrap().devices.len(), 4);
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 4");
 
     let risk = Some(Risk::UncleanDevice);
-    let released = stage.devices.release(&whole, risk, Doing::Now).await;
+    let released = stage.devices.release(&whole, risk, DryRun::No).await;
     released.unwrap();
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 0");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::http::StatusCode;
-use berth_agent::device::DeviceConditions;
+use berth_agent_devices::DeviceConditions;
 use berth_virt::HostEvent;
 use futures_util::StreamExt;
 

@@ -13,11 +13,11 @@ use axum::response::IntoResponse;
 use berth_accelerator::{
     EventsBell, AcceleratorApiOptions, deliver_events, end_late_programmings, prepare, router, watch_providers,
 };
-use berth_agent::device::api;
-use berth_agent::device::report::Scrub;
-use berth_agent::device::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
-use berth_agent::guest::SqlJournal;
-use berth_agent::tick;
+use berth_agent_api::devices as api;
+use berth_agent_devices::report::Scrub;
+use berth_agent_devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
+use berth_agent_journal::SqlJournal;
+use berth_agent_tracker::tick;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Exchange, HttpService, RequestObserver,
     Secret, TransportError,

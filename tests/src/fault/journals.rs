@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 
-use berth_agent::guest as agent;
-use berth_conductor::BootRequest;
-use berth_conductor::journal as conductor;
+use berth_agent_journal as agent;
+use berth_conductor::{BootRequest, journal as conductor};
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_virt::guest_spec::DesiredPower;
@@ -94,8 +93,8 @@ impl GatedGuestJournal {
     fn cross<'a, T: Send + 'a>(
         &'a self,
         crossing: Effect,
-        call: impl Fn() -> agent::journal::Answer<'a, T> + Send + Sync + 'a,
-    ) -> agent::journal::Answer<'a, T> {
+        call: impl Fn() -> agent::Answer<'a, T> + Send + Sync + 'a,
+    ) -> agent::Answer<'a, T> {
         Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
     }
 }
@@ -113,14 +112,11 @@ impl agent::GuestJournal for GatedGuestJournal {
         self.inner.path()
     }
 
-    fn guests(&self) -> agent::journal::Answer<'_, Vec<Arc<agent::GuestRecord>>> {
+    fn guests(&self) -> agent::Answer<'_, Vec<Arc<agent::GuestRecord>>> {
         self.cross(read("guests.db guests", ""), || self.inner.guests())
     }
 
-    fn guest(
-        &self,
-        uuid: ConsumerUuid,
-    ) -> agent::journal::Answer<'_, Option<Arc<agent::GuestRecord>>> {
+    fn guest(&self, uuid: ConsumerUuid) -> agent::Answer<'_, Option<Arc<agent::GuestRecord>>> {
         self.cross(read("guests.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
@@ -129,22 +125,18 @@ impl agent::GuestJournal for GatedGuestJournal {
     fn accept<'a>(
         &'a self,
         request: &'a agent::GuestRequest,
-    ) -> agent::journal::Answer<'a, agent::Accepted> {
+    ) -> agent::Answer<'a, agent::Accepted> {
         let crossing = write("guests.db accept", request.uuid());
         self.cross(crossing, || self.inner.accept(request))
     }
 
-    fn turn<'a>(
-        &'a self,
-        uuid: ConsumerUuid,
-        course: &'a agent::Course,
-    ) -> agent::journal::Answer<'a, ()> {
+    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a agent::Goal) -> agent::Answer<'a, ()> {
         self.cross(write("guests.db turn", uuid), move || {
             self.inner.turn(uuid, course)
         })
     }
 
-    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> agent::journal::Answer<'_, ()> {
+    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> agent::Answer<'_, ()> {
         self.cross(write("guests.db want", uuid), move || {
             self.inner.want(uuid, power)
         })
@@ -153,9 +145,9 @@ impl agent::GuestJournal for GatedGuestJournal {
     fn live<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a agent::Life,
+        life: &'a agent::InstanceOverrides,
         steps: &'a [(agent::SpawnStep, agent::StepRecord)],
-    ) -> agent::journal::Answer<'a, ()> {
+    ) -> agent::Answer<'a, ()> {
         // One transaction: its steps are said as those that are noted alone.
         let said = steps
             .iter()
@@ -171,7 +163,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         uuid: ConsumerUuid,
         step: agent::SpawnStep,
         record: &'a agent::StepRecord,
-    ) -> agent::journal::Answer<'a, ()> {
+    ) -> agent::Answer<'a, ()> {
         let what = format!("{} {}", step.as_str(), record.state.as_str());
         self.cross(write("guests.db note", what), move || {
             self.inner.note(uuid, step, record)
@@ -183,7 +175,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         uuid: ConsumerUuid,
         names: &'a BTreeSet<String>,
         devices: &'a agent::BoundDevices,
-    ) -> agent::journal::Answer<'a, agent::Claimed> {
+    ) -> agent::Answer<'a, agent::Claimed> {
         self.cross(write("guests.db claim", uuid), move || {
             self.inner.claim(uuid, names, devices)
         })
@@ -193,19 +185,19 @@ impl agent::GuestJournal for GatedGuestJournal {
         &'a self,
         uuid: ConsumerUuid,
         released: &'a agent::Released,
-    ) -> agent::journal::Answer<'a, ()> {
+    ) -> agent::Answer<'a, ()> {
         self.cross(write("guests.db give_back", uuid), move || {
             self.inner.give_back(uuid, released)
         })
     }
 
-    fn disclaim(&self, uuid: ConsumerUuid) -> agent::journal::Answer<'_, ()> {
+    fn disclaim(&self, uuid: ConsumerUuid) -> agent::Answer<'_, ()> {
         self.cross(write("guests.db disclaim", uuid), move || {
             self.inner.disclaim(uuid)
         })
     }
 
-    fn forget(&self, uuid: ConsumerUuid) -> agent::journal::Answer<'_, ()> {
+    fn forget(&self, uuid: ConsumerUuid) -> agent::Answer<'_, ()> {
         self.cross(write("guests.db forget", uuid), move || {
             self.inner.forget(uuid)
         })

@@ -7,27 +7,27 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_agent::complete::Service;
-use berth_agent::device::report::Scrub;
-use berth_agent::device::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
-use berth_agent::guest::disks::InstancesPath;
-use berth_agent::guest::reconcile::Reconciler;
-use berth_agent::guest::{
-    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, GuestJournal as _, Guests,
-    GuestsParts, HostResources,
-};
 use berth_agent::host_state::{NodeFacts, node_state};
-use berth_agent::node_identity::{self, UuidSource};
-use berth_agent::options::TrackerOptions;
-use berth_agent::propose::ResourceTracker;
-use berth_agent::report_client::ReportClient;
-use berth_agent::service::KeptGuests as _;
-use berth_agent::{startup, tick};
+use berth_agent_devices::report::Scrub;
+use berth_agent_devices::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
+use berth_agent_images::InstancesPath;
+use berth_agent_instances::reconcile::Reconciler;
+use berth_agent_instances::{
+    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, GuestManager as _,
+    GuestResources, Guests, GuestsParts, HostResources,
+};
+use berth_agent_journal::GuestJournal as _;
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::node_identity::{self, UuidSource};
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
+use berth_agent_tracker::{startup, tick};
 use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportError};
 use berth_conductor::{Conductor, ConductorOptions, ConductorParts};
 use berth_model::{NodeName, ProviderTree};
 use berth_virt::guest_spec::{CpuModel, HostPath};
-use berth_virt::{HostView, VirtDriver as _};
+use berth_virt::{HostView, VirtDriver};
 use berth_wire::host_state::{HostStateBody, ServiceBody};
 use bytes::Bytes;
 use http::Request;
@@ -240,7 +240,7 @@ impl GuestCloud {
             Some(placement.clone()),
         );
         let process = Agent {
-            routes: dying_with(reconciler.routes(), end),
+            routes: dying_with(routes(&reconciler), end),
         };
         let life = Life::new(gate.clone(), process, end.clone());
         node.agent.send_replace(Some(Arc::new(life)));
@@ -360,6 +360,12 @@ impl GuestCloud {
         };
         Conductor::open(parts, options)
     }
+}
+
+/// The routes of an agent's instances and of their comparison.
+fn routes<D: VirtDriver, R: GuestResources>(reconciler: &Reconciler<D, R>) -> Router {
+    let routes = berth_agent_api::instances::routes(reconciler.guests());
+    routes.merge(berth_agent_api::reconcile::routes(reconciler))
 }
 
 /// The routes of the agent that lives, whichever that is.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use berth_agent::guest::{GuestJournal as _, SqlJournal};
+use berth_agent_journal::{GuestJournal as _, SqlJournal};
 use berth_model::ConsumerUuid;
 use berth_virt::VirtDriver as _;
 use tokio::sync::Notify;

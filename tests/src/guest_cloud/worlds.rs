@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent::guest::{Course as AgentCourse, GuestJournal as _};
+use berth_agent_journal::{Goal as AgentCourse, GuestJournal as _};
 use berth_conductor::journal::{BootJournal as _, BootRecord, BootGoal};
 use berth_hosts::{ComputeHost, ServerGroupPolicy};
 use berth_invariants::{

@@ -2,6 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use berth_agent_images::{DiskPlan, InstancesPath, RecreateDisks};
+use berth_agent_instances::fit::{FlavorPlacement, HostUsage, Limits, fit};
+use berth_agent_journal::samples::{NODE, guest, spec};
+use berth_agent_journal::{
+    Goal, GuestRequest, HostPlacement, InstanceOverrides, PendingTransition, SchedulingFacts,
+    StepRecord, TransitionKind, TransitionPhase,
+};
 use berth_model::{
     AllocationRatio, Inventory, Provider, ProviderName, ResourceClass as Class, Trait,
 };
@@ -17,11 +24,6 @@ use berth_virt::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::guest::build::{Described, Picked};
-use crate::guest::disks::{DiskPlan, InstancesPath};
-use crate::guest::fit::{FlavorPlacement, Held, Limits, fit};
-use crate::guest::samples::{NODE, guest, spec};
-use crate::guest::{Anew, Course, GuestRequest, Life, Stage, StepRecord, Turning};
 
 const ROOT: &str = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01";
 
@@ -100,7 +102,7 @@ impl World {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let wanted = FlavorPlacement::of(vcpus, memory_mib, &specs.collect()).unwrap();
-        let mut held = Held::default();
+        let mut held = HostUsage::default();
         for record in &self.records {
             let spec = record.request.spec();
             held.add(&spec.topology, &record.request.reserved_cpus());
@@ -109,11 +111,11 @@ impl World {
         let mut spec = spec(number);
         spec.topology = placed.topology;
         let request = GuestRequest::new(NodeName::new(NODE).unwrap(), Vec::new(), spec).unwrap();
-        let described = Described {
+        let described = SchedulingFacts {
             flavor: Some("m1.small".to_owned()),
             image_properties: [("os_distro".to_owned(), "debian".to_owned())].into(),
         };
-        let picked = Picked::new(None, placed.reserved, Vec::new()).describing(described);
+        let picked = HostPlacement::new(None, placed.reserved, Vec::new()).describing(described);
         self.records.push(record(request.with_picked(picked)));
     }
 }
@@ -127,10 +129,10 @@ fn record(request: GuestRequest) -> GuestRecord {
     GuestRecord {
         power: request.spec().power,
         request,
-        course: Course::Spawn,
+        course: Goal::Spawn,
         steps: BTreeMap::from([(SpawnStep::Start, started)]),
         devices: None,
-        life: Life::default(),
+        life: InstanceOverrides::default(),
     }
 }
 
@@ -196,7 +198,7 @@ fn guests_count_from_the_moment_they_are_asked_for_whoever_made_them_and_once() 
     let mut asked_for = record(request.with_disks(plan).unwrap());
     asked_for.steps.clear();
     let mut failed = plain(3);
-    failed.course = Course::Undo {
+    failed.course = Goal::Undo {
         reason: "no image".to_owned(),
         blame: None,
     };
@@ -245,10 +247,10 @@ fn a_guest_counts_until_nothing_of_it_is_left() {
     let mut world = World::bare();
     let mut record = plain(1);
     for (course, used) in [
-        (Course::Spawn, 1),
-        (Course::Destroy, 1),
+        (Goal::Spawn, 1),
+        (Goal::Destroy, 1),
         (
-            Course::Undo {
+            Goal::Undo {
                 reason: "no image".to_owned(),
                 blame: None,
             },
@@ -491,8 +493,10 @@ fn what_the_driver_says_of_the_processor_and_its_guests_is_told_as_nova_has_it()
 fn what_keeps_disks_busy_is_counted() {
     let turn = |turn| {
         let mut record = plain(1);
-        let stage = Stage::Making { anew: Anew::Root };
-        record.life.turning = Some(Turning { turn, stage });
+        let stage = TransitionPhase::Rebuilding {
+            anew: RecreateDisks::Root,
+        };
+        record.life.turning = Some(PendingTransition { turn, stage });
         record
     };
     let building = || {
@@ -505,14 +509,14 @@ fn what_keeps_disks_busy_is_counted() {
         step.state = StepState::Begun;
     }
     let mut ending = building();
-    ending.course = Course::Destroy;
+    ending.course = Goal::Destroy;
     for (record, counts) in [
         (plain(1), false),
         (building(), true),
         (back_after_a_boot, false),
-        (turn(Turn::Rebuild), true),
-        (turn(Turn::Rescue), true),
-        (turn(Turn::Unrescue), false),
+        (turn(TransitionKind::Rebuild), true),
+        (turn(TransitionKind::Rescue), true),
+        (turn(TransitionKind::Unrescue), false),
         (ending, false),
     ] {
         assert_eq!(is_io_heavy(&record), counts, "{record:?}");

@@ -3,24 +3,23 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use berth_agent_api::{NodeState, PassResult, TickOutcome};
+use berth_agent_tracker::startup::StartupError;
+use berth_agent_tracker::tick::TickError;
 use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use super::{Done, EventLoop};
 use crate::service::error::{LastFailure, PassError, ServiceError};
+use crate::service::event_loop::{EventLoop, TaskCompletion};
 use crate::service::findings;
-use crate::service::pass::{self, Journey, Order, Progressed, Returned};
-use crate::service::requests::TickOutcome;
-use crate::service::state::{NodeState, PassResult};
-use crate::startup::StartupError;
-use crate::tick::TickError;
+use crate::service::pass::{self, Journey, Order, Returned, TrackerSlot};
 
 impl<D: VirtDriver> EventLoop<D> {
-    pub(super) fn begin_pass(&mut self, progressed: Progressed<D>, order: Order) {
+    pub(super) fn begin_pass(&mut self, progressed: TrackerSlot<D>, order: Order) {
         let surroundings = Arc::clone(&self.surroundings);
         self.work.spawn_local(async move {
-            Done::Passed(Box::new(pass::run(surroundings, progressed, order).await))
+            TaskCompletion::Passed(Box::new(pass::run(surroundings, progressed, order).await))
         });
     }
 

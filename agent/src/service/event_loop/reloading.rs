@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use berth_agent_api::Phase;
+use berth_agent_api::health::CONFIG_RELOAD_FAILED;
 use berth_virt::VirtDriver;
 use tokio::time::Instant;
 
-use super::{Done, EventLoop, Reloading};
-use crate::health::CONFIG_RELOAD_FAILED;
 use crate::service::LiveOptions;
-use crate::service::state::Phase;
+use crate::service::event_loop::{EventLoop, Reloading, TaskCompletion};
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {
@@ -31,7 +31,7 @@ impl<D: VirtDriver> EventLoop<D> {
         };
         self.work.spawn_local(async move {
             let read = tokio::task::spawn_blocking(move || reload()).await;
-            Done::Reloaded(
+            TaskCompletion::Reloaded(
                 read.unwrap_or_else(|error| Err(format!("reading it ended in a panic: {error}"))),
             )
         });

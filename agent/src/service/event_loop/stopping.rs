@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use berth_agent_api::Phase;
+use berth_agent_tracker::error_chain::sentence;
 use berth_virt::VirtDriver;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Done, EventLoop};
-use crate::service::error::{ServiceError, sentence};
+use crate::service::error::ServiceError;
+use crate::service::event_loop::{EventLoop, TaskCompletion};
 use crate::service::pass::Returned;
-use crate::service::state::Phase;
 
 /// What stays of the time to stop when passes under way were waited for.
 const TIDY_UP: Duration = Duration::from_secs(20);
@@ -45,7 +46,7 @@ impl<D: VirtDriver> EventLoop<D> {
             let look = |patience: Duration| now + (patience / 4).max(Duration::from_millis(100));
             let until = patience.map_or(deadline, |patience| look(patience).min(deadline));
             match timeout_at(until, self.work.join_next()).await {
-                Ok(Some(Ok(Done::Passed(returned)))) => self.finished(*returned),
+                Ok(Some(Ok(TaskCompletion::Passed(returned)))) => self.finished(*returned),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
                 Err(_) if until < deadline => {}

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use berth_agent_api::AdminOptions;
+use berth_agent_api::client::{AdminClient, AdminClientError};
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::bench::Bench;
-use super::driver::host;
-use super::placement::Weather;
-use crate::admin::AdminOptions;
-use crate::admin::client::{AdminClient, AdminClientError};
-use crate::service::{Agent, ExitReason, ServiceError, run};
+use crate::service::error::{ExitReason, ServiceError};
+use crate::service::tests::bench::Bench;
+use crate::service::tests::driver::host;
+use crate::service::tests::placement::Weather;
+use crate::service::{Agent, run};
 
 fn options(bench: &Bench) -> AdminOptions {
     let group = nix::unistd::Group::from_gid(nix::unistd::getegid())

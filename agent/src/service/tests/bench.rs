@@ -4,6 +4,10 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
+use berth_agent_instances::GuestChanges;
+use berth_agent_journal::SqlJournal;
+use berth_agent_tracker::disabled::{Disabled, DisabledError};
 use berth_client::{AdapterOptions, Auth, HostsClient, HttpService, TransportOptions};
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
@@ -13,17 +17,14 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{ScriptedDriver, host};
-use super::placement::FakePlacement;
-use crate::disabled::{Disabled, DisabledError};
-use crate::guest::{GuestChanges, SqlJournal};
 use crate::host_state::{HostStateOptions, HostStateService};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
+use crate::service::error::ServiceError;
 use crate::service::event_loop::EventLoop;
-use crate::service::{
-    Agent, AgentState, Mode, Phase, Request, ServiceError, Sources, States, TickOutcome,
-};
+use crate::service::tests::driver::{ScriptedDriver, host};
+use crate::service::tests::placement::FakePlacement;
+use crate::service::{Agent, EventLoopSources, Mode};
 use crate::triggers::Interval;
 
 pub(super) struct Bench {
@@ -108,7 +109,7 @@ impl Bench {
         let (asked, requests) = mpsc::channel(16);
         let (hangups, hung) = mpsc::channel(16);
         let hung = stream::unfold(hung, async |mut hung| Some((hung.recv().await?, hung))).boxed();
-        let sources = Sources {
+        let sources = EventLoopSources {
             events,
             hangups: hung,
             requests,

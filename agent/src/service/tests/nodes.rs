@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use berth_agent_api::PassResult;
 use tokio::time::{Instant, sleep};
 
-use super::bench::{Bench, stage, usual, without_timer};
-use super::driver::{Sight, host, node};
-use super::placement::Weather;
-use crate::service::{PassResult, ServiceError};
+use crate::service::error::ServiceError;
+use crate::service::tests::bench::{Bench, stage, usual, without_timer};
+use crate::service::tests::driver::{Sight, host, node};
+use crate::service::tests::placement::Weather;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -162,7 +163,7 @@ async fn a_uuid_that_none_of_several_nodes_can_claim_is_asked_about() {
     let of_a = bench.placement.uuid("a");
 
     let refused = start_on(&bench, &["b", "c"]).await.unwrap_err();
-    let said = crate::service::sentence(&refused);
+    let said = berth_agent_tracker::error_chain::sentence(&refused);
     for word in ["compute_id.", "knows as a", "--accept-risk rename-host"] {
         assert!(said.contains(word), "no {word:?} in: {said}");
     }

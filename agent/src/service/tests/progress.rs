@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_tracker::disabled::FILE;
 use berth_store::state_dir::{Answer, StateFiles};
 use berth_virt::VgpuModel;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::bench::{Bench, stage, usual};
-use super::driver::{Sight, host};
-use super::placement::Weather;
-use crate::disabled::FILE;
+use crate::service::tests::bench::{Bench, stage, usual};
+use crate::service::tests::driver::{Sight, host};
+use crate::service::tests::placement::Weather;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// The file of the node's UUID, as its options name it.

@@ -6,10 +6,10 @@ use std::time::Duration;
 use berth_model::AllocationRatio;
 use tokio::time::sleep;
 
-use super::bench::Bench;
-use super::driver::host;
-use super::placement::Weather;
 use crate::service::LiveOptions;
+use crate::service::tests::bench::Bench;
+use crate::service::tests::driver::host;
+use crate::service::tests::placement::Weather;
 use crate::triggers::Interval;
 
 #[tokio::test(start_paused = true)]

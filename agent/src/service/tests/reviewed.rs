@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_agent_tracker::complete::Service;
+use berth_agent_tracker::options::TrackerOptions;
+use berth_agent_tracker::propose::ResourceTracker;
+use berth_agent_tracker::report_client::ReportClient;
+use berth_agent_tracker::startup::{ReviewedPlan, ReviewedPlans, preview};
 use berth_client::AdapterOptions;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::VgpuModel;
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 
-use super::bench::Bench;
-use super::driver::host;
-use super::placement::Weather;
-use crate::complete::Service;
-use crate::options::TrackerOptions;
-use crate::propose::ResourceTracker;
-use crate::report_client::ReportClient;
-use crate::service::ExitReason;
-use crate::startup::{ReviewedPlan, ReviewedPlans, preview};
+use crate::service::error::ExitReason;
+use crate::service::tests::bench::Bench;
+use crate::service::tests::driver::host;
+use crate::service::tests::placement::Weather;
 
 fn of_a(plan: ReviewedPlan) -> ReviewedPlans {
     ReviewedPlans::from([(NodeName::new("a").unwrap(), plan)])

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use berth_agent_api::Phase;
+use berth_agent_tracker::options::Rename;
 use berth_virt::VgpuModel;
 use http::StatusCode;
 use tokio::time::sleep;
 
-use super::bench::Bench;
-use super::driver::{Sight, host};
-use super::placement::Weather;
-use crate::options::Rename;
-use crate::service::{ExitReason, Phase};
+use crate::service::error::ExitReason;
+use crate::service::tests::bench::Bench;
+use crate::service::tests::driver::{Sight, host};
+use crate::service::tests::placement::Weather;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -339,7 +340,7 @@ async fn once_says_what_it_waited_for_in_vain() {
             .await
             .unwrap_err();
         assert_eq!(error.reason(), ExitReason::DependencyGone);
-        let text = crate::service::sentence(&error);
+        let text = berth_agent_tracker::error_chain::sentence(&error);
         assert!(text.contains("20s") && text.contains(words), "{text}");
     }
 }

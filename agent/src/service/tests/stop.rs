@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use berth_agent_api::Phase;
 use tokio::time::{Instant, sleep};
 
-use super::bench::Bench;
-use super::driver::{Sight, host};
-use super::placement::Weather;
-use crate::service::{ExitReason, Phase};
+use crate::service::error::ExitReason;
+use crate::service::tests::bench::Bench;
+use crate::service::tests::driver::{Sight, host};
+use crate::service::tests::placement::Weather;
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_finishes_the_flush_under_way() {

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use berth_agent_api::{PassResult, Phase, PlanState};
+use berth_agent_devices::{DeviceConditions, MissingProviders, ObservationId};
 use berth_model::NodeName;
 use berth_store::state_dir::{Answer, StateFileError, StateFiles};
 use berth_virt::{HostEvents, HostView, UnreadableGuest, VgpuModel};
@@ -15,12 +17,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Bench, stage, usual, without_timer};
-use super::driver::{LOOK, ScriptedDriver, Sight, host};
-use super::placement::Weather;
-use crate::device::{DeviceConditions, Look, MissingProviders};
-use crate::metrics::PlanState;
-use crate::service::{Agent, DeviceService, ExitReason, PassResult, Phase};
+use crate::service::Agent;
+use crate::service::error::ExitReason;
+use crate::service::guests::DeviceService;
+use crate::service::tests::bench::{Bench, stage, usual, without_timer};
+use crate::service::tests::driver::{LOOK, ScriptedDriver, Sight, host};
+use crate::service::tests::placement::Weather;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -44,11 +46,11 @@ async fn a_steady_tick_sends_nothing() {
 struct Said(Mutex<MissingProviders>);
 
 impl DeviceConditions for Said {
-    fn begin_look(&self) -> Look {
-        Look::default()
+    fn begin_look(&self) -> ObservationId {
+        ObservationId::default()
     }
 
-    fn overlay(&self, _: Look, _: &mut HostView) {}
+    fn overlay(&self, _: ObservationId, _: &mut HostView) {}
 
     fn take_missing(&self) -> MissingProviders {
         std::mem::take(&mut self.0.lock().unwrap())
@@ -65,10 +67,6 @@ impl DeviceConditions for Said {
     ) -> BoxFuture<'static, ()> {
         shutdown.cancelled_owned().boxed()
     }
-
-    fn routes(&self) -> Router {
-        Router::new()
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,6 +77,7 @@ async fn a_provider_that_placement_was_seen_without_is_made_again_however_long_t
         agent.live.tracker.association_refresh = None;
         agent.devices = Some(DeviceService {
             devices,
+            routes: Router::new(),
             ends: None,
         });
     };
@@ -335,7 +334,8 @@ async fn a_full_disk_is_said_and_changes_nothing() {
         async |bench, running| {
             let error = running.try_disable("new GPU").await.unwrap_err();
             assert!(
-                crate::service::sentence(&error).contains("disabled.json is full"),
+                berth_agent_tracker::error_chain::sentence(&error)
+                    .contains("disabled.json is full"),
                 "{error:?}"
             );
             assert_eq!(running.codes(), ["state-files"]);

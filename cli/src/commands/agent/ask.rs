@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use berth_agent::admin::body::TickBody;
-use berth_agent::admin::client::{AdminClient, AdminClientError};
+use berth_agent_api::body::TickBody;
+use berth_agent_api::client::{AdminClient, AdminClientError};
 use berth_compose::admin_failure;
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use serde_json::json;

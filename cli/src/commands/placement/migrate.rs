@@ -3,8 +3,8 @@
 
 use std::io::Write;
 
-use berth_agent::options::Rename;
-use berth_agent::startup::{self, Preview, Started};
+use berth_agent_tracker::options::Rename;
+use berth_agent_tracker::startup::{self, Preview, Started};
 use berth_compose::agent::alone;
 use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::startup_failure;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{AcceleratorClient, AcceleratorError, PROFILES, call, reading};
 use crate::call::Repeat;
-use crate::placement::Deleted;
+use crate::placement::DeleteOutcome;
 
 const ONE_PROFILE: &str = "/v2/device_profiles/{uuid}";
 const ADOPTED: &str = "/internal/v1/accelerator_requests";
@@ -55,11 +55,11 @@ impl AcceleratorClient {
         self.parse(call, "a device profile", Ok).await
     }
 
-    pub async fn delete_device_profile(&self, uuid: Uuid) -> Result<Deleted, AcceleratorError> {
+    pub async fn delete_device_profile(&self, uuid: Uuid) -> Result<DeleteOutcome, AcceleratorError> {
         let path = format!("{PROFILES}/{uuid}");
         let call = call(Method::DELETE, ONE_PROFILE, path, None, Repeat::Safe);
         let found = reading::found(self.ask(call).await?)?;
-        Ok(found.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+        Ok(found.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 
     /// PUT /internal/v1/accelerator_requests: adopts requests that another service has bound. Only Berth's own service

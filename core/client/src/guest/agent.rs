@@ -12,7 +12,7 @@ use super::GuestApiError;
 use super::reading::{done, found, parsed};
 use crate::adapter::AdapterCall;
 use crate::call::Repeat;
-use crate::placement::Deleted;
+use crate::placement::DeleteOutcome;
 use crate::{Adapter, AdapterOptions, Auth, HttpService};
 
 const ALL: &str = "/v1/guests";
@@ -83,10 +83,10 @@ impl GuestClient {
     }
 
     /// DELETE /v1/guests/{uuid}: requests the deletion. It is complete when [`GuestClient::guest`] finds nothing.
-    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
+    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<DeleteOutcome, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
-        Ok(answer.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+        Ok(answer.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 
     /// POST /v1/guests/{uuid}/action, waits for its completion. It may be repeated with the same id if an answer was

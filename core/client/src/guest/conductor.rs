@@ -8,7 +8,7 @@ use http::Method;
 use super::GuestApiError;
 use super::agent::call;
 use super::reading::{found, parsed};
-use crate::placement::Deleted;
+use crate::placement::DeleteOutcome;
 use crate::{Adapter, AdapterOptions, Auth, HttpService};
 
 const ALL: &str = "/v1/guests";
@@ -62,9 +62,9 @@ impl ConductorClient {
 
     /// DELETE /v1/guests/{uuid}: requests the deletion of guest, accelerator requests and allocation. It is complete
     /// when [`ConductorClient::guest`] finds nothing.
-    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<Deleted, GuestApiError> {
+    pub async fn delete(&self, uuid: ConsumerUuid) -> Result<DeleteOutcome, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = found(self.adapter.call(call).await?)?;
-        Ok(answer.map_or(Deleted::AlreadyGone, |_| Deleted::Deleted))
+        Ok(answer.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 }

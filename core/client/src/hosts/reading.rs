@@ -15,12 +15,12 @@ const MESSAGE: usize = 500;
 
 /// `{"error": {"code": ..., "message": ...}}`, whatever the code is.
 #[derive(Deserialize)]
-struct Coded {
-    error: Message,
+struct CodedBody {
+    error: MessageBody,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct MessageBody {
     message: String,
 }
 
@@ -89,5 +89,5 @@ fn said(body: &[u8]) -> Option<String> {
         let first = document.errors.first()?;
         Some(first.message().to_owned())
     });
-    first.or_else(|| Some(decode::<Coded>(body).ok()?.error.message))
+    first.or_else(|| Some(decode::<CodedBody>(body).ok()?.error.message))
 }

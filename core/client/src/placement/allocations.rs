@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{AllocationsOfConsumer, AllocationsOfProvider, PutAllocations};
 use http::Method;
 
-use super::{Answered, Deleted, PlacementClient, PlacementError, pins, read, write};
+use super::{WithGeneration, DeleteOutcome, PlacementClient, PlacementError, pins, read, write};
 
 const ONE: &str = "/allocations/{consumer}";
 const ALL: &str = "/allocations";
@@ -30,7 +30,7 @@ impl PlacementClient {
     pub async fn provider_allocations(
         &self,
         uuid: ProviderUuid,
-    ) -> Result<Answered<BTreeMap<ConsumerUuid, BTreeMap<ResourceClass, u64>>>, PlacementError>
+    ) -> Result<WithGeneration<BTreeMap<ConsumerUuid, BTreeMap<ResourceClass, u64>>>, PlacementError>
     {
         let call = read(
             OF_PROVIDER,
@@ -43,7 +43,7 @@ impl PlacementClient {
             |body: AllocationsOfProvider| {
                 let generation =
                     berth_model::Generation::answered(body.resource_provider_generation);
-                Ok(Answered {
+                Ok(WithGeneration {
                     generation,
                     value: body.by_consumer()?,
                 })
@@ -147,7 +147,7 @@ impl PlacementClient {
     pub async fn delete_allocations(
         &self,
         consumer: ConsumerUuid,
-    ) -> Result<Deleted, PlacementError> {
+    ) -> Result<DeleteOutcome, PlacementError> {
         let path = format!("/allocations/{consumer}");
         self.delete(write(Method::DELETE, ONE, path, pins::ALLOCATIONS, None))
             .await

@@ -10,7 +10,7 @@ use berth_model::{ConsumerAllocations, ConsumerUuid};
 use http::StatusCode;
 use tokio::time::sleep;
 
-use super::{Candidate, Deleted, PlacementClient, PlacementError};
+use super::{Candidate, DeleteOutcome, PlacementClient, PlacementError};
 use crate::{Dice, Disposition};
 
 /// How often a claim is tried that lost a race for a provider's generation.
@@ -66,7 +66,7 @@ impl ClaimError {
 /// A candidate that is a guest's.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a claim that is neither built upon nor released stays allocated"]
-pub struct Claimed {
+pub struct GrantedClaim {
     consumer: ConsumerUuid,
     candidate: Candidate,
 }
@@ -76,7 +76,7 @@ pub struct Claimed {
 #[error("{reason}")]
 pub struct NotReleased {
     /// The claim, to be released later.
-    pub claimed: Claimed,
+    pub claimed: GrantedClaim,
     pub reason: PlacementError,
 }
 
@@ -87,7 +87,7 @@ impl Candidate {
         self,
         placement: &PlacementClient,
         claimant: &Claimant,
-    ) -> Result<Claimed, ClaimError> {
+    ) -> Result<GrantedClaim, ClaimError> {
         let wanted = ConsumerAllocations {
             project_id: claimant.project_id.clone(),
             user_id: claimant.user_id.clone(),
@@ -121,14 +121,14 @@ impl Candidate {
                 other => return Err(other.into()),
             }
         }
-        Ok(Claimed {
+        Ok(GrantedClaim {
             consumer,
             candidate: self,
         })
     }
 }
 
-impl Claimed {
+impl GrantedClaim {
     /// A claim that was journaled before it was sent, so it may or may not exist: to be released.
     pub fn noted_before(consumer: ConsumerUuid, candidate: Candidate) -> Self {
         Self {
@@ -147,7 +147,7 @@ impl Claimed {
         self.candidate
     }
 
-    pub async fn release(self, placement: &PlacementClient) -> Result<Deleted, Box<NotReleased>> {
+    pub async fn release(self, placement: &PlacementClient) -> Result<DeleteOutcome, Box<NotReleased>> {
         placement
             .delete_allocations(self.consumer)
             .await

@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{ProviderInventories, ProviderUsages, PutInventories};
 use http::Method;
 
-use super::{Answered, PlacementClient, PlacementError, pins, read, write};
+use super::{WithGeneration, PlacementClient, PlacementError, pins, read, write};
 
 const INVENTORIES: &str = "/resource_providers/{uuid}/inventories";
 const USAGES: &str = "/resource_providers/{uuid}/usages";
@@ -20,7 +20,7 @@ impl PlacementClient {
     pub async fn inventories(
         &self,
         uuid: ProviderUuid,
-    ) -> Result<Answered<BTreeMap<ResourceClass, Inventory>>, PlacementError> {
+    ) -> Result<WithGeneration<BTreeMap<ResourceClass, Inventory>>, PlacementError> {
         let call = read(
             INVENTORIES,
             format!("/resource_providers/{uuid}/inventories"),
@@ -30,7 +30,7 @@ impl PlacementClient {
             call,
             "a provider's inventories",
             |body: ProviderInventories| {
-                Ok(Answered {
+                Ok(WithGeneration {
                     generation: body.generation(),
                     value: body.inventories()?,
                 })
@@ -83,14 +83,14 @@ impl PlacementClient {
     pub async fn usages(
         &self,
         uuid: ProviderUuid,
-    ) -> Result<Answered<BTreeMap<ResourceClass, u64>>, PlacementError> {
+    ) -> Result<WithGeneration<BTreeMap<ResourceClass, u64>>, PlacementError> {
         let call = read(
             USAGES,
             format!("/resource_providers/{uuid}/usages"),
             pins::USAGES,
         );
         self.parse(call, "a provider's usages", |body: ProviderUsages| {
-            Ok(Answered {
+            Ok(WithGeneration {
                 generation: body.generation(),
                 value: body.usages()?,
             })

@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{ProviderAggregates, ProviderTraits, ResourceClassList, TraitList};
 use http::Method;
 
-use super::{Answered, PlacementClient, PlacementError, pins, read, write};
+use super::{WithGeneration, PlacementClient, PlacementError, pins, read, write};
 
 const TRAITS_OF: &str = "/resource_providers/{uuid}/traits";
 const AGGREGATES_OF: &str = "/resource_providers/{uuid}/aggregates";
@@ -22,14 +22,14 @@ impl PlacementClient {
     pub async fn traits(
         &self,
         uuid: ProviderUuid,
-    ) -> Result<Answered<BTreeSet<Trait>>, PlacementError> {
+    ) -> Result<WithGeneration<BTreeSet<Trait>>, PlacementError> {
         let call = read(
             TRAITS_OF,
             format!("/resource_providers/{uuid}/traits"),
             pins::TRAITS,
         );
         self.parse(call, "a provider's traits", |body: ProviderTraits| {
-            Ok(Answered {
+            Ok(WithGeneration {
                 generation: body.generation(),
                 value: body.traits()?,
             })
@@ -60,7 +60,7 @@ impl PlacementClient {
     pub async fn aggregates(
         &self,
         uuid: ProviderUuid,
-    ) -> Result<Answered<BTreeSet<AggregateUuid>>, PlacementError> {
+    ) -> Result<WithGeneration<BTreeSet<AggregateUuid>>, PlacementError> {
         let call = read(
             AGGREGATES_OF,
             format!("/resource_providers/{uuid}/aggregates"),
@@ -70,7 +70,7 @@ impl PlacementClient {
             call,
             "a provider's aggregates",
             |body: ProviderAggregates| {
-                Ok(Answered {
+                Ok(WithGeneration {
                     generation: body.generation(),
                     value: body.aggregates(),
                 })

@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{CreateProvider, ProviderBody, ProviderList, UpdateProvider};
 use http::Method;
 
-use super::{Deleted, PlacementClient, PlacementError, pins, read, reading, write};
+use super::{DeleteOutcome, PlacementClient, PlacementError, pins, read, reading, write};
 use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 
@@ -133,7 +133,7 @@ impl PlacementClient {
     }
 
     /// Deletes a provider with its inventories.
-    pub async fn delete_provider(&self, uuid: ProviderUuid) -> Result<Deleted, PlacementError> {
+    pub async fn delete_provider(&self, uuid: ProviderUuid) -> Result<DeleteOutcome, PlacementError> {
         let call = write(
             Method::DELETE,
             ONE,
@@ -144,11 +144,11 @@ impl PlacementClient {
         self.delete(call).await
     }
 
-    pub(super) async fn delete(&self, call: AdapterCall) -> Result<Deleted, PlacementError> {
+    pub(super) async fn delete(&self, call: AdapterCall) -> Result<DeleteOutcome, PlacementError> {
         let answer = self.ask(call).await?;
         match reading::found(answer).map_err(|error| self.told(error))? {
-            Some(_) => Ok(Deleted::Deleted),
-            None => Ok(Deleted::AlreadyGone),
+            Some(_) => Ok(DeleteOutcome::Deleted),
+            None => Ok(DeleteOutcome::AlreadyGone),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_client::placement::Deleted;
+use berth_client::placement::DeleteOutcome;
 use berth_client::{AcceleratorClient, AcceleratorError, Auth, Disposition, Secret};
 use berth_model::{ArqPhase, Binding, DeviceProfileName};
 
@@ -74,7 +74,7 @@ async fn each_call_is_the_one_that_nova_makes() {
     assert_eq!(handle.unwrap().info.to_string(), "PCI 0000:0c:00.1");
     assert_eq!(cyborg.arq(arq).await.unwrap().unwrap().uuid, arq);
     cyborg.unbind_arqs(&BTreeSet::from([arq])).await.unwrap();
-    assert_eq!(cyborg.delete_arq(arq).await.unwrap(), Deleted::Deleted);
+    assert_eq!(cyborg.delete_arq(arq).await.unwrap(), DeleteOutcome::Deleted);
     cyborg.delete_arqs_of_instance(guest).await.unwrap();
 
     let seen = script.seen();
@@ -152,7 +152,7 @@ async fn only_the_services_own_404_says_that_a_request_is_gone() {
     assert_eq!(client(&own).arq(arq).await.unwrap(), None);
     assert_eq!(
         client(&own).delete_arq(arq).await.unwrap(),
-        Deleted::AlreadyGone
+        DeleteOutcome::AlreadyGone
     );
     let proxy = Script::of(vec![answer(404, "<html>no such page</html>")]);
     let error = client(&proxy).arq(arq).await.unwrap_err();

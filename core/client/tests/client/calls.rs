@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use berth_client::placement::{Deleted, TypedAllocations};
+use berth_client::placement::{DeleteOutcome, TypedAllocations};
 use berth_client::{Auth, HttpService, PlacementClient, Route};
 use berth_model::{
     AggregateUuid, ConsumerAllocations, ConsumerUuid, Generation, Inventory, Provider,
@@ -146,11 +146,11 @@ async fn providers_are_created_renamed_moved_and_deleted() {
         .unwrap();
     assert_eq!(
         client.delete_provider(root()).await.unwrap(),
-        Deleted::Deleted
+        DeleteOutcome::Deleted
     );
     assert_eq!(
         client.delete_provider(root()).await.unwrap(),
-        Deleted::AlreadyGone
+        DeleteOutcome::AlreadyGone
     );
     assert_eq!(
         script.lines()[..4],
@@ -370,7 +370,7 @@ async fn allocations_are_written_with_or_without_type_and_freed() {
         .unwrap();
     assert_eq!(
         client.delete_allocations(consumer).await.unwrap(),
-        Deleted::Deleted
+        DeleteOutcome::Deleted
     );
     assert_eq!(
         script.lines(),

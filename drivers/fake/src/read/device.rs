@@ -1,4 +1,4 @@
-//! A `[[node.device]]`: a device that is offered whole, as virtual functions or as mediated devices.
+//! Parses a `[[node.device]]`: a device offered as a whole, as virtual functions or as mediated devices.
 
 use std::collections::BTreeSet;
 
@@ -127,7 +127,7 @@ fn condition(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<DeviceCondi
     field.word(&words, reading)
 }
 
-/// What guests get: the virtual functions, the mediated devices, or the device itself.
+/// What guests get: virtual functions, mediated devices, or the device itself.
 fn handles(
     table: &Table<'_>,
     node: &NodeName,
@@ -144,7 +144,7 @@ fn handles(
             let mut addresses = BTreeSet::new();
             for field in functions.list(reading) {
                 if let Some(function) = field.parsed::<PciAddress>(reading) {
-                    // Of a card that is given out whole the first is its own.
+                    // The first function of a device that is offered as a whole is the device itself.
                     if device != Some(function) {
                         reading.once("PCI device", within(table, function), &field);
                     }

@@ -1,4 +1,4 @@
-//! A `[[node.fault]]`.
+//! Parses a `[[node.fault]]`.
 
 use berth_model::PciAddress;
 
@@ -11,11 +11,11 @@ pub(super) fn fault(
     reading: &mut Reading<'_>,
 ) -> Option<(PciAddress, DeviceFault)> {
     table.only(&["device", "is"], reading);
-    let right = "the PCI address of what is broken, as \"0000:84:00.0\"";
+    let right = "the PCI address of the faulty device, for example \"0000:84:00.0\"";
     let device = table.need("device", right, reading);
     let device = device.and_then(|field| field.parsed(reading));
     let words = DeviceFault::ALL.map(|fault| (fault.as_str(), fault));
-    let is = table.need("is", "what goes wrong with it, as \"reset-fails\"", reading);
+    let is = table.need("is", "the fault, for example \"reset-fails\"", reading);
     let is = is.and_then(|field| field.word(&words, reading));
     Some((device?, is?))
 }

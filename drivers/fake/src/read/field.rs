@@ -1,4 +1,4 @@
-//! Keys and values with their places: a table, and one value in it. Each way of reading a value says what would be right.
+//! Tables and values with their positions. Each accessor reports the expected value if it does not match.
 
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
@@ -41,13 +41,13 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Refuses keys that are not known, with the nearest that is.
+    /// Reports unknown keys, each with the nearest known one.
     pub(super) fn only(&self, known: &[&str], reading: &mut Reading<'_>) {
         for key in self.values.keys() {
             let name = key.get_ref().as_ref();
             if !known.contains(&name) {
                 let right = did_you_mean(name, known);
-                let text = format!("this key is not known; {right}");
+                let text = format!("unknown key; {right}");
                 reading.wrong(&key.span(), &self.path(name), text);
             }
         }
@@ -59,7 +59,7 @@ impl<'a> Table<'a> {
         Some(Field { value, key })
     }
 
-    /// A key that must be there; `right` says what it is.
+    /// A required key; `right` describes its value.
     pub(super) fn need(
         &self,
         name: &str,
@@ -107,7 +107,7 @@ impl<'a> Field<'a> {
             DeValue::Table(_) => "a table",
         };
         self.wrong(
-            format!("{here} stands here; {right} would be right"),
+            format!("found {here}; expected {right}"),
             reading,
         );
     }
@@ -128,7 +128,7 @@ impl<'a> Field<'a> {
         text
     }
 
-    /// A text that a type reads; its error says what would be right.
+    /// Parses a text as `T`; the error of `T` states what is expected.
     pub(super) fn parsed<T>(&self, reading: &mut Reading<'_>) -> Option<T>
     where
         T: FromStr,
@@ -143,7 +143,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A whole number in this range, of this unit (as "MiB of memory").
+    /// An integer within the range. `unit` describes it, for example "MiB of memory".
     pub(super) fn number(
         &self,
         range: RangeInclusive<u64>,
@@ -151,7 +151,7 @@ impl<'a> Field<'a> {
         reading: &mut Reading<'_>,
     ) -> Option<u64> {
         let right = format!(
-            "a whole number of {unit}, {} to {},",
+            "a whole number of {unit}, {} to {}",
             range.start(),
             range.end()
         );
@@ -159,14 +159,14 @@ impl<'a> Field<'a> {
             self.other_kind(&right, reading);
             return None;
         };
-        // The text keeps its underscores, and may be hexadecimal.
+        // The text may have underscores and be hexadecimal.
         let digits = integer.as_str().replace('_', "");
         let number = u64::from_str_radix(digits.trim_start_matches('+'), integer.radix()).ok();
         let number = number.filter(|number| range.contains(number));
         if number.is_none() {
             let shown: String = integer.as_str().chars().take(40).collect();
             self.wrong(
-                format!("{shown} is out of range; {right} would be right"),
+                format!("{shown} is out of range; expected {right}"),
                 reading,
             );
         }
@@ -186,7 +186,7 @@ impl<'a> Field<'a> {
         flag
     }
 
-    /// One of a few words.
+    /// One of a fixed set of values.
     pub(super) fn word<T: Copy>(
         &self,
         words: &[(&str, T)],
@@ -197,7 +197,7 @@ impl<'a> Field<'a> {
         if found.is_none() {
             let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
             let shown: String = text.chars().take(80).collect();
-            let text = format!("{shown:?} is not known here; {}", did_you_mean(text, &known));
+            let text = format!("unknown value {shown:?}; {}", did_you_mean(text, &known));
             self.wrong(text, reading);
         }
         found.map(|(_, value)| *value)

@@ -1,4 +1,4 @@
-//! A `[[node.guest]]`.
+//! Parses a `[[node.guest]]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,7 +129,7 @@ fn policy(table: &Table<'_>, vcpus: u64, reading: &mut Reading<'_>) -> Option<Cp
             Some(CpuPolicy::Mixed { dedicated })
         }
         (_, Some(field)) => {
-            let right = "cpu_policy = \"mixed\" goes with it";
+            let right = "cpu_policy = \"mixed\" is required";
             field.wrong(
                 format!("only a mixed guest has dedicated_vcpus; {right}"),
                 reading,
@@ -175,7 +175,7 @@ fn mdev(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<Gue
         let address: PciAddress = field.parsed(reading)?;
         let is_device = node.devices.iter().any(|device| device.address == address);
         if !is_device && !node.gpus.iter().any(|gpu| gpu.address == address) {
-            let right = "a GPU that is gone is left out here, too";
+            let right = "a GPU that was removed must be left out here, too";
             field.wrong(format!("the node has no GPU {address}; {right}"), reading);
         }
         Some(address)
@@ -222,7 +222,7 @@ fn customs(
         });
         let amount = field.number(1..=MOST, "units", reading);
         match (custom, amount) {
-            // By any of its names: the file is one and the same before and after the upgrade.
+            // The class may have any of its names: the file stays the same before and after the upgrade.
             (Some(custom), Some(amount)) => {
                 *amounts.entry(custom.class.clone()).or_insert(0) += amount;
             }

@@ -1,4 +1,4 @@
-//! A `[[node]]` and what is in it.
+//! Parses a `[[node]]` and its tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub(super) fn node(
     reading: &mut Reading<'_>,
 ) -> Option<Node> {
     table.only(&KEYS, reading);
-    let right = "the node's name, as name = \"gpu-01\"";
+    let right = "the node's name, for example name = \"gpu-01\"";
     let name = table.need("name", right, reading);
     let name: Option<NodeName> = name.and_then(|field| {
         let name: NodeName = field.parsed(reading)?;
@@ -68,7 +68,7 @@ pub(super) fn node(
     let cpus = table.need("cpus", "a table, as cpus = { online = \"0-63\" }", reading);
     let cpus = cpus.and_then(|field| cpus_of(&field, reading));
     let cells = each(table, "cell", cell, reading);
-    // The model may put the devices of all GPUs into one inventory.
+    // The model may combine the devices of all GPUs in one inventory.
     let mut offered: u64 = 0;
     let mut gpus = each(
         table,
@@ -133,7 +133,7 @@ pub(super) fn node(
     Some(node)
 }
 
-/// The tables under a key, none where the key is not there.
+/// The tables below a key; empty without the key.
 fn each<'a, T>(
     table: &Table<'a>,
     key: &str,
@@ -168,7 +168,7 @@ fn cpus_of(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Cpus> {
         let cpus: CpuSet = field.parsed(reading)?;
         let offline = cpus.difference(&online);
         if !offline.is_empty() {
-            let text = format!("CPUs {offline} are not online; CPUs of {online} would be right");
+            let text = format!("CPUs {offline} are not online; use CPUs of {online}");
             field.wrong(text, reading);
         }
         Some(cpus)
@@ -241,7 +241,7 @@ fn huge_pages(field: &Field<'_>, reading: &mut Reading<'_>) -> BTreeMap<u64, u64
             }
             Err(_) => {
                 let text = format!(
-                    "{size:?} is no page size; a number of KiB, as 2048 = 512, would be right"
+                    "{size:?} is not a page size; expected a number of KiB, for example 2048 = 512"
                 );
                 field.wrong(text, reading);
             }
@@ -250,7 +250,7 @@ fn huge_pages(field: &Field<'_>, reading: &mut Reading<'_>) -> BTreeMap<u64, u64
     pages
 }
 
-/// Whether Placement is told of PCI devices: what the node says, else where it has some.
+/// Whether PCI devices are reported to Placement: as configured, by default if the node has some.
 fn pci(
     table: &Table<'_>,
     devices: &[OfferedDevice],
@@ -267,13 +267,13 @@ fn pci(
     })
 }
 
-/// A thing's name within its node: addresses and cells of two nodes may be the same.
+/// A name qualified by its node, because two nodes may have the same addresses and cells.
 pub(super) fn within(table: &Table<'_>, shown: impl ToString) -> String {
     let node = table.key.split('.').next().unwrap_or_default();
     format!("{} of {node}", shown.to_string())
 }
 
-/// The NUMA cell of a device, which must be one of the node's where those are listed.
+/// The NUMA cell of a device. It must exist if the node lists its cells.
 pub(super) fn numa(
     table: &Table<'_>,
     cells: &[NumaCell],
@@ -290,9 +290,9 @@ pub(super) fn numa(
 pub(super) fn no_such_cell(id: u32, cells: &[NumaCell]) -> String {
     let known: Vec<_> = cells.iter().map(|cell| cell.id.to_string()).collect();
     if known.is_empty() {
-        return format!("the node has no cell {id}; it has none");
+        return format!("unknown NUMA cell {id}; the node has none");
     }
-    format!("the node has no cell {id}; it has {}", known.join(", "))
+    format!("unknown NUMA cell {id}; the node has {}", known.join(", "))
 }
 
 pub(super) fn address(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<PciAddress> {
@@ -306,7 +306,7 @@ fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut Reading<'_>) -> Opti
     table.only(&["address", "numa", "types", "enabled", "class"], reading);
     let address = address(table, reading);
     let numa_node = numa(table, cells, reading);
-    let right = "its mediated device types, as types = { nvidia-558 = 16 }";
+    let right = "its mediated device types, for example types = { nvidia-558 = 16 }";
     let types = table.need("types", right, reading);
     let types = types.and_then(|field| field.table(reading))?;
     let types = types.fields().into_iter().filter_map(|(name, field)| {
@@ -371,14 +371,14 @@ fn custom(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<CustomResource
         let class: ResourceClass = field.parsed(reading)?;
         if REPORTED_ELSEWHERE.contains(&class) {
             let text = format!(
-                "{class} is reported from the node's own keys; another class would be right"
+                "{class} is reported from the node's own keys; use another class"
             );
             field.wrong(text, reading);
         }
         reading.once("class", within(table, &class), &field);
         Some(class)
     });
-    let total = table.need("total", "how much there is", reading);
+    let total = table.need("total", "the total amount", reading);
     let total = total.and_then(|field| field.number(0..=MOST, "units", reading));
     let formerly = table.field("formerly").map(|field| field.list(reading));
     let mut names = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Devices of a fake machine on their way to guests and back, and what can go wrong with them.
+//! Device operations on a fake machine, and their faults.
 
 use std::path::Path;
 
@@ -117,7 +117,7 @@ async fn what_was_made_ready_outlives_the_driver() {
         .await
         .unwrap();
     let second = in_a_file(folder.path());
-    // It is there, so it can be checked without a word of what it is made of.
+    // The device exists, so it can be checked without its parent and type.
     second
         .check_device(&WantedDevice::of(mdev(1).device))
         .await
@@ -179,7 +179,7 @@ async fn each_fault_of_a_machine_file_is_one_of_the_real_ones() {
         driver.prepare_device(&wanted).await.unwrap();
         let error = driver.reset_device(&wanted).await.unwrap_err();
         assert_eq!(error.disposition(), Disposition::Retry, "{error}");
-        // The machine's author mends it.
+        // The author repairs the machine.
         driver.replace(MACHINE).unwrap();
         let _ = driver.reset_device(&wanted).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The driver keeps the contract's promises, sees what an editor does to its file, and survives what an editor gets wrong.
+//! The driver follows the contract, notices edits of its file, and survives invalid edits.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use berth_virt::conformance::{check, check_recovery, check_watch};
 use berth_virt::{PowerState, ResourceModel, VirtDriver};
 use tokio::time::sleep;
 
-/// Longer than any look takes; only a broken driver waits so long.
+/// Much longer than an event takes; only a broken driver reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn host(guests: u32) -> Machine {
@@ -106,7 +106,7 @@ async fn an_error_while_it_runs_names_the_place_and_may_be_retried() {
     assert_eq!(error.disposition(), Disposition::Retry);
     assert_eq!(
         error.to_string(),
-        "eight-gpu-flat:18:8: node[0].disk: \"lots\" is not known here; known are \"shared\", \"none\""
+        "eight-gpu-flat:18:8: node[0].disk: unknown value \"lots\"; known are \"shared\", \"none\""
     );
 }
 

@@ -1,4 +1,4 @@
-//! Guests that are made on a fake machine.
+//! Guests created on a fake machine.
 
 use std::path::Path;
 use std::time::Duration;
@@ -132,7 +132,7 @@ async fn a_guest_is_on_the_node_that_its_spec_names() {
             .find(|(_, node)| node.guests.contains_key(&uuid))
             .map(|(name, _)| name.as_str().to_owned())
     };
-    // One that nobody says the node of, and one whose node has gone, are on the first.
+    // A guest without a node and a guest whose node was removed are on the first node.
     assert_eq!(
         [on(1), on(2), on(3), on(4)].map(Option::unwrap),
         ["b", "a", "a", "a"]

@@ -1,4 +1,4 @@
-//! The shipped machines: each is well, and each upgrade lands every unit where it belongs.
+//! The shipped machines: each one is valid, and each upgrade moves every unit to the right provider.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn machine(name: &str, text: &str) -> Machine {
     Machine::from_text(name, text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The text with the one word changed that its comment names, and the words.
+/// The text after the upgrade that its comment describes, and the old and new value.
 fn upgraded(text: &str) -> (String, String, String) {
     let line = text
         .lines()

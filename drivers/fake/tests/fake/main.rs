@@ -1,4 +1,4 @@
-//! The fake driver from outside: its files, its machines, its promises.
+//! Tests of the fake driver's public interface: its files, its machines, its guarantees.
 
 #[cfg(test)]
 mod devices;

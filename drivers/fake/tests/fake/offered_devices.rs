@@ -1,4 +1,4 @@
-//! Devices of a machine file: pulled out and plugged in, sick and well again, as Placement is told of them.
+//! Devices of a machine file that are removed, added, unfit and fit again, as Placement sees them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use berth_model::{
 use berth_virt::{DeviceOwner, OfferedDevice, UnfitReason, provider_tree};
 use uuid::Uuid;
 
-/// A host with its machine file, and what Placement has of it.
+/// A host with its machine file, and its providers in Placement.
 struct Stage {
     text: String,
     tree: ProviderTree,
@@ -36,7 +36,7 @@ impl Stage {
         stage
     }
 
-    /// One tick: the machine file is read, and Placement is told what changed. Answers how many units are held.
+    /// One tick: reads the machine file and reports changes to Placement. Returns the number of held units.
     fn tick(&mut self) -> u64 {
         let machine = Machine::from_text("accelerators", &self.text).unwrap();
         let desired = provider_tree(&machine.view(), &self.tree, &node()).unwrap();
@@ -70,7 +70,7 @@ impl Stage {
         (inventory.total, inventory.reserved)
     }
 
-    /// The table of the device of this address, as it stands in the file.
+    /// The table of the device with this address in the file.
     fn table(&self, address: &str) -> String {
         let tables = self.text.split_inclusive("\n\n");
         let of = format!("address = \"{address}\"");
@@ -129,11 +129,11 @@ fn a_device_that_is_pulled_out_is_held_while_it_is_in_use_and_goes_when_it_is_fr
     assert_eq!(stage.amounts(name), (1, 1));
     assert_eq!(stage.reasons(name), [UnfitReason::Vanished]);
     assert_eq!(stage.tick(), 1, "steady");
-    // Plugged in again while its guest holds on: as if nothing had been.
+    // The device returns while its guest still has it: nothing changes.
     stage.text.clone_from(&whole);
     assert_eq!(stage.tick(), 0);
     assert_eq!((stage.amounts(name), stage.reasons(name)), ((1, 0), vec![]));
-    // And out again, until its guest is gone.
+    // The device is removed again, until its guest is deleted.
     stage.text = whole.replace(&table, "");
     stage.tick();
     stage.used.insert(place, 0);
@@ -214,7 +214,7 @@ fn what_is_wrong_with_a_device_is_said_with_its_key() {
         (
             "model = \"GRID A30-1-6C\"",
             "health = \"ill\"",
-            "\"ill\" is not known here",
+            "unknown value \"ill\"",
         ),
     ] {
         let text = refused(from, to);

@@ -1,4 +1,4 @@
-//! Machine files that are wrong: each is refused with a sentence that names the place and what would be right.
+//! Invalid machine files: each error names the position and the expected value.
 
 use berth_fake::{GpuHost, Machine, machines};
 use berth_model::NodeName;
@@ -44,7 +44,7 @@ customs = { CUSTOM_CARD = 1 }
 migration = { consumer = "00000000-0000-0000-0000-000000000002", known = true }
 "#;
 
-/// What is said about a text.
+/// The error text of an invalid machine.
 fn said(text: &str) -> String {
     match Machine::from_text("m.toml", text) {
         Ok(_) => "taken".to_owned(),
@@ -70,12 +70,12 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "vgpu = \"root\"",
             "vgpu = \"rooot\"",
-            "m.toml:2:8: model.vgpu: \"rooot\" is not known here; did you mean \"root\"?",
+            "m.toml:2:8: model.vgpu: unknown value \"rooot\"; did you mean \"root\"?",
         ),
         (
             "vgpu = \"root\"",
             "vgpu = 1",
-            "m.toml:2:8: model.vgpu: a whole number stands here; a text in quotes would be right",
+            "m.toml:2:8: model.vgpu: found a whole number; expected a text in quotes",
         ),
         (
             "vgpu = \"root\"",
@@ -110,17 +110,17 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "memory_mib = 1024\ndisk",
             "memory_mib = -1\ndisk",
-            "m.toml:6:14: node[0].memory_mib: -1 is out of range; a whole number of MiB, 0 to 2147483647, would be right",
+            "m.toml:6:14: node[0].memory_mib: -1 is out of range; expected a whole number of MiB, 0 to 2147483647",
         ),
         (
             "memory_mib = 1024\ndisk",
             "memory_mib = 9999999999\ndisk",
-            "m.toml:6:14: node[0].memory_mib: 9999999999 is out of range; a whole number of MiB, 0 to 2147483647, would be right",
+            "m.toml:6:14: node[0].memory_mib: 9999999999 is out of range; expected a whole number of MiB, 0 to 2147483647",
         ),
         (
             "memory_mib = 1024\ndisk",
             "memory_mib = 1.5\ndisk",
-            "m.toml:6:14: node[0].memory_mib: a fraction stands here; a whole number of MiB, 0 to 2147483647, would be right",
+            "m.toml:6:14: node[0].memory_mib: found a fraction; expected a whole number of MiB, 0 to 2147483647",
         ),
         (
             "memory_mib = 1024\ndisk",
@@ -130,12 +130,12 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "disk = 10",
             "disk = \"sharde\"",
-            "m.toml:7:8: node[0].disk: \"sharde\" is not known here; did you mean \"shared\"?",
+            "m.toml:7:8: node[0].disk: unknown value \"sharde\"; did you mean \"shared\"?",
         ),
         (
             "disk = 10",
             "disk = true",
-            "m.toml:7:8: node[0].disk: true or false stands here; a whole number of GiB, 0 to 2147483647, would be right",
+            "m.toml:7:8: node[0].disk: found true or false; expected a whole number of GiB, 0 to 2147483647",
         ),
         (
             "disk = 10",
@@ -145,7 +145,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "disk = 10",
             "disk = 10\ntraits = \"HW\"",
-            "m.toml:8:10: node[0].traits: a text stands here; a list would be right",
+            "m.toml:8:10: node[0].traits: found a text; expected a list",
         ),
         (
             "online = \"0-3\"",
@@ -155,7 +155,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "shared = \"0-1\"",
             "shared = \"0-7\"",
-            "m.toml:8:8: node[0].cpus: CPUs 2-3 are shared and dedicated; a CPU is one of them\nm.toml:8:35: node[0].cpus.shared: CPUs 4-7 are not online; CPUs of 0-3 would be right",
+            "m.toml:8:8: node[0].cpus: CPUs 2-3 are shared and dedicated; a CPU is one of them\nm.toml:8:35: node[0].cpus.shared: CPUs 4-7 are not online; use CPUs of 0-3",
         ),
         (
             "cpus = { online",
@@ -170,7 +170,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "address = \"0000:01:00.0\"",
             "address = \"01:00\"",
-            "m.toml:16:11: node[0].gpu[0].address: \"01:00\" is not a PCI address: expected [domain:]bus:slot.function in hexadecimal, for example 0000:84:00.0 (slot 00 to 1f, function 0 to 7)\nm.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:01:00.0; a GPU that is gone is left out here, too",
+            "m.toml:16:11: node[0].gpu[0].address: \"01:00\" is not a PCI address: expected [domain:]bus:slot.function in hexadecimal, for example 0000:84:00.0 (slot 00 to 1f, function 0 to 7)\nm.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:01:00.0; a GPU that was removed must be left out here, too",
         ),
         (
             "enabled = \"nvidia-558\"",
@@ -180,12 +180,12 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "enabled = \"nvidia-558\"",
             "class = \"GPU\"",
-            "m.toml:18:9: node[0].gpu[0].class: \"GPU\" is not a resource class: it is no standard class; a class of one's own starts with CUSTOM_\nm.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:01:00.0; a GPU that is gone is left out here, too",
+            "m.toml:18:9: node[0].gpu[0].class: \"GPU\" is not a resource class: it is no standard class; a class of one's own starts with CUSTOM_\nm.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:01:00.0; a GPU that was removed must be left out here, too",
         ),
         (
             "enabled = \"nvidia-558\"",
             "numa = 3",
-            "m.toml:18:8: node[0].gpu[0].numa: the node has no cell 3; it has 0",
+            "m.toml:18:8: node[0].gpu[0].numa: unknown NUMA cell 3; the node has 0",
         ),
         (
             "address = \"0000:02:00.0\"",
@@ -200,7 +200,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "class = \"CUSTOM_CARD\"",
             "class = \"VCPU\"",
-            "m.toml:25:9: node[0].custom[0].class: VCPU is reported from the node's own keys; another class would be right\nm.toml:36:27: node[0].guest[0].customs.CUSTOM_CARD: the node has no such custom resource",
+            "m.toml:25:9: node[0].custom[0].class: VCPU is reported from the node's own keys; use another class\nm.toml:36:27: node[0].guest[0].customs.CUSTOM_CARD: the node has no such custom resource",
         ),
         (
             "uuid = \"00000000-0000-0000-0000-000000000001\"",
@@ -210,7 +210,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "vcpus = 2\nmemory",
             "vcpus = 2\npower = \"on\"\nmemory",
-            "m.toml:32:9: node[0].guest[0].power: \"on\" is not known here; known are \"running\", \"shut off\"",
+            "m.toml:32:9: node[0].guest[0].power: unknown value \"on\"; known are \"running\", \"shut off\"",
         ),
         (
             "vcpus = 2\nmemory",
@@ -220,22 +220,22 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "vcpus = 2\nmemory",
             "vcpus = 2\ncpu_policy = \"mixed\"\ndedicated_vcpus = 3\nmemory",
-            "m.toml:33:19: node[0].guest[0].dedicated_vcpus: 3 is out of range; a whole number of the guest's CPUs, 0 to 2, would be right",
+            "m.toml:33:19: node[0].guest[0].dedicated_vcpus: 3 is out of range; expected a whole number of the guest's CPUs, 0 to 2",
         ),
         (
             "vcpus = 2\nmemory",
             "vcpus = 2\ndedicated_vcpus = 1\nmemory",
-            "m.toml:32:19: node[0].guest[0].dedicated_vcpus: only a mixed guest has dedicated_vcpus; cpu_policy = \"mixed\" goes with it",
+            "m.toml:32:19: node[0].guest[0].dedicated_vcpus: only a mixed guest has dedicated_vcpus; cpu_policy = \"mixed\" is required",
         ),
         (
             "cells = [{ id = 0",
             "cells = [{ id = 1",
-            "m.toml:33:17: node[0].guest[0].cells[0].id: the node has no cell 1; it has 0",
+            "m.toml:33:17: node[0].guest[0].cells[0].id: unknown NUMA cell 1; the node has 0",
         ),
         (
             "gpu = \"0000:01:00.0\" }",
             "gpu = \"0000:09:00.0\" }",
-            "m.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:09:00.0; a GPU that is gone is left out here, too",
+            "m.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:09:00.0; a GPU that was removed must be left out here, too",
         ),
         (
             "functions = [\"0000:02:10.0\"]",
@@ -245,7 +245,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "000000000002\", known = true",
             "000000000001\", known = 1",
-            "m.toml:37:74: node[0].guest[0].migration.known: a whole number stands here; true or false would be right",
+            "m.toml:37:74: node[0].guest[0].migration.known: found a whole number; expected true or false",
         ),
         (
             "000000000002\"",
@@ -278,7 +278,7 @@ fn a_text_without_a_machine_is_refused() {
         ),
         (
             "node = 3",
-            "m.toml:1:8: node: a whole number stands here; a list would be right",
+            "m.toml:1:8: node: found a whole number; expected a list",
         ),
         (
             "\u{feff}= 1",
@@ -307,7 +307,7 @@ fn a_model() -> impl Strategy<Value = ResourceModel> {
     prop::sample::select(ResourceModel::all().collect::<Vec<_>>())
 }
 
-/// A shipped text with a piece of it replaced by another piece of it.
+/// A shipped text in which one piece is replaced by another.
 fn a_garbled_machine() -> impl Strategy<Value = String> {
     let texts = prop::sample::select(machines().to_vec());
     let cuts = prop::array::uniform4(any::<prop::sample::Index>());

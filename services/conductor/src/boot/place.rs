@@ -7,7 +7,7 @@ mod host_search;
 
 use std::collections::BTreeSet;
 
-use berth_client::placement::{ClaimError, Claimed};
+use berth_client::placement::{ClaimError, GrantedClaim};
 use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
@@ -87,7 +87,7 @@ impl RequestedBoot {
     async fn earlier_claim(
         &self,
         context: &BootContext,
-    ) -> Result<Option<(ChosenHost, Claimed)>, BootError> {
+    ) -> Result<Option<(ChosenHost, GrantedClaim)>, BootError> {
         let consumer = self.record.request.uuid();
         let held = context.placement.allocations(consumer).await?;
         let chosen = self.record.chosen(self.record.attempt).cloned();
@@ -99,7 +99,7 @@ impl RequestedBoot {
                 if is_moved && !self.reached_bind() {
                     return Err(BootError::ClaimLost);
                 }
-                let claimed = Claimed::noted_before(consumer, chosen.candidate.clone());
+                let claimed = GrantedClaim::noted_before(consumer, chosen.candidate.clone());
                 Ok(Some((chosen, claimed)))
             }
             (Some(held), Some(chosen), _) if held.resources == *chosen.candidate.resources() => {
@@ -174,7 +174,7 @@ impl RequestedBoot {
         })
     }
 
-    fn into_placed(self, (chosen, claimed): (ChosenHost, Claimed)) -> PlacedBoot {
+    fn into_placed(self, (chosen, claimed): (ChosenHost, GrantedClaim)) -> PlacedBoot {
         PlacedBoot {
             record: self.record,
             chosen,
@@ -240,7 +240,7 @@ impl RequestedBoot {
         &self,
         context: &BootContext,
         chosen: &ChosenHost,
-    ) -> Result<Claimed, BootError> {
+    ) -> Result<GrantedClaim, BootError> {
         let place = (self.record.request.uuid(), self.record.attempt);
         let detail = || BootStepDetail::Claim(Box::new(chosen.clone()));
         let claimant = self.record.request.claimant();

@@ -5,13 +5,13 @@ mod relaxations;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::replay::testing::{hosts, request};
-use crate::select::{Alternates, Ask, Claims as Claimed, Scheduler, Step};
+use crate::select::{Alternates, Ask, ClaimPolicy as Claimed, Scheduler, SelectionStep};
 
 fn scheduler(filters: &[&str], weighers: &[&str]) -> Scheduler {
     let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = own(filters);
     options.filter_scheduler.weight_classes = own(weighers);
     Scheduler::new(options).expect("filters and weighers")
@@ -35,10 +35,10 @@ fn explained(
     let mut step = scheduler.select(ask, hosts(these));
     loop {
         step = match step {
-            Step::Claim(claiming) if claiming.claim().host.host == refusing => claiming.refused(),
-            Step::Claim(claiming) => claiming.granted(),
-            Step::Selected(selected) => return Explanation::of_selected(&selected),
-            Step::NoValidHost(none) => {
+            SelectionStep::Claim(claiming) if claiming.claim().host.host == refusing => claiming.refused(),
+            SelectionStep::Claim(claiming) => claiming.granted(),
+            SelectionStep::Selected(selected) => return Explanation::of_selected(&selected),
+            SelectionStep::NoValidHost(none) => {
                 let diagnosis = scheduler.diagnose(&none);
                 return Explanation::of_no_valid_host(&none, diagnosis);
             }
@@ -193,7 +193,7 @@ fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
             claims: Claimed::Needed,
             seed: 7,
         };
-        let Step::NoValidHost(none) = scheduler(FILTERS, &[]).select(ask, hosts(&these)) else {
+        let SelectionStep::NoValidHost(none) = scheduler(FILTERS, &[]).select(ask, hosts(&these)) else {
             panic!("a host");
         };
         let none = none.after(&placement);
@@ -386,7 +386,7 @@ fn each_way_of_having_no_host_has_its_name() {
 
 #[test]
 fn hosts_that_pass_and_cannot_be_weighed_are_told() {
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.metrics.weight_setting = vec!["cpu.percent=1".to_owned()];
     let scheduler = Scheduler::new(options).expect("filters and weighers");
     let got = explained(&scheduler, &json!({}), &json!([{}, {}]), 1, "");

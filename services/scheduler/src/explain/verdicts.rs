@@ -120,13 +120,13 @@ impl HostVerdicts {
 mod tests {
     use serde_json::json;
 
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
     use crate::replay::testing::{hosts, request};
     use crate::select::Scheduler;
 
     #[test]
     fn a_host_is_told_by_every_filter() {
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         options.filter_scheduler.enabled_filters =
             ["ComputeFilter", "RamFilter", "JsonFilter", "CoreFilter"]
                 .map(str::to_owned)

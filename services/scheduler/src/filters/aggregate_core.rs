@@ -3,7 +3,7 @@
 use super::core::fits;
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct AggregateCoreFilter;
@@ -17,7 +17,7 @@ impl Filter for AggregateCoreFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         Plan::each(move |host: &mut ConsideredHost| {
             let own = host.state.aggregates.least_float("cpu_allocation_ratio");
             let ratio = own.unwrap_or(host.state.cpu_allocation_ratio);

@@ -3,7 +3,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::Aggregates;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -18,7 +18,7 @@ impl Filter for AggregateImagePropertiesIsolation {
         Runs::ONCE_AND_ON_REBUILD
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let Some(image) = &request.image else {
             return Plan::PassAll;
         };

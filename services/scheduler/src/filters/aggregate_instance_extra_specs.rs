@@ -6,7 +6,7 @@
 use super::{Filter, Plan, Runs};
 use crate::extra_specs::{Requirement, Unreadable};
 use crate::host_state::{Aggregates, CapabilityRef};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -21,7 +21,7 @@ impl Filter for AggregateInstanceExtraSpecsFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let specs = request.flavor.extra_specs.iter();
         let demands: Vec<Demand<'_>> = specs.filter_map(Demand::read).collect();
         if demands.is_empty() {
@@ -88,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn aggregates_are_as_the_flavor_demands() {
@@ -121,7 +121,7 @@ mod tests {
         ] {
             let request = json!({"flavor": {"extra_specs": specs}});
             let name = "AggregateInstanceExtraSpecsFilter";
-            let got = verdicts(name, &Options::default(), &request, &hosts);
+            let got = verdicts(name, &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{specs}");
         }
     }

@@ -3,7 +3,7 @@
 use super::io_ops::is_below;
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct AggregateIoOpsFilter;
@@ -17,7 +17,7 @@ impl Filter for AggregateIoOpsFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let configured = options.filter_scheduler.max_io_ops_per_host;
         Plan::each(move |host: &mut ConsideredHost| {
             let own = host.state.aggregates.least_int("max_io_ops_per_host");

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{Aggregates, parts};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -20,7 +20,7 @@ impl Filter for AggregateMultiTenancyIsolation {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let project = request.project_id.as_deref();
         Plan::by_aggregates(move |aggregates: &Aggregates| {
             let mut any = false;
@@ -60,7 +60,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn aggregates_may_be_for_some_projects() {
@@ -81,7 +81,7 @@ mod tests {
         ] {
             let request = json!({"project_id": project});
             let name = "AggregateMultiTenancyIsolation";
-            let got = verdicts(name, &Options::default(), &request, &hosts);
+            let got = verdicts(name, &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{project}");
         }
     }

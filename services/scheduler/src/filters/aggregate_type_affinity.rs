@@ -3,7 +3,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::Aggregates;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -18,7 +18,7 @@ impl Filter for AggregateTypeAffinityFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let flavor = request.flavor.name.as_str();
         Plan::by_aggregates(move |aggregates: &Aggregates| {
             if !aggregates.has(KEY) || aggregates.split(KEY).any(|it| it == flavor) {
@@ -39,7 +39,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn aggregates_may_be_for_some_flavors() {
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(
             verdicts(
                 "AggregateTypeAffinityFilter",
-                &Options::default(),
+                &SchedulerOptions::default(),
                 &request,
                 &hosts
             ),

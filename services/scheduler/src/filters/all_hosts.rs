@@ -1,7 +1,7 @@
 //! `AllHostsFilter`: every host passes.
 
 use super::{Filter, Plan, Runs};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct AllHostsFilter;
@@ -15,7 +15,7 @@ impl Filter for AllHostsFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         Plan::PassAll
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -18,7 +18,7 @@ impl Filter for AvailabilityZoneFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let asked = request.availability_zone.as_deref();
         let Some(asked) = asked.filter(|zone| !zone.is_empty()) else {
             return Plan::PassAll;

@@ -12,7 +12,7 @@ pub(crate) use shares::in_shares;
 
 use super::{ALL, Filter, Plan, named};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::own::Own;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -96,12 +96,12 @@ pub enum Turn {
 
 impl Chain {
     /// The filters that the options enable.
-    pub fn new(options: &Options) -> Result<Self, ChainError> {
+    pub fn new(options: &SchedulerOptions) -> Result<Self, ChainError> {
         Self::with_own(options, &Own::new())
     }
 
     /// Like [`Chain::new`]; options may also name custom filters.
-    pub fn with_own(options: &Options, own: &Own) -> Result<Self, ChainError> {
+    pub fn with_own(options: &SchedulerOptions, own: &Own) -> Result<Self, ChainError> {
         let options = &options.filter_scheduler;
         let available = available(&options.available_filters, own)?;
         let filters = options.enabled_filters.iter().map(|name| {
@@ -142,7 +142,7 @@ impl Chain {
     pub(crate) fn plans<'a>(
         &self,
         request: &'a RequestSpec,
-        options: &'a Options,
+        options: &'a SchedulerOptions,
     ) -> Vec<(&'static str, Plan<'a>)> {
         let is_rebuild = request.hints.is_rebuild();
         let mut plans: Vec<(&'static str, Plan<'a>)> = Vec::new();
@@ -160,7 +160,7 @@ impl Chain {
         &self,
         hosts: &mut Vec<ConsideredHost>,
         request: &RequestSpec,
-        options: &Options,
+        options: &SchedulerOptions,
         turn: Turn,
         mut on_rejected: impl FnMut(Rejected),
     ) -> Vec<Passed> {
@@ -189,7 +189,7 @@ impl Chain {
         hosts: &mut [ConsideredHost],
         changed: usize,
         request: &RequestSpec,
-        options: &Options,
+        options: &SchedulerOptions,
     ) -> (Vec<Passed>, Vec<Out>) {
         let mut passed = Vec::new();
         let mut out: Vec<Out> = Vec::new();
@@ -261,7 +261,7 @@ fn plan<'a>(
     filter: &'static dyn Filter,
     is_rebuild: bool,
     request: &'a RequestSpec,
-    options: &'a Options,
+    options: &'a SchedulerOptions,
 ) -> Plan<'a> {
     match is_rebuild && !filter.runs().on_rebuild {
         true => Plan::PassAll,

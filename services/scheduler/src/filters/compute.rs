@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Service};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -17,7 +17,7 @@ impl Filter for ComputeFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let allowed = options.service_down_time();
         Plan::each(move |host: &mut ConsideredHost| is_up(&host.state.service, allowed))
     }

@@ -7,7 +7,7 @@
 use super::{Filter, Plan, Runs};
 use crate::extra_specs::{Requirement, Unreadable};
 use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -22,7 +22,7 @@ impl Filter for ComputeCapabilitiesFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let mut demands: Vec<Demand> = Vec::new();
         let bits = request.flavor.extra_specs.get("hw:maxphysaddr_bits");
         demands.extend(bits.map(|bits| Demand::new(BITS, &format!(">= {bits}"), Counts::Always)));
@@ -154,7 +154,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn capabilities_are_as_the_flavor_demands() {
@@ -220,7 +220,7 @@ mod tests {
         ] {
             let request = json!({"flavor": {"extra_specs": specs}});
             let name = "ComputeCapabilitiesFilter";
-            let got = verdicts(name, &Options::default(), &request, &hosts);
+            let got = verdicts(name, &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{specs}");
         }
     }

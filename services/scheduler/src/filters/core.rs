@@ -4,9 +4,9 @@
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::{Reason, Resource};
-use crate::request::{Flavor, RequestSpec};
+use crate::request::{RequestFlavor, RequestSpec};
 
 pub(super) struct CoreFilter;
 
@@ -19,7 +19,7 @@ impl Filter for CoreFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         Plan::each(move |host: &mut ConsideredHost| {
             let ratio = host.state.cpu_allocation_ratio;
             fits(host, &request.flavor, ratio)
@@ -28,7 +28,7 @@ impl Filter for CoreFilter {
 }
 
 /// Sets the limit, if any, and checks whether the flavor fits.
-pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Result<(), Reason> {
+pub(super) fn fits(host: &mut ConsideredHost, flavor: &RequestFlavor, ratio: f64) -> Result<(), Reason> {
     let (resource, requested) = (Resource::Vcpu, flavor.vcpus);
     let total = host.state.vcpus_total;
     if total == 0 {
@@ -62,7 +62,7 @@ mod tests {
 
     use crate::filters::testing::limits;
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_host_has_cpus_for_the_flavor_and_a_limit_for_its_agent() {
@@ -86,9 +86,9 @@ mod tests {
                 Some(8.0),
             ),
         ] {
-            let got = verdicts(name, &Options::default(), &request, &hosts);
+            let got = verdicts(name, &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{name}");
-            let limits = limits(name, &Options::default(), &request, &hosts);
+            let limits = limits(name, &SchedulerOptions::default(), &request, &hosts);
             let limits: Vec<_> = limits.iter().map(|it| it.vcpu).collect();
             let expected = [Some(6.0), Some(6.0), Some(32.0), None, None, limit];
             assert_eq!(limits, expected, "{name}");

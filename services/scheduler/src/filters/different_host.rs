@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Sought};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -17,7 +17,7 @@ impl Filter for DifferentHostFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let Some(apart) = request.hints.said("different_host") else {
             return Plan::PassAll;
         };
@@ -38,7 +38,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn instances_may_be_kept_apart() {
@@ -55,7 +55,7 @@ mod tests {
             (json!(""), ["", "", ""]),
         ] {
             let request = json!({"hints": {"different_host": hint}});
-            let got = verdicts("DifferentHostFilter", &Options::default(), &request, &hosts);
+            let got = verdicts("DifferentHostFilter", &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{hint}");
         }
     }

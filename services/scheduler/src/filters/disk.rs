@@ -4,9 +4,9 @@ use super::ram::at_most;
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::{Reason, Resource};
-use crate::request::{Flavor, RequestSpec};
+use crate::request::{RequestFlavor, RequestSpec};
 
 pub(super) struct DiskFilter;
 
@@ -19,7 +19,7 @@ impl Filter for DiskFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         Plan::each(move |host: &mut ConsideredHost| {
             let ratio = host.state.disk_allocation_ratio;
             fits(host, &request.flavor, ratio)
@@ -28,7 +28,7 @@ impl Filter for DiskFilter {
 }
 
 /// Checks whether the flavor fits, and sets the limit if it does.
-pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Result<(), Reason> {
+pub(super) fn fits(host: &mut ConsideredHost, flavor: &RequestFlavor, ratio: f64) -> Result<(), Reason> {
     let total = host.state.total_usable_disk_gb.saturating_mul(1024);
     let used = total.saturating_sub(host.state.free_disk_mb);
     let limit = as_float(total) * ratio;
@@ -39,7 +39,7 @@ pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Re
 }
 
 /// Root, ephemeral and swap together, in MiB.
-pub(super) fn requested_mb(flavor: &Flavor) -> i64 {
+pub(super) fn requested_mb(flavor: &RequestFlavor) -> i64 {
     let gb = flavor.root_gb.saturating_add(flavor.ephemeral_gb);
     gb.saturating_mul(1024).saturating_add(flavor.swap)
 }
@@ -50,7 +50,7 @@ mod tests {
 
     use crate::filters::testing::limits;
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_host_has_disk_for_the_flavor_and_a_limit_for_its_agent() {
@@ -67,9 +67,9 @@ mod tests {
             ("DiskFilter", full, None),
             ("AggregateDiskFilter", "", Some(20.0)),
         ] {
-            let got = verdicts(name, &Options::default(), &request, &hosts);
+            let got = verdicts(name, &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, ["", full, small, last], "{name}");
-            let limits = limits(name, &Options::default(), &request, &hosts);
+            let limits = limits(name, &SchedulerOptions::default(), &request, &hosts);
             let limits: Vec<_> = limits.iter().map(|it| it.disk_gb).collect();
             assert_eq!(limits, [Some(15.0), None, None, limit], "{name}");
         }

@@ -3,7 +3,7 @@
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::{Reason, Resource};
 use crate::request::RequestSpec;
 
@@ -18,7 +18,7 @@ impl Filter for ExactCoreFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let requested = request.flavor.vcpus;
         Plan::each(move |host: &mut ConsideredHost| {
             // A host that does not report its CPUs may have any number.
@@ -54,7 +54,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn exactly_so_much_is_free() {
@@ -73,7 +73,7 @@ mod tests {
         ] {
             let got = verdicts(
                 name,
-                &Options::default(),
+                &SchedulerOptions::default(),
                 &json!({"flavor": flavor}),
                 &hosts,
             );

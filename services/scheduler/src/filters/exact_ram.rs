@@ -4,7 +4,7 @@ use super::exact_core::exactly;
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Resource;
 use crate::request::RequestSpec;
 
@@ -19,7 +19,7 @@ impl Filter for ExactRamFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let requested = request.flavor.memory_mb;
         Plan::each(move |host: &mut ConsideredHost| {
             let free = host.state.free_ram_mb;

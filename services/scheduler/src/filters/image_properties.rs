@@ -6,7 +6,7 @@
 use super::{Filter, Plan, Runs};
 use crate::host_state::{CapabilityRef, ConsideredHost, HostState};
 use crate::numbers;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::{RequestSpec, architecture};
 use crate::version::{self, VersionPredicate};
@@ -22,7 +22,7 @@ impl Filter for ImagePropertiesFilter {
         Runs::ONCE_AND_ON_REBUILD
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let demand = Demand::read(request, options);
         if demand.kind.iter().all(Option::is_none) {
             return Plan::PassAll;
@@ -41,7 +41,7 @@ struct Demand {
 }
 
 impl Demand {
-    fn read(request: &RequestSpec, options: &Options) -> Self {
+    fn read(request: &RequestSpec, options: &SchedulerOptions) -> Self {
         let options = &options.filter_scheduler;
         let properties = request.image.as_ref().map(|image| &image.properties);
         let get = |name: &str| properties.and_then(|all| all.get(name)).map(str::to_owned);
@@ -127,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_host_runs_what_the_image_is_for() {
@@ -179,13 +179,13 @@ mod tests {
             let request = json!({"image": {"properties": properties}});
             let got = verdicts(
                 "ImagePropertiesFilter",
-                &Options::default(),
+                &SchedulerOptions::default(),
                 &request,
                 &hosts,
             );
             assert_eq!(got, expected, "{properties}");
         }
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         options.filter_scheduler.compare_image_maxphysaddr_bits = false;
         let request =
             json!({"image": {"properties": {"vm_mode": "hvm", "hw_maxphysaddr_bits": "1"}}});
@@ -199,7 +199,7 @@ mod tests {
             {"supported_instances": [["x86_64", "kvm", "hvm"]]},
             {"supported_instances": [["aarch64", "kvm", "hvm"]]},
         ]);
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         let default = &mut options
             .filter_scheduler
             .image_properties_default_architecture;

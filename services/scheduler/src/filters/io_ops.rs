@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -17,7 +17,7 @@ impl Filter for IoOpsFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let limit = options.filter_scheduler.max_io_ops_per_host;
         Plan::each(move |host: &mut ConsideredHost| is_below(host.state.num_io_ops, limit))
     }

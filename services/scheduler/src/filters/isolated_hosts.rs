@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -20,7 +20,7 @@ impl Filter for IsolatedHostsFilter {
         Runs::ONCE_AND_ON_REBUILD
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let options = &options.filter_scheduler;
         let isolated: BTreeSet<&str> = options.isolated_hosts.iter().map(String::as_str).collect();
         let image = request.image.as_ref().and_then(|it| it.id.as_ref());
@@ -49,7 +49,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn isolated_images_and_hosts_keep_to_themselves() {
@@ -63,7 +63,7 @@ mod tests {
             (&[], true, json!({"id": "i"}), ["host_isolated", ""]),
             (&[], false, json!({"id": "i"}), ["", ""]),
         ] {
-            let mut options = Options::default();
+            let mut options = SchedulerOptions::default();
             let group = &mut options.filter_scheduler;
             group.isolated_hosts = vec!["alone".to_owned()];
             group.isolated_images = images.iter().map(|it| (*it).to_owned()).collect();

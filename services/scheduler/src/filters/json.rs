@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::query::Query;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -21,7 +21,7 @@ impl Filter for JsonFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let text = match request.hints.said("query") {
             None => return Plan::PassAll,
             Some([text]) => text,
@@ -67,7 +67,7 @@ mod tests {
     use super::JsonFilter;
     use crate::filters::Filter;
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
     use crate::query::VALUES;
     use crate::reason::Reason;
     use crate::replay::testing;
@@ -106,7 +106,7 @@ mod tests {
             (json!([]), ["", ""]),
         ] {
             let request = json!({"hints": {"query": query.to_string()}});
-            let got = verdicts("JsonFilter", &Options::default(), &request, &hosts);
+            let got = verdicts("JsonFilter", &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{query}");
         }
         for (hint, expected) in [
@@ -115,7 +115,7 @@ mod tests {
             (json!(""), ""),
         ] {
             let request = json!({"hints": {"query": hint}});
-            let got = verdicts("JsonFilter", &Options::default(), &request, &hosts);
+            let got = verdicts("JsonFilter", &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, [expected; 2], "{hint}");
         }
     }
@@ -126,7 +126,7 @@ mod tests {
         query.extend((0..1000).map(|at| json!(format!("$nosuch{at}"))));
         let query = json!(query).to_string();
         let request = testing::request(&json!({"hints": {"query": query}}));
-        let options = Options::default();
+        let options = SchedulerOptions::default();
         let plan = JsonFilter.plan(&request, &options);
         let hosts = testing::hosts(&json!([{}, {}]));
         let mut why = hosts.into_iter().map(|mut host| {

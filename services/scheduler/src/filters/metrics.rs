@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, HostState};
-use crate::options::{Options, weight_settings};
+use crate::options::{SchedulerOptions, weight_settings};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -17,7 +17,7 @@ impl Filter for MetricsFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
         let wanted = weight_settings(&options.metrics.weight_setting);
         if wanted.is_empty() {
             return Plan::PassAll;

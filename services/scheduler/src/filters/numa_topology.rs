@@ -6,7 +6,7 @@
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, HostState, NumaLimits, NumaTopology};
 use crate::numa::{NumaAsk, NumaReason, Offer};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -24,7 +24,7 @@ impl Filter for NUMATopologyFilter {
         }
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let ask = NumaAsk::new(request);
         let needs_threads = needs_threads(request);
         if ask.is_none() && !needs_threads {
@@ -91,7 +91,7 @@ mod tests {
 
     use crate::filters::testing::{limits, surviving, verdicts};
     use crate::host_state::NumaLimits;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     const NAME: &str = "NUMATopologyFilter";
 
@@ -107,7 +107,7 @@ mod tests {
         ]);
         let asked =
             json!({"flavor": {"extra_specs": {"hw:numa_nodes": "1"}}, "numa_from_flavor": true});
-        let (options, out) = (Options::default(), "numa_topology");
+        let (options, out) = (SchedulerOptions::default(), "numa_topology");
         assert_eq!(
             verdicts(NAME, &options, &asked, &hosts),
             ["", out, out, out, out]
@@ -151,7 +151,7 @@ mod tests {
             } else {
                 ""
             };
-            let got = verdicts(NAME, &Options::default(), &asked, &hosts);
+            let got = verdicts(NAME, &SchedulerOptions::default(), &asked, &hosts);
             assert_eq!(got, ["", "numa_topology", last]);
         }
     }
@@ -172,7 +172,7 @@ mod tests {
             "flavor": {"extra_specs": {"hw:numa_nodes": "1"}}, "numa_from_flavor": true,
             "pci_requests": [{"count": 1, "spec": [{"vendor_id": "8086"}], "request_id": "r", "alias_name": "a"}],
         });
-        let left = surviving(NAME, &Options::default(), &asked, &hosts);
+        let left = surviving(NAME, &SchedulerOptions::default(), &asked, &hosts);
         assert_eq!(left, [vec![1]]);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::pci::{Near, PciAsk, PciReason};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -24,7 +24,7 @@ impl Filter for PciPassthroughFilter {
         }
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let ask = PciAsk::new(&request.pci_requests);
         match ask.is_empty() {
             true => Plan::PassAll,
@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::{surviving, verdicts};
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_host_has_the_devices_and_candidates_that_say_where() {
@@ -65,7 +65,7 @@ mod tests {
             {"pci_pools": []},
             {"pci_pools": null},
         ]);
-        let (name, options) = ("PciPassthroughFilter", Options::default());
+        let (name, options) = ("PciPassthroughFilter", SchedulerOptions::default());
         let asked = |alias| {
             json!({"pci_requests": [{
             "count": 1, "spec": [{"vendor_id": "8086"}], "request_id": "r", "alias_name": alias}]})

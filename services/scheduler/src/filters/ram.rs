@@ -3,9 +3,9 @@
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::{Reason, Resource};
-use crate::request::{Flavor, RequestSpec};
+use crate::request::{RequestFlavor, RequestSpec};
 
 pub(super) struct RamFilter;
 
@@ -18,7 +18,7 @@ impl Filter for RamFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         Plan::each(move |host: &mut ConsideredHost| {
             let ratio = host.state.ram_allocation_ratio;
             fits(host, &request.flavor, ratio)
@@ -27,7 +27,7 @@ impl Filter for RamFilter {
 }
 
 /// Checks whether the flavor fits, and sets the limit if it does.
-pub(super) fn fits(host: &mut ConsideredHost, flavor: &Flavor, ratio: f64) -> Result<(), Reason> {
+pub(super) fn fits(host: &mut ConsideredHost, flavor: &RequestFlavor, ratio: f64) -> Result<(), Reason> {
     let (resource, requested) = (Resource::MemoryMb, flavor.memory_mb);
     let total = host.state.total_usable_ram_mb;
     let used = total.saturating_sub(host.state.free_ram_mb);
@@ -67,7 +67,7 @@ mod tests {
 
     use crate::filters::testing::limits;
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_host_has_memory_for_the_flavor_and_a_limit_for_its_agent() {
@@ -84,9 +84,9 @@ mod tests {
             ("RamFilter", full, None),
             ("AggregateRamFilter", "", Some(2048.0)),
         ] {
-            let got = verdicts(name, &Options::default(), &request, &hosts);
+            let got = verdicts(name, &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, ["", full, small, last], "{name}");
-            let limits = limits(name, &Options::default(), &request, &hosts);
+            let limits = limits(name, &SchedulerOptions::default(), &request, &hosts);
             let limits: Vec<_> = limits.iter().map(|it| it.memory_mb).collect();
             assert_eq!(limits, [Some(1536.0), None, None, limit], "{name}");
         }

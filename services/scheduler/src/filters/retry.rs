@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -17,7 +17,7 @@ impl Filter for RetryFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         if request.tried.is_empty() {
             return Plan::PassAll;
         }
@@ -40,14 +40,14 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_node_where_the_build_failed_is_not_tried_again() {
         let hosts = json!([{"host": "a", "node": "n"}, {"host": "a", "node": "m"}, {"host": "b"}]);
         let request = json!({"retry": {"hosts": [["a", "n"], ["b", "c"]]}});
         assert_eq!(
-            verdicts("RetryFilter", &Options::default(), &request, &hosts),
+            verdicts("RetryFilter", &SchedulerOptions::default(), &request, &hosts),
             ["already_tried", "", ""]
         );
     }

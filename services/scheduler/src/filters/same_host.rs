@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Sought};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -19,7 +19,7 @@ impl Filter for SameHostFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let Some(beside) = request.hints.said("same_host") else {
             return Plan::PassAll;
         };
@@ -41,7 +41,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn instances_may_be_kept_together() {
@@ -52,7 +52,7 @@ mod tests {
             (json!([]), [""; 3]),
         ] {
             let request = json!({"hints": {"same_host": hint}});
-            let got = verdicts("SameHostFilter", &Options::default(), &request, &hosts);
+            let got = verdicts("SameHostFilter", &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{hint}");
         }
     }

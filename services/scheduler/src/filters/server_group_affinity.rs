@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -23,7 +23,7 @@ impl Filter for ServerGroupAffinityFilter {
         true
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let group = request.group.as_ref();
         let Some(group) = group.filter(|it| it.policy == "affinity" && !it.hosts.is_empty()) else {
             return Plan::PassAll;
@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn an_affinity_group_stays_on_its_hosts() {
@@ -62,7 +62,7 @@ mod tests {
             let request = json!({"group": {"policy": policy, "hosts": on}});
             let got = verdicts(
                 "ServerGroupAffinityFilter",
-                &Options::default(),
+                &SchedulerOptions::default(),
                 &request,
                 &hosts,
             );

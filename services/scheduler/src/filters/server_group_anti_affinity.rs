@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Sought};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -21,7 +21,7 @@ impl Filter for ServerGroupAntiAffinityFilter {
         true
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let group = request.group.as_ref();
         let Some(group) = group.filter(|it| it.policy == "anti-affinity") else {
             return Plan::PassAll;
@@ -49,7 +49,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_host_has_so_many_members_of_an_anti_affinity_group_at_most() {
@@ -75,7 +75,7 @@ mod tests {
             let group = json!({"policy": policy, "members": ["a", "b", "me"], "rules": rules});
             let request = json!({"instance_uuid": "me", "group": group});
             let name = "ServerGroupAntiAffinityFilter";
-            let got = verdicts(name, &Options::default(), &request, &hosts);
+            let got = verdicts(name, &SchedulerOptions::default(), &request, &hosts);
             assert_eq!(got, expected, "{policy} {rules}");
         }
     }

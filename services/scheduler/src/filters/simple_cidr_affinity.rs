@@ -3,7 +3,7 @@
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::network::Network;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -18,7 +18,7 @@ impl Filter for SimpleCIDRAffinityFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let Some(near) = request.hints.said("build_near_host_ip") else {
             return Plan::PassAll;
         };
@@ -63,7 +63,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
 
     #[test]
     fn a_host_is_near_an_address() {
@@ -105,7 +105,7 @@ mod tests {
             let request = json!({"hints": hints});
             let got = verdicts(
                 "SimpleCIDRAffinityFilter",
-                &Options::default(),
+                &SchedulerOptions::default(),
                 &request,
                 &hosts,
             );

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::{Chain, Turn};
 use crate::host_state::{ConsideredHost, Limits};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::replay::testing;
 use crate::request::RequestSpec;
 
 /// The default options, but for one.
-pub(super) fn options(group: &str, name: &str, value: &Value) -> Options {
+pub(super) fn options(group: &str, name: &str, value: &Value) -> SchedulerOptions {
     let groups = serde_json::json!({group: {name: value}});
     serde_json::from_value(groups).expect("an option")
 }
@@ -18,7 +18,7 @@ pub(super) fn options(group: &str, name: &str, value: &Value) -> Options {
 /// The code of each host's rejection; empty if it passes.
 pub(super) fn verdicts(
     filter: &str,
-    options: &Options,
+    options: &SchedulerOptions,
     request: &Value,
     hosts: &Value,
 ) -> Vec<String> {
@@ -28,7 +28,7 @@ pub(super) fn verdicts(
 /// Like [`verdicts`] for an existing request.
 pub(super) fn verdicts_on(
     filter: &str,
-    options: &Options,
+    options: &SchedulerOptions,
     request: &RequestSpec,
     hosts: &Value,
 ) -> Vec<String> {
@@ -47,7 +47,7 @@ pub(super) fn verdicts_on(
 /// The limits that the filter sets for each host's agent.
 pub(super) fn limits(
     filter: &str,
-    options: &Options,
+    options: &SchedulerOptions,
     request: &Value,
     hosts: &Value,
 ) -> Vec<Limits> {
@@ -58,7 +58,7 @@ pub(super) fn limits(
 /// The places of each host's candidates that are left.
 pub(super) fn surviving(
     filter: &str,
-    options: &Options,
+    options: &SchedulerOptions,
     request: &Value,
     hosts: &Value,
 ) -> Vec<Vec<usize>> {
@@ -69,7 +69,7 @@ pub(super) fn surviving(
 
 fn ask(
     filter: &str,
-    options: &Options,
+    options: &SchedulerOptions,
     request: &RequestSpec,
     hosts: &Value,
 ) -> Vec<(ConsideredHost, Option<Reason>)> {

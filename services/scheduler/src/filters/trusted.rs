@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -17,7 +17,7 @@ impl Filter for TrustedFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let requested = request.flavor.extra_specs.get("trust:trusted_host");
         let Some(requested) = requested.filter(|it| !it.is_empty()) else {
             return Plan::PassAll;
@@ -60,7 +60,7 @@ mod tests {
     use serde_json::json;
 
     use crate::filters::testing::verdicts_on;
-    use crate::options::Options;
+    use crate::options::SchedulerOptions;
     use crate::replay::testing::request;
     use crate::request::{Attestation, Attestations, Expired};
 
@@ -69,7 +69,7 @@ mod tests {
         let specs = json!({"trust:trusted_host": level});
         let mut request = request(&json!({"flavor": {"extra_specs": specs}}));
         request.attestations = attestations;
-        let options = Options::default();
+        let options = SchedulerOptions::default();
         verdicts_on("TrustedFilter", &options, &request, &hosts)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Filter, Plan, Runs};
 use crate::host_state::{ConsideredHost, Instance};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -17,7 +17,7 @@ impl Filter for TypeAffinityFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let wanted = request.flavor.flavorid.as_str();
         Plan::each(move |host: &mut ConsideredHost| {
             let is_other = |guest: &Instance| guest.flavorid.as_deref() != Some(wanted);
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_host_has_guests_of_one_flavor() {
         let request = request(&json!({"flavor": {"flavorid": "7"}}));
-        let options = Options::default();
+        let options = SchedulerOptions::default();
         for (flavors, expected) in [
             (&[][..], None),
             (&[Some("7"), Some("7")], None),

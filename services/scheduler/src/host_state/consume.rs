@@ -2,7 +2,7 @@
 
 use super::{HostState, NumaLimits};
 use crate::numa::{NumaAsk, Offer, Packing};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::pci::{Mappings, Near, PciAsk};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -16,7 +16,7 @@ impl HostState {
         request: &RequestSpec,
         mappings: &Mappings,
         limits: Option<NumaLimits>,
-        options: &Options,
+        options: &SchedulerOptions,
     ) -> Result<(), Reason> {
         let packing = match options.compute.packing_host_numa_cells_allocation_strategy {
             true => Packing::Pack,

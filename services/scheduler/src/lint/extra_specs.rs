@@ -11,7 +11,7 @@ use super::{Catalogue, Code, Finding, FlavorEntry, Kind, Place, Severity, requir
 use crate::host_state::Attribute;
 use crate::numbers::int;
 use crate::plugin::ExtraSpec;
-use crate::request::{Flavor, InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest};
+use crate::request::{RequestFlavor, InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest};
 use berth_model::nearest_name;
 
 const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
@@ -53,12 +53,12 @@ pub(super) fn lint(
 
 /// Invalid NUMA cells of a flavor with a known size.
 fn numa(flavor: &FlavorEntry) -> Option<Finding> {
-    let asked = Flavor {
+    let asked = RequestFlavor {
         name: flavor.name.clone(),
         vcpus: flavor.vcpus?,
         memory_mb: flavor.memory_mb?,
         extra_specs: flavor.extra_specs.clone(),
-        ..Flavor::default()
+        ..RequestFlavor::default()
     };
     let error = InstanceNumaTopology::derive(&asked, None).err()?;
     let place = Place {
@@ -236,9 +236,9 @@ impl Spec<'_> {
 
     /// Device aliases that are not configured, or not requested from Placement.
     fn devices(&self) -> Option<Finding> {
-        let flavor = Flavor {
+        let flavor = RequestFlavor {
             extra_specs: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
-            ..Flavor::default()
+            ..RequestFlavor::default()
         };
         let asked = PciRequest::of_flavor(&flavor, None, &self.enabled.aliases, |_| String::new());
         let error = match asked {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::server_groups::{POLICIES, SeenTo};
 use super::{Code, Finding, Kind, Place, Severity};
 use crate::filters::{self, Chain};
-use crate::options::{Checked, OptionError, Options};
+use crate::options::{Checked, OptionError, SchedulerOptions};
 use crate::plugin::PluginManifest;
 use crate::request::PciAlias;
 use crate::weighers::{self, Weighers};
@@ -31,7 +31,7 @@ pub(super) struct Enabled {
 }
 
 impl Enabled {
-    pub(super) fn of(options: &Options) -> Self {
+    pub(super) fn of(options: &SchedulerOptions) -> Self {
         let fs = &options.filter_scheduler;
         let named = fs
             .enabled_filters
@@ -62,7 +62,7 @@ impl Enabled {
 }
 
 /// The weighers that are there, whatever else is named.
-fn weighers_of(options: &Options) -> BTreeSet<&'static str> {
+fn weighers_of(options: &SchedulerOptions) -> BTreeSet<&'static str> {
     let classes = options.filter_scheduler.weight_classes.iter();
     let alone = classes.filter_map(|name| Weighers::new(&of_class(options, name)).ok());
     alone
@@ -71,7 +71,7 @@ fn weighers_of(options: &Options) -> BTreeSet<&'static str> {
 }
 
 /// These options, with one weigher.
-fn of_class(options: &Options, name: &str) -> Options {
+fn of_class(options: &SchedulerOptions, name: &str) -> SchedulerOptions {
     let mut alone = options.clone();
     alone.filter_scheduler.weight_classes = vec![name.to_owned()];
     alone
@@ -84,10 +84,10 @@ pub(super) fn lint(
     given: &Given,
     plugins: &[PluginManifest],
     hosts: Option<usize>,
-) -> (Options, Vec<Finding>) {
+) -> (SchedulerOptions, Vec<Finding>) {
     let mut findings = Vec::new();
     let mut groups: Map<String, Value> = Map::new();
-    let known = Options::by_name();
+    let known = SchedulerOptions::by_name();
     let mut strange = BTreeSet::new();
     for ((group, name), value) in given {
         let place = Place::new(Kind::Option, group, name);
@@ -97,7 +97,7 @@ pub(super) fn lint(
             continue;
         }
         let alone = json!({group: {name: value}});
-        match Options::deserialize(alone) {
+        match SchedulerOptions::deserialize(alone) {
             Ok(_) => {
                 let options = groups.entry(group.as_str()).or_insert_with(|| json!({}));
                 if let Value::Object(options) = options {
@@ -110,7 +110,7 @@ pub(super) fn lint(
         }
     }
     // Each was read alone.
-    let mut options = Options::deserialize(Value::Object(groups)).unwrap_or_default();
+    let mut options = SchedulerOptions::deserialize(Value::Object(groups)).unwrap_or_default();
     leave_out(plugins, &mut options);
     let Checked { errors, warnings } = options.check();
     findings.extend(errors.iter().map(|it| bad_value(it, Severity::Error)));
@@ -131,7 +131,7 @@ pub(super) fn lint(
 }
 
 /// Only the names of plugins are known.
-fn leave_out(plugins: &[PluginManifest], options: &mut Options) {
+fn leave_out(plugins: &[PluginManifest], options: &mut SchedulerOptions) {
     let fs = &mut options.filter_scheduler;
     for plugin in plugins {
         if plugin.kind.is_filter() {
@@ -193,7 +193,7 @@ fn bad_value(error: &OptionError, severity: Severity) -> Finding {
 const GROUP: &str = "filter_scheduler";
 
 /// Filters and weighers that are not there, not available, or there twice.
-fn chain(options: &Options, findings: &mut Vec<Finding>) {
+fn chain(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
     let fs = &options.filter_scheduler;
     let before = findings.len();
     for (option, names) in [
@@ -244,7 +244,7 @@ fn chain(options: &Options, findings: &mut Vec<Finding>) {
 }
 
 /// Filters that another option leaves nothing to do, or everything.
-fn idle_filters(options: &Options, findings: &mut Vec<Finding>) {
+fn idle_filters(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
     let fs = &options.filter_scheduler;
     let enabled = Enabled::of(options);
     let place = Place::new(Kind::Option, GROUP, "enabled_filters");
@@ -305,7 +305,7 @@ fn idle_filters(options: &Options, findings: &mut Vec<Finding>) {
 }
 
 /// Server group policies that no enabled filter or weigher enforces.
-fn groups_refused(options: &Options, given: &Given, findings: &mut Vec<Finding>) {
+fn groups_refused(options: &SchedulerOptions, given: &Given, findings: &mut Vec<Finding>) {
     let enabled = Enabled::of(options);
     for (policy, seen_to) in POLICIES {
         let option = match seen_to {
@@ -325,7 +325,7 @@ fn groups_refused(options: &Options, given: &Given, findings: &mut Vec<Finding>)
 }
 
 /// The query limit is lower than the number of hosts.
-fn few_candidates(options: &Options, hosts: usize) -> Option<Finding> {
+fn few_candidates(options: &SchedulerOptions, hosts: usize) -> Option<Finding> {
     let limit = options.scheduler.max_placement_results;
     let place = Place::new(Kind::Option, "scheduler", "max_placement_results");
     let text = format!(
@@ -338,7 +338,7 @@ fn few_candidates(options: &Options, hosts: usize) -> Option<Finding> {
 }
 
 /// Weighers that add nothing to any weight.
-fn idle_weighers(options: &Options, given: &Given, findings: &mut Vec<Finding>) {
+fn idle_weighers(options: &SchedulerOptions, given: &Given, findings: &mut Vec<Finding>) {
     let enabled = Enabled::of(options);
     let is_given =
         |group: &str, name: &str| given.contains_key(&(group.to_owned(), name.to_owned()));

@@ -56,7 +56,7 @@ fn agrees(number: u64) -> String {
     );
     let took = ask.take(offer, packing);
     assert_eq!(took.is_ok(), found.is_some(), "case {number}: {took:?}");
-    let mut options = crate::options::Options::default();
+    let mut options = crate::options::SchedulerOptions::default();
     options.compute.packing_host_numa_cells_allocation_strategy = packing == Packing::Pack;
     let Some(found) = found else {
         return word(&fits);

@@ -6,7 +6,7 @@ mod numbers;
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use super::{FilterSchedulerOptions, Options, is_not_finite, weight_setting};
+use super::{FilterSchedulerOptions, SchedulerOptions, is_not_finite, weight_setting};
 use crate::request::architecture;
 
 /// An invalid value.
@@ -38,7 +38,7 @@ pub struct Checked {
     pub warnings: Vec<OptionWarning>,
 }
 
-impl Options {
+impl SchedulerOptions {
     /// Looks at each value that has a bound, or that may be unreadable.
     #[must_use]
     pub fn check(&self) -> Checked {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_value_out_of_bounds_is_named_with_what_would_be_right() {
         let checked = |group: &str, option: &str, value: serde_json::Value| -> Vec<String> {
-            let options = Options::deserialize(json!({group: {option: value}})).expect("options");
+            let options = SchedulerOptions::deserialize(json!({group: {option: value}})).expect("options");
             let Checked { errors, warnings } = options.check();
             let errors = errors.iter().map(ToString::to_string);
             errors
@@ -311,12 +311,12 @@ mod tests {
             assert!(got.starts_with(begin) && got.ends_with(&end), "{got}");
             assert!(got.contains(", x86_64, "), "{got}");
         }
-        assert_eq!(Options::default().check(), Checked::default());
+        assert_eq!(SchedulerOptions::default().check(), Checked::default());
     }
 
     #[test]
     fn an_option_whose_other_half_nobody_gives_is_told() {
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         options
             .scheduler
             .query_placement_for_routed_network_aggregates = true;

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use super::groups::Group;
 use super::translate::{self, CpuClass};
 use super::{Cloud, PlacementQueryError, pci, standard};
-use crate::options::Options;
-use crate::request::{Image, RequestSpec, Source};
+use crate::options::SchedulerOptions;
+use crate::request::{RequestImage, RequestSpec, Source};
 
 /// What comes of them.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +24,7 @@ const OWNER: &str = "OWNER_NOVA";
 
 pub(super) fn wishes(
     request: &RequestSpec,
-    options: &Options,
+    options: &SchedulerOptions,
     cloud: &Cloud<'_>,
     outside: &[(String, Group)],
 ) -> Result<Wishes, PlacementQueryError> {
@@ -82,7 +82,7 @@ pub(super) fn owned(
 /// `limit_tenants_to_placement_aggregate`: aggregates in which a key that begins with `filter_tenant_id` names the project.
 fn tenant(
     request: &RequestSpec,
-    options: &Options,
+    options: &SchedulerOptions,
     cloud: &Cloud<'_>,
 ) -> Result<Option<Vec<String>>, PlacementQueryError> {
     if !options.scheduler.limit_tenants_to_placement_aggregate {
@@ -126,7 +126,7 @@ fn aggregates(cloud: &Cloud<'_>, is_it: impl Fn(&str, &String) -> bool) -> Vec<S
 }
 
 /// `image_metadata_prefilter`; none where one of the values is that of no trait, as Nova does.
-fn image_traits(image: &Image) -> Option<Vec<String>> {
+fn image_traits(image: &RequestImage) -> Option<Vec<String>> {
     const PREFIXES: [(&str, &str); 7] = [
         ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),
         ("hw_disk_bus", "COMPUTE_STORAGE_BUS"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::replay::testing::request;
 
-fn ask(asked: &Value, options: &Options, cloud: &Cloud<'_>) -> Result<PlacementQuery, String> {
+fn ask(asked: &Value, options: &SchedulerOptions, cloud: &Cloud<'_>) -> Result<PlacementQuery, String> {
     placement_query(&request(asked), options, cloud).map_err(|error| error.to_string())
 }
 
@@ -70,7 +70,7 @@ fn a_flavor_becomes_amounts() {
             "required=HW_CPU_X86_VMX&resources=DISK_GB:1,MEMORY_MB:512,VCPU:2",
         ),
     ] {
-        let got = ask(&asked, &Options::default(), &Cloud::default()).expect(expected);
+        let got = ask(&asked, &SchedulerOptions::default(), &Cloud::default()).expect(expected);
         assert_eq!(plain(&got.query), expected);
         assert!(!got.pinning_requested);
     }
@@ -78,7 +78,7 @@ fn a_flavor_becomes_amounts() {
 
 #[test]
 fn the_string_is_encoded_and_in_order() {
-    let got = ask(&json!({}), &Options::default(), &Cloud::default()).expect("a question");
+    let got = ask(&json!({}), &SchedulerOptions::default(), &Cloud::default()).expect("a question");
     assert_eq!(
         got.query,
         "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED"
@@ -87,7 +87,7 @@ fn the_string_is_encoded_and_in_order() {
 
 #[test]
 fn dedicated_cpus_are_asked_for_twice() {
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     for (specs, first, fallback) in [
         (
             json!({"hw:cpu_policy": "dedicated"}),
@@ -211,7 +211,7 @@ fn flavor_and_image_become_traits() {
     ] {
         let mut asked = spec(&specs);
         asked["image"] = json!({"properties": image});
-        let got = ask(&asked, &Options::default(), &Cloud::default()).expect(value);
+        let got = ask(&asked, &SchedulerOptions::default(), &Cloud::default()).expect(value);
         let query = got
             .query
             .replace("%3A", ":")
@@ -261,12 +261,12 @@ fn what_contradicts_itself_is_not_asked() {
     ] {
         let mut asked = spec(&specs);
         asked["image"] = json!({"properties": image});
-        let error = ask(&asked, &Options::default(), &Cloud::default()).expect_err(sentence);
+        let error = ask(&asked, &SchedulerOptions::default(), &Cloud::default()).expect_err(sentence);
         assert!(error.starts_with(sentence), "{error}");
     }
     let error = ask(
         &json!({"image": null}),
-        &Options::default(),
+        &SchedulerOptions::default(),
         &Cloud::default(),
     );
     assert!(
@@ -278,7 +278,7 @@ fn what_contradicts_itself_is_not_asked() {
 
 #[test]
 fn so_many_devices_of_an_alias_are_asked_for_as_a_host_may_have() {
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.pci_in_placement = true;
     for (count, is_good) in [
         (1, true),

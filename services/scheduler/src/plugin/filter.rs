@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{OnFailure, Plugin, PluginOutcome, Verdict};
 use crate::filters::{Filter, Plan, Runs};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -39,7 +39,7 @@ impl Filter for PluginFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
         let not_asked = || Arc::from("it was not asked");
         let (failure, on_failure) = match request.plugin_answers.of(&self.name) {
             Some(PluginOutcome::Answered(answer)) => {

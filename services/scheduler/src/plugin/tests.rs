@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::filters::{Chain, Turn};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::replay::testing;
 use crate::request::RequestSpec;
-use crate::select::{Alternates, Ask, Claims, Scheduler, Step};
+use crate::select::{Alternates, Ask, ClaimPolicy, Scheduler, SelectionStep};
 
 fn hosts() -> Vec<ConsideredHost> {
     testing::hosts(&json!([
@@ -40,8 +40,8 @@ fn heard(outcome: PluginOutcome) -> RequestSpec {
     }
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> SchedulerOptions {
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = vec!["rack".to_owned()];
     options.filter_scheduler.weight_classes = vec!["rack".to_owned()];
     options
@@ -178,10 +178,10 @@ fn an_explanation_says_that_a_plugin_was_not_heard() {
         request: heard(PluginOutcome::failed("it hung", OnFailure::Pass)),
         instance_uuids: vec!["i".to_owned()],
         alternates: Alternates::None,
-        claims: Claims::Kept,
+        claims: ClaimPolicy::Kept,
         seed: 0,
     };
-    let Step::Selected(selected) = scheduler.select(ask, hosts()) else {
+    let SelectionStep::Selected(selected) = scheduler.select(ask, hosts()) else {
         panic!("nobody claims");
     };
     let text = crate::explain::Explanation::of_selected(&selected).to_string();
@@ -194,7 +194,7 @@ fn an_explanation_says_that_a_plugin_was_not_heard() {
 #[test]
 fn options_name_a_plugin_by_what_it_is() {
     let named = |filter: &str, weigher: &str, kind| {
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         options.filter_scheduler.enabled_filters = vec![filter.to_owned()];
         options.filter_scheduler.weight_classes = vec![weigher.to_owned()];
         let own = Own::new().with_plugin(&plugin(kind, OnFailure::Pass));

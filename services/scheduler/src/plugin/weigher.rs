@@ -1,7 +1,7 @@
 //! The weigher of a plugin: the raw weight that it gave each host when the request was made.
 
 use super::{Plugin, PluginOutcome};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 use crate::weighers::{Multiplier, Weigher, Weighing};
 
@@ -35,7 +35,7 @@ impl Weigher for PluginWeigher {
         self.multiplier
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         match request.plugin_answers.of(self.name) {
             Some(PluginOutcome::Answered(answer)) => {
                 Weighing::each(|host| answer.of(&host.uuid).map_or(0.0, |said| said.weight))

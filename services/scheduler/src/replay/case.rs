@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::field::{Field, FieldError};
 use super::{host, request};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::own::Own;
 use crate::request::RequestSpec;
 use crate::select::Scheduler;
@@ -20,7 +20,7 @@ pub(super) struct Case<'a> {
         expect(dead_code, reason = "only replay uses it")
     )]
     pub(super) id: &'a str,
-    pub(super) options: Options,
+    pub(super) options: SchedulerOptions,
     /// All of it, for what only some kinds have.
     pub(super) field: Field<'a>,
 }
@@ -77,7 +77,7 @@ impl<'a> Case<'a> {
 }
 
 /// Filters and weighers of a case's options, and these of one's own.
-pub(super) fn scheduler(options: Options, own: &Own) -> Result<Scheduler, FieldError> {
+pub(super) fn scheduler(options: SchedulerOptions, own: &Own) -> Result<Scheduler, FieldError> {
     let scheduler = Scheduler::with_own(options, own);
     scheduler.map_err(|error| FieldError {
         path: "config".to_owned(),
@@ -87,7 +87,7 @@ pub(super) fn scheduler(options: Options, own: &Own) -> Result<Scheduler, FieldE
 
 /// Options from `{"group.option": value}`. Nova has more of them than the scheduler reads; those are left aside, as they are in
 /// nova.conf.
-fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<Options, FieldError> {
+fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<SchedulerOptions, FieldError> {
     let mut groups = Map::new();
     for (name, value) in flat {
         let (group, option) = name
@@ -100,7 +100,7 @@ fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<Options, Fiel
             group.insert(option.to_owned(), value.clone());
         }
     }
-    let mut options = Options::deserialize(Value::Object(groups))
+    let mut options = SchedulerOptions::deserialize(Value::Object(groups))
         .map_err(|error| field.wrong(format!("{}{error}", unreadable(flat))))?;
     if !flat.contains_key("filter_scheduler.candidates_per_host") {
         options.filter_scheduler.candidates_per_host = 1;
@@ -115,7 +115,7 @@ fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<Options, Fiel
 fn unreadable(flat: &Map<String, Value>) -> String {
     let is_bad = |(name, value): &(&String, &Value)| {
         let (group, option) = name.split_once('.').unwrap_or_default();
-        Options::deserialize(json!({group: {option: value}})).is_err()
+        SchedulerOptions::deserialize(json!({group: {option: value}})).is_err()
     };
     let found = flat.iter().find(is_bad);
     found.map_or_else(String::new, |(name, _)| format!("{name}: "))

@@ -14,11 +14,11 @@ use super::what_if::{WhatIf, WhatIfError, listed, meant};
 use super::{Kind, ReplayError, beyond, head, known, without_mark};
 use crate::explain::{Explanation, HostVerdicts};
 use crate::host_state::ConsideredHost;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::own::Own;
 use crate::plugin::PluginAnswers;
 use crate::request::RequestSpec;
-use crate::select::{Alternates, Ask, Claims, Scheduler, Step};
+use crate::select::{Alternates, Ask, ClaimPolicy, Scheduler, SelectionStep};
 use berth_model::nearest_name;
 
 /// A case that cannot be run.
@@ -70,7 +70,7 @@ fn named(id: Option<&str>) -> String {
 
 /// One case, as it was read.
 pub struct DryRunCase {
-    options: Options,
+    options: SchedulerOptions,
     ask: Ask,
     hosts: Vec<ConsideredHost>,
     fails: ClaimFailures,
@@ -115,8 +115,8 @@ impl DryRunCase {
                 false => Alternates::None,
             },
             claims: match request.hints.is_rebuild() {
-                true => Claims::Kept,
-                false => Claims::Needed,
+                true => ClaimPolicy::Kept,
+                false => ClaimPolicy::Needed,
             },
             seed: 0,
             request,
@@ -131,7 +131,7 @@ impl DryRunCase {
 
     /// Its options, which say by what names filters and weighers are enabled.
     #[must_use]
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &SchedulerOptions {
         &self.options
     }
 
@@ -173,7 +173,7 @@ impl DryRun {
         let mut step = self.scheduler.select(self.ask, self.hosts);
         loop {
             step = match step {
-                Step::Claim(claiming) => {
+                SelectionStep::Claim(claiming) => {
                     let claim = claiming.claim();
                     let key = (claim.instance_uuid.to_owned(), claim.host.host.clone());
                     match self.fails.contains(&key) {
@@ -181,8 +181,8 @@ impl DryRun {
                         false => claiming.granted(),
                     }
                 }
-                Step::Selected(selected) => return Explanation::of_selected(&selected),
-                Step::NoValidHost(none) => {
+                SelectionStep::Selected(selected) => return Explanation::of_selected(&selected),
+                SelectionStep::NoValidHost(none) => {
                     let diagnosis = self.scheduler.diagnose(&none);
                     return Explanation::of_no_valid_host(&none, diagnosis);
                 }

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::field::FieldError;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::text::shortened;
 use berth_model::nearest_name;
 
@@ -202,7 +202,7 @@ const REQUEST: Shape = Object(&[
 
 /// Options that are read, `group.option`.
 static OPTIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let all = Options::by_name().into_iter();
+    let all = SchedulerOptions::by_name().into_iter();
     all.map(|(name, _)| name).collect()
 });
 

@@ -8,7 +8,7 @@ use super::case::CaseError;
 use super::field::{Field, FieldError};
 use crate::plugin::PluginAnswers;
 use crate::request::{
-    Attestations, Destination, Flavor, Hints, Image, ImageProperties, ImagePropertyError,
+    Attestations, Destination, RequestFlavor, Hints, RequestImage, ImageProperties, ImagePropertyError,
     InstanceNumaTopology, NetworkMetadata, NumaAffinityPolicy, PciRequest, PciRequestOrigin,
     RequestSpec, ServerGroup,
 };
@@ -20,11 +20,11 @@ pub(super) fn read(field: &Field<'_>) -> Result<RequestSpec, CaseError> {
     let texts = |key| field.or(key, Vec::new(), |all| all.list(Field::string));
     // Null is "no image", and not what is the default: an image without properties.
     let image = match field.given("image")? {
-        None => Some(Image::default()),
+        None => Some(RequestImage::default()),
         Some(image) if image.value().is_null() => None,
         Some(given) => Some(image(&given)?),
     };
-    let flavor = field.or("flavor", Flavor::default(), flavor)?;
+    let flavor = field.or("flavor", RequestFlavor::default(), flavor)?;
     let numa_topology = match field.or("numa_from_flavor", false, Field::flag)? {
         false => None,
         true => InstanceNumaTopology::derive(&flavor, image.as_ref())
@@ -63,9 +63,9 @@ fn project(field: &Field<'_>) -> Read<Option<String>> {
     }
 }
 
-fn flavor(field: &Field<'_>) -> Read<Flavor> {
-    let default = Flavor::default();
-    Ok(Flavor {
+fn flavor(field: &Field<'_>) -> Read<RequestFlavor> {
+    let default = RequestFlavor::default();
+    Ok(RequestFlavor {
         name: field.or("name", default.name, Field::string)?,
         flavorid: field.or("flavorid", default.flavorid, Field::string)?,
         vcpus: field.or("vcpus", default.vcpus, Field::int)?,
@@ -77,10 +77,10 @@ fn flavor(field: &Field<'_>) -> Read<Flavor> {
     })
 }
 
-fn image(field: &Field<'_>) -> Result<Image, CaseError> {
+fn image(field: &Field<'_>) -> Result<RequestImage, CaseError> {
     let kept = field.or("properties", BTreeMap::new(), |all| all.map(Field::string))?;
     let refused = |error: ImagePropertyError| CaseError::Request(error.to_string());
-    Ok(Image {
+    Ok(RequestImage {
         id: field.maybe("id", Field::string)?,
         disk_format: field.maybe("disk_format", Field::string)?,
         properties: ImageProperties::new(kept).map_err(refused)?,

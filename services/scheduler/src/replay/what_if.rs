@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::host_state::ConsideredHost;
 use crate::lint::misspelt;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::Hints;
 use berth_model::nearest_name;
 
@@ -99,7 +99,7 @@ impl WhatIf {
     /// Whether all that it names is there to be otherwise.
     pub(super) fn check(
         &self,
-        options: &Options,
+        options: &SchedulerOptions,
         hosts: &[ConsideredHost],
     ) -> Result<(), WhatIfError> {
         for name in &self.ignore_hosts {
@@ -171,7 +171,7 @@ impl WhatIf {
     }
 
     /// Takes filters from those that are enabled.
-    pub(super) fn leave_out_filters(&self, options: &mut Options) -> Result<(), WhatIfError> {
+    pub(super) fn leave_out_filters(&self, options: &mut SchedulerOptions) -> Result<(), WhatIfError> {
         let enabled = &mut options.filter_scheduler.enabled_filters;
         for name in &self.without_filters {
             let known = |it: &str| crate::filters::named(it).map(|it| it.name());
@@ -209,7 +209,7 @@ fn put(case: &mut Value, path: &[&str], key: &str, value: Value) {
 
 /// The value of an option, by what its default is.
 fn value(name: &str, text: &str) -> Result<Value, WhatIfError> {
-    let all = Options::by_name();
+    let all = SchedulerOptions::by_name();
     let Some((_, default)) = all.iter().find(|(it, _)| it == name) else {
         let near = nearest_name(name, all.iter().map(|(name, _)| name.as_str()));
         return Err(WhatIfError::NoOption {

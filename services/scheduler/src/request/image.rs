@@ -13,7 +13,7 @@ use property::{KINDS, LEGACY};
 
 /// What an instance is booted from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Image {
+pub struct RequestImage {
     pub id: Option<String>,
     /// `qcow2`, `raw`, ...
     pub disk_format: Option<String>,

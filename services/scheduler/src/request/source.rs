@@ -1,13 +1,13 @@
 //! Where a wish stands: in the flavor as `hw:NAME`, in the image as `hw_NAME`. Read here by NUMA cells, and by the question to
 //! Placement.
 
-use super::{Flavor, Image};
+use super::{RequestFlavor, RequestImage};
 
 /// Both. An empty text is as none.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
-    pub(crate) flavor: &'a Flavor,
-    pub(crate) image: Option<&'a Image>,
+    pub(crate) flavor: &'a RequestFlavor,
+    pub(crate) image: Option<&'a RequestImage>,
 }
 
 impl<'a> Source<'a> {

@@ -1,6 +1,6 @@
 //! Hosts for the case that a build on the selected one fails.
 
-use super::ask::Claims;
+use super::ask::ClaimPolicy;
 use super::claiming::{Run, is_same};
 use super::outcome::Selection;
 use crate::host_state::ConsideredHost;
@@ -32,14 +32,14 @@ pub(super) fn selections(run: &Run<'_>) -> Vec<Vec<Selection>> {
 }
 
 /// By the first candidate; a host that has none left is no alternate where one is needed.
-fn alternate(host: &ConsideredHost, claims: Claims) -> Option<Selection> {
+fn alternate(host: &ConsideredHost, claims: ClaimPolicy) -> Option<Selection> {
     let candidate = host.surviving().next().map(|(_, candidate)| candidate);
-    if candidate.is_none() && claims == Claims::Needed {
+    if candidate.is_none() && claims == ClaimPolicy::Needed {
         return None;
     }
     Some(Selection {
         host: host.state.clone(),
-        candidate: candidate.filter(|_| claims == Claims::Needed).cloned(),
+        candidate: candidate.filter(|_| claims == ClaimPolicy::Needed).cloned(),
         limits: host.limits.clone(),
     })
 }

@@ -12,7 +12,7 @@ pub struct Ask {
     /// Whether there are to be hosts for the case that a build fails.
     pub alternates: Alternates,
     /// Whether hosts are claimed.
-    pub claims: Claims,
+    pub claims: ClaimPolicy,
     /// Where options leave something to chance, a seed has one outcome.
     pub seed: u64,
 }
@@ -27,7 +27,7 @@ pub enum Alternates {
 
 /// Whether what is selected is claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claims {
+pub enum ClaimPolicy {
     /// By one of the host's candidates.
     Needed,
     /// The instance has its allocations already: it is rebuilt where it is.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use super::alternates::selections;
-use super::ask::{Alternates, Ask, Claims};
+use super::ask::{Alternates, Ask, ClaimPolicy};
 use super::consume::consume;
 use super::outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
 use super::record::{Asked, Detail, Record, Tried, Turnout};
@@ -16,9 +16,9 @@ use berth_model::SeededRng;
 
 #[must_use]
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum SelectionStep<'a> {
     /// The caller claims and tells how it went.
-    Claim(Claiming<'a>),
+    Claim(PendingClaim<'a>),
     Selected(Selected),
     NoValidHost(NoValidHost),
 }
@@ -26,7 +26,7 @@ pub enum Step<'a> {
 /// A claim for the caller to make.
 #[must_use]
 #[derive(Debug)]
-pub struct Claiming<'a> {
+pub struct PendingClaim<'a> {
     run: Box<Run<'a>>,
     /// Of the host: the best is 0.
     rank: usize,
@@ -38,7 +38,7 @@ pub struct Claiming<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Claim<'a> {
+pub struct HostClaim<'a> {
     pub instance_uuid: &'a str,
     pub host: &'a HostState,
     pub candidate: &'a AllocationCandidate,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Run<'_> {
     }
 }
 
-pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHost>) -> Step<'_> {
+pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHost>) -> SelectionStep<'_> {
     let first = ask.instance_uuids.first().cloned().unwrap_or_default();
     ask.request.instance_uuid.clone_from(&first);
     let mut rng = SeededRng::new(ask.seed);
@@ -123,24 +123,24 @@ fn unread_hints(scheduler: &Scheduler, request: &RequestSpec) -> Vec<String> {
 
 impl<'a> Run<'a> {
     /// Hosts are sorted for the next instance, if there is one.
-    fn turn(self: Box<Self>) -> Step<'a> {
+    fn turn(self: Box<Self>) -> SelectionStep<'a> {
         if self.chosen.len() >= self.ask.instance_uuids.len() {
-            return Step::Selected(self.selected());
+            return SelectionStep::Selected(self.selected());
         }
         if self.sorted.is_empty() {
-            return Step::NoValidHost(self.no_valid_host(NoHost::NoneLeft));
+            return SelectionStep::NoValidHost(self.no_valid_host(NoHost::NoneLeft));
         }
         self.next(0, 0)
     }
 
     /// The next claim: of a host by its rank, of whose candidates so many were refused.
-    fn next(mut self: Box<Self>, mut rank: usize, mut refused: usize) -> Step<'a> {
+    fn next(mut self: Box<Self>, mut rank: usize, mut refused: usize) -> SelectionStep<'a> {
         let options = &self.scheduler.options.filter_scheduler;
         while let Some(place) = self.sorted.place(rank) {
             let Some(host) = self.sorted.host(place) else {
                 break;
             };
-            if self.ask.claims == Claims::Kept {
+            if self.ask.claims == ClaimPolicy::Kept {
                 self.choose(place, None);
                 return self.turn_after(place);
             }
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
             let candidate = host.surviving().map(|(at, _)| at).take(most).nth(refused);
             if let Some(candidate) = candidate {
                 let host = host.clone();
-                return Step::Claim(Claiming {
+                return SelectionStep::Claim(PendingClaim {
                     run: self,
                     rank,
                     refused,
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
             }
             (rank, refused) = (rank + 1, 0);
         }
-        Step::NoValidHost(self.no_valid_host(NoHost::NoneClaimed))
+        SelectionStep::NoValidHost(self.no_valid_host(NoHost::NoneClaimed))
     }
 
     /// Counts the instance on the host at this place.
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
     }
 
     /// The next instance's turn, after the host at this place took one.
-    fn turn_after(mut self: Box<Self>, changed: usize) -> Step<'a> {
+    fn turn_after(mut self: Box<Self>, changed: usize) -> SelectionStep<'a> {
         let next = self.ask.instance_uuids.get(self.chosen.len()).cloned();
         if let Some(uuid) = next {
             self.ask.request.instance_uuid.clone_from(&uuid);
@@ -247,8 +247,8 @@ impl<'a> Run<'a> {
     fn no_valid_host(self: Box<Self>, why: NoHost) -> NoValidHost {
         let at = self.chosen.len();
         let claimed = match self.ask.claims {
-            Claims::Needed => self.ask.instance_uuids.into_iter().take(at).collect(),
-            Claims::Kept => Vec::new(),
+            ClaimPolicy::Needed => self.ask.instance_uuids.into_iter().take(at).collect(),
+            ClaimPolicy::Kept => Vec::new(),
         };
         let (hosts, is_filtered) = self.sorted.into_all();
         let unplaced = Unplaced {
@@ -272,10 +272,10 @@ pub(super) fn is_same(one: &HostState, other: &HostState) -> bool {
     one.host == other.host && one.nodename == other.nodename
 }
 
-impl<'a> Claiming<'a> {
+impl<'a> PendingClaim<'a> {
     #[must_use]
-    pub fn claim(&self) -> Claim<'_> {
-        Claim {
+    pub fn claim(&self) -> HostClaim<'_> {
+        HostClaim {
             instance_uuid: &self.run.ask.request.instance_uuid,
             host: &self.host.state,
             candidate: &self.host.candidates[self.candidate],
@@ -309,7 +309,7 @@ impl<'a> Claiming<'a> {
         self
     }
 
-    pub fn granted(mut self) -> Step<'a> {
+    pub fn granted(mut self) -> SelectionStep<'a> {
         self.note(true);
         match self.run.sorted.place(self.rank) {
             Some(place) => {
@@ -321,7 +321,7 @@ impl<'a> Claiming<'a> {
     }
 
     /// It cannot be claimed: someone else was there first. The next candidate of the host is tried, or the next host.
-    pub fn refused(mut self) -> Step<'a> {
+    pub fn refused(mut self) -> SelectionStep<'a> {
         self.note(false);
         self.run.next(self.rank, self.refused + 1)
     }

@@ -1,7 +1,7 @@
 //! What an instance takes from the host it was placed on.
 
 use crate::host_state::{AllocationCandidate, HostState, Instance, Limits};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::pci::Mappings;
 use crate::reason::Reason;
 use crate::request::{ImageProperties, RequestSpec};
@@ -16,7 +16,7 @@ pub fn consume(
     request: &RequestSpec,
     candidate: Option<&AllocationCandidate>,
     limits: &Limits,
-    options: &Options,
+    options: &SchedulerOptions,
 ) -> Result<(), Reason> {
     let flavor = &request.flavor;
     let root_gb = if request.is_bfv { 0 } else { flavor.root_gb };

@@ -10,8 +10,8 @@ use crate::host_state::Limits;
 use crate::reason::Reason;
 use crate::replay::testing::{hosts, request};
 
-fn scheduler(change: impl FnOnce(&mut Options)) -> Scheduler {
-    let mut options = Options::default();
+fn scheduler(change: impl FnOnce(&mut SchedulerOptions)) -> Scheduler {
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = [
         "ComputeFilter",
         "NumInstancesFilter",
@@ -30,20 +30,20 @@ fn ask(asked: &Value, many: usize) -> Ask {
         request: request(asked),
         instance_uuids: (0..many).map(|at| format!("i{at}")).collect(),
         alternates: Alternates::Wanted,
-        claims: Claims::Needed,
+        claims: ClaimPolicy::Needed,
         seed: 7,
     }
 }
 
 /// Runs to the end; tells each claim as `INSTANCE HOST CANDIDATE`.
 fn run(
-    mut step: Step<'_>,
+    mut step: SelectionStep<'_>,
     mut is_granted: impl FnMut(&str) -> bool,
 ) -> (Vec<String>, Result<Selected, NoValidHost>) {
     let mut claims = Vec::new();
     loop {
         step = match step {
-            Step::Claim(claiming) => {
+            SelectionStep::Claim(claiming) => {
                 let claim = claiming.claim();
                 let candidate = claim.candidate.mappings.get("").map(|it| it[0].as_str());
                 let text = format!(
@@ -59,8 +59,8 @@ fn run(
                     false => claiming.refused(),
                 }
             }
-            Step::Selected(selected) => return (claims, Ok(selected)),
-            Step::NoValidHost(why) => return (claims, Err(why)),
+            SelectionStep::Selected(selected) => return (claims, Ok(selected)),
+            SelectionStep::NoValidHost(why) => return (claims, Err(why)),
         };
     }
 }
@@ -142,7 +142,7 @@ fn an_instance_takes_its_resources_from_its_host() {
         "flavor": {"vcpus": 2, "memory_mb": 1000, "root_gb": 3, "ephemeral_gb": 4, "swap": 512},
         "image": {"properties": {"os_distro": "linux"}},
     }));
-    let (limits, options) = (Limits::default(), Options::default());
+    let (limits, options) = (Limits::default(), SchedulerOptions::default());
     assert_eq!(consume(&mut state, &asked, None, &limits, &options), Ok(()));
     let told = (state.free_ram_mb, state.free_disk_mb, state.vcpus_used);
     assert_eq!(told, (4000, 90_000 - 7 * 1024, 3));
@@ -299,10 +299,10 @@ fn nobody_is_asked_where_nobody_is() {
 #[test]
 fn a_caller_may_give_up() {
     let scheduler = scheduler(|_| {});
-    let Step::Claim(first) = scheduler.select(ask(&json!({}), 2), hosts(&falling(2, 1))) else {
+    let SelectionStep::Claim(first) = scheduler.select(ask(&json!({}), 2), hosts(&falling(2, 1))) else {
         panic!("a claim is first");
     };
-    let Step::Claim(second) = first.granted() else {
+    let SelectionStep::Claim(second) = first.granted() else {
         panic!("the second instance is claimed too");
     };
     let why = second.give_up();
@@ -335,7 +335,7 @@ fn alternates_are_of_the_same_cell_and_nobodys_host() {
 fn an_instance_that_keeps_its_allocations_is_not_claimed() {
     let scheduler = scheduler(|_| {});
     let ask = Ask {
-        claims: Claims::Kept,
+        claims: ClaimPolicy::Kept,
         ..ask(&json!({"hints": {"_nova_check_type": ["rebuild"]}}), 1)
     };
     let (claims, ended) = run(scheduler.select(ask, hosts(&falling(2, 0))), |_| false);
@@ -422,7 +422,7 @@ fn of_many_instances_and_many_claims_a_bounded_part_is_kept() {
 
 #[test]
 fn options_out_of_bounds_are_refused_and_doubtful_ones_are_told() {
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.host_subset_size = 0;
     let scheduler = Scheduler::new(options.clone()).expect("filters and weighers");
     let told: Vec<&str> = scheduler

@@ -3,7 +3,7 @@
 
 use super::{Multiplier, Weigher, Weighing};
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct BuildFailureWeigher;
@@ -24,7 +24,7 @@ impl Weigher for BuildFailureWeigher {
         .against()
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
         let threshold = options.compute.consecutive_build_service_disable_threshold;
         if threshold < 1 {
             return Weighing::same(0.0);

@@ -2,7 +2,7 @@
 
 use super::range::Range;
 use super::{ALL, Multiplier, Weigher};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::own::Own;
 
 /// Weighers in the order in which their scores are added up.
@@ -31,12 +31,12 @@ const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
 
 impl Weighers {
     /// Those that the options name: by the path of Nova's class, or the class alone. One that is named twice counts twice.
-    pub fn new(options: &Options) -> Result<Self, WeighersError> {
+    pub fn new(options: &SchedulerOptions) -> Result<Self, WeighersError> {
         Self::with_own(options, &Own::new())
     }
 
     /// As [`Weighers::new`], where options may also name weighers that are not built in.
-    pub fn with_own(options: &Options, own: &Own) -> Result<Self, WeighersError> {
+    pub fn with_own(options: &SchedulerOptions, own: &Own) -> Result<Self, WeighersError> {
         let mut weighers = Vec::new();
         for name in &options.filter_scheduler.weight_classes {
             match name.as_str() {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn of(names: &[&str]) -> Result<Vec<&'static str>, WeighersError> {
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         options.filter_scheduler.weight_classes = names.iter().map(|it| (*it).to_owned()).collect();
         Weighers::new(&options).map(|all| all.names().collect())
     }

@@ -3,7 +3,7 @@
 use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
 use crate::host_state::HostState;
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct CPUWeigher;
@@ -27,7 +27,7 @@ impl Weigher for CPUWeigher {
         Bounds::from(0.0)
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         Weighing::each(|host| promised(host) - as_float(host.vcpus_used))
             .unit(256.0)
             .share(|host| free_share(promised(host), as_float(host.vcpus_used)))

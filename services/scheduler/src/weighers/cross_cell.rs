@@ -1,7 +1,7 @@
 //! `CrossCellWeigher`: where a move may leave its cell, hosts that are in it first.
 
 use super::{Multiplier, Weigher, Weighing};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct CrossCellWeigher;
@@ -21,7 +21,7 @@ impl Weigher for CrossCellWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         let destination = request.requested_destination.as_ref();
         let cell = destination
             .filter(|it| it.allow_cross_cell_move)

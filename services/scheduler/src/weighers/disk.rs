@@ -2,7 +2,7 @@
 
 use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct DiskWeigher;
@@ -26,7 +26,7 @@ impl Weigher for DiskWeigher {
         Bounds::from(0.0)
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         const TEN_TIB: f64 = 10_485_760.0;
         Weighing::each(|host| as_float(host.free_disk_mb))
             .unit(TEN_TIB)

@@ -2,7 +2,7 @@
 
 use super::{Multiplier, Weigher, Weighing};
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct HypervisorVersionWeigher;
@@ -24,7 +24,7 @@ impl Weigher for HypervisorVersionWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         const TEN: f64 = 10_000_000.0;
         Weighing::each(|host| as_float(host.hypervisor_version.unwrap_or(0))).unit(TEN)
     }

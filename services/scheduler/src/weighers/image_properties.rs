@@ -3,8 +3,8 @@
 use super::{Multiplier, Weigher, Weighing};
 use crate::host_state::HostState;
 use crate::numbers::as_float;
-use crate::options::{Options, weight_settings};
-use crate::request::{Image, RequestSpec};
+use crate::options::{SchedulerOptions, weight_settings};
+use crate::request::{RequestImage, RequestSpec};
 
 pub(super) struct ImagePropertiesWeigher;
 
@@ -23,7 +23,7 @@ impl Weigher for ImagePropertiesWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
         let options = &options.filter_scheduler;
         // Without the option nothing is counted, whatever aggregates say: as Nova does, for which counting is dear.
         let image = request.image.as_ref();
@@ -41,7 +41,7 @@ impl Weigher for ImagePropertiesWeigher {
 }
 
 /// Properties of the image that count, with their weights: 1 where no setting can be read, else what the last one says.
-fn wanted<'a>(image: &'a Image, settings: &'a [String]) -> Vec<(&'a str, &'a str, f64)> {
+fn wanted<'a>(image: &'a RequestImage, settings: &'a [String]) -> Vec<(&'a str, &'a str, f64)> {
     let settings = weight_settings(settings);
     let weight = |property: &str| {
         let set = settings.iter().rev().find(|(name, _)| *name == property);

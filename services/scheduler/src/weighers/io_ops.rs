@@ -2,7 +2,7 @@
 
 use super::{Bounds, Multiplier, Weigher, Weighing};
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct IoOpsWeigher;
@@ -26,7 +26,7 @@ impl Weigher for IoOpsWeigher {
         Bounds::from(0.0)
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
         let most = as_float(options.filter_scheduler.max_io_ops_per_host);
         Weighing::each(|host| as_float(host.num_io_ops)).unit(most)
     }

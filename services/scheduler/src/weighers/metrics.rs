@@ -4,7 +4,7 @@ use super::range::bounded;
 use super::{MetricMissing, Multiplier, Weigher, Weighing};
 use crate::filters::measured;
 use crate::host_state::HostState;
-use crate::options::{MetricsOptions, Options, weight_settings};
+use crate::options::{MetricsOptions, SchedulerOptions, weight_settings};
 use crate::request::RequestSpec;
 
 pub(super) struct MetricsWeigher;
@@ -24,7 +24,7 @@ impl Weigher for MetricsWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
         let metrics = &options.metrics;
         let terms = weight_settings(&metrics.weight_setting);
         if terms.is_empty() {

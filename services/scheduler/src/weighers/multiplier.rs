@@ -3,7 +3,7 @@
 use super::range::Range;
 use crate::host_state::Aggregates;
 use crate::numbers;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 
 /// An option, which the aggregates of a host may override by a key of the same name.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ pub struct Multiplier {
 /// What holds where no aggregate says otherwise.
 #[derive(Debug, Clone, Copy)]
 enum Configured {
-    Option(fn(&Options) -> f64),
+    Option(fn(&SchedulerOptions) -> f64),
     /// What its maker says.
     Fixed(f64),
 }
@@ -24,7 +24,7 @@ enum Configured {
 impl Multiplier {
     /// The key of aggregates, and the option.
     #[must_use]
-    pub fn new(key: &'static str, configured: fn(&Options) -> f64) -> Self {
+    pub fn new(key: &'static str, configured: fn(&SchedulerOptions) -> f64) -> Self {
         Self {
             key,
             configured: Configured::Option(configured),
@@ -55,7 +55,7 @@ impl Multiplier {
     }
 
     /// Where no aggregate says otherwise.
-    pub(crate) fn configured(&self, options: &Options) -> f64 {
+    pub(crate) fn configured(&self, options: &SchedulerOptions) -> f64 {
         let configured = match self.configured {
             Configured::Option(option) => option(options),
             Configured::Fixed(multiplier) => multiplier,

@@ -2,7 +2,7 @@
 
 use super::{Multiplier, Weigher, Weighing};
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct NumInstancesWeigher;
@@ -22,7 +22,7 @@ impl Weigher for NumInstancesWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
         let most = as_float(options.filter_scheduler.max_instances_per_host);
         Weighing::each(|host| as_float(host.num_instances)).unit(most)
     }

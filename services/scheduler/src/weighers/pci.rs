@@ -4,7 +4,7 @@
 use super::{Multiplier, Weigher, Weighing};
 use crate::host_state::{HostState, PciPools};
 use crate::numbers::as_float;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct PCIWeigher;
@@ -24,7 +24,7 @@ impl Weigher for PCIWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         Weighing::each(|host| as_float(MOST - free_devices(host).min(MOST - 1)))
             .unit(as_float(MOST))
     }

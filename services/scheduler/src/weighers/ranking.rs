@@ -9,7 +9,7 @@ use super::normalize::Scale;
 use super::range::Range;
 use super::{Bounds, MetricMissing, Raw, Weighers, Weighing};
 use crate::host_state::{Aggregates, ByAggregates, ConsideredHost, HostState};
-use crate::options::{Normalization, Options};
+use crate::options::{Normalization, SchedulerOptions};
 use crate::request::RequestSpec;
 use values::Values;
 
@@ -46,7 +46,7 @@ impl Ranking {
         weighers: &Weighers,
         hosts: &[ConsideredHost],
         request: &RequestSpec,
-        options: &Options,
+        options: &SchedulerOptions,
     ) -> Result<Self, Vec<Unweighable>> {
         let mut ranking = Self {
             columns: Vec::new(),
@@ -101,7 +101,7 @@ impl Ranking {
         place: usize,
         host: &ConsideredHost,
         request: &RequestSpec,
-        options: &Options,
+        options: &SchedulerOptions,
     ) -> Result<(), Unweighable> {
         if self.columns.is_empty() {
             return Ok(());
@@ -280,7 +280,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn new(weighers: &'a Weighers, request: &'a RequestSpec, options: &'a Options) -> Self {
+    fn new(weighers: &'a Weighers, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Self {
         let plans = weighers.weighers.iter();
         let weighings: Vec<_> = plans.map(|one| one.plan(request, options)).collect();
         let by_percent = options.filter_scheduler.weight_normalization == Normalization::Percent;

@@ -2,7 +2,7 @@
 
 use super::{Multiplier, Weigher, Weighing};
 use crate::host_state::{HostState, Sought};
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::{RequestSpec, ServerGroup};
 
 pub(super) struct ServerGroupSoftAffinityWeigher;
@@ -22,7 +22,7 @@ impl Weigher for ServerGroupSoftAffinityWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         match request.group.as_ref() {
             Some(group) if group.policy == "soft-affinity" => {
                 let members = Sought::new(&group.members);

@@ -3,7 +3,7 @@
 use super::soft_affinity::{group_size, members_on};
 use super::{Multiplier, Weigher, Weighing};
 use crate::host_state::Sought;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub(super) struct ServerGroupSoftAntiAffinityWeigher;
@@ -25,7 +25,7 @@ impl Weigher for ServerGroupSoftAntiAffinityWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
         match request.group.as_ref() {
             Some(group) if group.policy == "soft-anti-affinity" => {
                 let members = Sought::new(&group.members);

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use berth_agent::allocation_audit::{Amiss, Finding, healed, on_tree};
-use berth_agent::guest::reconcile::GRACE;
+use berth_agent_instances::reconcile::GRACE;
+use berth_agent_tracker::allocation_audit::{Amiss, Finding, healed, on_tree};
 use berth_client::PlacementClient;
 use berth_compose::nodes::Intent;
 use berth_config::Config;

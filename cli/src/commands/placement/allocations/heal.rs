@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use berth_agent::allocation_audit::{Amiss, Finding, healed};
-use berth_agent::guest::journal::GuestRecord;
+use berth_agent_journal::GuestRecord;
+use berth_agent_tracker::allocation_audit::{Amiss, Finding, healed};
 use berth_client::PlacementClient;
 use berth_compose::nodes::Intent;
 use berth_config::Config;

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use berth_agent::allocation_audit::{self, Audited, Finding};
-use berth_agent::guest::SqlJournal;
-use berth_agent::guest::journal::GuestRecord;
-use berth_agent::options::Rename;
-use berth_agent::startup::{self, Preview};
+use berth_agent_journal::{GuestRecord, SqlJournal};
+use berth_agent_tracker::allocation_audit::{self, Audited, Finding};
+use berth_agent_tracker::options::Rename;
+use berth_agent_tracker::startup::{self, Preview};
 use berth_client::PlacementClient;
 use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::{placement_failure, startup_failure};

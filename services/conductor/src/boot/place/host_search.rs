@@ -12,11 +12,11 @@ mod group_placement;
 mod headroom;
 mod scheduling_query;
 
-use berth_client::placement::{ClaimError, Claimed};
+use berth_client::placement::{ClaimError, GrantedClaim};
 use berth_hosts::{ServerGroupError, ServerGroupPolicy, StoredServerGroup};
 use berth_scheduler::Reason;
 use berth_scheduler::explain::{Explanation, PlacementStage};
-use berth_scheduler::select::{Alternates, Ask, Claiming, Claims, NoValidHost, Step};
+use berth_scheduler::select::{Alternates, Ask, Claiming, ClaimPolicy, NoValidHost, SelectionStep};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +59,7 @@ struct HostSearch<'a> {
 /// Result of one round.
 pub(super) enum SearchResult {
     /// A host is claimed, and the explanation is recorded.
-    Claimed(Box<(ChosenHost, Claimed)>),
+    Claimed(Box<(ChosenHost, GrantedClaim)>),
     /// The server group was changed concurrently. Nothing is recorded; the next round follows.
     GroupChanged,
     /// No host, for this recorded reason.
@@ -68,7 +68,7 @@ pub(super) enum SearchResult {
 
 /// Result of claiming one candidate.
 enum ClaimAttempt {
-    Granted(Box<(ChosenHost, Claimed)>),
+    Granted(Box<(ChosenHost, GrantedClaim)>),
     /// Another request claimed the resources first.
     Taken,
     /// The server group was changed concurrently.
@@ -206,7 +206,7 @@ impl RequestedBoot {
             request: query.request.clone(),
             // No alternates: the next attempt searches again with the then current state.
             alternates: Alternates::None,
-            claims: Claims::Needed,
+            claims: ClaimPolicy::Needed,
             seed: instance_seed(*self.record.request.uuid().as_uuid()) as u64,
         }
     }
@@ -242,14 +242,14 @@ impl RequestedBoot {
     async fn claim_first(
         &self,
         mut search: HostSearch<'_>,
-        mut step: Step<'_>,
+        mut step: SelectionStep<'_>,
     ) -> Result<SearchResult, BootError> {
         let context = search.context;
         let mut granted = None;
         let mut taken = 0;
         loop {
             step = match step {
-                Step::Claim(claiming) => {
+                SelectionStep::Claim(claiming) => {
                     check_cancelled(search.cancel)?;
                     let claiming = self
                         .order_candidates(context, claiming, &search.choices)
@@ -271,7 +271,7 @@ impl RequestedBoot {
                         }
                     }
                 }
-                Step::Selected(selected) => {
+                SelectionStep::Selected(selected) => {
                     context.metrics.record_rejections(&selected.record);
                     let explanation = Explanation::of_selected(&selected);
                     self.record_explanation(
@@ -281,7 +281,7 @@ impl RequestedBoot {
                     .await;
                     return Ok(granted.map_or(SearchResult::GroupChanged, SearchResult::Claimed));
                 }
-                Step::NoValidHost(why) => {
+                SelectionStep::NoValidHost(why) => {
                     let why = why.after(&search.placement);
                     context.metrics.record_rejections(&why.record);
                     let diagnosis = search.scheduler.scheduler.diagnose(&why);

@@ -4,9 +4,9 @@ use super::shares::HOSTS_PER_THREAD;
 use super::*;
 use crate::replay::testing;
 
-fn options(enabled: &[&str], available: &[&str]) -> Options {
+fn options(enabled: &[&str], available: &[&str]) -> SchedulerOptions {
     let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = own(enabled);
     options.filter_scheduler.available_filters = own(available);
     options
@@ -14,7 +14,7 @@ fn options(enabled: &[&str], available: &[&str]) -> Options {
 
 /// The filter and host of each rejection, and the result of each filter.
 fn filtered(
-    options: &Options,
+    options: &SchedulerOptions,
     request: &serde_json::Value,
     turn: Turn,
 ) -> (Vec<(&'static str, String)>, Vec<Passed>) {

@@ -237,7 +237,7 @@ fn pages_of_one_cell_say_nothing_of_those_of_another() {
     let specs = json!({"hw:numa_nodes": "2", "hw:mem_page_size": "large"});
     let (mut host, request) = (host(&cells, &json!([])), request(&specs));
     assert_eq!(fit(&host, &request), Ok(()));
-    let options = crate::options::Options::default();
+    let options = crate::options::SchedulerOptions::default();
     let counted = host.consume_numa_and_pci(&request, &Mappings::new(), Some(ONCE), &options);
     assert_eq!(counted, Ok(()));
     let numa = host.numa.as_ref().expect("it has cells");

@@ -1,9 +1,9 @@
 //! Numbers by which no weight and no time can be reckoned: infinite ones, and what is none.
 
-use super::{FILTER_SCHEDULER, OptionError, Options, wrong};
+use super::{FILTER_SCHEDULER, OptionError, SchedulerOptions, wrong};
 
 /// Of every option that is a number with a point.
-pub(super) fn errors(options: &Options) -> Vec<OptionError> {
+pub(super) fn errors(options: &SchedulerOptions) -> Vec<OptionError> {
     let any = any_sign(options).into_iter();
     let any = any
         .filter(|(.., value)| !value.is_finite())
@@ -18,7 +18,7 @@ pub(super) fn errors(options: &Options) -> Vec<OptionError> {
 }
 
 /// Multipliers of weighers that have a sign of their own.
-fn from_0(options: &Options) -> [(&'static str, f64); 3] {
+fn from_0(options: &SchedulerOptions) -> [(&'static str, f64); 3] {
     let fs = &options.filter_scheduler;
     [
         ("pci_weight_multiplier", fs.pci_weight_multiplier),
@@ -33,7 +33,7 @@ fn from_0(options: &Options) -> [(&'static str, f64); 3] {
     ]
 }
 
-fn any_sign(options: &Options) -> [(&'static str, &'static str, f64); 13] {
+fn any_sign(options: &SchedulerOptions) -> [(&'static str, &'static str, f64); 13] {
     let (default, fs, metrics) = (
         &options.default,
         &options.filter_scheduler,
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_number_that_is_not_finite_is_named_with_what_would_be_right() {
         for bad in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-            let mut options = Options::default();
+            let mut options = SchedulerOptions::default();
             options.filter_scheduler.cpu_weight_multiplier = bad;
             options.filter_scheduler.pci_weight_multiplier = bad;
             options.metrics.weight_of_unavailable = bad;
@@ -103,18 +103,18 @@ mod tests {
                 ]
             );
         }
-        assert_eq!(errors(&Options::default()), []);
+        assert_eq!(errors(&SchedulerOptions::default()), []);
     }
 
     #[test]
     fn every_option_with_a_point_is_looked_at() {
-        let options = Options::default();
+        let options = SchedulerOptions::default();
         let looked_at: Vec<String> = any_sign(&options)
             .into_iter()
             .map(|(group, option, _)| format!("{group}.{option}"))
             .chain(from_0(&options).map(|(option, _)| format!("{FILTER_SCHEDULER}.{option}")))
             .collect();
-        for (name, default) in Options::by_name() {
+        for (name, default) in SchedulerOptions::by_name() {
             assert_eq!(
                 default.is_f64(),
                 looked_at.contains(&name),

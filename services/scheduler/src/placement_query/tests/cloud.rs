@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::{Cloud, Compute, Group};
 use super::{ask, plain};
 use crate::host_state::Aggregate;
-use crate::options::Options;
+use crate::options::SchedulerOptions;
 
 fn aggregate(uuid: &str, metadata: &[(&str, &str)]) -> Arc<Aggregate> {
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -41,7 +41,7 @@ fn aggregates_are_asked_for_by_project_zone_and_trait() {
         aggregates: &aggregates,
         ..Cloud::default()
     };
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.scheduler.limit_tenants_to_placement_aggregate = true;
     options.scheduler.placement_aggregate_required_for_tenants = true;
     options.scheduler.enable_isolated_aggregate_filtering = true;
@@ -77,7 +77,7 @@ fn members(zone: &str, aggregates: &[Arc<Aggregate>], default: Option<&str>) -> 
     };
     let asked = ask(
         &json!({"availability_zone": zone}),
-        &Options::default(),
+        &SchedulerOptions::default(),
         &cloud,
     );
     match asked {
@@ -129,7 +129,7 @@ fn a_zone_that_is_asked_for_is_one_that_there_is() {
 
 #[test]
 fn one_image_property_without_a_trait_drops_all_of_them() {
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.scheduler.image_metadata_prefilter = true;
     options.scheduler.query_placement_for_image_type_support = true;
     for (image, expected) in [
@@ -184,10 +184,10 @@ fn a_request_for_one_host_looks_in_its_tree() {
         (json!({"hints": {"group": "g"}}), "resources=".to_owned()),
         (json!({"hints": {"same_host": []}}), "resources=".to_owned()),
     ] {
-        let got = ask(&asked, &Options::default(), &cloud).expect(&begins);
+        let got = ask(&asked, &SchedulerOptions::default(), &cloud).expect(&begins);
         assert!(got.query.starts_with(&begins), "{begins} {}", got.query);
     }
-    let error = ask(&json!({"force_hosts": ["c"]}), &Options::default(), &cloud);
+    let error = ask(&json!({"force_hosts": ["c"]}), &SchedulerOptions::default(), &cloud);
     assert_eq!(
         error.expect_err("no such host"),
         "there is no compute node with host c and node (any)"
@@ -207,7 +207,7 @@ fn groups_from_elsewhere_keep_their_suffix() {
         all_computes_report_owner_trait: true,
         ..Cloud::default()
     };
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.pci_in_placement = true;
     let asked = json!({"pci_requests": [
         {"count": 2, "alias_name": "gpu", "request_id": "r-1",

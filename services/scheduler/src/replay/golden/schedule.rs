@@ -6,7 +6,7 @@ use crate::host_state::HostState;
 use crate::replay::case::{Case, CaseError};
 use crate::replay::claim_failures::claim_failures;
 use crate::replay::field::Field;
-use crate::select::{Alternates, Ask, Claims, Selected, Step};
+use crate::select::{Alternates, Ask, ClaimPolicy, Selected, SelectionStep};
 
 /// `selections`, `cells`, `claims` and `after`; or `no_valid_host` with its `reason`, `claims` and `deleted_allocations`.
 pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
@@ -20,7 +20,7 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
         request: case.request()?,
         instance_uuids: field.needed("instance_uuids")?.list(Field::string)?,
         alternates,
-        claims: Claims::Needed,
+        claims: ClaimPolicy::Needed,
         seed: 0,
     };
     let scheduler = case.scheduler()?;
@@ -28,7 +28,7 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
     let mut step = scheduler.select(ask, case.hosts()?);
     loop {
         step = match step {
-            Step::Claim(claiming) => {
+            SelectionStep::Claim(claiming) => {
                 let claim = claiming.claim();
                 let (uuid, host) = (claim.instance_uuid.to_owned(), claim.host.host.clone());
                 let is_granted = !fails.contains(&(uuid.clone(), host.clone()));
@@ -38,8 +38,8 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
                     false => claiming.refused(),
                 }
             }
-            Step::Selected(selected) => return Ok(answered(&selected, claims)),
-            Step::NoValidHost(why) => {
+            SelectionStep::Selected(selected) => return Ok(answered(&selected, claims)),
+            SelectionStep::NoValidHost(why) => {
                 return Ok(json!({
                     "no_valid_host": true,
                     "reason": why.to_string(),

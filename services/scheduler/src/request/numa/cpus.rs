@@ -5,7 +5,7 @@ use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError}
 use crate::host_state::CpuSet;
 use crate::numbers;
 use crate::request::source::Source;
-use crate::request::{Flavor, Image, NumaAffinityPolicy};
+use crate::request::{RequestFlavor, RequestImage, NumaAffinityPolicy};
 
 type Derived<T> = Result<T, NumaRequestError>;
 
@@ -131,8 +131,8 @@ fn no_list(name: &str, text: &str) -> NumaRequestError {
 
 /// `hw:pci_numa_affinity_policy` or the image's twin: it holds for all devices, whatever their aliases say. None where neither does.
 pub fn pci_numa_affinity_policy(
-    flavor: &Flavor,
-    image: Option<&Image>,
+    flavor: &RequestFlavor,
+    image: Option<&RequestImage>,
 ) -> Result<Option<NumaAffinityPolicy>, NumaRequestError> {
     let source = Source { flavor, image };
     match source.both_of("pci_numa_affinity_policy", &NumaAffinityPolicy::ALL)? {

@@ -8,14 +8,14 @@ use super::{
 use crate::host_state::CpuSet;
 use crate::numbers;
 use crate::request::source::Source;
-use crate::request::{Flavor, Image};
+use crate::request::{RequestFlavor, RequestImage};
 
 type Derived<T> = Result<T, NumaRequestError>;
 
 impl InstanceNumaTopology {
     /// The cells that a flavor and an image ask for; none where they ask for none: that is where nothing is said of cells, pages,
     /// persistent memory or dedicated CPUs.
-    pub fn derive(flavor: &Flavor, image: Option<&Image>) -> Derived<Option<Self>> {
+    pub fn derive(flavor: &RequestFlavor, image: Option<&RequestImage>) -> Derived<Option<Self>> {
         let source = Source { flavor, image };
         let cpus = Cpus::derive(source)?;
         let nodes = nodes(source)?;
@@ -191,7 +191,7 @@ fn nodes(source: Source<'_>) -> Derived<Option<i64>> {
 }
 
 /// A topology has CPUs, and so many at most as have numbers.
-pub(super) fn vcpus(flavor: &Flavor) -> Derived<u16> {
+pub(super) fn vcpus(flavor: &RequestFlavor) -> Derived<u16> {
     let vcpus = flavor.vcpus;
     let count = u16::try_from(vcpus).ok().filter(|count| *count > 0);
     count.ok_or(NumaRequestError::Vcpus { vcpus })
@@ -252,7 +252,7 @@ fn mib(name: String, text: &str) -> Derived<i64> {
 }
 
 /// As many CPUs and as much memory for each cell.
-fn even(flavor: &Flavor, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64)>> {
+fn even(flavor: &RequestFlavor, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64)>> {
     let asymmetric = NumaRequestError::Asymmetric {
         nodes,
         vcpus: flavor.vcpus,

@@ -2,7 +2,7 @@
 
 use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError, cpus};
 use crate::request::source::Source;
-use crate::request::{Flavor, Image};
+use crate::request::{RequestFlavor, RequestImage};
 
 /// What a flavor and an image say of dedicated CPUs, apart from resource classes and traits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Pinning {
     ///
     /// # Errors
     /// A policy or a mask that cannot be read, or that flavor and image contradict each other in.
-    pub(crate) fn new(flavor: &Flavor, image: Option<&Image>) -> Result<Self, NumaRequestError> {
+    pub(crate) fn new(flavor: &RequestFlavor, image: Option<&RequestImage>) -> Result<Self, NumaRequestError> {
         let source = Source { flavor, image };
         let policy = cpus::policy(source)?;
         let threads = cpus::thread_policy(source)?;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
-use crate::request::{Flavor, Image, ImageProperties, NumaAffinityPolicy};
+use crate::request::{RequestFlavor, RequestImage, ImageProperties, NumaAffinityPolicy};
 
 fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -15,15 +15,15 @@ fn derive(
     specs: &[(&str, &str)],
     properties: &[(&str, &str)],
 ) -> Result<Option<InstanceNumaTopology>, NumaRequestError> {
-    let flavor = Flavor {
+    let flavor = RequestFlavor {
         vcpus: 4,
         memory_mb: 1024,
         extra_specs: texts(specs),
-        ..Flavor::default()
+        ..RequestFlavor::default()
     };
-    let image = Image {
+    let image = RequestImage {
         properties: ImageProperties::unread(texts(properties)),
-        ..Image::default()
+        ..RequestImage::default()
     };
     InstanceNumaTopology::derive(&flavor, Some(&image))
 }
@@ -311,11 +311,11 @@ fn no_cell_is_without_memory_or_cpus() {
         (4, 0, NumaRequestError::Memory { memory_mb: 0 }),
         (4, -1024, NumaRequestError::Memory { memory_mb: -1024 }),
     ] {
-        let flavor = Flavor {
+        let flavor = RequestFlavor {
             vcpus,
             memory_mb,
             extra_specs: texts(&[("hw:numa_nodes", "2")]),
-            ..Flavor::default()
+            ..RequestFlavor::default()
         };
         assert_eq!(InstanceNumaTopology::derive(&flavor, None), Err(refused));
     }
@@ -339,16 +339,16 @@ fn a_trait_of_threads_is_a_thread_policy() {
 #[test]
 fn devices_are_near_as_flavor_or_image_says() {
     let policy = |spec: &str, property: &str| {
-        let flavor = Flavor {
+        let flavor = RequestFlavor {
             extra_specs: texts(&[("hw:pci_numa_affinity_policy", spec)]),
-            ..Flavor::default()
+            ..RequestFlavor::default()
         };
-        let image = Image {
+        let image = RequestImage {
             properties: ImageProperties::unread(texts(&[(
                 "hw_pci_numa_affinity_policy",
                 property,
             )])),
-            ..Image::default()
+            ..RequestImage::default()
         };
         pci_numa_affinity_policy(&flavor, Some(&image))
     };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{NumaAffinityPolicy, PciRequest, PciRequestOrigin};
-use crate::request::{Flavor, Image, NumaRequestError, pci_numa_affinity_policy};
+use crate::request::{RequestFlavor, RequestImage, NumaRequestError, pci_numa_affinity_policy};
 use crate::text::shortened;
 
 pub const PCI_ALIAS_SPEC: &str = "pci_passthrough:alias";
@@ -158,8 +158,8 @@ impl PciAlias {
 impl PciRequest {
     /// What a flavor asks for by aliases; `id` names the n-th request.
     pub fn of_flavor(
-        flavor: &Flavor,
-        image: Option<&Image>,
+        flavor: &RequestFlavor,
+        image: Option<&RequestImage>,
         aliases: &[PciAlias],
         id: impl Fn(usize) -> String,
     ) -> Result<Vec<Self>, PciAliasError> {
@@ -273,11 +273,11 @@ mod tests {
 
     fn asked(specs: &[(&str, &str)]) -> Result<Vec<PciRequest>, String> {
         let own = specs.iter();
-        let flavor = Flavor {
+        let flavor = RequestFlavor {
             extra_specs: own
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
                 .collect(),
-            ..Flavor::default()
+            ..RequestFlavor::default()
         };
         let requests = PciRequest::of_flavor(&flavor, None, &aliases(), |at| format!("r{at}"));
         requests.map_err(|error| error.to_string())

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{ask, run};
 use crate::filters::Turn;
 use crate::host_state::ConsideredHost;
-use crate::options::{Normalization, Options};
+use crate::options::{Normalization, SchedulerOptions};
 use crate::replay::testing::hosts;
 use crate::select::{Ask, Scheduler, consume};
 use crate::weighers::{Ranking, Weighers, order};

@@ -8,18 +8,18 @@ use crate::replay::testing::{hosts, request};
 use crate::weighers::order;
 use berth_model::SeededRng;
 
-fn options(weigher: &str, normalization: Normalization) -> Options {
-    let mut options = Options::default();
+fn options(weigher: &str, normalization: Normalization) -> SchedulerOptions {
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.weight_classes = vec![weigher.to_owned()];
     options.filter_scheduler.weight_normalization = normalization;
     options
 }
 
-fn all(normalization: Normalization) -> Options {
+fn all(normalization: Normalization) -> SchedulerOptions {
     options("nova.scheduler.weights.all_weighers", normalization)
 }
 
-fn rank(options: &Options, these: &[ConsideredHost], asked: &RequestSpec) -> Ranking {
+fn rank(options: &SchedulerOptions, these: &[ConsideredHost], asked: &RequestSpec) -> Ranking {
     let weighers = Weighers::new(options).expect("weighers");
     Ranking::new(&weighers, these, asked, options).expect("all can be weighed")
 }
@@ -485,7 +485,7 @@ fn failed_builds_count_nothing_where_they_are_not_counted() {
         Normalization::Percent,
     ] {
         let mut options = options("BuildFailureWeigher", scale);
-        let weights = |options: &Options| rank(options, &these, &request(&json!({}))).weights();
+        let weights = |options: &SchedulerOptions| rank(options, &these, &request(&json!({}))).weights();
         assert!(weights(&options)[0] < weights(&options)[1], "{scale:?}");
         options.compute.consecutive_build_service_disable_threshold = 0;
         assert_eq!(weights(&options), [0.0, 0.0], "{scale:?}");

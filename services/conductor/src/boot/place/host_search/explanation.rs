@@ -3,7 +3,7 @@
 use berth_hosts::ServerGroupError;
 use berth_model::Demand;
 use berth_scheduler::explain::{Explanation, PlacementStage};
-use berth_scheduler::select::{Alternates, Ask, Claims, NoValidHost};
+use berth_scheduler::select::{Alternates, Ask, ClaimPolicy, NoValidHost};
 
 use super::scheduling_query::SchedulingQuery;
 use super::{HostSearch, SearchResult};
@@ -46,7 +46,7 @@ impl RequestedBoot {
             instance_uuids: vec![request.instance_uuid.clone()],
             request,
             alternates: Alternates::None,
-            claims: Claims::Needed,
+            claims: ClaimPolicy::Needed,
             seed: instance_seed(guest) as u64,
         };
         let explanation =

@@ -1,0 +1,338 @@
+//! Guests over the agent's admin API: create, list, show, delete, power. Answers come from the journal; what is asked for is
+//! done afterwards, and `GET` says how far it is.
+
+mod body;
+mod console;
+mod places;
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use berth_agent_instances::create::BuildFault;
+use berth_agent_instances::{
+    BuildError, GuestResources, Guests, GuestsError, PowerError, TransitionError,
+};
+use berth_model::{ConsumerUuid, Disposition};
+use berth_virt::{GuestError, Powered, VirtDriver};
+use berth_wire::guest::{ActionId, GuestAction, NoActionId};
+use serde::Deserialize;
+
+use crate::compute_api::{EventSources, compute_api};
+use crate::instances::body::{Asked, Creation};
+use crate::refusal::refusal;
+
+/// The largest body of a request for a guest, in bytes.
+const BODY_LIMIT: usize = 256 << 10;
+
+/// Method, path and what it does of each route, for the documentation of whoever offers them.
+pub const ROUTES: &[(&str, &str, &str)] = &[
+    (
+        "GET",
+        "/v1/guests",
+        "All guests of this host with what is under way.",
+    ),
+    (
+        "POST",
+        "/v1/guests",
+        "Body: `uuid`, `name`, `project_id`, `node`, `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`) and, where wanted, `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive`, `power`; or the whole guest as `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it has its place and the devices of its flavor, is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409 `no_room`: the host has no place for it; each host cell is named with what it lacks. 409 `file`: a file of it cannot be used on this host. 409: another guest has its UUID, or it is being deleted. 503 `not_now`: the host cannot be looked at, or was not reported yet.",
+    ),
+    (
+        "POST",
+        "/v1/guests/places",
+        "Body: `build` (a guest as above) and `allocations` (1 to 64 of what it could hold). Where the guest would be with each: its `host_cells`, how many of its devices would be `far` from them although `hw:pci_numa_affinity_policy` wants them near, or why it would be `refused`. Nothing is kept.",
+    ),
+    (
+        "GET",
+        "/v1/guests/{uuid}",
+        "One guest, each of its steps, and why it is held or failed.",
+    ),
+    (
+        "DELETE",
+        "/v1/guests/{uuid}",
+        "202: it will be gone, its accelerator requests too. 404: neither the journal nor the hypervisor has it. 409 `guest_orphan`: the hypervisor has it, made by berth, and the journal does not know it.",
+    ),
+    (
+        "POST",
+        "/v1/guests/{uuid}/action",
+        "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot`, `hard_reboot`; `rescue` (and `image` or `kernel`, `grace_seconds`), `unrescue`; `rebuild` (and `image`, `preserve_ephemeral`); `suspend`; `live_migrate` (and `destination`). Waits until it is done. With `?id=ID` (1 to 64 letters of ASCII, digits, `.`, `_`, `-`) it may be asked for again where the answer did not come: the agent keeps the id of the last action of each guest, through kills, and what is done by it is not done again. Rescue and rebuild keep the guest's devices and accelerator requests; their images are fetched before the guest is switched off. 409: the guest is on its way, or cannot do that as it is; `suspend` and `live_migrate` are refused to a guest with devices. 503 `held`: it was begun, stands still, and is tried again.",
+    ),
+    (
+        "GET",
+        "/v1/guests/{uuid}/console",
+        "What the guest wrote to its serial console, as plain text: the last 100 KiB, or with `?lines=N` the last lines of them.",
+    ),
+    (
+        "GET",
+        "/v2.1",
+        "Nova's: the version document that its clients ask for first.",
+    ),
+    (
+        "POST",
+        "/v2.1/os-server-external-events",
+        "Nova's: that an accelerator request's bind has ended (microversion 2.82).",
+    ),
+];
+
+/// The guests' routes, events included.
+pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router {
+    let own = Router::new()
+        .route("/v1/guests", get(list::<D, R>).post(create::<D, R>))
+        .route(
+            "/v1/guests/{uuid}",
+            get(show::<D, R>).delete(delete::<D, R>),
+        )
+        .route("/v1/guests/places", post(places::places::<D, R>))
+        .route("/v1/guests/{uuid}/action", post(action::<D, R>))
+        .route("/v1/guests/{uuid}/console", get(console::console::<D, R>))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(guests.clone());
+    own.merge(compute_api(
+        Arc::clone(guests.journal()),
+        guests.events().clone(),
+        // Who comes this far was let in by the socket.
+        EventSources::Anybody,
+    ))
+}
+
+async fn list<D: VirtDriver, R: GuestResources>(State(guests): State<Guests<D, R>>) -> Response {
+    match guests.list().await {
+        Ok(records) => {
+            let states = guests.states().await;
+            Json(body::list(&records, &guests.held(), &states)).into_response()
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+async fn show<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    Path(uuid): Path<String>,
+) -> Response {
+    let uuid = match known(&uuid) {
+        Ok(uuid) => uuid,
+        Err(refusal) => return *refusal,
+    };
+    match guests.show(uuid).await {
+        Ok(record) => {
+            let mut shown = body::one(&record, guests.held().get(&uuid));
+            let state = guests.state(uuid).await;
+            shown.state = state.map(|state| state.to_string());
+            shown.image = guests.coming(&record).map(body::coming);
+            Json(shown).into_response()
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+async fn create<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let creation = match whole(body)
+        .and_then(|bytes| Creation::read(&bytes).map_err(|error| Box::new(unread(&error))))
+    {
+        Ok(creation) => creation,
+        Err(refusal) => return *refusal,
+    };
+    let (uuid, created) = match &creation {
+        Creation::Whole(request) => (request.uuid(), guests.whole(request).await),
+        Creation::Build(build) => (build.uuid.into(), guests.build(build).await),
+    };
+    match created {
+        Ok(_) => accepted(&guests, uuid).await,
+        Err(BuildError::Guests(error)) => refused(&error),
+        Err(error) => unbuilt(&error),
+    }
+}
+
+async fn delete<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    Path(uuid): Path<String>,
+) -> Response {
+    let uuid = match known(&uuid) {
+        Ok(uuid) => uuid,
+        Err(refusal) => return *refusal,
+    };
+    match guests.delete(uuid).await {
+        Ok(()) => StatusCode::ACCEPTED.into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Once {
+    id: Option<ActionId>,
+}
+
+async fn action<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    Path(uuid): Path<String>,
+    once: Result<Query<Once>, QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let uuid = match known(&uuid) {
+        Ok(uuid) => uuid,
+        Err(refusal) => return *refusal,
+    };
+    let Ok(Query(Once { id })) = once else {
+        let message = format!("id is all that can be said in the query: {NoActionId}");
+        return refusal(StatusCode::BAD_REQUEST, "bad_query", message);
+    };
+    let asked = read::<GuestAction>(body).and_then(|action| {
+        let options = guests.build_options();
+        body::asked(&action, options).map_err(|error| Box::new(unbuilt(&error)))
+    });
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(refusal) => return *refusal,
+    };
+    // A client that goes away must not leave the guest half-way.
+    let acting = guests.clone();
+    let acted = tokio::spawn(async move {
+        match asked {
+            Asked::Power(action) => Ok(acting.power_once(uuid, action, id.as_ref()).await?),
+            Asked::Change(change) => {
+                let changed = acting.change_once(uuid, &change, id.as_ref()).await;
+                changed.map(|()| Powered::Done)
+            }
+            Asked::Suspend => Ok(acting.suspend(uuid, id.as_ref()).await?),
+            Asked::LiveMigrate(node) => {
+                acting.live_migrate(uuid, &node).await?;
+                Ok(Powered::Done)
+            }
+        }
+    });
+    let Ok(acted) = acted.await else {
+        let message = "the action ended with a fault of berth's own; its log says which".to_owned();
+        return refusal(StatusCode::INTERNAL_SERVER_ERROR, "bug", message);
+    };
+    match acted {
+        Ok(Powered::Done | Powered::AlreadySo) => accepted(&guests, uuid).await,
+        Ok(Powered::NotThere) => refusal(
+            StatusCode::CONFLICT,
+            "not_there",
+            format!(
+                "guest {uuid} is not on the hypervisor; it is brought back by the next comparison"
+            ),
+        ),
+        Err(error) => {
+            if let TransitionError::Power(PowerError::Journal(error)) = &error {
+                guests.journal_failed(error);
+            }
+            let (status, code) = undone(&error);
+            refusal(status, code, error.to_string())
+        }
+    }
+}
+
+/// How an action that was not done is answered.
+fn undone(error: &TransitionError) -> (StatusCode, &'static str) {
+    match error {
+        TransitionError::Power(PowerError::NotFound { .. }) => (StatusCode::NOT_FOUND, "not_found"),
+        TransitionError::Power(PowerError::Busy { .. }) | TransitionError::Overtaken { .. } => {
+            (StatusCode::CONFLICT, "busy")
+        }
+        TransitionError::Power(PowerError::Bind(_) | PowerError::Resource(_)) => {
+            (StatusCode::CONFLICT, "devices")
+        }
+        TransitionError::Power(PowerError::Driver(
+            GuestError::Unreachable { .. } | GuestError::TimedOut { .. },
+        )) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
+        TransitionError::Power(PowerError::Driver(_)) => (StatusCode::CONFLICT, "hypervisor"),
+        TransitionError::Power(
+            PowerError::Journal(_) | PowerError::Spec(_) | PowerError::BootSource(_),
+        ) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
+        TransitionError::Resource(error) if error.disposition() == Disposition::Retry => {
+            (StatusCode::SERVICE_UNAVAILABLE, "resource")
+        }
+        TransitionError::Resource(_) | TransitionError::NotItsDisks { .. } => {
+            (StatusCode::CONFLICT, "resource")
+        }
+        TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => {
+            (StatusCode::CONFLICT, "state")
+        }
+        TransitionError::Held { .. } => (StatusCode::SERVICE_UNAVAILABLE, "held"),
+    }
+}
+
+/// How a body that asks for what cannot be made is answered.
+fn unbuilt(error: &BuildError) -> Response {
+    let (status, code) = match error.fault() {
+        BuildFault::Body => (StatusCode::BAD_REQUEST, "bad_request"),
+        BuildFault::NoRoom | BuildFault::Guests => (StatusCode::CONFLICT, "no_room"),
+        BuildFault::Later => (StatusCode::SERVICE_UNAVAILABLE, "not_now"),
+    };
+    refusal(status, code, error.to_string())
+}
+
+/// The guest as it is now, for one who asked for something.
+async fn accepted<D: VirtDriver, R: GuestResources>(
+    guests: &Guests<D, R>,
+    uuid: ConsumerUuid,
+) -> Response {
+    match guests.show(uuid).await {
+        Ok(record) => (
+            StatusCode::ACCEPTED,
+            Json(body::one(&record, guests.held().get(&uuid))),
+        )
+            .into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+fn known(uuid: &str) -> Result<ConsumerUuid, Box<Response>> {
+    uuid.parse().map_err(|_| {
+        let message = "the path names no guest: a UUID is expected".to_owned();
+        Box::new(refusal(StatusCode::NOT_FOUND, "not_found", message))
+    })
+}
+
+fn read<T: serde::de::DeserializeOwned>(
+    body: Result<Bytes, BytesRejection>,
+) -> Result<T, Box<Response>> {
+    berth_wire::decode(&whole(body)?).map_err(|error| Box::new(unread(&error)))
+}
+
+fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
+    body.map_err(|rejection| {
+        let (code, message) = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            (
+                "too_large",
+                format!("a body has at most {BODY_LIMIT} bytes"),
+            )
+        } else {
+            ("bad_request", "the body did not arrive whole".to_owned())
+        };
+        Box::new(refusal(rejection.status(), code, message))
+    })
+}
+
+fn unread(error: &berth_wire::BodyError) -> Response {
+    refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string())
+}
+
+fn refused(error: &GuestsError) -> Response {
+    let (status, code) = match error {
+        GuestsError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
+        GuestsError::CpusTaken { .. } => (StatusCode::CONFLICT, "no_room"),
+        GuestsError::Other { .. } => (StatusCode::CONFLICT, "other"),
+        GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        GuestsError::Orphan { .. } => (StatusCode::CONFLICT, "guest_orphan"),
+        GuestsError::Hypervisor { .. } => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
+        // Another host may have the folder, the file, or a disk that answers.
+        GuestsError::File(_) => (StatusCode::CONFLICT, "file"),
+        GuestsError::Resource(_) => (StatusCode::SERVICE_UNAVAILABLE, "resource"),
+        GuestsError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),
+    };
+    refusal(status, code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

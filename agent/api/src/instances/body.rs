@@ -1,0 +1,224 @@
+//! Guests as they travel over the admin API: from records to bodies, from bodies to what is done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use berth_agent_images::{ImageDownload, ImageSource};
+use berth_agent_instances::create::{image_of, kernel_of};
+use berth_agent_instances::{BuildError, BuildOptions, RescueSystem, TransitionRequest};
+use berth_agent_journal::{
+    Blame, Goal, GuestRecord, GuestRequest, SpawnStep, StepState, TransitionKind,
+};
+use berth_model::{ConsumerUuid, NodeName};
+use berth_virt::guest_spec::DesiredPower;
+use berth_virt::{GuestState, PowerAction};
+use berth_wire::guest::{
+    GuestAction, GuestBody, GuestBuild, GuestList, ImageBody, ImageComing as ImageComingBody,
+    StepBody,
+};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::body::API;
+
+/// The longest time that a guest may take to end by itself, in seconds.
+const LONGEST_GRACE: u16 = 600;
+
+/// All guests, with why they stand still.
+pub(super) fn list(
+    records: &[Arc<GuestRecord>],
+    held: &BTreeMap<ConsumerUuid, String>,
+    states: &BTreeMap<ConsumerUuid, GuestState>,
+) -> GuestList {
+    let guests = records.iter().map(|record| {
+        let uuid = record.request.uuid();
+        GuestBody {
+            state: states.get(&uuid).map(ToString::to_string),
+            ..one(record, held.get(&uuid))
+        }
+    });
+    GuestList {
+        api: API.to_owned(),
+        guests: guests.collect(),
+    }
+}
+
+/// An image on its way.
+pub(super) fn coming(image: ImageDownload) -> ImageComingBody {
+    ImageComingBody {
+        stage: image.stage.as_str().to_owned(),
+        bytes: image.done,
+        total: image.of,
+    }
+}
+
+/// One guest, with why it stands still.
+pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
+    let request = &record.request;
+    let own = request.spec().devices.as_slice().iter();
+    let own = own.map(|attached| attached.device.to_string());
+    let bound = record.devices.iter().flat_map(|devices| devices.iter());
+    let bound = bound.map(|bound| bound.device.to_string());
+    let steps = record.steps.iter().map(|(step, record)| StepBody {
+        step: step.as_str().to_owned(),
+        state: record.state.as_str().to_owned(),
+    });
+    let topology = &request.spec().topology;
+    let pinned = topology.pinning().map(|pinning| pinning.dedicated());
+    let cells = topology.cells().iter();
+    GuestBody {
+        uuid: *request.uuid().as_uuid(),
+        name: request.spec().name.to_string(),
+        node: request.node().to_string(),
+        status: status(record).to_owned(),
+        state: None,
+        reason: held.cloned().or_else(|| reason(record)),
+        blame: blame(record).map(|blame| blame.as_str().to_owned()),
+        image: None,
+        dedicated_cpus: pinned.map(|cpus| cpus.to_string()).unwrap_or_default(),
+        host_cells: cells.map(|cell| cell.host_cell).collect(),
+        accelerator_requests: request.arqs().iter().map(|arq| *arq.as_uuid()).collect(),
+        devices: own.chain(bound).collect(),
+        steps: steps.collect(),
+    }
+}
+
+fn status(record: &GuestRecord) -> &'static str {
+    match &record.course {
+        Goal::Destroy => "deleting",
+        Goal::Undo { .. } if record.open().is_some() => "failing",
+        Goal::Undo { .. } => "failed",
+        Goal::Spawn if record.open().is_some() => {
+            match record.life.turning.as_ref().map(|turning| turning.turn) {
+                Some(TransitionKind::Rescue) => "rescuing",
+                Some(TransitionKind::Unrescue) => "unrescuing",
+                Some(TransitionKind::Rebuild) => "rebuilding",
+                None => "building",
+            }
+        }
+        Goal::Spawn => match record.power {
+            DesiredPower::Running if record.life.rescue.is_some() => "rescued",
+            DesiredPower::Running => "active",
+            DesiredPower::Paused => "paused",
+            DesiredPower::ShutOff => "stopped",
+        },
+    }
+}
+
+fn blame(record: &GuestRecord) -> Option<Blame> {
+    match &record.course {
+        Goal::Undo { blame, .. } => *blame,
+        Goal::Spawn | Goal::Destroy => None,
+    }
+}
+
+fn reason(record: &GuestRecord) -> Option<String> {
+    let held = record
+        .steps
+        .get(&SpawnStep::Prepare)
+        .filter(|step| step.state == StepState::Undoing && !step.detail.is_empty());
+    match (&record.course, held) {
+        (_, Some(held)) => Some(held.detail.clone()),
+        (Goal::Undo { reason, .. }, None) => Some(reason.clone()),
+        (Goal::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => Some(
+            "it ended itself, or was stopped without berth; it stays off until it is started"
+                .to_owned(),
+        ),
+        (Goal::Spawn | Goal::Destroy, None) => None,
+    }
+}
+
+/// What is asked for: a build, or, of whoever knows the host himself, the whole guest.
+pub(super) enum Creation {
+    Build(Box<GuestBuild>),
+    Whole(Box<GuestRequest>),
+}
+
+impl Creation {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, berth_wire::BodyError> {
+        /// Which of the two a body is.
+        #[derive(Deserialize)]
+        struct Shape {
+            spec: Option<IgnoredAny>,
+        }
+        let shape: Shape = berth_wire::decode(bytes)?;
+        match shape.spec {
+            Some(_) => Ok(Self::Whole(Box::new(berth_wire::decode(bytes)?))),
+            None => Ok(Self::Build(Box::new(berth_wire::decode(bytes)?))),
+        }
+    }
+}
+
+/// What is to be done with a guest.
+pub(super) enum Asked {
+    Power(PowerAction),
+    Change(TransitionRequest),
+    Suspend,
+    LiveMigrate(NodeName),
+}
+
+/// The image of another root disk. Of its properties nothing is taken, and none is passed over in silence.
+fn of_other_disk(image: &ImageBody) -> Result<ImageSource, BuildError> {
+    if let Some(key) = image.properties.keys().next() {
+        let reason = format!(
+            "{key}: a guest keeps the firmware it was made with, and nothing else is taken of an image: leave it out, or \
+             delete the guest and create it anew"
+        );
+        return Err(BuildError::field("image.properties", reason));
+    }
+    image_of(image)
+}
+
+/// What is asked for; a kernel must lie where the options allow.
+pub(super) fn asked(
+    action: &GuestAction,
+    options: Option<&BuildOptions>,
+) -> Result<Asked, BuildError> {
+    let grace = |seconds: u16| Duration::from_secs(seconds.min(LONGEST_GRACE).into());
+    let power = match action {
+        GuestAction::Start {} => PowerAction::Start,
+        GuestAction::Stop { grace_seconds } => PowerAction::Stop {
+            grace: grace(*grace_seconds),
+        },
+        GuestAction::Pause {} => PowerAction::Pause,
+        GuestAction::Unpause {} => PowerAction::Unpause,
+        GuestAction::SoftReboot {} => PowerAction::SoftReboot,
+        GuestAction::HardReboot {} => PowerAction::HardReboot,
+        GuestAction::Rescue {
+            image,
+            kernel,
+            grace_seconds,
+        } => {
+            let system = match (image, kernel) {
+                (Some(image), None) => RescueSystem::Image(of_other_disk(image)?),
+                (None, Some(kernel)) => {
+                    RescueSystem::Kernel(kernel_of(kernel, options.ok_or(BuildError::NotHere)?)?)
+                }
+                (None, None) | (Some(_), Some(_)) => {
+                    let reason = "a guest is rescued from an image or from a kernel: one of the two is expected";
+                    return Err(BuildError::field("image, kernel", reason));
+                }
+            };
+            let grace = grace(*grace_seconds);
+            return Ok(Asked::Change(TransitionRequest::Rescue { system, grace }));
+        }
+        GuestAction::Unrescue {} => return Ok(Asked::Change(TransitionRequest::Unrescue)),
+        GuestAction::Rebuild {
+            image,
+            preserve_ephemeral,
+        } => {
+            return Ok(Asked::Change(TransitionRequest::Rebuild {
+                image: of_other_disk(image)?,
+                preserve_ephemeral: *preserve_ephemeral,
+            }));
+        }
+        GuestAction::Suspend {} => return Ok(Asked::Suspend),
+        GuestAction::LiveMigrate { destination } => {
+            let node = NodeName::new(destination);
+            let node = node.map_err(|error| BuildError::field("destination", error))?;
+            return Ok(Asked::LiveMigrate(node));
+        }
+    };
+    Ok(Asked::Power(power))
+}

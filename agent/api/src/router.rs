@@ -1,0 +1,399 @@
+//! The routes of the admin API. Answers come from the state that the loop published; only a tick and disabling reach the loop.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request as HttpRequest, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Extension, Json, Router};
+use berth_agent_tracker::disabled::{Disabled, DisabledError};
+use berth_agent_tracker::error_chain::sentence;
+use berth_serve::TlsClient;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+
+use crate::access::{Access, Peer, Verdict};
+use crate::body::{
+    API, ConfigBody, DisableBody, DisabledBody, HealthBody, PlanBody, STATE_FILES, StateBody,
+    TickBody,
+};
+use crate::metrics_page::RenderMetrics;
+use crate::refusal::refusal;
+use crate::requests::{Request, TickOutcome};
+use crate::state::{AgentState, States};
+
+/// The largest body of a request, in bytes.
+pub(super) const BODY_LIMIT: usize = 16 << 10;
+
+/// How long a request waits for the pass it asked for.
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What the handlers need.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) states: States,
+    pub(super) metrics: Arc<dyn RenderMetrics>,
+    pub(super) requests: mpsc::Sender<Request>,
+}
+
+impl Shared {
+    fn state(&self) -> Arc<AgentState> {
+        Arc::clone(&self.states.borrow())
+    }
+}
+
+/// The routes, for the documentation.
+pub const ROUTES: &[(&str, &str, &str)] = &[
+    (
+        "GET",
+        "/healthz",
+        "200 when the agent does its duty, else 503; the findings that are shown, the worst first.",
+    ),
+    (
+        "GET",
+        "/metrics",
+        "Prometheus' text format; see [metrics](metrics.md).",
+    ),
+    (
+        "GET",
+        "/v1/state",
+        "Phase, driver, whether the host is disabled, and per node: root provider, plan state, last pass, held units, the provider tree as last known.",
+    ),
+    (
+        "GET",
+        "/v1/plan",
+        "Per node the last pass and the last one that changed something, as text and as lists of providers.",
+    ),
+    (
+        "GET",
+        "/v1/config",
+        "The configuration in force by option name; secrets are masked.",
+    ),
+    (
+        "POST",
+        "/v1/tick",
+        "Asks for a pass over all nodes, those that wait after a failure included, and waits for what comes of it. 202: it is not over after a minute and goes on.",
+    ),
+    (
+        "PUT",
+        "/v1/disabled",
+        "Body `{\"reason\": \"...\"}`: the host takes no new guests (COMPUTE_STATUS_DISABLED), also after a restart. Waits for the pass that reports it; a failed pass is tried again.",
+    ),
+    (
+        "DELETE",
+        "/v1/disabled",
+        "The host takes guests again. Waits likewise.",
+    ),
+];
+
+/// Metrics and health, for anybody on this host.
+pub(super) fn public(shared: Shared) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .fallback(not_found)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(shared)
+}
+
+/// Everything, for those whom `access` lets in; `further` has the routes of guests and devices.
+pub(super) fn admin(shared: Shared, access: Access, further: Router) -> Router {
+    fenced(routes(shared, further), access)
+}
+
+/// An API for those whom `access` lets in.
+pub(super) fn fenced(api: Router, access: Access) -> Router {
+    api.layer(middleware::from_fn_with_state(Arc::new(access), admit))
+}
+
+/// Everything, for whom the TLS door let in; each request is logged with whose certificate it came by.
+pub(super) fn certified(shared: Shared, further: Router) -> Router {
+    routes(shared, further).layer(middleware::from_fn(logged))
+}
+
+fn routes(shared: Shared, further: Router) -> Router {
+    let own = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .route("/v1/state", get(state))
+        .route("/v1/plan", get(plan))
+        .route("/v1/config", get(config))
+        .route("/v1/tick", post(tick))
+        .route("/v1/disabled", put(disable).delete(enable))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(shared);
+    // Guests' bodies have a limit of their own.
+    own.merge(further)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+}
+
+async fn logged(
+    Extension(client): Extension<TlsClient>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let answer = next.run(request).await;
+    tracing::info!(
+        client = %client.holder,
+        address = %client.address,
+        %method,
+        path,
+        status = answer.status().as_u16(),
+        "the agent's API was asked over TLS"
+    );
+    answer
+}
+
+async fn admit(
+    State(access): State<Arc<Access>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let allowed = match access.verdict(peer) {
+        Verdict::Allowed => true,
+        Verdict::Refused => false,
+        Verdict::IfMember(uid) => {
+            let access = Arc::clone(&access);
+            // The user database may be on the network.
+            tokio::task::spawn_blocking(move || access.is_member(uid))
+                .await
+                .unwrap_or(false)
+        }
+    };
+    if allowed {
+        return next.run(request).await;
+    }
+    tracing::warn!(uid = ?peer.uid, path = request.uri().path(), "the admin API was refused to a user");
+    let message = format!(
+        "only root and members of group {} may ask (usermod -aG {0} USER)",
+        access.name()
+    );
+    refusal(StatusCode::FORBIDDEN, "forbidden", message)
+}
+
+async fn healthz(State(shared): State<Shared>) -> Response {
+    let body = HealthBody::new(&shared.state(), Instant::now());
+    let status = if body.is_well() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(body)).into_response()
+}
+
+async fn metrics(State(shared): State<Shared>) -> Response {
+    let health = shared.state().health.visible(Instant::now());
+    let format = [(
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )];
+    (format, shared.metrics.page(&health).await).into_response()
+}
+
+async fn state(State(shared): State<Shared>) -> Json<StateBody> {
+    Json(StateBody::new(&shared.state(), Instant::now()))
+}
+
+async fn plan(State(shared): State<Shared>) -> Json<PlanBody> {
+    Json(PlanBody::new(&shared.state()))
+}
+
+async fn config(State(shared): State<Shared>) -> Json<ConfigBody> {
+    let config = serde_json::Value::clone(&shared.state().config);
+    Json(ConfigBody {
+        api: API.to_owned(),
+        config,
+    })
+}
+
+async fn tick(State(shared): State<Shared>) -> Response {
+    let (reply, outcome) = oneshot::channel();
+    if let Err(stopping) = ask(&shared, Request::Tick { reply }).await {
+        return stopping;
+    }
+    match timeout(PATIENCE, outcome).await {
+        Ok(Ok(outcome)) => Json(TickBody::new(&outcome)).into_response(),
+        Ok(Err(_)) => stopping(),
+        Err(_) => refusal(
+            StatusCode::ACCEPTED,
+            "not_over",
+            "the pass is not over yet and goes on".to_owned(),
+        ),
+    }
+}
+
+async fn disable(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejected) => return refusal(rejected.status(), "unreadable", rejected.body_text()),
+    };
+    let bad = |message: String| refusal(StatusCode::BAD_REQUEST, "bad_request", message);
+    let wanted: DisableBody = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            return bad(format!(
+                "the body is to be {{\"reason\": \"...\"}}: {error}"
+            ));
+        }
+    };
+    match Disabled::new(&wanted.reason, SystemTime::now(), peer.uid) {
+        Ok(disabled) => set_disabled(&shared, Some(disabled)).await,
+        Err(error) => bad(error.to_string()),
+    }
+}
+
+async fn enable(State(shared): State<Shared>) -> Response {
+    set_disabled(&shared, None).await
+}
+
+async fn set_disabled(shared: &Shared, disabled: Option<Disabled>) -> Response {
+    let (reply, outcome) = oneshot::channel();
+    if let Err(stopping) = ask(
+        shared,
+        Request::SetDisabled {
+            disabled: disabled.clone(),
+            reply,
+        },
+    )
+    .await
+    {
+        return stopping;
+    }
+    let answer = |tick: Option<TickOutcome>| {
+        let tick = tick.as_ref().map(TickBody::new);
+        Json(DisabledBody {
+            api: API.to_owned(),
+            disabled,
+            tick,
+        })
+        .into_response()
+    };
+    match timeout(PATIENCE, outcome).await {
+        Ok(Ok(Ok(outcome))) => answer(Some(outcome)),
+        Ok(Ok(Err(error))) => not_kept(&error),
+        // It is kept; only the pass that reports it is missing.
+        Err(_) => answer(None),
+        Ok(Err(_)) => stopping(),
+    }
+}
+
+fn not_kept(error: &DisabledError) -> Response {
+    refusal(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        STATE_FILES,
+        sentence(error),
+    )
+}
+
+async fn ask(shared: &Shared, request: Request) -> Result<(), Response> {
+    shared.requests.send(request).await.map_err(|_| stopping())
+}
+
+fn stopping() -> Response {
+    refusal(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "stopping",
+        "the agent stops".to_owned(),
+    )
+}
+
+async fn not_found() -> Response {
+    refusal(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        "there is no such route".to_owned(),
+    )
+}
+
+async fn method_not_allowed() -> Response {
+    refusal(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "the route has no such method".to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use axum::body::Body;
+    use axum::extract::connect_info::MockConnectInfo;
+    use tokio::sync::watch;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::health::Message;
+
+    struct NoMetrics;
+
+    impl RenderMetrics for NoMetrics {
+        fn page<'a>(
+            &'a self,
+            _: &'a [Message],
+        ) -> Pin<Box<dyn Future<Output = String> + Send + 'a>> {
+            Box::pin(std::future::ready(String::new()))
+        }
+    }
+
+    async fn asked(peer: Peer, method: &str, path: &str) -> Response {
+        let (_states, states) = watch::channel(Arc::new(AgentState::unknown("scripted")));
+        let (requests, _) = mpsc::channel(1);
+        let shared = Shared {
+            states,
+            metrics: Arc::new(NoMetrics),
+            requests,
+        };
+        let router = admin(
+            shared,
+            Access::of_group("no-such-group-here"),
+            Router::new(),
+        )
+        .layer(MockConnectInfo(peer));
+        let request = HttpRequest::builder()
+            .method(method)
+            .uri(path)
+            .body(Body::empty())
+            .unwrap();
+        router.oneshot(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_refused_on_every_route_even_on_those_that_are_none() {
+        let routes = ROUTES
+            .iter()
+            .map(|(method, path, _)| (*method, *path))
+            .chain([("GET", "/v1/nothing")]);
+        for (method, path) in routes {
+            let stranger = asked(Peer::of(65_533, 65_533), method, path).await;
+            assert_eq!(stranger.status(), StatusCode::FORBIDDEN, "{method} {path}");
+            let root = asked(Peer::of(0, 0), method, path).await;
+            assert_ne!(root.status(), StatusCode::FORBIDDEN, "{method} {path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn every_documented_route_is_there_and_an_agent_that_stops_says_so() {
+        for (method, path, _) in ROUTES {
+            let status = asked(Peer::of(0, 0), method, path).await.status();
+            let expected = match (*method, *path) {
+                ("GET", "/healthz") | ("POST" | "DELETE", _) => StatusCode::SERVICE_UNAVAILABLE,
+                ("PUT", _) => StatusCode::BAD_REQUEST,
+                _ => StatusCode::OK,
+            };
+            assert_eq!(status, expected, "{method} {path}");
+        }
+    }
+}

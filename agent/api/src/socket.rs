@@ -1,0 +1,146 @@
+//! Opens the admin socket. A file that a killed agent left behind is replaced; a running agent is found and left alone.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::error::AdminError;
+
+/// The lock of a running agent: a file beside its socket. The kernel drops it with the process, however that ends; the file
+/// stays.
+#[derive(Debug)]
+pub struct SocketLock(File);
+
+impl Drop for SocketLock {
+    /// Closing the file would not do: a child that is being forked has a copy of it until its exec, and with it the lock.
+    fn drop(&mut self) {
+        // Where even this fails, the lock goes with the last copy.
+        self.0.unlock().ok();
+    }
+}
+
+impl SocketLock {
+    /// Takes the lock of the agent with this socket; an offline command takes it too, to be alone.
+    pub fn take(socket: &Path) -> Result<Self, AdminError> {
+        let shown = || socket.display().to_string();
+        let failed = |source| AdminError::Socket {
+            socket: shown(),
+            source,
+        };
+        if let Some(folder) = socket.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o750)
+                .create(folder)
+                .map_err(failed)?;
+        }
+        let mut name = socket.as_os_str().to_owned();
+        name.push(".lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(name)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(AdminError::Held { socket: shown() }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+}
+
+/// Makes the socket, for its owner and the group.
+pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener, AdminError> {
+    let shown = || path.display().to_string();
+    let failed = |source| AdminError::Socket {
+        socket: shown(),
+        source,
+    };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(AdminError::NotASocket { socket: shown() });
+        }
+        Ok(_) => {
+            if UnixStream::connect(path).await.is_ok() {
+                return Err(AdminError::Held { socket: shown() });
+            }
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    // Who asks is checked on each connection; the file's mode is a second fence, so a group that cannot be set is no error.
+    if let Some(group) = group
+        && let Err(error) = std::os::unix::fs::chown(path, None, Some(group))
+    {
+        tracing::warn!(%error, socket = %path.display(), "the admin socket's group cannot be set");
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(failed)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_its_mode_is_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/agent.sock");
+        let lock = SocketLock::take(&path).unwrap();
+        drop(bind(&path, None).await.unwrap());
+        assert!(path.exists(), "a dropped listener leaves its file");
+        let _listener = bind(&path, None).await.unwrap();
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o660
+        );
+        drop(lock);
+    }
+
+    #[tokio::test]
+    async fn a_second_agent_is_refused_by_the_lock_and_by_the_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.sock");
+        let lock = SocketLock::take(&path).unwrap();
+        assert!(matches!(
+            SocketLock::take(&path),
+            Err(AdminError::Held { .. })
+        ));
+        let _listener = bind(&path, None).await.unwrap();
+        let copy_of_a_fork = lock.0.try_clone().unwrap();
+        drop(lock);
+        let _lock = SocketLock::take(&path).unwrap();
+        drop(copy_of_a_fork);
+        assert!(matches!(
+            bind(&path, None).await,
+            Err(AdminError::Held { .. })
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(matches!(
+            bind(&path, None).await,
+            Err(AdminError::NotASocket { .. })
+        ));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn a_path_that_cannot_be_a_socket_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x".repeat(120));
+        let error = bind(&path, None).await.unwrap_err();
+        assert!(error.to_string().contains("admin_socket"), "{error}");
+    }
+}

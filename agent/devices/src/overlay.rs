@@ -1,0 +1,71 @@
+//! What a view becomes of what is known beside it. Pure.
+
+use berth_agent_journal::{Named as _, QuarantinedBy, Register, names};
+use berth_model::{NodeName, ProviderUuid};
+use berth_virt::{DeviceCondition, DeviceOwner, HostView, OfferedDevice, UnfitReason};
+
+/// Writes into a view, which a driver has just seen, what is known beside it: for whoever looks once and asks no agent.
+pub fn overlay_all(view: &mut HostView, register: &Register) {
+    for (name, node) in &mut view.nodes {
+        for device in &mut node.devices {
+            overlay(name, device, register);
+        }
+    }
+}
+
+/// Writes into a device why it may not be given out, where what was seen is no reason by itself.
+pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Register) {
+    if device.condition != DeviceCondition::Fit {
+        return;
+    }
+    if is_disabled(node, device, register) {
+        let reason = UnfitReason::Disabled;
+        device.condition = DeviceCondition::Unfit { reason };
+        return;
+    }
+    if register.sick.contains_key(&device.address.to_string()) {
+        let reason = UnfitReason::Vendor;
+        device.condition = DeviceCondition::Unfit { reason };
+        return;
+    }
+    let quarantine = |name: &String| register.quarantines.get(name);
+    let names = names(device);
+    let mut whole = names.iter().filter_map(quarantine).peekable();
+    let Some(first) = whole.peek() else { return };
+    let reason = match first.by {
+        QuarantinedBy::Agent => UnfitReason::ResetFailed,
+        QuarantinedBy::Operator => UnfitReason::Quarantined,
+    };
+    if whole.count() == names.len() {
+        device.condition = DeviceCondition::Unfit { reason };
+        return;
+    }
+    // A part of a card: it is reserved. One that a guest holds is in use, and counts as that until it is given back.
+    let aside = device.handles.iter().filter(|handle| {
+        let name = handle.name();
+        quarantine(&name).is_some() && !register.held.contains_key(&name)
+    });
+    device.set_aside.extend(aside.cloned());
+}
+
+/// Why a device may not be given out, in words: with those of its vendor's check, where that says so.
+pub(super) fn reason(device: &OfferedDevice, register: &Register) -> Option<String> {
+    let reason = device.condition.reason()?;
+    let words = match reason {
+        UnfitReason::Vendor => register.sick.get(&device.address.to_string()),
+        _ => None,
+    };
+    Some(match words {
+        Some(words) => format!("{reason}: {words}"),
+        None => reason.to_string(),
+    })
+}
+
+fn is_disabled(node: &NodeName, device: &OfferedDevice, register: &Register) -> bool {
+    let provider = ProviderUuid::of_deployable(&device.provider_name(node));
+    device.owner == DeviceOwner::Accelerator
+        && register
+            .disabled
+            .get(node)
+            .is_some_and(|disabled| disabled.contains(&provider))
+}

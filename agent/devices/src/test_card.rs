@@ -1,0 +1,142 @@
+//! A host for tests of what is done with devices: each reset comes to what it is told to, and what was made ready is there until one
+//! succeeds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use berth_agent_journal::{DeviceRegister, SqlJournal};
+use berth_model::{ConsumerUuid, ResourceClass};
+use berth_store::Statement;
+use berth_virt::guest_spec::GuestDevice;
+use berth_virt::{
+    DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestOnHost,
+    HostEvents, HostView, ObserveError, OfferedDevice, OfferedHandle, PreparedDevice, VirtDriver,
+    WantedDevice,
+};
+use futures_util::future::BoxFuture;
+use uuid::Uuid;
+
+use crate::devices::{DeviceOptions, Devices, DevicesParts};
+
+type Reset = dyn Fn() -> BoxFuture<'static, Result<(), DeviceError>> + Send + Sync;
+
+pub struct Card {
+    reset: Box<Reset>,
+    /// Which mediated devices are there.
+    pub mdevs: Mutex<BTreeSet<Uuid>>,
+    /// What was made ready.
+    pub prepared: Mutex<Vec<PreparedDevice>>,
+}
+
+impl Card {
+    /// One each of whose resets comes to this.
+    pub fn resetting(
+        reset: impl Fn() -> BoxFuture<'static, Result<(), DeviceError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            reset: Box::new(reset),
+            mdevs: Mutex::default(),
+            prepared: Mutex::default(),
+        }
+    }
+}
+
+impl VirtDriver for Card {
+    fn name(&self) -> &'static str {
+        "card"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        std::future::pending().await
+    }
+
+    fn watch(&self) -> HostEvents {
+        Box::pin(futures_util::stream::pending())
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        Ok(self.prepared.lock().unwrap().clone())
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        (self.reset)().await?;
+        let mut prepared = self.prepared.lock().unwrap();
+        prepared.retain(|it| it.wanted.device != wanted.device);
+        if let GuestDevice::Mdev { uuid, .. } = &wanted.device {
+            let was_there = self.mdevs.lock().unwrap().remove(uuid);
+            return Ok(match was_there {
+                true => DeviceReset::Removed,
+                false => DeviceReset::NotThere,
+            });
+        }
+        Ok(DeviceReset::Reset { driver: None })
+    }
+}
+
+pub const NAME: &str = "0000:81:00.0";
+
+pub async fn done(register: &DeviceRegister, sql: &'static str) {
+    register.execute(vec![Statement::new(sql)]).await.unwrap();
+}
+
+/// A host whose device can be reset; while it is, this is done to the journal.
+pub async fn devices(meanwhile: &'static str) -> (DeviceRegister, Devices<Card>) {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    let register = journal.devices();
+    let spoilt = register.clone();
+    let card = Card::resetting(move || {
+        let register = spoilt.clone();
+        Box::pin(async move {
+            done(&register, meanwhile).await;
+            Ok(())
+        })
+    });
+    let parts = DevicesParts {
+        driver: Arc::new(card),
+        register: register.clone(),
+        journal: Arc::new(journal),
+        service: None,
+        options: DeviceOptions::default(),
+    };
+    (register, Devices::open(parts).await.unwrap())
+}
+
+pub fn mdev(number: u128) -> OfferedHandle {
+    OfferedHandle::Mdev {
+        uuid: Uuid::from_u128(number),
+        parent: NAME.parse().unwrap(),
+        mdev_type: "nvidia-35".to_owned(),
+    }
+}
+
+pub fn uuid(handle: &OfferedHandle) -> Uuid {
+    match handle {
+        OfferedHandle::Mdev { uuid, .. } => *uuid,
+        OfferedHandle::Function(_) => unreachable!("a mediated device is expected"),
+    }
+}
+
+pub fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
+    OfferedDevice {
+        address: NAME.parse().unwrap(),
+        vendor_id: 0x10de,
+        product_id: 0x1eb8,
+        owner: DeviceOwner::Accelerator,
+        device_type: DeviceType::Gpu,
+        model: None,
+        numa_node: None,
+        physical_network: None,
+        class: ResourceClass::VGPU,
+        class_origin: berth_virt::ClassOrigin::Said,
+        traits: BTreeSet::new(),
+        handles,
+        unit: berth_virt::DeviceUnit::Handle,
+        set_aside: BTreeSet::new(),
+        one_time_use: false,
+        condition: DeviceCondition::Fit,
+    }
+}

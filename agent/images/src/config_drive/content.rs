@@ -1,0 +1,263 @@
+//! The content, checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use berth_client::Secret;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// Nova's `MAX_USERDATA_SIZE`, in bytes before base64 is taken off; here after.
+const MOST_USER_DATA: usize = 65_535;
+/// Nova's quota `metadata_items`.
+const MOST_METADATA: usize = 128;
+const MOST_KEYS: usize = 64;
+const LONGEST_NAME: usize = 255;
+const LONGEST_KEY: usize = 16 << 10;
+/// Of network and vendor data, in bytes.
+const MOST_DOCUMENT: usize = 64 << 10;
+
+/// A content that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigDriveError {
+    /// A part does not fit. What was found is not said: it may be a secret.
+    #[error("config_drive.{field}: {expected}")]
+    Part {
+        field: &'static str,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A digest is none.
+    #[error("config_drive.kept: {found:?} is no digest; 64 hexadecimal digits are expected")]
+    Digest { found: String },
+    /// What is kept is not what was asked for.
+    #[error("what is kept of the config drive is not what was asked for: {reason}")]
+    Kept {
+        /// In what it differs.
+        reason: &'static str,
+    },
+}
+
+const fn refuse<T>(field: &'static str, expected: &'static str) -> Result<T, ConfigDriveError> {
+    Err(ConfigDriveError::Part { field, expected })
+}
+
+/// What a guest runs at its first start: a script, a cloud-config, anything; at most 65,535 bytes. Not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserData(Box<[u8]>);
+
+impl UserData {
+    pub fn new(bytes: &[u8]) -> Result<Self, ConfigDriveError> {
+        if bytes.len() > MOST_USER_DATA {
+            return refuse("user_data", "at most 65,535 bytes are user data");
+        }
+        Ok(Self(bytes.into()))
+    }
+
+    /// Out of base64, Nova's form of it; line breaks are passed over.
+    pub fn from_base64(text: &str) -> Result<Self, ConfigDriveError> {
+        let text: String = text.split_ascii_whitespace().collect();
+        match STANDARD.decode(text) {
+            Ok(bytes) => Self::new(&bytes),
+            Err(_) => refuse("user_data", "base64 (RFC 4648, section 4) is expected"),
+        }
+    }
+
+    /// The bytes; only for the one place that writes them.
+    #[must_use]
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for UserData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "*** ({} bytes)", self.0.len())
+    }
+}
+
+impl<'de> Deserialize<'de> for UserData {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::from_base64(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+/// A public key that may log in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublicKey {
+    pub name: String,
+    /// The line of `authorized_keys`.
+    pub public_key: String,
+}
+
+/// What a content is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigDriveParts {
+    /// The guest's hostname, with its domain or without.
+    pub hostname: String,
+    /// The instance's name as its user gave it; none: the hostname.
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub project_id: Option<String>,
+    /// The tenant's `meta`: at most 128 keys, each and its value at most 255 bytes.
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    /// Keys that may log in: at most 64.
+    #[serde(default)]
+    pub public_keys: Vec<PublicKey>,
+    /// What the guest runs at its first start.
+    #[serde(default)]
+    pub user_data: Option<UserData>,
+    /// The password of the administrator's account.
+    #[serde(default)]
+    pub admin_password: Option<Secret>,
+    /// `network_data.json`, at most 64 KiB; none: every interface asks DHCP.
+    #[serde(default)]
+    pub network_data: Option<Value>,
+    /// `vendor_data.json`, at most 64 KiB; none: `{}`.
+    #[serde(default)]
+    pub vendor_data: Option<Value>,
+}
+
+/// What a guest is told about itself: checked, and not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConfigDriveContent(ConfigDriveParts);
+
+impl ConfigDriveContent {
+    pub fn new(parts: ConfigDriveParts) -> Result<Self, ConfigDriveError> {
+        check(&parts)?;
+        Ok(Self(parts))
+    }
+
+    pub(crate) fn parts(&self) -> &ConfigDriveParts {
+        &self.0
+    }
+
+    /// As it is kept: the same bytes for the same content.
+    pub(crate) fn to_kept(&self) -> Vec<u8> {
+        let parts = &self.0;
+        let secret = parts.admin_password.as_ref().map(Secret::reveal);
+        let user_data = parts.user_data.as_ref();
+        let kept = serde_json::json!({
+            "hostname": parts.hostname,
+            "name": parts.name,
+            "project_id": parts.project_id,
+            "metadata": parts.metadata,
+            "public_keys": parts.public_keys,
+            "user_data": user_data.map(|data| STANDARD.encode(data.reveal())),
+            "admin_password": secret,
+            "network_data": parts.network_data,
+            "vendor_data": parts.vendor_data,
+        });
+        kept.to_string().into_bytes()
+    }
+
+    /// Out of what was kept.
+    pub(crate) fn from_kept(kept: &[u8]) -> Result<Self, ConfigDriveError> {
+        let parts = serde_json::from_slice(kept).map_err(|_| ConfigDriveError::Kept {
+            reason: "it cannot be read",
+        })?;
+        Self::new(parts)
+    }
+}
+
+impl fmt::Debug for ConfigDriveContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigDriveContent")
+            .field("hostname", &self.0.hostname)
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_line(text: &str, longest: usize) -> bool {
+    (1..=longest).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+fn is_hostname(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+fn check(parts: &ConfigDriveParts) -> Result<(), ConfigDriveError> {
+    if !is_hostname(&parts.hostname) {
+        return refuse(
+            "hostname",
+            "labels of 1 to 63 letters, digits and hyphens (none at their ends), with . between them and at most 253 \
+             bytes in all, are a hostname",
+        );
+    }
+    let line = |field, text: &Option<String>| match text {
+        Some(text) if !is_line(text, LONGEST_NAME) => refuse(
+            field,
+            "1 to 255 bytes without control characters are expected",
+        ),
+        _ => Ok(()),
+    };
+    line("name", &parts.name)?;
+    line("project_id", &parts.project_id)?;
+    if parts.metadata.len() > MOST_METADATA {
+        return refuse("metadata", "a guest has at most 128 keys of metadata");
+    }
+    for (key, value) in &parts.metadata {
+        if !is_line(key, LONGEST_NAME) || value.len() > LONGEST_NAME {
+            return refuse(
+                "metadata",
+                "each key has 1 to 255 bytes without control characters, each value at most 255 bytes",
+            );
+        }
+    }
+    check_keys(&parts.public_keys)?;
+    if let Some(password) = &parts.admin_password
+        && !is_line(password.reveal(), LONGEST_NAME)
+    {
+        return refuse(
+            "admin_password",
+            "1 to 255 bytes without control characters are expected",
+        );
+    }
+    for (field, document) in [
+        ("network_data", &parts.network_data),
+        ("vendor_data", &parts.vendor_data),
+    ] {
+        let Some(document) = document else { continue };
+        if !document.is_object() || document.to_string().len() > MOST_DOCUMENT {
+            return refuse(field, "a JSON object of at most 64 KiB is expected");
+        }
+    }
+    Ok(())
+}
+
+fn check_keys(keys: &[PublicKey]) -> Result<(), ConfigDriveError> {
+    if keys.len() > MOST_KEYS {
+        return refuse("public_keys", "a guest has at most 64 keys");
+    }
+    let mut names = BTreeSet::new();
+    for key in keys {
+        if !is_line(&key.name, LONGEST_NAME) || !names.insert(&key.name) {
+            return refuse(
+                "public_keys.name",
+                "1 to 255 bytes without control characters, another name for each key, are expected",
+            );
+        }
+        if !is_line(&key.public_key, LONGEST_KEY) {
+            return refuse(
+                "public_keys.public_key",
+                "one line of at most 16 KiB without control characters is expected",
+            );
+        }
+    }
+    Ok(())
+}

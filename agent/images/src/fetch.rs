@@ -1,0 +1,465 @@
+//! An image's bytes, from wherever they are, into a file of ours: counted, bounded, summed up, and never all in memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use berth_client::{Download, Downloads, ImageClient, ImageRecord};
+use berth_virt::guest_spec::{DiskFormat, HostPath, ProjectId};
+use md5::Md5;
+use sha2::{Digest, Sha256, Sha512};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::atomic_file;
+use crate::error::DiskError;
+use crate::image_source::{Checksum, HashAlgorithm, ImageKey, ImageLocation, ImageSource};
+use crate::progress::{ImageProgress, ImageStage};
+
+/// How much is written between two looks at the room, in bytes.
+const LOOK: u64 = 64 << 20;
+const PIECE: usize = 256 << 10;
+
+/// Where images come from.
+#[derive(Clone, Default)]
+pub struct ImageSources {
+    /// The folders that images may lie in on this host (`image_directories`).
+    pub directories: Vec<HostPath>,
+    /// Images of URLs; none: they are refused.
+    pub downloads: Option<Downloads>,
+    /// The image service; none: its images are refused.
+    pub glance: Option<ImageClient>,
+}
+
+/// Sums up by every algorithm that is asked for.
+struct Sums(Vec<Sum>);
+
+enum Sum {
+    Md5(Md5),
+    Sha256(Sha256),
+    Sha512(Sha512),
+}
+
+impl Sums {
+    fn of(expected: &[Checksum]) -> Self {
+        let sums = expected.iter().map(|sum| match sum.algorithm() {
+            HashAlgorithm::Md5 => Sum::Md5(Md5::new()),
+            HashAlgorithm::Sha256 => Sum::Sha256(Sha256::new()),
+            HashAlgorithm::Sha512 => Sum::Sha512(Sha512::new()),
+        });
+        Self(sums.collect())
+    }
+
+    fn add(&mut self, piece: &[u8]) {
+        for sum in &mut self.0 {
+            match sum {
+                Sum::Md5(sum) => sum.update(piece),
+                Sum::Sha256(sum) => sum.update(piece),
+                Sum::Sha512(sum) => sum.update(piece),
+            }
+        }
+    }
+
+    fn finish(self) -> impl Iterator<Item = String> {
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect();
+        self.0.into_iter().map(move |sum| match sum {
+            Sum::Md5(sum) => hex(&sum.finalize()),
+            Sum::Sha256(sum) => hex(&sum.finalize()),
+            Sum::Sha512(sum) => hex(&sum.finalize()),
+        })
+    }
+}
+
+/// A file that an image is being written into.
+struct Writing<'a> {
+    image: &'a ImageSource,
+    key: ImageKey,
+    file: File,
+    path: &'a Path,
+    expected: Vec<Checksum>,
+    sums: Sums,
+    most: u64,
+    done: u64,
+    of: Option<u64>,
+    next_look: u64,
+    progress: &'a dyn ImageProgress,
+}
+
+impl Writing<'_> {
+    fn refused(&self, reason: String) -> DiskError {
+        DiskError::Image {
+            image: self.image.location().to_string(),
+            reason,
+        }
+    }
+
+    /// What is known before the first byte.
+    fn announced(&mut self, of: Option<u64>) -> Result<(), DiskError> {
+        if let (Some(known), Some(of)) = (self.of, of)
+            && known != of
+        {
+            return Err(self.refused(format!("it was said to have {known} bytes, and has {of}")));
+        }
+        self.of = of.or(self.of);
+        let bytes = self.of.unwrap_or(0);
+        self.bounded(bytes)?;
+        atomic_file::room(self.folder(), bytes)
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(self.path)
+    }
+
+    fn bounded(&self, bytes: u64) -> Result<(), DiskError> {
+        match bytes <= self.most {
+            true => Ok(()),
+            false => Err(self.refused(format!(
+                "it has more than {} bytes, the most that is fetched (largest_image_gb)",
+                self.most
+            ))),
+        }
+    }
+
+    fn add(&mut self, piece: &[u8]) -> Result<(), DiskError> {
+        self.bounded(self.done + piece.len() as u64)?;
+        self.sums.add(piece);
+        let failed = |error| DiskError::io("writing", self.path, error);
+        // A raw image is mostly zeros, and a hole reads as them.
+        match piece.iter().all(|byte| *byte == 0) {
+            true => self
+                .file
+                .seek(SeekFrom::Current(piece.len() as i64))
+                .map(drop),
+            false => self.file.write_all(piece),
+        }
+        .map_err(failed)?;
+        self.done += piece.len() as u64;
+        if self.done >= self.next_look {
+            self.next_look = self.done + LOOK;
+            atomic_file::room(self.folder(), 0)?;
+        }
+        self.progress
+            .moved(&self.key, ImageStage::Fetch, self.done, self.of);
+        Ok(())
+    }
+
+    /// All of it is there, and is what it must be.
+    fn finish(self) -> Result<(), DiskError> {
+        if let Some(of) = self.of.filter(|of| *of != self.done) {
+            return Err(DiskError::Fetch {
+                image: self.image.location().to_string(),
+                reason: format!("{} bytes came of {of}", self.done),
+            });
+        }
+        for (expected, found) in self.expected.iter().zip(self.sums.finish()) {
+            if expected.hex() != found {
+                return Err(DiskError::Image {
+                    image: self.image.location().to_string(),
+                    reason: format!(
+                        "its {} is {found}, not {}; it is another image, or was changed on its way",
+                        expected.algorithm().as_str(),
+                        expected.hex()
+                    ),
+                });
+            }
+        }
+        self.file
+            .set_len(self.done)
+            .and_then(|()| self.file.sync_all())
+            .map_err(|error| DiskError::io("writing", self.path, error))
+    }
+}
+
+impl ImageSources {
+    /// Whether the image may be had at all. Changes and fetches nothing.
+    pub(super) fn check(&self, image: &ImageSource) -> Result<(), DiskError> {
+        let refuse = |reason: &str| {
+            Err(DiskError::Image {
+                image: image.location().to_string(),
+                reason: reason.to_owned(),
+            })
+        };
+        match image.location() {
+            ImageLocation::Path(path) => self.open(path).map(drop),
+            ImageLocation::Url(_) if self.downloads.is_none() => {
+                refuse("this agent fetches no images of URLs")
+            }
+            ImageLocation::Glance(_) if self.glance.is_none() => {
+                refuse("this agent knows no image service; set the options of [glance]")
+            }
+            ImageLocation::Url(_) | ImageLocation::Glance(_) => Ok(()),
+        }
+    }
+
+    /// Whether a new disk of this project may be made of the image now, also where the image is on this host already: the image
+    /// service is asked, with the agent's own rights. It must have the image, and it must be for all, the project's own, or
+    /// shared with it. A project that is none of Keystone's has no rights to ask for. Other places are only asked for bytes.
+    pub(super) async fn admit(
+        &self,
+        image: &ImageSource,
+        project: &ProjectId,
+    ) -> Result<(), DiskError> {
+        let ImageLocation::Glance(id) = image.location() else {
+            return Ok(());
+        };
+        self.check(image)?;
+        let Some(glance) = &self.glance else {
+            return Ok(());
+        };
+        let failed = |error| DiskError::service(image.location(), &error);
+        let record = glance.image(*id).await.map_err(failed)?;
+        vouched(image, record.as_ref())?;
+        let (Some(record), Ok(project)) = (record, project.as_str().parse::<Uuid>()) else {
+            return Ok(());
+        };
+        let owner = record.owner.as_deref().map(str::parse::<Uuid>);
+        let is_own = owner.is_none_or(|owner| owner == Ok(project));
+        let is_allowed = match record.visibility.as_deref() {
+            _ if is_own => true,
+            None | Some("public" | "community") => true,
+            Some("shared") => glance.is_shared_with(*id, project).await.map_err(failed)?,
+            Some(_) => false,
+        };
+        match is_allowed {
+            true => Ok(()),
+            false => Err(DiskError::Image {
+                image: image.location().to_string(),
+                reason: format!(
+                    "it is another project's, and not shared with {}",
+                    project.simple()
+                ),
+            }),
+        }
+    }
+
+    /// Opens an image of this host that lies in a folder for them, whatever links lead there. Nothing else is opened, not even
+    /// to look: opening a device may already do something, and what an error says of a file elsewhere is nobody's to know.
+    fn open(&self, path: &HostPath) -> Result<File, DiskError> {
+        let refuse = |reason: String| DiskError::Image {
+            image: format!("file {path}"),
+            reason,
+        };
+        let elsewhere = || {
+            let folders: Vec<_> = self.directories.iter().map(HostPath::as_str).collect();
+            let folders = folders.join(", ");
+            refuse(format!(
+                "images of this host lie in image_directories ({folders})"
+            ))
+        };
+        let folders = self.directories.iter();
+        let folders: Vec<_> = folders
+            .filter_map(|folder| folder.as_path().canonicalize().ok())
+            .collect();
+        let lies_in = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+        let real = match path.as_path().canonicalize() {
+            Ok(real) if lies_in(&real) => real,
+            Err(error) if self.is_below_a_folder(path) => return Err(refuse(error.to_string())),
+            Ok(_) | Err(_) => return Err(elsewhere()),
+        };
+        let file = atomic_file::open(&real).map_err(|error| refuse(error.to_string()))?;
+        // Where the opened file is: a folder on its path may have been made a link meanwhile.
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let opened = std::fs::read_link(format!("/proc/self/fd/{fd}"))
+            .map_err(|error| refuse(error.to_string()))?;
+        match lies_in(&opened) {
+            true => Ok(file),
+            false => Err(elsewhere()),
+        }
+    }
+
+    /// Whether the path alone says so, whatever links lead elsewhere.
+    fn is_below_a_folder(&self, path: &HostPath) -> bool {
+        let below = |folder: &HostPath| path.as_path().starts_with(folder.as_path());
+        self.directories.iter().any(below)
+    }
+
+    /// Writes the image into a new file, whole and as it must be, or an error; the file is the caller's to remove.
+    pub(super) async fn fetch(
+        &self,
+        image: &ImageSource,
+        to: (File, &Path),
+        most: u64,
+        progress: &Arc<dyn ImageProgress>,
+    ) -> Result<(), DiskError> {
+        self.check(image)?;
+        let mut expected: Vec<_> = image.checksum().cloned().into_iter().collect();
+        let mut of = None;
+        if let (ImageLocation::Glance(id), Some(glance)) = (image.location(), &self.glance) {
+            let record = glance.image(*id).await;
+            let record = record.map_err(|error| DiskError::service(image.location(), &error))?;
+            of = record.as_ref().and_then(|record| record.size);
+            expected.extend(vouched(image, record.as_ref())?);
+        }
+        let mut writing = Writing {
+            image,
+            key: image.key(),
+            file: to.0,
+            path: to.1,
+            sums: Sums::of(&expected),
+            expected,
+            most,
+            done: 0,
+            of,
+            next_look: LOOK,
+            progress: &**progress,
+        };
+        writing.announced(of)?;
+        match image.location() {
+            ImageLocation::Path(path) => {
+                let from = self.open(path)?;
+                let (image, to) = (image.clone(), to.1.to_owned());
+                let progress = Arc::clone(progress);
+                let Writing { file, expected, .. } = writing;
+                // A thread ends by itself only: whoever waits for it may be cut off.
+                let given_up = CancellationToken::new();
+                let _waiting = given_up.clone().drop_guard();
+                let copied = spawn_blocking(move || {
+                    let from = Source { from, given_up };
+                    copy(&image, from, (file, &to), expected, most, &*progress)
+                });
+                copied.await.map_err(|error| {
+                    DiskError::io("copying", path.as_path(), std::io::Error::other(error))
+                })?
+            }
+            ImageLocation::Url(url) => {
+                let Some(downloads) = &self.downloads else {
+                    return Ok(());
+                };
+                let body = downloads.get(url.as_str()).await;
+                let body = body.map_err(|error| DiskError::download(image.location(), &error))?;
+                pour(body, writing).await
+            }
+            ImageLocation::Glance(id) => {
+                let Some(glance) = &self.glance else {
+                    return Ok(());
+                };
+                let body = glance.file(*id).await;
+                let body = body.map_err(|error| DiskError::service(image.location(), &error))?;
+                pour(body, writing).await
+            }
+        }
+    }
+}
+
+/// A file that is read until nobody waits for it any more.
+struct Source {
+    from: File,
+    given_up: CancellationToken,
+}
+
+impl Source {
+    fn read(&mut self, piece: &mut [u8]) -> std::io::Result<usize> {
+        match self.given_up.is_cancelled() {
+            true => Err(std::io::Error::other("nobody waits for it any more")),
+            false => self.from.read(piece),
+        }
+    }
+}
+
+fn copy(
+    image: &ImageSource,
+    mut from: Source,
+    to: (File, &Path),
+    expected: Vec<Checksum>,
+    most: u64,
+    progress: &dyn ImageProgress,
+) -> Result<(), DiskError> {
+    let failed = |error| DiskError::Fetch {
+        image: image.location().to_string(),
+        reason: format!("{error}"),
+    };
+    let length = from
+        .from
+        .metadata()
+        .map_err(|error: std::io::Error| failed(error))?
+        .len();
+    let mut writing = Writing {
+        image,
+        key: image.key(),
+        file: to.0,
+        path: to.1,
+        sums: Sums::of(&expected),
+        expected,
+        most,
+        done: 0,
+        of: Some(length),
+        next_look: LOOK,
+        progress,
+    };
+    writing.announced(Some(length))?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        match from.read(&mut piece).map_err(failed)? {
+            0 => return writing.finish(),
+            read => writing.add(&piece[..read])?,
+        }
+    }
+}
+
+async fn pour(mut body: Download, mut writing: Writing<'_>) -> Result<(), DiskError> {
+    writing.announced(body.length())?;
+    loop {
+        let piece = body.piece().await;
+        let location = writing.image.location();
+        match piece.map_err(|error| DiskError::lost(location, &error))? {
+            Some(piece) => writing.add(&piece)?,
+            None => return writing.finish(),
+        }
+    }
+}
+
+/// What the image service says the bytes come to, once it says that they are those of such an image.
+fn vouched(image: &ImageSource, record: Option<&ImageRecord>) -> Result<Vec<Checksum>, DiskError> {
+    let refuse = |reason: String| {
+        Err(DiskError::Image {
+            image: image.location().to_string(),
+            reason,
+        })
+    };
+    let Some(record) = record else {
+        return refuse("the image service has no such image, or does not show it".to_owned());
+    };
+    if record.status != "active" {
+        return refuse(format!(
+            "it is {}; only active images have bytes",
+            record.status
+        ));
+    }
+    let format = match image.format() {
+        DiskFormat::Raw => "raw",
+        DiskFormat::Qcow2 => "qcow2",
+    };
+    let found = record.disk_format.as_deref().unwrap_or("none");
+    if found != format {
+        return refuse(format!(
+            "the image service has it as {found}, it was asked for as {format}"
+        ));
+    }
+    let container = record.container_format.as_deref().unwrap_or("none");
+    if container != "bare" {
+        return refuse(format!(
+            "its container_format is {container}; bare is expected"
+        ));
+    }
+    let hash = record
+        .os_hash_algo
+        .as_deref()
+        .zip(record.os_hash_value.as_deref());
+    let mut sums: BTreeMap<HashAlgorithm, Checksum> = BTreeMap::new();
+    let md5 = record.checksum.as_deref().map(|sum| ("md5", sum));
+    for (algorithm, sum) in hash.into_iter().chain(md5) {
+        if let Ok(sum) = format!("{algorithm}:{sum}").parse::<Checksum>() {
+            sums.insert(sum.algorithm(), sum);
+        }
+    }
+    match sums.into_values().next_back() {
+        Some(strongest) => Ok(vec![strongest]),
+        None if image.checksum().is_some() => Ok(Vec::new()),
+        None => refuse(
+            "the image service says no checksum of it (md5, sha256 or sha512); say one with the image".to_owned(),
+        ),
+    }
+}

@@ -1,0 +1,236 @@
+//! The disks of a guest as they are asked for.
+
+use berth_virt::guest_spec::GuestDisks;
+use serde::{Deserialize, Serialize};
+
+use crate::config_drive::ConfigDrive;
+use crate::image_source::ImageSource;
+
+/// The most ephemeral disks, as in [`GuestDisks`].
+const MOST_EPHEMERAL: usize = 25;
+/// The largest disk in GiB: 1 EiB.
+const LARGEST_GIB: u64 = 1 << 30;
+
+/// Disks that cannot be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DiskPlanError {
+    /// A disk is too large.
+    #[error("disks.{field}: {gib} GiB; a disk has at most {LARGEST_GIB} GiB (1 EiB)")]
+    TooLarge {
+        /// `root_gib` or `ephemeral_gib`.
+        field: &'static str,
+        gib: u64,
+    },
+    /// An ephemeral disk of no size.
+    #[error("disks.ephemeral_gib: 0 GiB is no disk; leave it out")]
+    Nothing,
+    /// There are too many.
+    #[error(
+        "disks.ephemeral_gib: a guest has at most {MOST_EPHEMERAL} ephemeral disks, not {found}"
+    )]
+    TooMany {
+        /// How many there are.
+        found: usize,
+    },
+    /// The guest's files are not those of its plan.
+    #[error("disks: the plan has {planned}, spec.disks has {found}; spec.disks comes of the plan")]
+    Mismatch {
+        /// What the plan makes.
+        planned: String,
+        /// What the guest is to have.
+        found: String,
+    },
+}
+
+/// The disks of a guest as they are asked for. The default is none: what a guest's spec names then is its maker's own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "PlanRecord", into = "PlanRecord")]
+pub struct DiskPlan {
+    image: Option<ImageSource>,
+    root_gib: u64,
+    ephemeral_gib: Vec<u64>,
+    config_drive: Option<ConfigDrive>,
+    rescue: Option<ImageSource>,
+}
+
+impl DiskPlan {
+    /// A root disk of `root_gib` over the image (0: as large as the image; without an image an empty disk, or none), further
+    /// empty disks, and a config drive.
+    pub fn new(
+        image: Option<ImageSource>,
+        root_gib: u64,
+        ephemeral_gib: Vec<u64>,
+        config_drive: Option<ConfigDrive>,
+    ) -> Result<Self, DiskPlanError> {
+        if ephemeral_gib.len() > MOST_EPHEMERAL {
+            let found = ephemeral_gib.len();
+            return Err(DiskPlanError::TooMany { found });
+        }
+        let all = ephemeral_gib.iter().map(|gib| ("ephemeral_gib", *gib));
+        for (field, gib) in all.chain([("root_gib", root_gib)]) {
+            if gib > LARGEST_GIB {
+                return Err(DiskPlanError::TooLarge { field, gib });
+            }
+        }
+        if ephemeral_gib.contains(&0) {
+            return Err(DiskPlanError::Nothing);
+        }
+        Ok(Self {
+            image,
+            root_gib,
+            ephemeral_gib,
+            config_drive,
+            rescue: None,
+        })
+    }
+
+    /// The same with another image under its root disk.
+    #[must_use]
+    pub fn rebuilt_from(&self, image: ImageSource) -> Self {
+        let image = Some(image);
+        Self {
+            image,
+            ..self.clone()
+        }
+    }
+
+    /// The same with a root disk of this image before all others, as large as that; its own root disk is the first of the
+    /// ephemeral ones, and is not made where it is not there.
+    #[must_use]
+    pub fn rescued_from(&self, image: ImageSource) -> Self {
+        let rescue = Some(image);
+        Self {
+            rescue,
+            ..self.clone()
+        }
+    }
+
+    /// The image of the root disk while it is rescued.
+    #[must_use]
+    pub fn rescue(&self) -> Option<&ImageSource> {
+        self.rescue.as_ref()
+    }
+
+    /// The images that its disks lie over.
+    pub fn images(&self) -> impl Iterator<Item = &ImageSource> {
+        self.image.iter().chain(&self.rescue)
+    }
+
+    /// The image of the root disk.
+    #[must_use]
+    pub fn image(&self) -> Option<&ImageSource> {
+        self.image.as_ref()
+    }
+
+    /// The root disk's size in GiB; 0: as large as its image, or none where there is no image.
+    #[must_use]
+    pub fn root_gib(&self) -> u64 {
+        self.root_gib
+    }
+
+    /// The further disks' sizes in GiB, each above 0.
+    #[must_use]
+    pub fn ephemeral_gib(&self) -> &[u64] {
+        &self.ephemeral_gib
+    }
+
+    #[must_use]
+    pub fn config_drive(&self) -> Option<&ConfigDrive> {
+        self.config_drive.as_ref()
+    }
+
+    /// Whether there is a root disk.
+    #[must_use]
+    pub fn has_root(&self) -> bool {
+        self.image.is_some() || self.root_gib > 0
+    }
+
+    /// Whether nothing is asked for.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        !self.has_root()
+            && self.ephemeral_gib.is_empty()
+            && self.config_drive.is_none()
+            && self.rescue.is_none()
+    }
+
+    /// Whether a guest's files are those that the plan makes, as far as can be said without knowing where they lie.
+    pub fn fits(&self, disks: &GuestDisks) -> Result<(), DiskPlanError> {
+        if self.is_none() {
+            return Ok(());
+        }
+        let root = disks.root();
+        let is_rescued = self.rescue.is_some();
+        let beside = usize::from(is_rescued && self.has_root());
+        let planned = (
+            self.has_root() || is_rescued,
+            self.image.is_some() || is_rescued,
+            self.ephemeral_gib.len() + beside,
+            self.config_drive.is_some(),
+        );
+        let found = (
+            root.is_some(),
+            root.is_some_and(|disk| disk.base.is_some()),
+            disks.ephemeral().len(),
+            disks.config_drive().is_some(),
+        );
+        if planned == found {
+            return Ok(());
+        }
+        let words = |(root, image, ephemeral, drive): (bool, bool, usize, bool)| {
+            let root = match (root, image) {
+                (false, _) => "no root disk",
+                (true, true) => "a root disk over an image",
+                (true, false) => "an empty root disk",
+            };
+            let drive = if drive { "a" } else { "no" };
+            format!("{root}, {ephemeral} ephemeral disks and {drive} config drive")
+        };
+        Err(DiskPlanError::Mismatch {
+            planned: words(planned),
+            found: words(found),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanRecord {
+    #[serde(default)]
+    image: Option<ImageSource>,
+    #[serde(default)]
+    root_gib: u64,
+    #[serde(default)]
+    ephemeral_gib: Vec<u64>,
+    #[serde(default)]
+    config_drive: Option<ConfigDrive>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rescue: Option<ImageSource>,
+}
+
+impl TryFrom<PlanRecord> for DiskPlan {
+    type Error = DiskPlanError;
+
+    fn try_from(record: PlanRecord) -> Result<Self, DiskPlanError> {
+        let plan = Self::new(
+            record.image,
+            record.root_gib,
+            record.ephemeral_gib,
+            record.config_drive,
+        )?;
+        let rescue = record.rescue;
+        Ok(Self { rescue, ..plan })
+    }
+}
+
+impl From<DiskPlan> for PlanRecord {
+    fn from(plan: DiskPlan) -> Self {
+        Self {
+            image: plan.image,
+            root_gib: plan.root_gib,
+            ephemeral_gib: plan.ephemeral_gib,
+            config_drive: plan.config_drive,
+            rescue: plan.rescue,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `qemu-img`, kept on a short lead: formats are always said, it never guesses; its memory, processor time and the files it
+//! writes are limited (`prlimit`, as Nova does); it has a deadline and no environment.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use berth_virt::guest_spec::BaseImage;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::error::DiskError;
+
+/// Address space in bytes: Nova's 1 GiB for looking is too little for converting.
+const ADDRESS_SPACE: u64 = 4 << 30;
+/// Seconds of processor time.
+const CPU_SECONDS: u64 = 1800;
+/// An empty qcow2 file is at most this large, in bytes: it has one table.
+const EMPTY: u64 = 1 << 30;
+/// Where programs are looked for.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// The longest message of it that is repeated, in characters.
+const MESSAGE: usize = 300;
+
+/// The program, and how long it may take.
+#[derive(Debug, Clone)]
+pub(super) struct QemuImg {
+    pub(super) program: PathBuf,
+    pub(super) deadline: Duration,
+}
+
+impl QemuImg {
+    /// The whole of a qcow2 file that stands alone as a raw file, with holes where it is empty. `size`: how large that is.
+    pub(super) async fn to_raw(&self, from: &Path, to: &Path, size: u64) -> Result<(), DiskError> {
+        let words = ["-f", "qcow2", "-O", "raw", "-t", "writeback"].map(OsStr::new);
+        let files = [from.as_os_str(), to.as_os_str()];
+        self.run("convert", words.into_iter().chain(files), size)
+            .await
+    }
+
+    /// An empty qcow2 file of `size` bytes, over a base whose format is said.
+    pub(super) async fn create(
+        &self,
+        to: &Path,
+        base: Option<&BaseImage>,
+        size: u64,
+    ) -> Result<(), DiskError> {
+        let size = size.to_string();
+        let mut words = ["-q", "-f", "qcow2"].map(OsStr::new).to_vec();
+        if let Some(base) = base {
+            let format = match base.format {
+                berth_virt::guest_spec::DiskFormat::Raw => "raw",
+                berth_virt::guest_spec::DiskFormat::Qcow2 => "qcow2",
+            };
+            words.extend(["-F", format, "-b", base.path.as_str()].map(OsStr::new));
+        }
+        words.extend([to.as_os_str(), OsStr::new(&size)]);
+        self.run("create", words.into_iter(), EMPTY).await
+    }
+
+    async fn run<'a>(
+        &self,
+        verb: &'static str,
+        words: impl Iterator<Item = &'a OsStr>,
+        largest_file: u64,
+    ) -> Result<(), DiskError> {
+        let mut command = Command::new(prlimit());
+        command
+            .arg(format!("--as={ADDRESS_SPACE}"))
+            .arg(format!("--cpu={CPU_SECONDS}"))
+            .arg(format!("--fsize={largest_file}"))
+            .arg("--core=0")
+            .arg("--")
+            .arg(&self.program)
+            .arg(verb)
+            .args(words)
+            .env_clear()
+            .env("PATH", PATH)
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let limit = self.deadline;
+        let output = match timeout(limit, command.output()).await {
+            Err(_) => return Err(DiskError::Deadline { verb, limit }),
+            Ok(Err(source)) => {
+                let program = self.program.display().to_string();
+                return Err(DiskError::NoProgram { program, source });
+            }
+            Ok(Ok(output)) => output,
+        };
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said: Vec<_> = said.split_whitespace().collect();
+        let said = said.join(" ");
+        let said = said.chars().filter(|c| !c.is_control()).take(MESSAGE);
+        Err(DiskError::QemuImg {
+            verb,
+            status: output.status.to_string(),
+            said: said.collect(),
+        })
+    }
+}
+
+/// `prlimit` by its whole path. To look for a program in a PATH other than its own, a process must copy itself first (`fork`), and
+/// this one may be large.
+fn prlimit() -> PathBuf {
+    let mut places = PATH
+        .split(':')
+        .map(|folder| Path::new(folder).join("prlimit"));
+    let found = places.find(|program| program.is_file());
+    found.unwrap_or_else(|| PathBuf::from("prlimit"))
+}

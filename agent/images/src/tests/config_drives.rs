@@ -1,0 +1,286 @@
+//! What a guest finds on its config drive, and that nobody else finds it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use berth_client::Secret;
+use berth_virt::guest_spec::GuestDisks;
+use serde_json::{Value, json};
+
+use crate::tests::bench::*;
+use crate::*;
+
+const USER_DATA: &str = "#!/bin/sh\necho tenant-secret-script\n";
+const PASSWORD: &str = "tenant-secret-password";
+
+fn parts() -> ConfigDriveParts {
+    ConfigDriveParts {
+        hostname: "vm1.example.org".to_owned(),
+        metadata: BTreeMap::from([("role".to_owned(), "web".to_owned())]),
+        public_keys: vec![PublicKey {
+            name: "mine".to_owned(),
+            public_key: "ssh-ed25519 AAAA me".to_owned(),
+        }],
+        user_data: Some(UserData::new(USER_DATA.as_bytes()).unwrap()),
+        admin_password: Some(Secret::from(PASSWORD)),
+        ..ConfigDriveParts::default()
+    }
+}
+
+fn drive() -> ConfigDrive {
+    ConfigDrive::new(ConfigDriveContent::new(parts()).unwrap())
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// The files of one tree of an ISO 9660 file, read by its own rules.
+fn tree(image: &[u8], descriptor: usize) -> BTreeMap<String, Vec<u8>> {
+    let is_joliet = image[descriptor * 2048] == 2;
+    let root = &image[descriptor * 2048 + 156..];
+    let mut files = BTreeMap::new();
+    let mut folders = vec![(String::new(), u32_at(root, 2), u32_at(root, 10))];
+    while let Some((path, sector, length)) = folders.pop() {
+        let start = sector as usize * 2048;
+        let (mut at, mut number) = (start, 0);
+        while at < start + length as usize {
+            let size = usize::from(image[at]);
+            if size == 0 {
+                at = at.next_multiple_of(2048).max(at + 1);
+                continue;
+            }
+            let record = &image[at..at + size];
+            let name = &record[33..33 + usize::from(record[32])];
+            let name = match is_joliet {
+                true => {
+                    let units: Vec<_> = name
+                        .chunks(2)
+                        .map(|c| u16::from_be_bytes([c[0], *c.get(1).unwrap_or(&0)]))
+                        .collect();
+                    String::from_utf16(&units).unwrap()
+                }
+                false => String::from_utf8(name.to_vec()).unwrap(),
+            };
+            let (sector, length) = (u32_at(record, 2), u32_at(record, 10));
+            // The first two are the folder itself and its parent.
+            if number >= 2 {
+                let path = format!("{path}/{}", name.trim_end_matches(";1"));
+                if record[25] & 2 == 2 {
+                    folders.push((path, sector, length));
+                } else {
+                    let start = sector as usize * 2048;
+                    files.insert(path, image[start..start + length as usize].to_vec());
+                }
+            }
+            number += 1;
+            at += size;
+        }
+    }
+    files
+}
+
+#[tokio::test]
+async fn both_layouts_are_on_the_drive_and_the_label_says_which_one_is_meant() {
+    for (format, label) in [
+        (ConfigDriveFormat::OpenStack, "config-2"),
+        (ConfigDriveFormat::NoCloud, "cidata"),
+    ] {
+        let bench = Bench::new().await;
+        let options = DiskOptions {
+            config_drive_format: format,
+            ..bench.options()
+        };
+        let disks = bench.disks_with(options);
+        let wanted = DiskPlan::new(None, 0, vec![], Some(drive())).unwrap();
+        let guest = Guest::new(1, &disks, wanted);
+        disks.prepare(&guest.provision()).await.unwrap();
+        let path = bench.path(&guest.folder()).join("disk.config");
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        let image = fs::read(&path).unwrap();
+        let files = tree(&image, 17);
+        let text = |path: &str| String::from_utf8(files[path].clone()).unwrap();
+        let json = |path: &str| -> Value { serde_json::from_str(&text(path)).unwrap() };
+        for version in ["latest", "2018-08-27", "2015-10-15"] {
+            let at = |name: &str| format!("/openstack/{version}/{name}");
+            let meta = json(&at("meta_data.json"));
+            assert_eq!(meta["uuid"], guest.spec.uuid.to_string());
+            assert_eq!(meta["hostname"], "vm1.example.org");
+            assert_eq!(meta["meta"]["role"], "web");
+            assert_eq!(meta["public_keys"]["mine"], "ssh-ed25519 AAAA me");
+            assert_eq!(meta["admin_pass"], PASSWORD);
+            assert_eq!(text(&at("user_data")), USER_DATA);
+            assert_eq!(json(&at("vendor_data.json")), json!({}));
+            assert!(json(&at("network_data.json"))["links"].is_array());
+        }
+        assert_eq!(text("/user-data"), USER_DATA);
+        assert_eq!(
+            json("/meta-data")["instance-id"],
+            guest.spec.uuid.to_string()
+        );
+        assert_eq!(json("/network-config")["version"], 2);
+        let plain = tree(&image, 16);
+        assert_eq!(plain.len(), files.len());
+        assert_eq!(plain["/OPENSTACK/LATEST/USER_DATA."], USER_DATA.as_bytes());
+        // The system's own eye.
+        let said = Command::new("blkid")
+            .args(["-p", "-o", "export"])
+            .arg(&path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert!(
+            said.contains(&format!("LABEL={label}\n")) && said.contains("TYPE=iso9660"),
+            "{said}"
+        );
+        // Made once: the guest has seen it.
+        disks.prepare(&guest.provision()).await.unwrap();
+        assert_eq!(fs::read(&path).unwrap(), image);
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_restart() {
+    let bench = Bench::new().await;
+    let disks = bench.disks();
+    let wanted = DiskPlan::new(None, 0, vec![], Some(drive())).unwrap();
+    let guest = Guest::new(1, &disks, wanted.clone());
+    let uuid = guest.spec.uuid;
+    disks.keep(uuid, &drive()).unwrap();
+    let written = serde_json::to_string(&wanted).unwrap();
+    for text in [
+        written.clone(),
+        format!("{wanted:?}"),
+        format!("{:?}", parts()),
+    ] {
+        assert!(
+            !text.contains("tenant-secret") && !text.contains("dGVuYW50"),
+            "{text}"
+        );
+    }
+    let kept = bench.path("instances/_config");
+    assert_eq!(
+        fs::metadata(&kept).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    let name = bench.found("instances/_config").pop().unwrap();
+    assert_eq!(
+        fs::metadata(kept.join(&name)).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    // The next life has the journal's text alone.
+    drop(disks);
+    let disks = bench.disks();
+    let read: DiskPlan = serde_json::from_str(&written).unwrap();
+    assert_eq!(read, wanted);
+    let again = Guest::new(1, &disks, read.clone());
+    disks.prepare(&again.provision()).await.unwrap();
+    let image = fs::read(bench.path(&again.folder()).join("disk.config")).unwrap();
+    assert_eq!(tree(&image, 17)["/user-data"], USER_DATA.as_bytes());
+    // Changed or gone, it makes none.
+    fs::remove_file(bench.path(&again.folder()).join("disk.config")).unwrap();
+    fs::write(kept.join(&name), "{}").unwrap();
+    let said = disks.check(&again.provision()).unwrap_err().to_string();
+    assert!(said.contains("it was changed"), "{said}");
+    disks.discard(uuid).unwrap();
+    assert_eq!(bench.found("instances/_config"), [""; 0]);
+    let said = disks.check(&again.provision()).unwrap_err().to_string();
+    assert!(said.contains("nothing is kept"), "{said}");
+    let said = disks
+        .keep(uuid, read.config_drive().unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("ask with its content"), "{said}");
+}
+
+#[test]
+fn a_plan_that_the_guests_files_do_not_fit_is_refused() {
+    let plan = DiskPlan::new(None, 5, vec![], None).unwrap();
+    let said = plan.fits(&GuestDisks::default()).unwrap_err().to_string();
+    assert!(said.contains("the plan has an empty root disk"), "{said}");
+    for (root, ephemeral, sentence) in [
+        (u64::MAX, vec![], "1 EiB"),
+        (0, vec![0], "is no disk"),
+        (0, vec![1; 26], "at most 25"),
+        (0, vec![u64::MAX], "1 EiB"),
+    ] {
+        let said = DiskPlan::new(None, root, ephemeral, None)
+            .unwrap_err()
+            .to_string();
+        assert!(said.contains(sentence), "{said}");
+    }
+}
+
+#[test]
+fn each_bad_part_of_a_config_drive_is_refused_without_being_repeated() {
+    type Change = fn(&mut ConfigDriveParts);
+    let key = |n: usize| PublicKey {
+        name: format!("k{n}"),
+        public_key: "ssh-rsa AAAA".to_owned(),
+    };
+    let table: &[(Change, &str)] = &[
+        (|p| p.hostname = String::new(), "config_drive.hostname"),
+        (
+            |p| p.hostname = "secret name".to_owned(),
+            "config_drive.hostname",
+        ),
+        (
+            |p| p.hostname = "-secret".to_owned(),
+            "config_drive.hostname",
+        ),
+        (
+            |p| p.name = Some("secret\nname".to_owned()),
+            "config_drive.name",
+        ),
+        (
+            |p| p.metadata = (0..129).map(|n| (n.to_string(), String::new())).collect(),
+            "128 keys",
+        ),
+        (
+            |p| p.metadata = BTreeMap::from([("k".to_owned(), "secret".repeat(50))]),
+            "at most 255 bytes",
+        ),
+        (
+            |p| p.admin_password = Some(Secret::from("secret\0")),
+            "config_drive.admin_password",
+        ),
+        (
+            |p| p.network_data = Some(json!([])),
+            "config_drive.network_data",
+        ),
+        (
+            |p| p.vendor_data = Some(json!({"secret": "x".repeat(70_000)})),
+            "config_drive.vendor_data",
+        ),
+        (
+            |p| p.public_keys[0].public_key = "secret\nline".to_owned(),
+            "public_keys.public_key",
+        ),
+    ];
+    for (change, sentence) in table {
+        let mut changed = parts();
+        change(&mut changed);
+        let said = ConfigDriveContent::new(changed).unwrap_err().to_string();
+        assert!(
+            said.contains(sentence) && !said.contains("secret"),
+            "{said}"
+        );
+    }
+    let mut twice = parts();
+    twice.public_keys = vec![key(1), key(1)];
+    assert!(ConfigDriveContent::new(twice).is_err());
+    let mut many = parts();
+    many.public_keys = (0..65).map(key).collect();
+    assert!(ConfigDriveContent::new(many).is_err());
+    assert!(UserData::new(&vec![0; 65_536]).is_err());
+    assert!(UserData::from_base64("no base64!").is_err());
+    assert_eq!(
+        UserData::from_base64("I2Nsb3Vk\n").unwrap().reveal(),
+        b"#cloud"
+    );
+}

@@ -1,0 +1,327 @@
+//! The devices of a flavor, by what the guest holds in Placement: each unit that it holds on a provider of the compute service's
+//! devices becomes one of that provider's devices which nobody has. Pure; called under the lock.
+//!
+//! A provider of the accelerator service gives nothing here (the guest's requests are bound to its devices), but the cell of its
+//! card is one to be near to. A provider of a cell binds the guest to that cell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_agent_devices::report;
+use berth_agent_journal::Named as _;
+use berth_model::{NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
+use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice};
+use berth_virt::{
+    DeviceOwner, MdevSource, NodeView, OfferedDevice, OfferedMdevs, PhysicalGpu, VgpuModel,
+    WantedDevice,
+};
+use uuid::Uuid;
+
+use crate::create::error::BuildError;
+use crate::create::parse::Asked;
+use crate::fit::{Affinity, NearDevice};
+
+#[derive(Debug, Default)]
+pub(super) struct Picks {
+    pub(super) attached: Vec<AttachedDevice>,
+    /// Those of them that are made, with what of.
+    pub(super) made: Vec<WantedDevice>,
+    /// All devices of the guest, its accelerator requests' included, as far as its allocations tell.
+    pub(super) near: Vec<NearDevice>,
+    /// The units that it holds of the accelerator service's devices, by class: each comes by a request that is bound to it.
+    pub(super) of_the_service: BTreeMap<ResourceClass, u64>,
+    /// The cells on whose providers it holds CPUs or memory; none where cells are no providers.
+    pub(super) host_cells: Option<BTreeSet<u32>>,
+}
+
+impl Picks {
+    /// That no unit of the accelerator service's devices is held without a request: the guest would run without the device, and
+    /// nobody else could have it.
+    pub(super) fn are_asked_for(&self, asked: &Asked) -> Result<(), BuildError> {
+        let held = self.of_the_service.values().sum::<u64>();
+        let requests = asked.arqs.len() as u64;
+        match self.of_the_service.keys().next() {
+            Some(class) if held > requests => Err(BuildError::Unasked {
+                class: class.clone(),
+                held,
+                requests,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a provider's allocation is of.
+enum Source<'a> {
+    Device(&'a OfferedDevice),
+    Gpus(Vec<&'a PhysicalGpu>),
+    Cell(u32),
+}
+
+/// Classes that the flavor's numbers stand for; whoever holds only these has no devices.
+fn is_of_the_flavor(class: &ResourceClass) -> bool {
+    [
+        ResourceClass::VCPU,
+        ResourceClass::PCPU,
+        ResourceClass::MEMORY_MB,
+        ResourceClass::DISK_GB,
+    ]
+    .contains(class)
+}
+
+/// Picks the guest's devices; `taken` are the names of those that guests have.
+pub(super) fn pick(
+    asked: &Asked,
+    seen: &NodeView,
+    tree: Option<&ProviderTree>,
+    taken: &BTreeSet<String>,
+) -> Result<Picks, BuildError> {
+    let mut allocated: BTreeMap<&ResourceClass, u64> = BTreeMap::new();
+    for (class, amount) in asked.allocations.values().flatten() {
+        *allocated.entry(class).or_default() += amount;
+    }
+    for (class, wanted) in &asked.resources {
+        let found = allocated.get(class).copied().unwrap_or(0);
+        if found < *wanted {
+            return Err(BuildError::NotAllocated {
+                class: class.to_string(),
+                asked: *wanted,
+                found,
+            });
+        }
+    }
+    let mut picking = Picking {
+        asked,
+        taken: taken.clone(),
+        picks: Picks::default(),
+        aliased: 0,
+    };
+    let Some(tree) = tree else {
+        // Without the tree a provider's UUID says nothing; a guest that can have no devices needs it for nothing.
+        let has_devices = allocated.keys().any(|class| !is_of_the_flavor(class));
+        return match has_devices || asked.aliased > 0 {
+            true => Err(BuildError::Unreported {
+                node: asked.node.clone(),
+            }),
+            false => Ok(picking.picks),
+        };
+    };
+    for (provider, classes) in &asked.allocations {
+        picking.provider(*provider, classes, seen, tree)?;
+    }
+    // What resources: asked for by class is not what the aliases asked for.
+    let by_class = asked.resources.values().sum::<u64>();
+    let others = (picking.picks.attached.len() as u64).min(picking.aliased);
+    let found = others.min((picking.picks.attached.len() as u64).saturating_sub(by_class));
+    if found < asked.aliased {
+        return Err(BuildError::NotAllocated {
+            class: "PCI devices".to_owned(),
+            asked: asked.aliased,
+            found,
+        });
+    }
+    Ok(picking.picks)
+}
+
+struct Picking<'a> {
+    asked: &'a Asked,
+    taken: BTreeSet<String>,
+    picks: Picks,
+    /// How many functions were picked of the compute service's PCI devices.
+    aliased: u64,
+}
+
+impl Picking<'_> {
+    fn provider(
+        &mut self,
+        provider: ProviderUuid,
+        classes: &BTreeMap<ResourceClass, u64>,
+        seen: &NodeView,
+        tree: &ProviderTree,
+    ) -> Result<(), BuildError> {
+        match source(provider, &self.asked.node, seen, tree) {
+            Some(Source::Device(device)) => self.device(provider, device, classes),
+            Some(Source::Gpus(gpus)) => self.gpus(provider, &gpus, classes),
+            Some(Source::Cell(cell)) => {
+                if classes.keys().any(is_of_the_flavor) {
+                    self.picks.host_cells.get_or_insert_default().insert(cell);
+                }
+                Ok(())
+            }
+            // The root's own resources, and those that other hosts or services share.
+            None if tree.get(provider).is_some() => Ok(()),
+            None => match classes.keys().find(|class| is_a_device(class, seen)) {
+                Some(class) => Err(BuildError::Allocation {
+                    provider,
+                    class: class.clone(),
+                    reason: "this node has no such provider, and the class is one of devices"
+                        .to_owned(),
+                }),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn device(
+        &mut self,
+        provider: ProviderUuid,
+        device: &OfferedDevice,
+        classes: &BTreeMap<ResourceClass, u64>,
+    ) -> Result<(), BuildError> {
+        let Some(amount) = classes.get(&device.class).copied() else {
+            return Ok(());
+        };
+        let otherwise = match device.owner {
+            DeviceOwner::Compute => Affinity::Legacy,
+            DeviceOwner::Accelerator => Affinity::Preferred,
+        };
+        self.near(device.address, device.numa_node, otherwise);
+        if device.owner == DeviceOwner::Accelerator {
+            let held = &mut self.picks.of_the_service;
+            *held.entry(device.class.clone()).or_default() += amount;
+            return Ok(());
+        }
+        let refuse = |reason: String| BuildError::Allocation {
+            provider,
+            class: device.class.clone(),
+            reason,
+        };
+        if let Some(reason) = device.condition.reason() {
+            return Err(refuse(format!(
+                "device {} cannot be given out: {reason}",
+                device.address
+            )));
+        }
+        for number in 0..amount {
+            let offered = device.handles.iter();
+            let offered = offered.filter(|handle| !device.set_aside.contains(*handle));
+            let free = offered
+                .map(report::wanted)
+                .find(|wanted| !self.taken.contains(&wanted.device.name()));
+            let wanted = free.ok_or_else(|| {
+                let offered = device.handles.len();
+                refuse(format!(
+                    "{amount} are allocated, and {number} of the {offered} of device {} are free",
+                    device.address
+                ))
+            })?;
+            self.aliased += 1;
+            self.give(wanted);
+        }
+        Ok(())
+    }
+
+    fn gpus(
+        &mut self,
+        provider: ProviderUuid,
+        gpus: &[&PhysicalGpu],
+        classes: &BTreeMap<ResourceClass, u64>,
+    ) -> Result<(), BuildError> {
+        for (class, amount) in classes {
+            let offering: Vec<(&PhysicalGpu, &OfferedMdevs)> = gpus
+                .iter()
+                .filter_map(|gpu| Some((*gpu, gpu.offered.as_ref()?)))
+                .filter(|(_, offered)| offered.class == *class)
+                .collect();
+            if offering.is_empty() {
+                continue;
+            }
+            for number in 0..*amount {
+                let free = offering.iter().find_map(|(gpu, offered)| {
+                    let mut slots =
+                        (0..offered.total).map(|slot| mdev(provider, gpu.address, offered, slot));
+                    let free = slots.find(|wanted| !self.taken.contains(&wanted.device.name()))?;
+                    Some((*gpu, free))
+                });
+                let (gpu, wanted) = free.ok_or_else(|| BuildError::Allocation {
+                    provider,
+                    class: class.clone(),
+                    reason: format!("{amount} are allocated, and {number} are free here"),
+                })?;
+                self.near(gpu.address, gpu.numa_node, Affinity::Preferred);
+                self.give(wanted);
+            }
+        }
+        Ok(())
+    }
+
+    fn near(&mut self, address: PciAddress, cell: Option<u32>, otherwise: Affinity) {
+        self.picks.near.push(NearDevice {
+            what: format!("device {address}"),
+            cell,
+            affinity: self.asked.placement.affinity().unwrap_or(otherwise),
+        });
+    }
+
+    fn give(&mut self, wanted: WantedDevice) {
+        self.taken.insert(wanted.device.name());
+        self.picks.attached.push(AttachedDevice {
+            device: wanted.device,
+            origin: DeviceOrigin::Flavor,
+        });
+        if wanted.mdev.is_some() {
+            self.picks.made.push(wanted);
+        }
+    }
+}
+
+/// The mediated device of a GPU's slot: the same UUID whenever it is made.
+fn mdev(
+    provider: ProviderUuid,
+    gpu: PciAddress,
+    offered: &OfferedMdevs,
+    slot: u64,
+) -> WantedDevice {
+    let name = format!("{gpu}/{}/{slot}", offered.mdev_type);
+    WantedDevice {
+        device: GuestDevice::Mdev {
+            uuid: Uuid::new_v5(provider.as_uuid(), name.as_bytes()),
+        },
+        mdev: Some(MdevSource {
+            parent: gpu,
+            mdev_type: offered.mdev_type.clone(),
+        }),
+    }
+}
+
+fn is_a_device(class: &ResourceClass, seen: &NodeView) -> bool {
+    let gpus = seen.gpus.iter().filter_map(|gpu| gpu.offered.as_ref());
+    let mut classes = gpus
+        .map(|offered| &offered.class)
+        .chain(seen.devices.iter().map(|device| &device.class));
+    [ResourceClass::VGPU, ResourceClass::PGPU].contains(class)
+        || classes.any(|offered| offered == class)
+}
+
+/// What the provider stands for, where devices or cells are behind it.
+fn source<'a>(
+    provider: ProviderUuid,
+    node: &NodeName,
+    seen: &'a NodeView,
+    tree: &ProviderTree,
+) -> Option<Source<'a>> {
+    let name = &tree.get(provider)?.name;
+    if provider == tree.root().uuid() {
+        let on_root = seen.model.vgpu == VgpuModel::Root;
+        return on_root.then(|| Source::Gpus(seen.gpus.iter().collect()));
+    }
+    if let Some(device) = seen
+        .devices
+        .iter()
+        .find(|device| device.provider_name(node) == *name)
+    {
+        return Some(Source::Device(device));
+    }
+    let is_called = |suffix: &str| node.child_name(suffix).is_ok_and(|child| child == *name);
+    if let Some(gpu) = seen
+        .gpus
+        .iter()
+        .find(|gpu| is_called(&gpu.address.nodedev_name()))
+    {
+        return Some(Source::Gpus(vec![gpu]));
+    }
+    let cell = seen
+        .cells
+        .iter()
+        .find(|cell| is_called(&format!("numa{}", cell.id)))?;
+    Some(Source::Cell(cell.id))
+}

@@ -1,0 +1,82 @@
+//! What of this host a request names: its cells, its CPUs, its networks. What is not here is refused before anything is written
+//! down, with what is here, and not found by the hypervisor in the middle of a start.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use berth_virt::guest_spec::{GuestInterfaces, GuestTopology, VcpuPin};
+use berth_virt::{CpuSet, NodeView, VirtDriver};
+
+use crate::create::error::BuildError;
+use crate::fit::Limits;
+use crate::guests::Guests;
+use crate::resources::GuestResources;
+
+impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
+    /// That there is something to plug each interface into.
+    pub(super) async fn plugged(&self, interfaces: &GuestInterfaces) -> Result<(), BuildError> {
+        if interfaces.as_slice().is_empty() {
+            return Ok(());
+        }
+        match self.inner.context.driver.no_link(interfaces).await {
+            Ok(None) => Ok(()),
+            Ok(Some(no_link)) => Err(BuildError::NoLink(no_link)),
+            Err(error) => Err(BuildError::Links(error)),
+        }
+    }
+}
+
+/// That the host has the cells that the guest may be on.
+pub(super) fn cells(limits: &Limits, seen: &NodeView) -> Result<(), BuildError> {
+    let asked = limits.host_cells.iter().flatten().copied();
+    known("limits.host_cells", asked, seen)
+}
+
+/// That the host has the cells and CPUs that a whole guest names.
+pub(super) fn topology(topology: &GuestTopology, seen: &NodeView) -> Result<(), BuildError> {
+    let cells = topology.cells().iter().map(|cell| cell.host_cell);
+    known("spec.topology.cells", cells, seen)?;
+    let online = &seen.cpus.online;
+    let there = |field: &str, cpus: &CpuSet| match cpus.difference(online) {
+        none if none.is_empty() => Ok(()),
+        unknown => {
+            let reason =
+                format!("this host has no CPU {unknown}; those that are online are {online}");
+            Err(BuildError::field(field, reason))
+        }
+    };
+    if let Some(floating) = topology.cpu_set() {
+        there("spec.topology.cpu_set", floating)?;
+    }
+    let Some(pinning) = topology.pinning() else {
+        return Ok(());
+    };
+    let field = "spec.topology.pinning";
+    there(field, &pinning.dedicated())?;
+    there(field, pinning.emulator())?;
+    for pin in pinning.pins() {
+        if let VcpuPin::Shared(cpus) = pin {
+            there(field, cpus)?;
+        }
+    }
+    Ok(())
+}
+
+fn known(field: &str, asked: impl Iterator<Item = u32>, seen: &NodeView) -> Result<(), BuildError> {
+    let cells: BTreeSet<u32> = seen.cells.iter().map(|cell| cell.id).collect();
+    let unknown: BTreeSet<u32> = asked.filter(|cell| !cells.contains(cell)).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let there = match cells.is_empty() {
+        true => "it shows none".to_owned(),
+        false => format!("it has {}", listed(&cells)),
+    };
+    let reason = format!("this host has no NUMA cell {}; {there}", listed(&unknown));
+    Err(BuildError::field(field, reason))
+}
+
+fn listed(numbers: &BTreeSet<u32>) -> impl fmt::Display {
+    let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    numbers.join(", ")
+}

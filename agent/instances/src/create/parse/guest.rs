@@ -1,0 +1,216 @@
+//! The guest as its hypervisor is to make it, but for its place and devices.
+
+use berth_agent_images::{
+    Checksum, ConfigDrive, ConfigDriveContent, ConfigDriveParts, DiskPlan, ImageLocation,
+    ImageSource, ImageUrl, PublicKey, UserData,
+};
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{
+    DesiredPower, DiskFormat, GuestBoot, GuestDevices, GuestInterface, GuestInterfaces, GuestName,
+    GuestOwner, GuestSpec, GuestTopology, HostPath, InterfaceSource, KernelCommandLine, LinkName,
+    MacAddress, ProjectId,
+};
+use berth_wire::guest::{
+    ConfigDriveBody, GuestBuild, GuestPower, ImageBody, ImageLocation as Location, KernelBody,
+    NetworkBody, NetworkSource,
+};
+use uuid::Uuid;
+
+use crate::create::error::BuildError;
+use crate::create::options::BuildOptions;
+use crate::create::parse::firmware::firmware;
+
+/// The most interfaces of a guest.
+const MOST_INTERFACES: usize = 64;
+
+pub(super) fn spec(
+    build: &GuestBuild,
+    topology: GuestTopology,
+    options: &BuildOptions,
+) -> Result<(GuestSpec, DiskPlan), BuildError> {
+    let uuid = ConsumerUuid::from(build.uuid);
+    if build.uuid.is_nil() {
+        return Err(BuildError::field("uuid", "the nil UUID names no guest"));
+    }
+    let disks = disks(build)?;
+    let spec = GuestSpec {
+        uuid,
+        node: None,
+        name: GuestName::new(&build.name)?,
+        owner: GuestOwner {
+            project: ProjectId::new(&build.project_id)
+                .map_err(|error| BuildError::field("project_id", error))?,
+            consumer: uuid,
+        },
+        topology,
+        cpu_model: options.cpu_model.clone(),
+        boot: match &build.kernel {
+            Some(body) => kernel(body, options)?,
+            None => firmware(build)?,
+        },
+        disks: options.instances.disks(uuid, &disks)?,
+        interfaces: interfaces(build)?,
+        console_log: options.instances.console_log(uuid)?,
+        devices: GuestDevices::default(),
+        power: match build.power {
+            GuestPower::Running => DesiredPower::Running,
+            GuestPower::Paused => DesiredPower::Paused,
+            GuestPower::ShutOff => DesiredPower::ShutOff,
+        },
+    };
+    Ok((spec, disks))
+}
+
+/// A kernel in one of the folders for them: a guest reads whatever file it is given as its RAM disk.
+pub fn kernel(body: &KernelBody, options: &BuildOptions) -> Result<GuestBoot, BuildError> {
+    let allowed = |field: &str, path: &str| {
+        let field = format!("kernel.{field}");
+        let path = HostPath::new(path).map_err(|error| BuildError::field(&field, error))?;
+        let folders = &options.kernel_directories;
+        if folders
+            .iter()
+            .any(|folder| path.as_path().starts_with(folder.as_path()))
+        {
+            return Ok(path);
+        }
+        let folders: Vec<_> = folders.iter().map(HostPath::as_str).collect();
+        let reason = match folders.is_empty() {
+            true => "no folder of this host is for guests' kernels; name one in [image_cache] image_directories of \
+                     the agent's configuration"
+                .to_owned(),
+            false => format!(
+                "it is in none of the folders for guests' kernels: {}",
+                folders.join(", ")
+            ),
+        };
+        Err(BuildError::field(field, reason))
+    };
+    Ok(GuestBoot::Kernel {
+        kernel: allowed("kernel", &body.kernel)?,
+        ramdisk: match &body.ramdisk {
+            Some(path) => Some(allowed("ramdisk", path)?),
+            None => None,
+        },
+        command_line: KernelCommandLine::new(&body.command_line)?,
+    })
+}
+
+fn interfaces(build: &GuestBuild) -> Result<GuestInterfaces, BuildError> {
+    let found = build.networks.len();
+    if found > MOST_INTERFACES {
+        let reason = format!("a guest has at most {MOST_INTERFACES}, not {found}");
+        return Err(BuildError::field("networks", reason));
+    }
+    let interfaces = build.networks.iter().enumerate();
+    let interfaces = interfaces.map(|(number, body)| {
+        interface(build.uuid, number, body)
+            .map_err(|error| BuildError::field(format!("networks[{number}]"), error))
+    });
+    Ok(GuestInterfaces::new(interfaces.collect::<Result<_, _>>()?)?)
+}
+
+fn interface(
+    guest: Uuid,
+    number: usize,
+    body: &NetworkBody,
+) -> Result<GuestInterface, berth_virt::guest_spec::GuestSpecError> {
+    Ok(GuestInterface {
+        mac: match &body.mac {
+            Some(text) => text.parse()?,
+            None => derived_mac(guest, number)?,
+        },
+        source: match &body.source {
+            NetworkSource::Network(name) => InterfaceSource::Network(LinkName::new(name)?),
+            NetworkSource::Bridge(name) => InterfaceSource::Bridge(LinkName::new(name)?),
+        },
+    })
+}
+
+/// The same address whenever the same guest is built: locally administered, the rest of the guest's UUID.
+fn derived_mac(
+    guest: Uuid,
+    number: usize,
+) -> Result<MacAddress, berth_virt::guest_spec::GuestSpecError> {
+    let derived = Uuid::new_v5(&guest, format!("interface {number}").as_bytes());
+    let [a, b, c, d, e, ..] = *derived.as_bytes();
+    format!("fa:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}").parse()
+}
+
+fn disks(build: &GuestBuild) -> Result<DiskPlan, BuildError> {
+    let image = build.image.as_ref().map(image).transpose()?;
+    let ephemeral = Some(build.flavor.ephemeral_gb).filter(|gib| *gib > 0);
+    let drive = build.config_drive.as_ref();
+    let drive = drive.map(|body| config_drive(body, build)).transpose()?;
+    let ephemeral = ephemeral.into_iter().collect();
+    Ok(DiskPlan::new(
+        image,
+        build.flavor.disk_gb,
+        ephemeral,
+        drive,
+    )?)
+}
+
+pub fn image(body: &ImageBody) -> Result<ImageSource, BuildError> {
+    let location = match &body.location {
+        Location::Path(path) => ImageLocation::Path(
+            HostPath::new(path).map_err(|error| BuildError::field("image.location", error))?,
+        ),
+        Location::Url(url) => ImageLocation::Url(ImageUrl::new(url)?),
+        Location::Glance(image) => ImageLocation::Glance(*image),
+    };
+    let format = match body.format.as_str() {
+        "raw" => DiskFormat::Raw,
+        "qcow2" => DiskFormat::Qcow2,
+        _ => {
+            return Err(BuildError::field(
+                "image.format",
+                "raw or qcow2 is expected",
+            ));
+        }
+    };
+    let checksum = body
+        .checksum
+        .as_ref()
+        .map(|text| text.parse::<Checksum>())
+        .transpose()?;
+    Ok(ImageSource::new(location, checksum, format)?)
+}
+
+fn config_drive(body: &ConfigDriveBody, build: &GuestBuild) -> Result<ConfigDrive, BuildError> {
+    let user_data = body
+        .user_data
+        .as_ref()
+        .map(|text| UserData::from_base64(text));
+    let keys = body.ssh_keys.iter().map(|key| PublicKey {
+        name: key.name.clone(),
+        public_key: key.public_key.clone(),
+    });
+    let content = ConfigDriveContent::new(ConfigDriveParts {
+        hostname: match &body.hostname {
+            Some(hostname) => hostname.clone(),
+            None => hostname(&build.name, build.uuid),
+        },
+        name: Some(build.name.clone()),
+        project_id: Some(build.project_id.clone()),
+        metadata: body.metadata.clone(),
+        public_keys: keys.collect(),
+        user_data: user_data.transpose()?,
+        ..ConfigDriveParts::default()
+    })?;
+    Ok(ConfigDrive::new(content))
+}
+
+/// A hostname of a guest's name, as Nova makes it: blanks and underscores become hyphens, what no hostname has is left out.
+fn hostname(name: &str, guest: Uuid) -> String {
+    let letters = name.to_lowercase();
+    let letters = letters.chars().filter_map(|letter| match letter {
+        ' ' | '_' => Some('-'),
+        letter if letter.is_ascii_alphanumeric() || letter == '-' => Some(letter),
+        _ => None,
+    });
+    let letters: String = letters.take(63).collect();
+    match letters.trim_matches('-') {
+        "" => format!("server-{}", guest.hyphenated()),
+        hostname => hostname.to_owned(),
+    }
+}

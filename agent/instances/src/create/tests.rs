@@ -1,0 +1,533 @@
+//! Builds: from bodies over the API to guests with CPUs and devices of their own.
+
+mod pinning;
+
+use std::collections::BTreeSet;
+
+use berth_agent_images::InstancesPath;
+use berth_agent_journal::{GuestJournal as _, SchedulingFacts};
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestDevice, HostPath, InterfaceSource};
+use berth_virt::{DeviceCondition, OfferedHandle, UnfitReason};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::*;
+use crate::build_bench::{
+    ACCELERATOR, Bench, BenchGuests, CARD, GPU, allocated, bench_of_devices, body, build, uuid,
+};
+use crate::create::tests::pinning::pinned;
+use crate::outcome::ReconcileOutcome;
+
+#[tokio::test]
+async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_own() {
+    let bench = Bench::new(2, 16, "0-3,16-19");
+    let guests = bench.guests().await;
+    let body = build(
+        1,
+        json!({
+            "flavor": {"name": "f", "vcpus": 4, "ram_mb": 1024, "disk_gb": 5, "ephemeral_gb": 1,
+                       "extra_specs": {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "prefer"}},
+            "networks": [{"source": {"bridge": "br0"}}, {"source": {"network": "default"}, "mac": "52:54:00:00:00:01"}],
+            "kernel": {"kernel": "/boot/guests/vmlinuz", "ramdisk": "/boot/guests/initrd", "command_line": "console=ttyS0"},
+            "config_drive": {"metadata": {"role": "web"}, "user_data": "I2Nsb3Vk"},
+            "user_id": "u",
+        }),
+    );
+    assert_eq!(guests.build(&body).await.unwrap(), Accepted::New);
+    assert!(matches!(
+        guests.journey(uuid(1)).await,
+        ReconcileOutcome::Settled
+    ));
+    let spec = bench.running(1);
+    assert_eq!(
+        spec.topology.pinning().unwrap().dedicated().to_string(),
+        "4-7"
+    );
+    assert_eq!(spec.topology.cells()[0].host_cell, 0);
+    let files = spec.disks.root().into_iter().chain(spec.disks.ephemeral());
+    let files: Vec<_> = files.map(|disk| disk.path.to_string()).collect();
+    let folder = format!("/instances/{}", uuid(1));
+    assert_eq!(
+        files,
+        [format!("{folder}/disk"), format!("{folder}/disk.eph0")]
+    );
+    assert!(spec.disks.config_drive().is_some());
+    assert_eq!(spec.console_log.as_str(), format!("{folder}/console.log"));
+    assert!(
+        matches!(&spec.boot, GuestBoot::Kernel { kernel, .. } if kernel.as_str() == "/boot/guests/vmlinuz")
+    );
+    let [derived, given] = spec.interfaces.as_slice() else {
+        panic!("two interfaces")
+    };
+    assert!(matches!(&derived.source, InterfaceSource::Bridge(name) if name.as_str() == "br0"));
+    assert!(
+        derived.mac.to_string().starts_with("fa:"),
+        "{}",
+        derived.mac
+    );
+    assert_eq!(given.mac.to_string(), "52:54:00:00:00:01");
+    let described = guests
+        .show(uuid(1))
+        .await
+        .unwrap()
+        .request
+        .picked()
+        .described()
+        .clone();
+    assert_eq!(described.flavor.as_deref(), Some("f"));
+    let journaled = serde_json::to_string(&guests.show(uuid(1)).await.unwrap().request).unwrap();
+    assert!(
+        !journaled.contains("I2Nsb3Vk") && !journaled.contains("web"),
+        "{journaled}"
+    );
+}
+
+#[tokio::test]
+async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
+    let bench = Bench::new(1, 8, "0");
+    let guests = bench.guests().await;
+    let one = build(1, json!({}));
+    assert_eq!(guests.build(&one).await.unwrap(), Accepted::New);
+    guests.journey(uuid(1)).await;
+    assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
+    let other = build(1, json!({"name": "other"}));
+    let refused = guests.build(&other).await.unwrap_err();
+    assert!(
+        matches!(refused, BuildError::Guests(GuestsError::Other { .. })),
+        "{refused}"
+    );
+    // After a restart, too.
+    let guests = bench.guests().await;
+    assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
+    bench.journal().turn(uuid(1), &Goal::Destroy).await.unwrap();
+    let refused = guests.build(&one).await.unwrap_err();
+    assert!(
+        matches!(refused, BuildError::Guests(GuestsError::Ending { .. })),
+        "{refused}"
+    );
+}
+
+fn with_vgpus(bench: &Bench, number: u32, amount: u64) -> GuestBuild {
+    let amount_text = amount.to_string();
+    build(
+        number,
+        json!({
+            "flavor": {"name": "f", "vcpus": 1, "ram_mb": 16, "extra_specs": {"resources:VGPU": amount_text}},
+            "allocations": allocated(bench.provider(GPU), "VGPU", amount),
+        }),
+    )
+}
+
+#[tokio::test]
+async fn a_flavors_vgpus_are_made_on_the_gpu_that_is_allocated_and_none_is_given_twice() {
+    let bench = bench_of_devices();
+    let guests = bench.guests().await;
+    let mut seen = BTreeSet::new();
+    for (number, amount) in [(1, 1), (2, 2), (3, 1)] {
+        guests
+            .build(&with_vgpus(&bench, number, amount))
+            .await
+            .unwrap();
+        assert!(matches!(
+            guests.journey(uuid(number)).await,
+            ReconcileOutcome::Settled
+        ));
+        for attached in bench.running(number).devices.as_slice() {
+            assert!(matches!(attached.device, GuestDevice::Mdev { .. }));
+            assert!(seen.insert(attached.device));
+        }
+    }
+    assert_eq!(seen.len(), 4);
+    for made in bench.made() {
+        let source = made.mdev.unwrap();
+        assert_eq!(
+            (source.parent.to_string(), source.mdev_type),
+            ("0000:81:00.0".to_owned(), "nvidia-558".to_owned())
+        );
+    }
+    let refused = guests.build(&with_vgpus(&bench, 4, 1)).await.unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("1 are allocated, and 0 are free"),
+        "{refused}"
+    );
+    guests.delete(uuid(2)).await.unwrap();
+    guests.journey(uuid(2)).await;
+    guests.build(&with_vgpus(&bench, 4, 2)).await.unwrap();
+}
+
+#[tokio::test]
+async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
+    let bench = bench_of_devices();
+    let guests = bench.guests().await;
+    let card = bench.provider(CARD);
+    let asks = |number: u32, specs: serde_json::Value, allocations: serde_json::Value| {
+        let flavor = json!({"name": "f", "vcpus": 1, "ram_mb": 16, "extra_specs": specs});
+        build(
+            number,
+            json!({"flavor": flavor, "allocations": allocations}),
+        )
+    };
+    let near = asks(
+        1,
+        json!({"pci_passthrough:alias": "nic:1", "hw:cpu_policy": "dedicated"}),
+        allocated(card, "CUSTOM_NIC", 1),
+    );
+    guests.build(&near).await.unwrap();
+    guests.journey(uuid(1)).await;
+    let spec = bench.running(1);
+    assert_eq!(
+        spec.devices.as_slice()[0].device.to_string(),
+        "PCI function 0000:41:02.0"
+    );
+    assert_eq!(spec.topology.cells()[0].host_cell, 1);
+    // An accelerator's allocation gives no device, and draws the guest near; whoever has no request for it is refused.
+    let mut drawn = asks(
+        2,
+        json!({"hw:cpu_policy": "dedicated"}),
+        allocated(bench.provider(ACCELERATOR), "CUSTOM_NIC", 1),
+    );
+    let refused = guests.build(&drawn).await.unwrap_err();
+    assert_eq!(refused.fault(), BuildFault::Body, "{refused}");
+    let said = "1 of the accelerator service's devices are allocated (CUSTOM_NIC), and accelerator_requests names 0";
+    assert!(refused.to_string().contains(said), "{refused}");
+    assert!(guests.show(uuid(2)).await.is_err());
+    drawn.accelerator_requests = vec![Uuid::from_u128(77)];
+    guests.build(&drawn).await.unwrap();
+    let request = guests.show(uuid(2)).await.unwrap().request.clone();
+    assert!(request.spec().devices.as_slice().is_empty());
+    assert_eq!(request.spec().topology.cells()[0].host_cell, 1);
+    for (specs, allocations, said) in [
+        (
+            json!({"resources:CUSTOM_NIC": "2"}),
+            allocated(card, "CUSTOM_NIC", 1),
+            "the flavor asks for 2 of CUSTOM_NIC, 1 are",
+        ),
+        (
+            json!({"pci_passthrough:alias": "nic:1"}),
+            json!({}),
+            "the flavor asks for 1 of PCI devices, 0 are",
+        ),
+        (
+            json!({"resources1:VGPU": "1"}),
+            allocated(Uuid::from_u128(9).into(), "VGPU", 1),
+            "no such provider",
+        ),
+        (
+            json!({}),
+            allocated(card, "CUSTOM_NIC", 2),
+            "2 are allocated, and 1 of the 2 of device 0000:41:00.0 are free",
+        ),
+        (
+            json!({"pci_passthrough:alias": "nic"}),
+            json!({}),
+            "pci_passthrough:alias",
+        ),
+        (json!({"resources:VGPU": "-1"}), json!({}), "resources:VGPU"),
+    ] {
+        let refused = guests
+            .build(&asks(3, specs, allocations))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    // What other resources are allocated of elsewhere is not this host's business.
+    let elsewhere = asks(
+        3,
+        json!({}),
+        allocated(Uuid::from_u128(9).into(), "DISK_GB", 5),
+    );
+    guests.build(&elsewhere).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_well_is_not_given_out() {
+    let mut bench = bench_of_devices();
+    bench.devices[0].condition = DeviceCondition::Unfit {
+        reason: UnfitReason::Link,
+    };
+    let guests = bench.guests().await;
+    let body = build(
+        1,
+        json!({"allocations": allocated(bench.provider(CARD), "CUSTOM_NIC", 1)}),
+    );
+    let refused = guests.build(&body).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("device 0000:41:00.0 cannot be given out: its link is slower"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn without_placements_tree_only_guests_without_devices_are_built() {
+    let bench = bench_of_devices();
+    let provider = bench.provider(GPU);
+    bench.forget_tree();
+    let guests = bench.guests().await;
+    let body = build(1, json!({"allocations": allocated(provider, "VGPU", 1)}));
+    let refused = guests.build(&body).await.unwrap_err();
+    assert_eq!(refused.fault(), BuildFault::Later, "{refused}");
+    let body = build(1, json!({"allocations": allocated(provider, "VCPU", 1)}));
+    guests.build(&body).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_guest_stays_on_the_cell_whose_provider_it_holds() {
+    let bench = bench_of_devices();
+    let guests = bench.guests().await;
+    for (number, cell) in [(1, 1), (2, 1), (3, 0)] {
+        let provider = bench.provider(&format!("compute1_numa{cell}"));
+        let mut body = pinned(number, 2);
+        body.allocations = serde_json::from_value(allocated(provider, "PCPU", 2)).unwrap();
+        guests.build(&body).await.unwrap();
+        let request = guests.show(uuid(number)).await.unwrap().request.clone();
+        assert_eq!(request.spec().topology.cells()[0].host_cell, cell);
+    }
+}
+
+/// Where a guest of two pinned CPUs with this affinity would be with an accelerator of either cell.
+async fn near_or_far(
+    guests: &BenchGuests,
+    bench: &Bench,
+    affinity: Option<&str>,
+) -> Vec<(Vec<u32>, usize, bool)> {
+    let mut build = pinned(9, 2);
+    let specs = &mut build.flavor.extra_specs;
+    specs.extend(affinity.map(|word| ("hw:pci_numa_affinity_policy".to_owned(), word.to_owned())));
+    let on = |name: &str| {
+        serde_json::from_value(allocated(bench.provider(name), "CUSTOM_NIC", 1)).unwrap()
+    };
+    let asked = berth_wire::guest::PlacesAsked {
+        build,
+        allocations: vec![on("compute1_0000:43:00.0"), on(ACCELERATOR)],
+    };
+    let places = guests.places(&asked).await.unwrap().into_iter();
+    places
+        .map(|place| (place.host_cells, place.far, place.refused.is_some()))
+        .collect()
+}
+
+#[tokio::test]
+async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed() {
+    let mut bench = bench_of_devices();
+    let mut other = bench.devices[1].clone();
+    other.address = "0000:43:00.0".parse().unwrap();
+    other.handles = vec![OfferedHandle::Function(other.address)];
+    other.numa_node = Some(0);
+    bench.devices.push(other);
+    let guests = bench.guests().await;
+    let free = [(vec![0], 0, false), (vec![1], 0, false)];
+    assert_eq!(near_or_far(&guests, &bench, None).await, free);
+    // Nobody else finds room on cell 0.
+    let provider = bench.provider("compute1_numa0");
+    let mut full = pinned(1, 12);
+    full.allocations = serde_json::from_value(allocated(provider, "PCPU", 12)).unwrap();
+    guests.build(&full).await.unwrap();
+    for (affinity, first) in [
+        (None, (vec![1], 1, false)),
+        (Some("preferred"), (vec![1], 1, false)),
+        (Some("none"), (vec![1], 0, false)),
+        (Some("required"), (vec![], 0, true)),
+    ] {
+        let places = near_or_far(&guests, &bench, affinity).await;
+        assert_eq!(places, [first, (vec![1], 0, false)], "{affinity:?}");
+    }
+    let none = berth_wire::guest::PlacesAsked {
+        build: pinned(9, 2),
+        allocations: Vec::new(),
+    };
+    let refused = guests.places(&none).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "allocations: 1 to 64 are expected, not 0"
+    );
+}
+
+#[tokio::test]
+async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down() {
+    let bench = Bench::new(2, 4, "");
+    let guests = bench.guests().await;
+    let whole = |with: &dyn Fn(&mut berth_virt::guest_spec::GuestSpec), node: &str| {
+        let mut spec = berth_agent_journal::samples::spec(1);
+        with(&mut spec);
+        GuestRequest::new(NodeName::new(node).unwrap(), Vec::new(), spec).unwrap()
+    };
+    let plain = || berth_virt::guest_spec::GuestTopology::plain(1, 128).unwrap();
+    let cell = |host_cell| berth_virt::guest_spec::GuestNumaCell {
+        vcpus: "0".parse().unwrap(),
+        memory_mib: 128,
+        host_cell,
+    };
+    let far = whole(
+        &|spec| spec.topology = plain().on_cells(vec![cell(99)]).unwrap(),
+        "compute1",
+    );
+    let offline = whole(
+        &|spec| spec.topology = plain().floating_on("6-9".parse().unwrap()).unwrap(),
+        "compute1",
+    );
+    for (request, fault, words) in [
+        // Another host may have it.
+        (whole(&|_| {}, "compute2"), BuildFault::NoRoom, "compute2"),
+        (
+            far,
+            BuildFault::Body,
+            "spec.topology.cells: this host has no NUMA cell 99; it has 0, 1",
+        ),
+        (
+            offline,
+            BuildFault::Body,
+            "spec.topology.cpu_set: this host has no CPU 8-9",
+        ),
+    ] {
+        let refused = guests.whole(&request).await.unwrap_err();
+        assert_eq!(refused.fault(), fault, "{refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    let near = json!({"limits": {"host_cells": [99]}});
+    let nonet = json!({"networks": [{"source": {"network": "nonet"}}]});
+    for (with, fault, words) in [
+        (
+            near,
+            BuildFault::Body,
+            "limits.host_cells: this host has no NUMA cell 99",
+        ),
+        (
+            nonet,
+            BuildFault::NoRoom,
+            "networks: the network nonet cannot be plugged into",
+        ),
+    ] {
+        let refused = guests.build(&build(1, with)).await.unwrap_err();
+        assert_eq!(refused.fault(), fault, "{refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    assert!(guests.list().await.unwrap().is_empty());
+    let here = whole(&|_| {}, "compute1");
+    for known in [Accepted::New, Accepted::Same] {
+        assert_eq!(guests.whole(&here).await.unwrap(), known);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_without_a_building_takes_whole_guests_only() {
+    let bench = Bench::new(1, 4, "");
+    let guests = bench.bare_guests().await;
+    assert!(matches!(
+        guests.build(&build(1, json!({}))).await,
+        Err(BuildError::NotHere)
+    ));
+}
+
+#[test]
+fn a_record_with_what_was_picked_reads_back() {
+    let wanted = berth_virt::WantedDevice {
+        device: GuestDevice::Mdev {
+            uuid: Uuid::from_u128(7),
+        },
+        mdev: Some(berth_virt::MdevSource {
+            parent: "0000:81:00.0".parse().unwrap(),
+            mdev_type: "nvidia-558".to_owned(),
+        }),
+    };
+    let digest = BuildDigest::of(&build(1, json!({})));
+    let described = SchedulingFacts {
+        flavor: Some("m1.small".to_owned()),
+        image_properties: [("os_distro".to_owned(), "debian".to_owned())].into(),
+    };
+    let picked = HostPlacement::new(Some(digest), "4-7".parse().unwrap(), vec![wanted]);
+    let picked = picked.describing(described);
+    let request = berth_agent_journal::samples::request(1, &[]).with_picked(picked);
+    let text = serde_json::to_string(&request).unwrap();
+    assert_eq!(
+        serde_json::from_str::<GuestRequest>(&text).unwrap(),
+        request
+    );
+}
+
+/// What is done with the host's guests, in any order.
+#[derive(Debug, Clone)]
+enum Turn {
+    Build(u32, u32, bool),
+    Delete(u32),
+    Restart,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        4 => (0..12_u32, 1..5_u32, any::<bool>()).prop_map(|(n, cpus, alone)| Turn::Build(n, cpus, alone)),
+        2 => (0..12_u32).prop_map(Turn::Delete),
+        1 => Just(Turn::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_comes_and_goes_no_cpu_is_two_guests(turns in proptest::collection::vec(turn(), 1..24)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let bench = Bench::new(2, 8, "");
+            let mut guests = bench.guests().await;
+            for turn in turns {
+                match turn {
+                    Turn::Build(number, vcpus, alone) => {
+                        let mut body = pinned(number, vcpus);
+                        if alone {
+                            body.flavor.extra_specs.insert("hw:cpu_thread_policy".to_owned(), "isolate".to_owned());
+                        }
+                        let _ = guests.build(&body).await;
+                    }
+                    Turn::Delete(number) => {
+                        if guests.delete(uuid(number)).await.is_ok() {
+                            guests.journey(uuid(number)).await;
+                        }
+                    }
+                    Turn::Restart => {
+                        guests.stop().await;
+                        guests = bench.guests().await;
+                        guests.resume().await.unwrap();
+                    }
+                }
+                let mut holder: std::collections::BTreeMap<u32, ConsumerUuid> = Default::default();
+                for record in guests.list().await.unwrap() {
+                    for cpu in record.request.reserved_cpus().iter() {
+                        let other = holder.insert(cpu, record.request.uuid());
+                        assert_eq!(other, None, "CPU {cpu}");
+                    }
+                }
+            }
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_text_in_any_field_makes_the_reader_panic(
+        key in "(name|node|project_id|user_id|power|kernel|image|networks|limits|allocations|flavor|config_drive)",
+        text in "\\PC{0,40}|[0-9^,\\-:{}\\[\\]\"]{0,40}",
+        number in any::<i64>(),
+    ) {
+        let bench = Bench::new(1, 2, "");
+        let _ = &bench;
+        let options = BuildOptions {
+            instances: InstancesPath::new(HostPath::new("/instances").unwrap()),
+            cpu_model: CpuModel::Default,
+            kernel_directories: vec![],
+        };
+        let value = serde_json::from_str::<Value>(&text).unwrap_or(Value::String(text));
+        for value in [value, json!(number)] {
+            let body = body(1, json!({ key.clone(): value }));
+            if let Ok(build) = serde_json::from_value::<GuestBuild>(body) {
+                let _ = Asked::of(&build, &options);
+            }
+        }
+    }
+}

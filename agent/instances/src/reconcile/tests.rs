@@ -1,0 +1,441 @@
+//! Each pair of the five truths, made to disagree.
+
+use berth_agent_devices::DeviceFacts;
+use berth_agent_devices::report::Holder;
+use berth_agent_journal::samples::{NODE, arq, bound, guest, request};
+use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
+use berth_model::ArqUuid;
+use berth_virt::guest_spec::{DesiredPower, GuestDevice, PciManagement};
+use berth_virt::{
+    GuestHardware, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, Preparer,
+    WantedDevice,
+};
+use uuid::Uuid;
+
+use super::*;
+use crate::outcome::ReconcileOutcome;
+use crate::stage::Stage;
+
+mod beside_cyborg;
+mod devices;
+
+const BOOT: &str = "boot-1";
+
+/// Guest 1 with the device of request 1, as it should be.
+fn record() -> GuestRecord {
+    let step = |step| {
+        let detail = match step {
+            SpawnStep::Start => BOOT.to_owned(),
+            _ => String::new(),
+        };
+        let state = StepState::Done;
+        (step, StepRecord { state, detail })
+    };
+    GuestRecord {
+        request: request(1, &[1]),
+        course: Goal::Spawn,
+        power: DesiredPower::Running,
+        steps: SpawnStep::ALL.map(step).into(),
+        devices: Some(bound(&[1])),
+        life: InstanceOverrides::default(),
+    }
+}
+
+fn on_host() -> GuestOnHost {
+    let record = record();
+    let spec = bound(&[1]).attached_to(record.request.spec()).unwrap();
+    GuestOnHost {
+        name: spec.name.to_string(),
+        state: GuestState::Running,
+        owner: Some(GuestMark {
+            project: spec.owner.project.as_str().to_owned(),
+            consumer: guest(1),
+            requests: record.request.arqs().clone(),
+        }),
+        devices: spec.held_devices(),
+        unreadable: None,
+        hardware: Some(GuestHardware::of(&spec)),
+        stuck: None,
+    }
+}
+
+fn device(number: u32) -> String {
+    format!("0000:{number:02x}:00.0")
+}
+
+fn holder(number: u32, of: u32) -> Holder {
+    Holder {
+        arq: arq(number),
+        guest: Some(guest(of)),
+    }
+}
+
+fn provider(number: u32) -> String {
+    format!("{NODE}_{}", device(number))
+}
+
+fn provider_uuid(number: u32) -> ProviderUuid {
+    Uuid::from_u128(number.into()).into()
+}
+
+fn bound_here(number: u32, of: u32) -> BoundHere {
+    BoundHere {
+        arq: arq(number),
+        guest: guest(of),
+        provider: provider_uuid(number),
+        device: device(number),
+    }
+}
+
+/// A host on which all agree.
+fn agreed() -> Facts {
+    Facts {
+        boot_id: BOOT.to_owned(),
+        journal: vec![record()],
+        hypervisor: Some([(guest(1), on_host())].into()),
+        devices: Some(DeviceFacts {
+            offered: [(device(1), None), (device(2), None)].into(),
+            providers: [1, 2].map(|it| (device(it), provider(it))).into(),
+            holders: [(device(1), holder(1, 1))].into(),
+            ..DeviceFacts::default()
+        }),
+        prepared: Vec::new(),
+        requests: [(guest(1), Ok(bound(&[1])))].into(),
+        bound_here: Vec::new(),
+        allocations: Some([(guest(1), [NODE.to_owned(), provider(1)].into())].into()),
+        providers: [1, 2].map(|it| (provider_uuid(it), provider(it))).into(),
+    }
+}
+
+fn codes(change: impl FnOnce(&mut Facts)) -> Vec<&'static str> {
+    let mut facts = agreed();
+    change(&mut facts);
+    compare(&facts).iter().map(Finding::code).collect()
+}
+
+fn hypervisor(facts: &mut Facts) -> &mut BTreeMap<ConsumerUuid, GuestOnHost> {
+    facts.hypervisor.as_mut().unwrap()
+}
+
+fn devices(facts: &mut Facts) -> &mut DeviceFacts {
+    facts.devices.as_mut().unwrap()
+}
+
+#[test]
+fn where_all_agree_nothing_is_found() {
+    assert_eq!(codes(|_| {}), Vec::<&str>::new());
+}
+
+#[test]
+fn each_pair_that_disagrees_is_found_by_its_own_name() {
+    type Change = fn(&mut Facts);
+    let cases: [(&str, Change); 22] = [
+        ("guest_unfinished", |facts| {
+            facts.journal[0].steps.remove(&SpawnStep::Start);
+        }),
+        ("guest_away", |facts| hypervisor(facts).clear()),
+        ("guest_away", |facts| {
+            facts.boot_id = "boot-2".to_owned();
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::ShutOff;
+        }),
+        ("guest_ended", |facts| {
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::ShutOff;
+        }),
+        ("guest_not_at_rest", |facts| {
+            facts.journal[0].power = DesiredPower::ShutOff;
+        }),
+        ("guest_not_at_rest", |facts| {
+            facts.journal[0].power = DesiredPower::Paused;
+        }),
+        ("guest_not_at_rest", |facts| {
+            facts.journal[0].power = DesiredPower::ShutOff;
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::Paused;
+        }),
+        ("guest_paused", |facts| {
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::Paused;
+        }),
+        ("guest_undone", |facts| {
+            let reason = "no".to_owned();
+            facts.journal[0].course = Goal::Undo {
+                reason,
+                blame: None,
+            };
+            for step in facts.journal[0].steps.values_mut() {
+                step.state = StepState::Undone;
+            }
+        }),
+        ("guest_differs", |facts| {
+            hypervisor(facts)
+                .get_mut(&guest(1))
+                .unwrap()
+                .devices
+                .clear();
+        }),
+        ("domain_differs", |facts| {
+            let hardware = &mut hypervisor(facts).get_mut(&guest(1)).unwrap().hardware;
+            hardware.as_mut().unwrap().memory_mib += 1;
+        }),
+        ("guest_stuck", |facts| {
+            // Whatever is under way.
+            facts.journal[0].steps.remove(&SpawnStep::Start);
+            let stuck = &mut hypervisor(facts).get_mut(&guest(1)).unwrap().stuck;
+            *stuck = Some("libvirtd was killed".to_owned());
+        }),
+        ("guest_orphan", |facts| {
+            hypervisor(facts).insert(guest(2), on_host());
+        }),
+        ("device_unfit", |facts| {
+            let why = Some("it is gone".to_owned());
+            devices(facts).offered.insert(device(1), why);
+        }),
+        ("device_taken", |facts| {
+            let held = HeldDevice {
+                device: HostDevice::Function(device(2).parse().unwrap()),
+                arq: None,
+            };
+            let stranger = GuestOnHost {
+                owner: None,
+                devices: [held].into(),
+                ..on_host()
+            };
+            hypervisor(facts).insert(guest(9), stranger);
+        }),
+        ("device_unclean", |facts| {
+            devices(facts).unclean.insert(device(2));
+        }),
+        ("requests_differ", |facts| {
+            facts.requests.insert(guest(1), Ok(bound(&[2])));
+        }),
+        ("request_orphan", |facts| {
+            devices(facts).holders.insert(device(2), holder(2, 5));
+        }),
+        ("allocation_orphan", |facts| {
+            let held = BTreeSet::from([NODE.to_owned()]);
+            facts.allocations.as_mut().unwrap().insert(guest(5), held);
+        }),
+        ("request_orphan", |facts| {
+            facts.bound_here.push(bound_here(2, 5))
+        }),
+        ("allocation_missing", |facts| {
+            facts.allocations.as_mut().unwrap().clear();
+        }),
+        ("allocation_differs", |facts| {
+            let held = facts.allocations.as_mut().unwrap();
+            held.insert(guest(1), BTreeSet::from([NODE.to_owned()]));
+        }),
+    ];
+    // Those of whose pair this file has a test of its own.
+    let mut seen = BTreeSet::from(["device_left", "mdev_orphan"]);
+    for (code, change) in cases {
+        assert_eq!(codes(change), [code]);
+        seen.insert(code);
+    }
+    let provider = Uuid::from_u128(3).into();
+    let lost = codes(|facts| {
+        devices(facts).missing.insert(provider);
+    });
+    assert_eq!(lost, ["provider_missing"]);
+    seen.extend(lost);
+    let all: BTreeSet<_> = FindingKind::ALL.iter().map(|kind| kind.code()).collect();
+    assert_eq!(seen, all);
+    assert_eq!(
+        all.len(),
+        FindingKind::ALL.len(),
+        "each has a word of its own"
+    );
+}
+
+fn prepared(number: u32, by: Preparer) -> PreparedDevice {
+    let address = device(number).parse().unwrap();
+    PreparedDevice {
+        wanted: WantedDevice::of(GuestDevice::Pci {
+            address,
+            managed: PciManagement::Hypervisor,
+        }),
+        by,
+        fellows: BTreeSet::new(),
+    }
+}
+
+#[test]
+fn what_was_made_ready_is_left_behind_only_where_nobody_has_it_or_what_goes_with_it() {
+    let with = |by, change: fn(&mut Facts)| {
+        codes(|facts| {
+            facts.prepared.push(prepared(2, by));
+            change(facts);
+        })
+    };
+    assert_eq!(with(Preparer::Berth, |_| {}), ["device_left"]);
+    let mdev = with(Preparer::Berth, |facts| {
+        let uuid = Uuid::from_u128(7);
+        facts.prepared[0].wanted = WantedDevice::of(GuestDevice::Mdev { uuid });
+    });
+    assert_eq!(mdev, ["mdev_orphan"]);
+    assert_eq!(with(Preparer::Another, |_| {}), Vec::<&str>::new());
+    let held: [fn(&mut Facts); 6] = [
+        |facts| facts.prepared[0] = prepared(1, Preparer::Berth),
+        |facts| {
+            let of_the_guest = device(1).parse().unwrap();
+            facts.prepared[0].fellows.insert(of_the_guest);
+        },
+        |facts| {
+            devices(facts).withheld.insert(device(2));
+        },
+        // Nobody can say.
+        |facts| facts.hypervisor = None,
+        |facts| facts.devices = None,
+        |facts| {
+            let unreadable = GuestOnHost {
+                owner: None,
+                unreadable: Some("its document is no XML".to_owned()),
+                devices: BTreeSet::new(),
+                ..on_host()
+            };
+            hypervisor(facts).insert(guest(9), unreadable);
+        },
+    ];
+    for change in held {
+        assert_eq!(with(Preparer::Berth, change), Vec::<&str>::new());
+    }
+    let unclean = with(Preparer::Berth, |facts| {
+        devices(facts).unclean.insert(device(2));
+    });
+    assert_eq!(unclean, ["device_unclean"], "it is reset anyway");
+}
+
+#[test]
+fn what_could_not_be_read_is_no_finding() {
+    assert_eq!(codes(|facts| facts.hypervisor = None), Vec::<&str>::new());
+    assert_eq!(codes(|facts| facts.devices = None), Vec::<&str>::new());
+    assert_eq!(codes(|facts| facts.requests.clear()), Vec::<&str>::new());
+    assert_eq!(codes(|facts| facts.allocations = None), Vec::<&str>::new());
+    // Placement has the device's provider by another name, or none, and nobody else names one.
+    assert_eq!(
+        codes(|facts| {
+            let held = BTreeSet::from([NODE.to_owned()]);
+            facts.allocations = Some([(guest(1), held)].into());
+            facts.providers.clear();
+        }),
+        Vec::<&str>::new()
+    );
+    // The hypervisor may have the guest that a request is bound for.
+    let unknown = codes(|facts| {
+        facts.hypervisor = None;
+        devices(facts).holders.insert(device(2), holder(2, 5));
+    });
+    assert_eq!(unknown, Vec::<&str>::new());
+}
+
+#[test]
+fn only_what_a_tenant_cannot_lose_by_is_repaired() {
+    let (uuid, name, what) = (guest(1), device(1), String::new());
+    let reported = [
+        Finding::GuestOrphan {
+            guest: uuid,
+            name: what.clone(),
+        },
+        Finding::GuestDiffers {
+            guest: uuid,
+            difference: what.clone(),
+        },
+        Finding::AllocationOrphan {
+            consumer: uuid,
+            providers: Vec::new(),
+        },
+        Finding::RequestsDiffer {
+            guest: uuid,
+            reason: what,
+        },
+    ];
+    for finding in reported {
+        assert_eq!(finding.remedy(), Remedy::Reported, "{finding}");
+    }
+    let unclean = Finding::DeviceUnclean { device: name };
+    assert_eq!(unclean.remedy(), Remedy::Awaited);
+    assert!(unclean.may_be_under_way(), "its cleaning is no news");
+    let request = Finding::RequestOrphan {
+        arq: ArqUuid::from(Uuid::from_u128(1)),
+        guest: None,
+        device: String::new(),
+        unbinding: Unbinding::ByService,
+    };
+    assert_eq!(request.remedy(), Remedy::Awaited);
+}
+
+#[test]
+fn a_provider_of_cyborgs_is_known_by_what_the_request_is_bound_to() {
+    let found = |held: &[&str]| {
+        let held: BTreeSet<String> = held.iter().map(|&name| name.to_owned()).collect();
+        codes(|facts| {
+            // The device stands in [pci]: whose provider it is Cyborg alone says.
+            devices(facts).providers.clear();
+            devices(facts).holders.clear();
+            facts.bound_here.push(bound_here(1, 1));
+            facts.providers.insert(provider_uuid(1), "fpga".to_owned());
+            facts.allocations = Some([(guest(1), held)].into());
+        })
+    };
+    assert_eq!(found(&[NODE, "fpga"]), Vec::<&str>::new());
+    assert_eq!(found(&[NODE, "gpu"]), ["allocation_differs"]);
+}
+
+#[test]
+fn a_device_that_a_guest_has_was_not_given_back_whatever_the_accelerator_service_forgot() {
+    let found = codes(|facts| {
+        devices(facts).unclean.insert(device(1));
+    });
+    assert_eq!(found, Vec::<&str>::new());
+}
+
+/// Just after a start boots that were cut short are being taken back: what they hold is theirs to release.
+#[test]
+fn nobody_is_told_to_delete_what_a_boot_that_is_taken_back_still_holds() {
+    let orphan = Finding::AllocationOrphan {
+        consumer: guest(5),
+        providers: vec![NODE.to_owned()],
+    };
+    let (remedy, text) = orphan.told(Duration::from_secs(3));
+    assert_eq!(remedy, Remedy::Awaited);
+    assert!(!text.contains("delete"), "{text}");
+    assert!(text.contains("is no guest of this host; so does one that is being made"));
+    let (remedy, text) = orphan.told(GRACE);
+    assert_eq!(remedy, Remedy::Reported);
+    assert!(text.contains("audit --delete"), "{text}");
+    let taken = Finding::DeviceTaken {
+        device: device(1),
+        guest: guest(9),
+    };
+    assert_eq!(taken.told(Duration::ZERO).0, Remedy::Reported);
+}
+
+fn found(reconciled: &Reconciled) -> Vec<&'static str> {
+    let findings = reconciled.findings.iter();
+    findings.map(|(finding, _)| finding.code()).collect()
+}
+
+#[tokio::test]
+async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
+    let stage = Stage::new().await;
+    stage.bind(1, &[1]);
+    let guests = stage.guests();
+    let reconciler = Reconciler::new(guests.clone(), None, None);
+    guests.create(&request(1, &[1])).await.unwrap();
+    let unfinished = found(&reconciler.look().await.unwrap());
+    assert!(unfinished.is_empty() || unfinished == ["guest_unfinished"]);
+    assert!(matches!(
+        guests.journey(guest(1)).await,
+        ReconcileOutcome::Settled
+    ));
+    assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
+
+    stage.reboot_host();
+    let guests = stage.guests();
+    let reconciler = Reconciler::new(guests.clone(), None, None);
+    let looked = reconciler.look().await.unwrap();
+    assert_eq!(found(&looked), ["guest_away"]);
+    assert_eq!(found(&reconciler.look().await.unwrap()), ["guest_away"]);
+    reconciler.repair().await.unwrap();
+    let end = guests.mend(guest(1)).await;
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
+    assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
+}

@@ -1,0 +1,133 @@
+//! What the comparison finds of devices, and takes back.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use berth_agent_devices::Devices;
+use berth_agent_devices::report::{Advice, wanted};
+use berth_agent_devices::test_card::{Card, NAME, devices, mdev, offered, uuid};
+use berth_agent_images::InstancesPath;
+use berth_agent_journal::{Named as _, Quarantine, QuarantinedBy};
+use berth_model::NodeName;
+use berth_virt::guest_spec::HostPath;
+use berth_virt::{OfferedHandle, PreparedDevice, Preparer};
+
+use crate::accelerators::Accelerators;
+use crate::external_events::ExternalEvents;
+use crate::files::GuestFiles;
+use crate::guests::{Guests, GuestsParts};
+use crate::host_resources::HostResources;
+use crate::manager::{FindingObserver, GuestManager as _};
+use crate::reconcile::finding::GRACE;
+use crate::reconcile::kind::FindingKind;
+use crate::reconcile::{Reconciled, Reconciler};
+
+/// The findings of the last comparison.
+#[derive(Default)]
+struct Counted(Mutex<Vec<FindingKind>>);
+
+impl FindingObserver for Counted {
+    fn findings(&self, kinds: Vec<FindingKind>) {
+        *self.0.lock().unwrap() = kinds;
+    }
+}
+
+/// A comparison does not find it again: what it removed is said by the one that removed it, and once.
+#[tokio::test]
+async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_it() {
+    let (_, devices) = devices("SELECT 1").await;
+    let nobodys = mdev(1);
+    let driver = Arc::clone(devices.driver());
+    driver.mdevs.lock().unwrap().insert(uuid(&nobodys));
+    let node = NodeName::new("compute1").unwrap();
+    let seen = vec![offered(vec![nobodys.clone()])];
+    let advice = Advice {
+        releases: [(nobodys.name(), 0)].into(),
+        ..Advice::default()
+    };
+    devices.assume(node, seen, advice);
+    let reconciler = reconciler(&devices);
+    let looked = reconciler.look().await.unwrap();
+    assert_eq!(codes(looked), [], "a look removes nothing");
+    let repaired = reconciler.repair().await.unwrap();
+    assert_eq!(codes(repaired), [("mdev_orphan", nobodys.name())]);
+    assert_eq!(codes(reconciler.repair().await.unwrap()), []);
+}
+
+/// The reconciler of a host with these devices and no guest.
+fn reconciler(devices: &Devices<Card>) -> Reconciler<Card, HostResources<Card>> {
+    let driver = Arc::clone(devices.driver());
+    let folder = InstancesPath::new(HostPath::new("/nonexistent").unwrap());
+    let files = GuestFiles::below(folder);
+    let guests = Guests::new(GuestsParts {
+        journal: Arc::clone(devices.journal()),
+        driver: Arc::clone(&driver),
+        resources: Arc::new(HostResources::new(driver, files)),
+        accelerators: Accelerators {
+            client: None,
+            events: ExternalEvents::default(),
+            binding_timeout: Duration::from_secs(1),
+        },
+        boot_id: "boot".to_owned(),
+    });
+    Reconciler::new(guests, Some(devices.clone()), None)
+}
+
+fn codes(found: Reconciled) -> Vec<(&'static str, String)> {
+    let found = found.findings.into_iter();
+    found.map(|(it, _)| (it.code(), it.subject())).collect()
+}
+
+/// What a guest of a journal that was lost left behind, with its spawn cut off before the hypervisor knew of it.
+#[tokio::test]
+async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_for_a_while() {
+    let (register, devices) = devices("SELECT 1").await;
+    let function = OfferedHandle::Function(NAME.parse().unwrap());
+    let left = |handle: &OfferedHandle, by| PreparedDevice {
+        wanted: wanted(handle),
+        by,
+        fellows: BTreeSet::new(),
+    };
+    let [ours, anothers, set_aside] = [1, 2, 3].map(mdev);
+    let driver = Arc::clone(devices.driver());
+    let there = [&ours, &anothers, &set_aside].map(uuid);
+    *driver.mdevs.lock().unwrap() = there.into();
+    *driver.prepared.lock().unwrap() = vec![
+        left(&function, Preparer::Berth),
+        left(&ours, Preparer::Berth),
+        left(&anothers, Preparer::Another),
+        left(&set_aside, Preparer::Berth),
+    ];
+    let why = Quarantine::new("no", QuarantinedBy::Operator);
+    register.quarantine(&set_aside.name(), &why).await.unwrap();
+    devices.refresh().await.unwrap();
+    let reconciler = reconciler(&devices);
+    let counted = Arc::new(Counted::default());
+    reconciler.count_by(counted.clone());
+    let counts = |code: &str, count: usize| {
+        let kinds = counted.0.lock().unwrap();
+        let found = kinds.iter().filter(|kind| kind.code() == code).count();
+        assert_eq!(found, count, "{code} in {kinds:?}");
+    };
+    let found = [
+        ("device_left", function.name()),
+        ("mdev_orphan", ours.name()),
+    ];
+    // A guest that is being taken back leaves it so for a moment.
+    for _ in 0..2 {
+        assert_eq!(codes(reconciler.look().await.unwrap()), found);
+        assert_eq!(codes(reconciler.repair().await.unwrap()), found);
+    }
+    assert_eq!(driver.prepared.lock().unwrap().len(), 4);
+    counts("mdev_orphan", 0);
+    reconciler.let_pass(GRACE);
+    assert_eq!(codes(reconciler.repair().await.unwrap()), found);
+    counts("mdev_orphan", 1);
+    counts("guest_stuck", 0);
+    assert_eq!(codes(reconciler.look().await.unwrap()), []);
+    counts("mdev_orphan", 0);
+    let prepared = driver.prepared.lock().unwrap();
+    let stays: Vec<_> = prepared.iter().map(|it| it.wanted.device.name()).collect();
+    assert_eq!(stays, [anothers.name(), set_aside.name()]);
+}

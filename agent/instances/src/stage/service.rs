@@ -1,0 +1,229 @@
+//! The accelerator service: what is bound for whom, and its answers.
+
+use berth_agent_journal::samples::{NODE, arq, guest, handle};
+use berth_client::TransportError;
+use berth_model::{
+    Arq, ArqState, ArqUuid, AttachHandleInfo, Binding, ConsumerUuid, DeviceProfileName,
+};
+use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, PatchBody, read_patch};
+use bytes::Bytes;
+use http::{Method, Request, Response};
+
+use crate::stage::hypervisor::names;
+use crate::stage::{Mishap, Stage, World};
+
+impl Stage {
+    fn put(&self, number: u32, state: ArqState) {
+        let arq = Arq {
+            uuid: arq(number),
+            state,
+            device_profile: DeviceProfileName::new("dp").unwrap(),
+            group_id: 0,
+            project_id: "project".to_owned(),
+        };
+        self.world().arqs.insert(arq.uuid, arq);
+    }
+
+    pub fn bind(&self, instance: u32, arqs: &[u32]) {
+        for number in arqs {
+            self.bind_to(instance, *number, *number);
+        }
+    }
+
+    pub fn bind_to(&self, instance: u32, number: u32, device: u32) {
+        self.put(
+            number,
+            ArqState::Bound(binding(instance, NODE), handle(device)),
+        );
+    }
+
+    pub fn start_binding(&self, instance: u32, arqs: &[u32]) {
+        for number in arqs {
+            self.put(*number, ArqState::BindStarted(binding(instance, NODE)));
+        }
+    }
+
+    pub fn comes(&self, mishap: Mishap) {
+        match mishap {
+            Mishap::BindFailed(number) => self.put(number, ArqState::BindFailed(binding(1, NODE))),
+            Mishap::NeverBound(number) => self.put(number, ArqState::BindStarted(binding(1, NODE))),
+            Mishap::Bound(number, host, instance) => {
+                self.put(
+                    number,
+                    ArqState::Bound(binding(instance, host), handle(number)),
+                );
+            }
+            Mishap::Extra(number) => self.bind(1, &[number]),
+            Mishap::TestPci(number) => {
+                let mut fake = handle(number);
+                fake.info = AttachHandleInfo::TestPci {
+                    address: fake.info.address(),
+                };
+                self.put(number, ArqState::Bound(binding(1, NODE), fake));
+            }
+            Mishap::Missing(number) => {
+                self.world().arqs.remove(&arq(number));
+            }
+            Mishap::HeldByForeigner(number) => self.foreign_guest(77, Some(number)),
+            _ => {}
+        }
+        self.world().mishaps.insert(mishap);
+    }
+
+    pub fn heals(&self) {
+        self.world().mishaps.clear();
+    }
+
+    pub fn questions(&self) -> usize {
+        self.world().questions
+    }
+
+    pub fn is_bound(&self, number: u32) -> bool {
+        let world = self.world();
+        let arq = world.arqs.get(&arq(number));
+        arq.is_some_and(|arq| matches!(arq.state, ArqState::Bound(..)))
+    }
+
+    /// All requests of guest 1 on this node are gone; others are as they were.
+    pub fn only_foreign_requests_are_left(&self) {
+        let world = self.world();
+        for arq in world.arqs.values() {
+            let foreign = arq.state.binding().is_some_and(|binding| {
+                binding.hostname != NODE
+                    || binding.instance != guest(1)
+                    // Bound beside those that the guest was asked for with: whoever did that ends it.
+                    || world.mishaps.iter().any(|mishap| matches!(mishap, Mishap::Extra(_)))
+            });
+            assert!(foreign, "{arq:?} is left");
+        }
+    }
+
+    pub async fn service(
+        &self,
+        request: Request<Bytes>,
+    ) -> Result<Response<Bytes>, TransportError> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let about = if query.is_empty() { "one" } else { "many" };
+        let effect = async {
+            if self.world().mishaps.contains(&Mishap::ServiceAway) {
+                return Err(TransportError::Closed {
+                    reason: "connection reset by peer".to_owned(),
+                });
+            }
+            Ok(self.world().answer(&method, &path, &query, request.body()))
+        };
+        let kind = if method == Method::GET {
+            "read"
+        } else {
+            "write"
+        };
+        self.cross(format!("http {kind} {method} {about}"), effect)
+            .await
+    }
+}
+
+fn binding(instance: u32, host: &str) -> Binding {
+    Binding {
+        hostname: host.to_owned(),
+        device_rp: "f9d7848a-7688-361f-8e4b-3e58185de5fe".parse().unwrap(),
+        instance: guest(instance),
+    }
+}
+
+fn reply(status: u16, body: Vec<u8>) -> Response<Bytes> {
+    Response::builder()
+        .status(status)
+        .body(Bytes::from(body))
+        .unwrap()
+}
+
+impl World {
+    fn answer(
+        &mut self,
+        method: &Method,
+        path: &str,
+        query: &str,
+        body: &Bytes,
+    ) -> Response<Bytes> {
+        let missing = || reply(404, br#"{"error_message": "no such request"}"#.to_vec());
+        if *method == Method::GET {
+            self.questions += 1;
+        }
+        match (method, query.split_once('=')) {
+            (&Method::GET, Some(("instance", uuid))) => {
+                let instance: ConsumerUuid = uuid.parse().unwrap();
+                let of_it = self.arqs.values().filter(|arq| {
+                    let binding = arq.state.binding();
+                    binding.is_some_and(|binding| binding.instance == instance)
+                });
+                let arqs = of_it.map(ArqBody::from).collect();
+                reply(200, berth_wire::encode(&ArqList { arqs }))
+            }
+            (&Method::GET, _) if path == "/v2/accelerator_requests" => {
+                let arqs = self.arqs.values().map(ArqBody::from).collect();
+                reply(200, berth_wire::encode(&ArqList { arqs }))
+            }
+            (&Method::GET, _) => {
+                let uuid: ArqUuid = path.rsplit('/').next().unwrap().parse().unwrap();
+                match self.arqs.get(&uuid) {
+                    Some(arq) => reply(200, berth_wire::encode(&ArqBody::from(arq))),
+                    None => missing(),
+                }
+            }
+            (&Method::DELETE, Some(("arqs", uuid))) => {
+                match self.arqs.remove(&uuid.parse().unwrap()) {
+                    Some(arq) => {
+                        self.given_back(&arq);
+                        reply(204, Vec::new())
+                    }
+                    None => missing(),
+                }
+            }
+            (&Method::PATCH, _) => {
+                let body: PatchBody = berth_wire::decode(body).unwrap();
+                for (uuid, patch) in read_patch(&body).unwrap() {
+                    assert_eq!(patch, BindPatch::Unbind);
+                    let Some(arq) = self.arqs.get_mut(&uuid) else {
+                        return missing();
+                    };
+                    if arq.state.binding().is_none() {
+                        // As the real one: it is not bound.
+                        return reply(400, Vec::new());
+                    }
+                    let before = arq.clone();
+                    arq.state = ArqState::Unbound;
+                    self.given_back(&before);
+                }
+                reply(202, Vec::new())
+            }
+            other => panic!("nobody asks {other:?} {path}"),
+        }
+    }
+
+    /// From now on the service may give the device to somebody else.
+    fn given_back(&mut self, arq: &Arq) {
+        let Some(handle) = arq.state.attach_handle() else {
+            return;
+        };
+        let name = handle.info.address().to_string();
+        let here = arq
+            .state
+            .binding()
+            .is_some_and(|binding| binding.hostname == NODE);
+        let device = self.devices.entry(name.clone()).or_default();
+        if here && !device.used_by.is_empty() {
+            self.broken
+                .push(format!("S5: {name} was given back without a reset"));
+        }
+        if here
+            && self
+                .guests
+                .values()
+                .any(|found| found.owner.is_some() && names(found).contains(&name))
+        {
+            self.broken
+                .push(format!("S4: {name} was given back while a guest has it"));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The devices that a guest's accelerator requests are bound to.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use berth_agent_images::serde_text;
+use berth_model::{ArqUuid, AttachHandle, AttachHandleInfo, PciAddress};
+use berth_virt::guest_spec::{
+    AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, GuestSpecError,
+    PciManagement,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::device_name::Named as _;
+
+/// What a mediated device is made of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MdevParent {
+    #[serde(with = "serde_text")]
+    pub address: PciAddress,
+    /// The type, `nvidia-35` for instance.
+    pub asked_type: String,
+}
+
+/// A device that an accelerator request is bound to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundDevice {
+    #[serde(with = "serde_text")]
+    pub arq: ArqUuid,
+    pub device: GuestDevice,
+    /// What it is made of, for a mediated device.
+    pub mdev: Option<MdevParent>,
+}
+
+/// A handle that is no device of any hypervisor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "accelerator request {arq} is bound to {handle}, behind which there is no device: Cyborg's fake driver makes such \
+     handles ([agent] enabled_drivers)"
+)]
+pub struct NoDevice {
+    arq: ArqUuid,
+    handle: String,
+}
+
+impl BoundDevice {
+    /// The device of a handle.
+    pub fn of(arq: ArqUuid, handle: &AttachHandle) -> Result<Self, NoDevice> {
+        let (device, mdev) = match &handle.info {
+            AttachHandleInfo::Pci { address, .. } => {
+                let managed = PciManagement::Hypervisor;
+                let address = *address;
+                (GuestDevice::Pci { address, managed }, None)
+            }
+            AttachHandleInfo::Mdev {
+                parent, asked_type, ..
+            } => {
+                let uuid = *handle.uuid.as_uuid();
+                let parent = MdevParent {
+                    address: *parent,
+                    asked_type: asked_type.clone(),
+                };
+                (GuestDevice::Mdev { uuid }, Some(parent))
+            }
+            AttachHandleInfo::TestPci { .. } => {
+                let handle = handle.info.to_string();
+                return Err(NoDevice { arq, handle });
+            }
+        };
+        Ok(Self { arq, device, mdev })
+    }
+
+    /// The name by which no two guests may have it: its address, or a mediated device's UUID.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.device.name()
+    }
+}
+
+/// All devices of a guest's accelerator requests: one for each, none twice.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<BoundDevice>", into = "Vec<BoundDevice>")]
+pub struct BoundDevices(BTreeSet<BoundDevice>);
+
+/// A device or a request that is there twice.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is there twice")]
+pub struct BoundTwice {
+    what: String,
+}
+
+impl BoundDevices {
+    /// The devices, by their requests.
+    pub fn new(devices: impl IntoIterator<Item = BoundDevice>) -> Result<Self, BoundTwice> {
+        let (mut requests, mut names) = (BTreeSet::new(), BTreeSet::new());
+        let mut bound = BTreeSet::new();
+        for device in devices {
+            if !requests.insert(device.arq) {
+                let what = format!("accelerator request {}", device.arq);
+                return Err(BoundTwice { what });
+            }
+            if !names.insert(device.name()) {
+                let what = device.device.to_string();
+                return Err(BoundTwice { what });
+            }
+            bound.insert(device);
+        }
+        Ok(Self(bound))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &BoundDevice> {
+        self.0.iter()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The guest with these devices beside its own.
+    pub fn attached_to(&self, spec: &GuestSpec) -> Result<GuestSpec, GuestSpecError> {
+        let mut devices = spec.devices.as_slice().to_vec();
+        devices.extend(self.0.iter().map(|bound| AttachedDevice {
+            device: bound.device,
+            origin: DeviceOrigin::Arq(bound.arq),
+        }));
+        Ok(GuestSpec {
+            devices: GuestDevices::new(devices)?,
+            ..spec.clone()
+        })
+    }
+}
+
+impl fmt::Display for BoundDevices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let devices: Vec<_> = self
+            .0
+            .iter()
+            .map(|bound| bound.device.to_string())
+            .collect();
+        if devices.is_empty() {
+            return f.write_str("no device");
+        }
+        f.write_str(&devices.join(", "))
+    }
+}
+
+impl TryFrom<Vec<BoundDevice>> for BoundDevices {
+    type Error = BoundTwice;
+
+    fn try_from(devices: Vec<BoundDevice>) -> Result<Self, BoundTwice> {
+        Self::new(devices)
+    }
+}
+
+impl From<BoundDevices> for Vec<BoundDevice> {
+    fn from(devices: BoundDevices) -> Self {
+        devices.0.into_iter().collect()
+    }
+}

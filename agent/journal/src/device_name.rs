@@ -1,0 +1,89 @@
+//! The name of a device: its PCI address, or a mediated device's UUID. By it the guests' journal, the register, an answer of the
+//! accelerator service and an operator mean the same device; two guests never have one name.
+//!
+//! Callers: whatever keeps, compares or shows devices.
+
+use berth_model::{AttachHandleInfo, AttachHandleType};
+use berth_virt::guest_spec::GuestDevice;
+use berth_virt::{HostDevice, OfferedDevice, OfferedHandle};
+use berth_wire::accelerator::AttachHandleInfoBody;
+use uuid::Uuid;
+
+/// A device that has a name.
+pub trait Named {
+    fn name(&self) -> String;
+}
+
+impl Named for HostDevice {
+    fn name(&self) -> String {
+        match self {
+            Self::Function(address) => address.to_string(),
+            Self::Mdev(uuid) => uuid.hyphenated().to_string(),
+        }
+    }
+}
+
+impl Named for GuestDevice {
+    fn name(&self) -> String {
+        HostDevice::of(*self).name()
+    }
+}
+
+impl Named for OfferedHandle {
+    fn name(&self) -> String {
+        let device = match self {
+            Self::Function(address) => HostDevice::Function(*address),
+            Self::Mdev { uuid, .. } => HostDevice::Mdev(*uuid),
+        };
+        device.name()
+    }
+}
+
+/// The names of all that a device offers.
+pub fn names(device: &OfferedDevice) -> Vec<String> {
+    device.handles.iter().map(Named::name).collect()
+}
+
+/// The name of the device behind a handle, as the accelerator service tells handles; none where there is none.
+pub fn name_of_handle(uuid: Uuid, kind: &str, info: &AttachHandleInfoBody) -> Option<String> {
+    let kind = AttachHandleType::of_word(kind)?;
+    let device = match info.clone().into_info(kind).ok()? {
+        AttachHandleInfo::Pci { address, .. } => HostDevice::Function(address),
+        AttachHandleInfo::Mdev { .. } => HostDevice::Mdev(uuid),
+        AttachHandleInfo::TestPci { .. } => return None,
+    };
+    Some(device.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
+
+    #[test]
+    fn a_device_has_one_name_whoever_tells_of_it() {
+        let (address, uuid): (_, Uuid) = ("0000:84:00.1".parse().unwrap(), UUID.parse().unwrap());
+        let mdev = OfferedHandle::Mdev {
+            uuid,
+            parent: address,
+            mdev_type: "t".to_owned(),
+        };
+        let of_guest = GuestDevice::Mdev { uuid };
+        assert_eq!([mdev.name(), of_guest.name()], [UUID, UUID]);
+        assert_eq!(OfferedHandle::Function(address).name(), "0000:84:00.1");
+        let info: AttachHandleInfoBody = serde_json::from_str(
+            r#"{"domain": "0000", "bus": "84", "device": "00", "function": "1", "asked_type": "t"}"#,
+        )
+        .unwrap();
+        for (kind, name) in [("MDEV", Some(UUID)), ("TEST_PCI", None), ("USB", None)] {
+            let told = name_of_handle(uuid, kind, &info);
+            assert_eq!(told.as_deref(), name, "{kind}");
+        }
+        let info = serde_json::from_str(
+            r#"{"domain": "0000", "bus": "84", "device": "00", "function": "1"}"#,
+        );
+        let told = name_of_handle(uuid, "PCI", &info.unwrap());
+        assert_eq!(told.as_deref(), Some("0000:84:00.1"));
+    }
+}

@@ -1,0 +1,178 @@
+//! Statements and rows of the device tables.
+
+use berth_model::NodeName;
+use berth_store::{Row, SqlError, Statement, Transaction, Work};
+
+use crate::register::given_back::claimed;
+use crate::register::records::{
+    Cleaning, Quarantine, QuarantinedBy, Register, Withheld, from_seconds, seconds,
+};
+
+/// The tables. A journal of an earlier release gets them when it is opened.
+pub(crate) const CREATE: &str = "
+CREATE TABLE IF NOT EXISTS device_quarantine (
+    name TEXT NOT NULL PRIMARY KEY,
+    reason TEXT NOT NULL,
+    by_whom TEXT NOT NULL CHECK (by_whom IN ('agent', 'operator')),
+    since INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS device_cleaning (
+    name TEXT NOT NULL PRIMARY KEY
+);
+CREATE TABLE IF NOT EXISTS device_cleaned (
+    name TEXT NOT NULL PRIMARY KEY,
+    releases INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS device_sick (
+    address TEXT NOT NULL PRIMARY KEY,
+    words TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS device_disabled (
+    node TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    PRIMARY KEY (node, provider)
+);
+";
+
+pub(super) fn quarantined(name: &str, why: &Quarantine) -> Statement {
+    // Who looks later wants to know since when.
+    let sql = "INSERT INTO device_quarantine (name, reason, by_whom, since) VALUES (?, ?, ?, ?) \
+               ON CONFLICT (name) DO UPDATE SET reason = excluded.reason, by_whom = excluded.by_whom";
+    Statement::new(sql)
+        .bind(name)
+        .bind(why.reason.as_str())
+        .bind(why.by.as_str())
+        .bind(seconds(why.since))
+}
+
+pub(super) fn unquarantined(name: &str) -> Statement {
+    Statement::new("DELETE FROM device_quarantine WHERE name = ?").bind(name)
+}
+
+pub(super) fn sick(address: &str, words: &str) -> Statement {
+    let sql = "INSERT INTO device_sick (address, words) VALUES (?, ?) \
+               ON CONFLICT (address) DO UPDATE SET words = excluded.words";
+    Statement::new(sql).bind(address).bind(words)
+}
+
+pub(super) fn cleaned(name: &str, releases: i64) -> Statement {
+    let sql = "INSERT INTO device_cleaned (name, releases) VALUES (?, ?) \
+               ON CONFLICT (name) DO UPDATE SET releases = excluded.releases";
+    Statement::new(sql).bind(name).bind(releases)
+}
+
+/// Why a guest may not claim a device now, if so. Its own devices it may always claim again.
+pub(crate) async fn withheld(
+    tx: &mut Transaction,
+    name: &str,
+) -> Result<Option<Withheld>, SqlError> {
+    let sql = "SELECT 1 FROM device_cleaning WHERE name = ?";
+    if tx.row(Statement::new(sql).bind(name)).await?.is_some() {
+        return Ok(Some(Withheld::Resetting));
+    }
+    let sql = "SELECT reason FROM device_quarantine WHERE name = ?";
+    let row = tx.row(Statement::new(sql).bind(name)).await?;
+    let reason = row.map(|row| row.text(0)).transpose()?;
+    Ok(reason.map(Withheld::Quarantined))
+}
+
+pub(super) struct Steps(pub(super) Vec<Statement>);
+
+impl Work for Steps {
+    type Output = ();
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        for step in &self.0 {
+            tx.execute(step.clone()).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Begin<'a>(pub(super) &'a str);
+
+impl Work for Begin<'_> {
+    /// What came of it; else a text that should name a guest.
+    type Output = Result<Cleaning, String>;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<Self::Output, SqlError> {
+        let holder = Statement::new("SELECT guest FROM device WHERE name = ?").bind(self.0);
+        if let Some(row) = tx.row(holder).await? {
+            let guest = row.text(0)?;
+            return Ok(match guest.parse() {
+                Ok(guest) => Ok(Cleaning::Held(guest)),
+                Err(_) => Err(guest),
+            });
+        }
+        let sql = "INSERT INTO device_cleaning (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
+        let begun = tx.execute(Statement::new(sql).bind(self.0)).await?;
+        if begun.rows_affected == 0 {
+            return Ok(Ok(Cleaning::UnderWay));
+        }
+        // What a guest gave back clean is clean no more: it is reset anew, or programmed for somebody.
+        tx.execute(claimed(self.0)).await?;
+        Ok(Ok(Cleaning::Begun))
+    }
+}
+
+/// All rows; else what is wrong with one.
+pub(super) async fn everything(tx: &mut Transaction) -> Result<Result<Register, String>, SqlError> {
+    let sql = "SELECT name, reason, by_whom, since FROM device_quarantine";
+    let quarantines = tx.rows(Statement::new(sql)).await?;
+    let cleaning = tx
+        .rows(Statement::new("SELECT name FROM device_cleaning"))
+        .await?;
+    let sql = "SELECT name, releases FROM device_cleaned";
+    let cleaned = tx.rows(Statement::new(sql)).await?;
+    let sick = tx
+        .rows(Statement::new("SELECT address, words FROM device_sick"))
+        .await?;
+    let held = tx
+        .rows(Statement::new("SELECT name, guest FROM device"))
+        .await?;
+    let sql = "SELECT node, provider FROM device_disabled";
+    let disabled = tx.rows(Statement::new(sql)).await?;
+    let mut register = Register::default();
+    for row in &quarantines {
+        register.quarantines.insert(row.text(0)?, quarantine(row)?);
+    }
+    for row in &cleaning {
+        register.cleaning.insert(row.text(0)?);
+    }
+    for row in &cleaned {
+        register.cleaned.insert(row.text(0)?, row.int(1)?);
+    }
+    for row in &sick {
+        register.sick.insert(row.text(0)?, row.text(1)?);
+    }
+    for row in &held {
+        let (name, guest) = (row.text(0)?, row.text(1)?);
+        let Ok(guest) = guest.parse() else {
+            return Ok(Err(format!("device {name} is held by {guest:?}")));
+        };
+        register.held.insert(name, guest);
+    }
+    for row in &disabled {
+        let (node, provider) = (row.text(0)?, row.text(1)?);
+        let (Ok(node), Ok(provider)) = (NodeName::new(&node), provider.parse()) else {
+            return Ok(Err(format!(
+                "{provider:?} of node {node:?} is no disabled provider"
+            )));
+        };
+        register.disabled.entry(node).or_default().insert(provider);
+    }
+    Ok(Ok(register))
+}
+
+fn quarantine(row: &Row) -> Result<Quarantine, SqlError> {
+    Ok(Quarantine {
+        reason: row.text(1)?,
+        by: match row.text(2)?.as_str() {
+            "operator" => QuarantinedBy::Operator,
+            _ => QuarantinedBy::Agent,
+        },
+        since: from_seconds(row.int(3)?),
+    })
+}

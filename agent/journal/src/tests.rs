@@ -1,0 +1,429 @@
+//! The journal: what is read back is what was acknowledged, in every history and after every reopening.
+
+mod withheld;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::path::Path;
+use std::task::{Context, Poll, Waker};
+
+use berth_agent_images::RecreateDisks;
+use berth_model::ConsumerUuid;
+use berth_virt::guest_spec::{DesiredPower, HostPath};
+use proptest::prelude::*;
+
+use crate::bound_devices::BoundDevices;
+use crate::error::{JournalError, JournalFailure};
+use crate::guest_journal::*;
+use crate::overrides::{
+    BootSource, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
+};
+use crate::record::{Blame, Goal, GuestRecord, SpawnStep, StepRecord, StepState};
+use crate::samples::{bound, guest, request};
+use crate::sql_journal::SqlJournal;
+
+#[tokio::test]
+async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let any_file_has_it = || {
+        let mut files = std::fs::read_dir(folder.path()).unwrap();
+        files.any(|file| {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            bytes.windows(17).any(|it| it == b"instance-00000001")
+        })
+    };
+    journal.accept(&request(1, &[1])).await.unwrap();
+    assert!(any_file_has_it(), "it is needed");
+    journal.forget(guest(1)).await.unwrap();
+    assert!(!any_file_has_it());
+    journal.try_write().await.unwrap();
+    assert_eq!(journal.guests().await.unwrap(), []);
+}
+
+/// One call of the journal.
+#[derive(Debug, Clone)]
+enum Op {
+    Accept(u32),
+    TransitionKind(u32, Goal),
+    Want(u32, DesiredPower),
+    Note(u32, SpawnStep, StepRecord),
+    Live(u32, Box<InstanceOverrides>, SpawnStep, StepRecord),
+    Claim(u32, Vec<u32>),
+    Disclaim(u32),
+    Forget(u32),
+    Reopen,
+}
+
+fn turning() -> PendingTransition {
+    PendingTransition {
+        turn: TransitionKind::Rescue,
+        stage: TransitionPhase::Stopping {
+            grace_seconds: 3,
+            discard: vec![HostPath::new("/instances/1/disk.rescue").unwrap()],
+            anew: RecreateDisks::Root,
+        },
+    }
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let number = || 1..4_u32;
+    let course = prop_oneof![
+        Just(Goal::Spawn),
+        Just(Goal::Destroy),
+        (
+            "[ -~]{0,20}",
+            proptest::option::of(prop_oneof![Just(Blame::Image), Just(Blame::Host)])
+        )
+            .prop_map(|(reason, blame)| Goal::Undo { reason, blame }),
+    ];
+    let power = prop_oneof![
+        Just(DesiredPower::Running),
+        Just(DesiredPower::Paused),
+        Just(DesiredPower::ShutOff),
+    ];
+    let step = proptest::sample::select(SpawnStep::ALL.to_vec());
+    let state = proptest::sample::select(StepState::ALL.to_vec());
+    let record = (state, "\\PC{0,20}").prop_map(|(state, detail)| StepRecord { state, detail });
+    let own = || Some(BootSource::of(&request(1, &[1])));
+    let life = prop_oneof![
+        Just(InstanceOverrides::default()),
+        Just(InstanceOverrides {
+            rebuilt: own(),
+            ended: true,
+            acted: "req-1.7".parse().ok(),
+            ..InstanceOverrides::default()
+        }),
+        Just(InstanceOverrides {
+            rescue: own(),
+            turning: Some(turning()),
+            ..InstanceOverrides::default()
+        }),
+    ];
+    let devices = proptest::collection::btree_set(1..6_u32, 0..3)
+        .prop_map(|numbers| numbers.into_iter().collect());
+    prop_oneof![
+        4 => number().prop_map(Op::Accept),
+        2 => (number(), course).prop_map(|(n, course)| Op::TransitionKind(n, course)),
+        1 => (number(), power).prop_map(|(n, power)| Op::Want(n, power)),
+        2 => (number(), life, step.clone(), record.clone())
+            .prop_map(|(n, life, step, record)| Op::Live(n, Box::new(life), step, record)),
+        4 => (number(), step, record).prop_map(|(n, step, record)| Op::Note(n, step, record)),
+        4 => (number(), devices).prop_map(|(n, devices)| Op::Claim(n, devices)),
+        1 => number().prop_map(Op::Disclaim),
+        1 => number().prop_map(Op::Forget),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+/// What must be read back.
+#[derive(Default)]
+struct Model(BTreeMap<ConsumerUuid, GuestRecord>);
+
+impl Model {
+    fn owner(&self, device: &str) -> Option<ConsumerUuid> {
+        let mut guests = self.0.iter();
+        guests
+            .find(|(_, record)| {
+                let devices = record.devices.iter().flat_map(BoundDevices::iter);
+                devices.map(|bound| bound.name()).any(|n| n == device)
+            })
+            .map(|(uuid, _)| *uuid)
+    }
+
+    fn step(&mut self, uuid: ConsumerUuid, step: SpawnStep, record: StepRecord) {
+        self.0.get_mut(&uuid).unwrap().steps.insert(step, record);
+    }
+}
+
+fn names(devices: &BoundDevices) -> BTreeSet<String> {
+    devices.iter().map(|device| device.name()).collect()
+}
+
+/// Does it to both; whether the journal answered as it should is checked here.
+async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
+    let unknown = |answer: Result<(), JournalError>, known: bool| match answer {
+        Ok(()) => assert!(known),
+        Err(JournalError::Unknown { .. }) => assert!(!known),
+        Err(error) => panic!("{error}"),
+    };
+    match op {
+        Op::Accept(n) => {
+            let wanted = request(*n, &[*n]);
+            let answer = journal.accept(&wanted).await.unwrap();
+            let known = model.0.get(&guest(*n)).map(|record| &record.course);
+            let expected = match known {
+                None => Accepted::New,
+                Some(Goal::Destroy) => Accepted::Ending,
+                Some(_) => Accepted::Same,
+            };
+            assert_eq!(answer, expected);
+            model.0.entry(guest(*n)).or_insert_with(|| GuestRecord {
+                request: wanted,
+                course: Goal::Spawn,
+                power: DesiredPower::Running,
+                steps: BTreeMap::new(),
+                devices: None,
+                life: InstanceOverrides::default(),
+            });
+        }
+        Op::TransitionKind(n, course) => {
+            let record = model.0.get_mut(&guest(*n));
+            unknown(journal.turn(guest(*n), course).await, record.is_some());
+            if let Some(record) = record.filter(|record| record.course != Goal::Destroy) {
+                record.course = course.clone();
+            }
+        }
+        Op::Want(n, power) => {
+            let record = model.0.get_mut(&guest(*n));
+            unknown(journal.want(guest(*n), *power).await, record.is_some());
+            if let Some(record) = record {
+                record.power = *power;
+            }
+        }
+        Op::Note(n, step, said) => {
+            let known = model.0.contains_key(&guest(*n));
+            unknown(journal.note(guest(*n), *step, said).await, known);
+            if known {
+                model.step(guest(*n), *step, said.clone());
+            }
+        }
+        Op::Live(n, life, step, said) => {
+            let steps = [(*step, said.clone())];
+            let known = model.0.contains_key(&guest(*n));
+            unknown(journal.live(guest(*n), life, &steps).await, known);
+            if known {
+                model.0.get_mut(&guest(*n)).unwrap().life = InstanceOverrides::clone(life);
+                model.step(guest(*n), *step, said.clone());
+            }
+        }
+        Op::Claim(n, numbers) => {
+            let devices = bound(numbers);
+            let taken = names(&devices)
+                .into_iter()
+                .find(|name| model.owner(name).is_some_and(|owner| owner != guest(*n)));
+            match journal.claim(guest(*n), &names(&devices), &devices).await {
+                Ok(Claimed::Ours) => {
+                    assert_eq!(taken, None);
+                    model.0.get_mut(&guest(*n)).unwrap().devices = Some(devices);
+                    model.step(guest(*n), SpawnStep::Bind, StepState::Done.into());
+                }
+                Ok(Claimed::Taken { device, guest }) => {
+                    assert_eq!(model.owner(&device), Some(guest));
+                    assert_eq!(Some(device), taken);
+                }
+                Ok(Claimed::Withheld { device, .. }) => panic!("{device} is withheld"),
+                Err(JournalError::Unknown { .. }) => assert!(!model.0.contains_key(&guest(*n))),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        Op::Disclaim(n) => {
+            let known = model.0.contains_key(&guest(*n));
+            unknown(journal.disclaim(guest(*n)).await, known);
+            if known {
+                model.0.get_mut(&guest(*n)).unwrap().devices = None;
+                model.step(guest(*n), SpawnStep::Bind, StepState::Undoing.into());
+            }
+        }
+        Op::Forget(n) => {
+            journal.forget(guest(*n)).await.unwrap();
+            model.0.remove(&guest(*n));
+        }
+        Op::Reopen => {}
+    }
+}
+
+async fn play(folder: &Path, ops: &[Op]) {
+    let mut journal = SqlJournal::open(folder).await.unwrap();
+    let mut model = Model::default();
+    for op in ops {
+        if matches!(op, Op::Reopen) {
+            drop(journal);
+            journal = SqlJournal::open(folder).await.unwrap();
+        }
+        apply(&journal, &mut model, op).await;
+        let found = journal.guests().await.unwrap();
+        let found: Vec<_> = found.iter().map(AsRef::as_ref).collect();
+        assert_eq!(found, model.0.values().collect::<Vec<_>>());
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_read_back_is_what_was_acknowledged(ops in proptest::collection::vec(op(), 1..24)) {
+        let folder = tempfile::tempdir().unwrap();
+        runtime().block_on(play(folder.path(), &ops));
+    }
+
+    /// A process that ends in the middle of a call: the call is looked at a few times and dropped.
+    #[test]
+    fn a_call_that_was_cut_off_is_there_wholly_or_not_at_all(looks in 0..12_u32) {
+        let folder = tempfile::tempdir().unwrap();
+        runtime().block_on(async {
+            let journal = SqlJournal::open(folder.path()).await.unwrap();
+            journal.accept(&request(1, &[1, 2])).await.unwrap();
+            let before = journal.guest(guest(1)).await.unwrap().unwrap();
+            let devices = bound(&[1, 2]);
+            {
+                let claimed = names(&devices);
+                let mut claim = journal.claim(guest(1), &claimed, &devices);
+                let mut context = Context::from_waker(Waker::noop());
+                for _ in 0..looks {
+                    if !matches!(Future::poll(claim.as_mut(), &mut context), Poll::Pending) {
+                        break;
+                    }
+                    std::thread::sleep(std::time::Duration::from_micros(200));
+                }
+            }
+            drop(journal);
+            let journal = SqlJournal::open(folder.path()).await.unwrap();
+            let found = journal.guest(guest(1)).await.unwrap().unwrap();
+            if found != before {
+                assert_eq!(found.devices, Some(devices));
+                assert_eq!(found.state(SpawnStep::Bind), Some(StepState::Done));
+                // Its devices are rows, too: nobody else gets them.
+                journal.accept(&request(2, &[3])).await.unwrap();
+                let other = journal.claim(guest(2), &names(&bound(&[2])), &bound(&[2])).await;
+                assert!(matches!(other, Ok(Claimed::Taken { .. })));
+            }
+        });
+    }
+}
+
+async fn refused(folder: &Path) -> (String, JournalFailure) {
+    let error = SqlJournal::open(folder).await.unwrap_err();
+    (error.to_string(), error.failure())
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("guests.db");
+    std::fs::write(&file, "these are no guests".repeat(400)).unwrap();
+    let (said, reason) = refused(folder.path()).await;
+    assert!(said.contains(&file.display().to_string()), "{said}");
+    assert!(said.contains("damaged"), "{said}");
+    assert_eq!(reason, JournalFailure::File);
+
+    std::fs::remove_file(&file).unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    for number in 1..60 {
+        journal.accept(&request(number, &[number])).await.unwrap();
+    }
+    journal.close().await;
+    drop(journal);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let pages = bytes.len() / 4096;
+    assert!(pages > 8, "{pages} pages");
+    bytes[4096 * 2..4096 * (pages - 2)].fill(0x5a);
+    std::fs::write(&file, bytes).unwrap();
+    let (said, reason) = refused(folder.path()).await;
+    assert!(
+        said.contains("guests.db") && said.contains("damaged"),
+        "{said}"
+    );
+    assert!(!said.contains('\n'), "{said}");
+    assert_eq!(reason, JournalFailure::File);
+}
+
+async fn script(folder: &Path, sql: &'static str) {
+    struct Script(&'static str);
+    impl berth_store::Work for Script {
+        type Output = ();
+        type Error = berth_store::SqlError;
+        async fn run(&self, tx: &mut berth_store::Transaction) -> Result<(), Self::Error> {
+            tx.script(self.0).await
+        }
+    }
+    let location = berth_store::Location::SqliteFile(folder.join("guests.db"));
+    let store = berth_store::SqlStore::open(&location, &berth_store::SqlOptions::default()).await;
+    store.unwrap().write(&Script(sql)).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_database_and_a_later_journal_are_refused_and_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    script(
+        folder.path(),
+        "CREATE TABLE resource_providers (id INTEGER)",
+    )
+    .await;
+    let (said, reason) = refused(folder.path()).await;
+    assert!(said.contains("resource_providers"), "{said}");
+    assert_eq!(reason, JournalFailure::File);
+
+    let folder = tempfile::tempdir().unwrap();
+    drop(SqlJournal::open(folder.path()).await.unwrap());
+    script(folder.path(), "UPDATE guest_journal SET version = 7").await;
+    let (said, reason) = refused(folder.path()).await;
+    assert!(said.contains("version 7"), "{said}");
+    assert_eq!(reason, JournalFailure::OtherRelease);
+}
+
+#[tokio::test]
+async fn a_journal_of_a_version_before_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    journal.accept(&request(1, &[1])).await.unwrap();
+    let before = journal.guests().await.unwrap();
+    drop(journal);
+    for back in [
+        "ALTER TABLE guest DROP COLUMN life; UPDATE guest_journal SET version = 1",
+        "UPDATE guest_journal SET version = 2",
+    ] {
+        script(folder.path(), back).await;
+        for _ in 0..2 {
+            let journal = SqlJournal::open(folder.path()).await.unwrap();
+            assert_eq!(journal.guests().await.unwrap(), before);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_no_release_writes_is_refused_with_its_guest() {
+    for (sql, what) in [
+        ("UPDATE guest SET course = '\"sideways\"'", "course"),
+        ("UPDATE guest SET request = '{}'", "request"),
+        ("UPDATE guest SET power = 'half'", "power"),
+        ("UPDATE guest SET devices = '[1]'", "devices"),
+        ("UPDATE guest SET life = '{\"lost\": 1}'", "life"),
+        (
+            "UPDATE guest SET uuid = '11111111-2222-4333-8444-0000000000ff'",
+            "that of",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        journal.accept(&request(1, &[1])).await.unwrap();
+        drop(journal);
+        script(folder.path(), sql).await;
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let error = journal.guests().await.unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains(what) && said.contains("11111111-2222"),
+            "{said}"
+        );
+        assert_eq!(error.failure(), JournalFailure::File);
+    }
+}
+
+#[tokio::test]
+async fn a_second_agent_is_kept_away_and_another_request_with_the_same_uuid_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let (_, reason) = refused(folder.path()).await;
+    assert_eq!(reason, JournalFailure::HeldByAnother);
+    journal.accept(&request(1, &[1])).await.unwrap();
+    let other = journal.accept(&request(1, &[2])).await.unwrap();
+    assert_eq!(other, Accepted::Other);
+}

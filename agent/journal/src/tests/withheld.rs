@@ -1,0 +1,227 @@
+//! A device is a guest's, or it is being reset, or it is set aside; never two of these by surprise.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::ConsumerUuid;
+use berth_store::Statement;
+use proptest::prelude::*;
+
+use crate::guest_journal::{Claimed, GuestJournal};
+use crate::register::{
+    Cleaned, Cleaning, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, Withheld,
+};
+use crate::samples::{bound, guest, request};
+use crate::sql_journal::SqlJournal;
+use crate::tests::{names, runtime};
+
+async fn journal() -> (SqlJournal, DeviceRegister) {
+    let journal = SqlJournal::in_memory().await.unwrap();
+    for number in 0..3 {
+        journal.accept(&request(number, &[1, 2])).await.unwrap();
+    }
+    let register = journal.devices();
+    (journal, register)
+}
+
+fn name(device: u32) -> String {
+    format!("0000:{device:02x}:00.0")
+}
+
+async fn claim(journal: &SqlJournal, number: u32, device: u32) -> Claimed {
+    let devices = bound(&[device]);
+    let names = names(&devices);
+    let claimed = journal.claim(guest(number), &names, &devices).await;
+    claimed.unwrap()
+}
+
+fn clean(releases: i64) -> Cleaned {
+    Cleaned::Clean {
+        releases: Some(releases),
+        quarantine: QuarantineStays::Yes,
+    }
+}
+
+fn why() -> Quarantine {
+    Quarantine::new("it smells", QuarantinedBy::Operator)
+}
+
+#[tokio::test]
+async fn no_guest_claims_a_device_that_is_being_reset() {
+    let (journal, register) = journal().await;
+    assert_eq!(register.begin(&name(1)).await.unwrap(), Cleaning::Begun);
+    assert_eq!(register.begin(&name(1)).await.unwrap(), Cleaning::UnderWay);
+    let withheld = Claimed::Withheld {
+        device: name(1),
+        why: Withheld::Resetting,
+    };
+    assert_eq!(claim(&journal, 1, 1).await, withheld);
+    register.end(&name(1), &clean(7)).await.unwrap();
+    assert_eq!(register.read().await.unwrap().cleaned[&name(1)], 7);
+    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours);
+}
+
+#[tokio::test]
+async fn a_device_that_a_guest_has_is_not_reset() {
+    let (journal, register) = journal().await;
+    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours);
+    let held = Cleaning::Held(guest(1));
+    assert_eq!(register.begin(&name(1)).await.unwrap(), held);
+    journal.disclaim(guest(1)).await.unwrap();
+    assert_eq!(register.begin(&name(1)).await.unwrap(), Cleaning::Begun);
+}
+
+#[tokio::test]
+async fn a_device_set_aside_is_claimed_by_nobody_but_who_has_it() {
+    let (journal, register) = journal().await;
+    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours);
+    for device in [1, 2] {
+        register.quarantine(&name(device), &why()).await.unwrap();
+    }
+    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours, "again");
+    let withheld = Claimed::Withheld {
+        device: name(2),
+        why: Withheld::Quarantined("it smells".to_owned()),
+    };
+    assert_eq!(claim(&journal, 2, 2).await, withheld);
+    register.release(&name(2), None).await.unwrap();
+    assert_eq!(claim(&journal, 2, 2).await, Claimed::Ours);
+}
+
+#[tokio::test]
+async fn a_start_knows_every_reset_that_was_cut_off_and_every_quarantine() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let register = journal.devices();
+        register.begin(&name(1)).await.unwrap();
+        register.quarantine(&name(2), &why()).await.unwrap();
+        journal.close().await;
+    }
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let found = journal.devices().read().await.unwrap();
+    assert_eq!(found.cleaning, BTreeSet::from([name(1)]));
+    assert_eq!(found.cleaned, BTreeMap::new(), "nobody saw it clean");
+    assert_eq!(found.quarantines[&name(2)].reason, "it smells");
+    assert_eq!(found.quarantines[&name(2)].by, QuarantinedBy::Operator);
+}
+
+#[tokio::test]
+async fn a_journal_of_before_devices_were_known_gets_their_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let register = journal.devices();
+        for table in ["quarantine", "cleaning", "cleaned", "disabled"] {
+            let drop = Statement::new(format!("DROP TABLE device_{table}"));
+            register.execute(vec![drop]).await.unwrap();
+        }
+        journal.close().await;
+    }
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    assert_eq!(journal.devices().read().await.unwrap(), Default::default());
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Claim(u32, u32),
+    Disclaim(u32),
+    Begin(u32),
+    End(u32, bool),
+    Quarantine(u32),
+    Release(u32),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (guests, devices) = (0..3_u32, 1..3_u32);
+    prop_oneof![
+        (guests.clone(), devices.clone()).prop_map(|(g, d)| Op::Claim(g, d)),
+        guests.prop_map(Op::Disclaim),
+        devices.clone().prop_map(Op::Begin),
+        (devices.clone(), any::<bool>()).prop_map(|(d, well)| Op::End(d, well)),
+        devices.clone().prop_map(Op::Quarantine),
+        devices.prop_map(Op::Release),
+    ]
+}
+
+/// What must be so, by device.
+#[derive(Default)]
+struct Model {
+    held: BTreeMap<String, ConsumerUuid>,
+    resetting: BTreeSet<String>,
+    aside: BTreeSet<String>,
+}
+
+async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &mut Model) {
+    match op {
+        Op::Claim(number, device) => {
+            let key = name(device);
+            let holder = model.held.get(&key).copied();
+            let expected = match holder {
+                Some(holder) => holder == guest(number),
+                None => !model.resetting.contains(&key) && !model.aside.contains(&key),
+            };
+            let ours = claim(journal, number, device).await == Claimed::Ours;
+            assert_eq!(ours, expected, "{key}");
+            if ours {
+                model.held.retain(|_, holder| *holder != guest(number));
+                model.held.insert(key, guest(number));
+            }
+        }
+        Op::Disclaim(number) => {
+            journal.disclaim(guest(number)).await.unwrap();
+            model.held.retain(|_, holder| *holder != guest(number));
+        }
+        Op::Begin(device) => {
+            let begun = register.begin(&name(device)).await.unwrap();
+            let expected = match model.held.get(&name(device)) {
+                Some(holder) => Cleaning::Held(*holder),
+                None if model.resetting.contains(&name(device)) => Cleaning::UnderWay,
+                None => Cleaning::Begun,
+            };
+            assert_eq!(begun, expected);
+            if begun == Cleaning::Begun {
+                model.resetting.insert(name(device));
+            }
+        }
+        // Whoever has not begun ends nothing.
+        Op::End(device, well) if model.resetting.remove(&name(device)) => {
+            let end = match well {
+                true => clean(1),
+                false => Cleaned::Spoilt(why()),
+            };
+            register.end(&name(device), &end).await.unwrap();
+            if !well {
+                model.aside.insert(name(device));
+            }
+        }
+        Op::End(..) => {}
+        Op::Quarantine(device) => {
+            register.quarantine(&name(device), &why()).await.unwrap();
+            model.aside.insert(name(device));
+        }
+        Op::Release(device) => {
+            register.release(&name(device), None).await.unwrap();
+            model.aside.remove(&name(device));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_device_is_never_held_and_reset_at_once(ops in proptest::collection::vec(op(), 1..40)) {
+        runtime().block_on(async {
+            let (journal, register) = journal().await;
+            let mut model = Model::default();
+            for op in ops {
+                apply(op, &journal, &register, &mut model).await;
+                let found = register.read().await.unwrap();
+                assert!(found.held.keys().all(|key| !found.cleaning.contains(key)));
+                assert_eq!(found.held, model.held);
+                assert_eq!(found.cleaning, model.resetting);
+                assert!(found.quarantines.keys().eq(model.aside.iter()));
+            }
+        });
+    }
+}

@@ -1,0 +1,393 @@
+//! The loop against a service that listens on a port of this machine. Nothing here goes by how long something takes: each step waits
+//! for what must come.
+
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::put;
+use berth_agent_api::NodeState;
+use berth_agent_journal::samples::{NODE, request};
+use berth_agent_journal::{GuestJournal, SqlJournal};
+use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
+use berth_client::{AdapterOptions, Auth, HostsClient, HttpService, TransportOptions};
+use berth_model::{Inventory, Provider, ProviderName, ResourceClass};
+use berth_virt::{HostEvents, ObserveError};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::*;
+use crate::host_state::service::HostStateOptions;
+
+/// How the service answers.
+#[derive(Default)]
+struct Mood {
+    /// What it calls states: another name after it lost them.
+    epoch: u64,
+    refuses: bool,
+    disabled: Option<&'static str>,
+}
+
+/// What the service was told.
+#[derive(Debug, PartialEq)]
+enum Heard {
+    State(String, Value),
+    Seen(Value),
+}
+
+/// A service that takes states.
+struct Scheduler {
+    mood: Arc<Mutex<Mood>>,
+    heard: mpsc::UnboundedReceiver<Heard>,
+    tell: mpsc::UnboundedSender<Heard>,
+    port: u16,
+    serving: Option<JoinHandle<()>>,
+}
+
+type Told = (Arc<Mutex<Mood>>, mpsc::UnboundedSender<Heard>);
+type Answer = (StatusCode, axum::Json<Value>);
+
+fn answer(mood: &Mood) -> Answer {
+    let named = json!({"state": mood.epoch.to_string(), "disabled_reason": mood.disabled});
+    match mood.refuses {
+        true => (StatusCode::SERVICE_UNAVAILABLE, axum::Json(json!({}))),
+        false => (StatusCode::OK, axum::Json(named)),
+    }
+}
+
+async fn state(
+    State((mood, tell)): State<Told>,
+    Path(host): Path<String>,
+    axum::Json(body): axum::Json<Value>,
+) -> Answer {
+    let mood = mood.lock().unwrap();
+    if !mood.refuses {
+        tell.send(Heard::State(host, body)).unwrap();
+    }
+    answer(&mood)
+}
+
+async fn seen(State((mood, tell)): State<Told>, axum::Json(body): axum::Json<Value>) -> Answer {
+    let mood = mood.lock().unwrap();
+    let is_known = body["state"] == json!(mood.epoch.to_string());
+    if !is_known && !mood.refuses {
+        return (StatusCode::CONFLICT, axum::Json(json!({})));
+    }
+    if !mood.refuses {
+        tell.send(Heard::Seen(body)).unwrap();
+    }
+    answer(&mood)
+}
+
+impl Scheduler {
+    /// A port that nobody listens on yet.
+    async fn away() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (tell, heard) = mpsc::unbounded_channel();
+        Self {
+            mood: Arc::default(),
+            heard,
+            tell,
+            port: listener.local_addr().unwrap().port(),
+            serving: None,
+        }
+    }
+
+    async fn here() -> Self {
+        let mut scheduler = Self::away().await;
+        scheduler.come().await;
+        scheduler
+    }
+
+    async fn come(&mut self) {
+        let told: Told = (Arc::clone(&self.mood), self.tell.clone());
+        let api = Router::new()
+            .route("/internal/v1/hosts/{host}/state", put(state))
+            .route("/internal/v1/hosts/{host}/seen", put(seen))
+            .with_state(told);
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
+        self.serving = Some(tokio::spawn(async move {
+            axum::serve(listener, api).await.unwrap();
+        }));
+    }
+
+    fn be(&self, change: impl FnOnce(&mut Mood)) {
+        change(&mut self.mood.lock().unwrap());
+    }
+
+    async fn hears(&mut self) -> Heard {
+        self.heard.recv().await.unwrap()
+    }
+
+    /// The next whole state; signs of life before it are passed over.
+    async fn hears_state(&mut self) -> Value {
+        loop {
+            if let Heard::State(host, body) = self.hears().await {
+                assert_eq!(host, NODE);
+                return body;
+            }
+        }
+    }
+
+    fn client(&self) -> HostsClient {
+        let http = HttpService::network(&TransportOptions::default()).unwrap();
+        let auth = Auth::none(&format!("http://127.0.0.1:{}", self.port)).unwrap();
+        HostsClient::new(http, auth, &AdapterOptions::default())
+    }
+}
+
+/// A driver that only measures.
+struct Idle;
+
+impl VirtDriver for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        std::future::pending().await
+    }
+
+    fn watch(&self) -> HostEvents {
+        Box::pin(futures_util::stream::pending())
+    }
+
+    async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
+        Ok(Some(HostCpuStats {
+            user: Duration::from_secs(1),
+            idle: Duration::from_secs(3),
+            ..HostCpuStats::default()
+        }))
+    }
+}
+
+/// The agent around the loop.
+struct Agent {
+    states: watch::Sender<Arc<AgentState>>,
+    changes: watch::Sender<GuestChanges>,
+    requests: mpsc::Receiver<Request>,
+    untold: watch::Receiver<Option<String>>,
+    journal: SqlJournal,
+    metrics: Metrics,
+    _folder: tempfile::TempDir,
+    _telling: JoinSet<()>,
+}
+
+impl Agent {
+    async fn telling(scheduler: &Scheduler, options: HostStateOptions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = SqlJournal::open(folder.path()).await.unwrap();
+        let (states, shown) = watch::channel(Arc::new(AgentState::unknown("idle")));
+        let (changes, changed) = watch::channel(GuestChanges::default());
+        let (asked, requests) = mpsc::channel(4);
+        let (untold, told) = watch::channel(None);
+        let metrics = Metrics::default();
+        let around = ReporterDeps {
+            driver: Arc::new(Idle),
+            states: shown,
+            asked,
+            metrics: metrics.clone(),
+            untold,
+        };
+        let service = HostStateService {
+            client: scheduler.client(),
+            journal: Arc::new(journal.clone()),
+            changes: changed,
+            options,
+        };
+        let mut telling = JoinSet::new();
+        telling.spawn(HostStateReporter::new(around, service).run());
+        Self {
+            states,
+            changes,
+            requests,
+            untold: told,
+            journal,
+            metrics,
+            _folder: folder,
+            _telling: telling,
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut AgentState)) {
+        self.states
+            .send_modify(|state| change(Arc::make_mut(state)));
+    }
+
+    /// The service has reported its node.
+    fn runs(&self) {
+        self.change(|state| {
+            state.phase = Phase::Running;
+            state.view = Some(Arc::new(crate::service::samples::host(&[NODE])));
+            let node = NodeName::new(NODE).unwrap();
+            state.nodes.insert(
+                node,
+                NodeState {
+                    phase: Phase::Running,
+                    tree: Some(Arc::new(tree())),
+                    ..NodeState::new()
+                },
+            );
+        });
+    }
+
+    async fn is_told(&mut self, is_told: bool) {
+        let told = self.untold.wait_for(|untold| untold.is_none() == is_told);
+        told.await.unwrap();
+    }
+
+    fn count(&self, request: &str, result: &str) -> u64 {
+        let line = format!(
+            "berth_host_state_requests_total{{request=\"{request}\",result=\"{result}\"}} "
+        );
+        let text = self.metrics.render();
+        let value = text.lines().find_map(|it| it.strip_prefix(&line));
+        value.unwrap().parse().unwrap()
+    }
+}
+
+fn tree() -> ProviderTree {
+    let uuid = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap();
+    let mut root = Provider::root(uuid, ProviderName::new(NODE).unwrap());
+    let inventory = Inventory::of(8).unwrap();
+    root.inventories.insert(ResourceClass::VCPU, inventory);
+    ProviderTree::new(root)
+}
+
+/// Signs of life follow each other at once.
+fn eager() -> HostStateOptions {
+    HostStateOptions {
+        report_interval: Duration::from_millis(20),
+        ..HostStateOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn a_host_is_told_once_and_again_when_it_changed_and_not_otherwise() {
+    let mut scheduler = Scheduler::here().await;
+    let agent = Agent::telling(&scheduler, eager()).await;
+    // Before the node is reported there is nothing to tell.
+    agent.change(|state| state.phase = Phase::Running);
+    agent.runs();
+    let told = scheduler.hears_state().await;
+    assert_eq!(told["nodes"][0]["hypervisor_hostname"], NODE);
+    assert_eq!(told["service"]["disabled_reason"], Value::Null);
+    for _ in 0..3 {
+        // Something that the scheduler does not know of.
+        agent.change(|state| state.consumers = Some((1, 2)));
+        let name = json!({"state": "0"});
+        assert_eq!(scheduler.hears().await, Heard::Seen(name));
+    }
+    // A guest is asked for, and its build fails.
+    agent.journal.accept(&request(1, &[])).await.unwrap();
+    agent.changes.send_modify(|it| it.count += 1);
+    let told = scheduler.hears_state().await;
+    assert_eq!(
+        (
+            &told["nodes"][0]["vcpus_used"],
+            &told["nodes"][0]["num_io_ops"]
+        ),
+        (&json!(1), &json!(1))
+    );
+    agent.changes.send_modify(|it| it.failed_builds = 1);
+    let told = scheduler.hears_state().await;
+    assert_eq!(told["nodes"][0]["failed_builds"], 1);
+    // An operator disables the host.
+    let since = std::time::SystemTime::now();
+    let disabled = Disabled::new("new GPU", since, None).unwrap();
+    agent.change(|state| state.disabled = Some(disabled));
+    let told = scheduler.hears_state().await;
+    assert_eq!(told["service"]["disabled_reason"], "new GPU");
+    agent.change(|state| {
+        state.disabled = None;
+        state.unobserved = Some("libvirtd is away".to_owned());
+    });
+    let told = scheduler.hears_state().await;
+    assert_eq!(told["service"]["disabled_reason"], AWAY);
+}
+
+#[tokio::test]
+async fn a_scheduler_that_lost_the_state_is_told_all_of_it() {
+    let mut scheduler = Scheduler::here().await;
+    let agent = Agent::telling(&scheduler, eager()).await;
+    agent.runs();
+    let first = scheduler.hears_state().await;
+    scheduler.be(|mood| mood.epoch = 7);
+    let again = scheduler.hears_state().await;
+    assert_eq!(first, again);
+    assert_eq!(scheduler.hears().await, Heard::Seen(json!({"state": "7"})));
+    assert_eq!(agent.count("seen", "unknown"), 1);
+    assert_eq!(agent.count("state", "taken"), 2);
+}
+
+#[tokio::test]
+async fn a_scheduler_that_is_away_is_told_when_it_comes_and_health_says_so_meanwhile() {
+    let mut scheduler = Scheduler::away().await;
+    let mut agent = Agent::telling(&scheduler, eager()).await;
+    agent.runs();
+    agent.is_told(false).await;
+    let why = agent.untold.borrow().clone().unwrap();
+    assert!(
+        why.contains("the scheduler was not told") && why.contains(NODE),
+        "{why}"
+    );
+    scheduler.come().await;
+    let told = scheduler.hears_state().await;
+    assert_eq!(told["nodes"][0]["vcpus"], 8);
+    agent.is_told(true).await;
+    // It goes, and comes back with the same state.
+    scheduler.be(|mood| mood.refuses = true);
+    agent.is_told(false).await;
+    agent.changes.send_modify(|it| it.failed_builds = 3);
+    scheduler.be(|mood| mood.refuses = false);
+    let told = scheduler.hears_state().await;
+    assert_eq!(told["nodes"][0]["failed_builds"], 3);
+    agent.is_told(true).await;
+    assert!(agent.count("state", "failed") >= 1);
+}
+
+#[tokio::test]
+async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
+    let mut scheduler = Scheduler::here().await;
+    scheduler.be(|mood| mood.disabled = Some("moved"));
+    let mut agent = Agent::telling(&scheduler, eager()).await;
+    agent.runs();
+    let body = scheduler.hears_state().await;
+    // Said again as long as nothing came of it.
+    for _ in 0..2 {
+        let Some(Request::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
+            panic!("the service is asked for nothing else");
+        };
+        assert_eq!(reason.as_deref(), Some("moved"));
+    }
+    let now = std::time::SystemTime::now();
+    agent.change(|state| state.disabled_in_cloud = Some(DisabledInCloud::new("moved", now)));
+    // It is the cloud's own word, which the cloud is not told.
+    for _ in 0..3 {
+        assert!(matches!(scheduler.hears().await, Heard::Seen(_)));
+    }
+    assert_eq!(body["service"]["disabled_reason"], Value::Null);
+    while agent.requests.try_recv().is_ok() {}
+    scheduler.be(|mood| mood.disabled = None);
+    let Some(Request::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
+        panic!("the service is asked for nothing else");
+    };
+    assert_eq!(reason, None);
+}
+
+#[tokio::test]
+async fn what_the_cpus_did_is_measured_where_a_monitor_is_enabled() {
+    let mut scheduler = Scheduler::here().await;
+    let options = HostStateOptions {
+        monitors: [Monitor::CpuVirtDriver].into(),
+        ..eager()
+    };
+    let agent = Agent::telling(&scheduler, options).await;
+    agent.runs();
+    let told = scheduler.hears_state().await;
+    let metrics = &told["nodes"][0]["metrics"];
+    assert_eq!(metrics["cpu.user.time"], 1e9);
+    assert_eq!(metrics["cpu.percent"], 25.0);
+}

@@ -1,0 +1,21 @@
+//! The resource tracker: keeps the provider trees of this host's nodes in Placement in step with what the driver observes.
+//!
+//! A driver's view and Placement's tree go into [`propose`]; [`startup`] or [`tick`] acts on the plan through the
+//! [`report_client`]. [`node_identity`] decides which node this is.
+
+pub mod allocation_audit;
+pub mod backoff;
+pub mod complete;
+pub mod disabled;
+pub mod error_chain;
+mod known_trees;
+pub mod node_identity;
+pub mod options;
+pub mod propose;
+pub mod provider_config;
+pub mod rename;
+pub mod report_client;
+pub mod startup;
+pub mod tick;
+
+pub use known_trees::KnownTrees;

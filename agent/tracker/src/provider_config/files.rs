@@ -1,0 +1,119 @@
+//! The directory of files. Which files are read, and what of one is refused before it is looked into.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::provider_config::entry::ProviderConfigs;
+use crate::provider_config::parse;
+
+/// How large a file may be, in bytes.
+const LARGEST: u64 = 1 << 20;
+
+/// A file, or the directory, that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProviderFileError {
+    /// It cannot be read.
+    #[error("{path} cannot be read")]
+    Unreadable {
+        /// The file or the directory.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no YAML.
+    #[error("{path} is no YAML: {reason}")]
+    Malformed {
+        path: String,
+        /// Why, with the line.
+        reason: String,
+    },
+    /// Something in it is not as it must be.
+    #[error("{path}: {key}: {wrong}; {right}")]
+    Refused {
+        path: String,
+        /// Where in it, for example `providers[0].traits.additional[1]`.
+        key: String,
+        wrong: String,
+        /// What would be right.
+        right: String,
+    },
+}
+
+impl ProviderConfigs {
+    /// What all files `*.yaml` of the directory say, in the order of their names. A directory that is not there says nothing.
+    pub fn read(directory: &Path) -> Result<Self, Vec<ProviderFileError>> {
+        let files = files(directory).map_err(|error| vec![unreadable(directory, error)])?;
+        let mut configs = Self::default();
+        let mut wrong = Vec::new();
+        for path in files {
+            let shown = path.display().to_string();
+            let read = text(&path).map_err(|error| unreadable(&path, error));
+            match read.and_then(|text| parse::entries(&shown, &text)) {
+                Ok(entries) => configs.entries.extend(entries),
+                Err(error) => wrong.push(error),
+            }
+        }
+        let mut seen = BTreeMap::new();
+        for entry in &configs.entries {
+            if let Some(first) = seen.insert(&entry.provider, &entry.file) {
+                wrong.push(ProviderFileError::Refused {
+                    path: entry.file.clone(),
+                    key: "providers".to_owned(),
+                    wrong: format!("{} has an entry in {first} already", entry.provider),
+                    right: "write all that a provider is to have into one entry".to_owned(),
+                });
+            }
+        }
+        if wrong.is_empty() {
+            Ok(configs)
+        } else {
+            Err(wrong)
+        }
+    }
+}
+
+fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    // A pipe or a device would be read for ever.
+    if !fs::metadata(path)?.is_file() {
+        let reason = "it is not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    let mut text = String::new();
+    File::open(path)?
+        .take(LARGEST + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {LARGEST} bytes"),
+        ));
+    }
+    Ok(text)
+}
+
+fn unreadable(path: &Path, source: io::Error) -> ProviderFileError {
+    let path = path.display().to_string();
+    ProviderFileError::Unreadable { path, source }
+}

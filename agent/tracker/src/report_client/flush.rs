@@ -1,0 +1,304 @@
+//! Writes a difference: new providers from the top, then inventories, traits and aggregates, then removals from the bottom.
+//! Each write carries the generation that the last answer gave; the cache follows each answer, and a failure forgets it.
+
+use std::collections::BTreeSet;
+
+use berth_client::PlacementError;
+use berth_model::{Provider, ProviderChange, ProviderName, ProviderTree, ProviderUuid, TreeDiff};
+
+use crate::report_client::{Cause, ReportClient, ReportError};
+
+/// When a provider that is there was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    Now,
+    Before,
+}
+
+/// Whether a provider has the name and the parent that it is wanted to have.
+fn is_placed_as(there: &Provider, wanted: &Provider) -> bool {
+    there.name == wanted.name && there.parent() == wanted.parent()
+}
+
+impl ReportClient {
+    /// Makes Placement's tree like `desired`, of which `diff` is the difference to the known tree.
+    ///
+    /// # Errors
+    /// Placement does not answer or refuses; what was written before stays, and the next pass goes on from there.
+    pub async fn flush(
+        &mut self,
+        diff: &TreeDiff,
+        desired: &ProviderTree,
+    ) -> Result<(), ReportError> {
+        let written = self.write(diff, desired).await;
+        if written.is_err() {
+            self.forget();
+        }
+        written
+    }
+
+    async fn write(&mut self, diff: &TreeDiff, desired: &ProviderTree) -> Result<(), ReportError> {
+        self.ensure_root().await?;
+        self.create(&diff.created).await?;
+        for change in &diff.changed {
+            self.place(change).await?;
+        }
+        self.ensure_classes(desired.all().into_iter().flat_map(|p| p.inventories.keys()))
+            .await?;
+        self.ensure_traits(desired.all().into_iter().flat_map(|p| &p.traits))
+            .await?;
+        for provider in &diff.created {
+            self.write_new(provider).await?;
+        }
+        for change in &diff.changed {
+            self.write_change(change, desired).await?;
+        }
+        for (uuid, name) in &diff.removed {
+            self.remove(*uuid, name).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the node's root provider if Placement does not have it.
+    pub(super) async fn ensure_root(&mut self) -> Result<(), ReportError> {
+        let missing = self
+            .known_tree()
+            .is_some_and(|tree| tree.root().generation.is_none());
+        if !missing {
+            return Ok(());
+        }
+        let name = self.node.root_name().clone();
+        let (made, _) = self.make(&Provider::root(self.root, name)).await?;
+        self.patch(self.root, |root| root.generation = made.generation);
+        Ok(())
+    }
+
+    /// Makes the providers that are new, parents first, without inventory. Answers those that were not there before.
+    pub(super) async fn create(
+        &mut self,
+        created: &[Provider],
+    ) -> Result<BTreeSet<ProviderUuid>, ReportError> {
+        let mut new = BTreeSet::new();
+        for provider in created {
+            let (made, when) = self.make(provider).await?;
+            if when == Made::Now {
+                new.insert(provider.uuid());
+                self.made.insert(provider.uuid());
+            }
+            if let Some(cached) = &mut self.cached {
+                // The cache may have it already: its answer was lost once.
+                let _ = cached.tree.insert(made.clone());
+            }
+            self.patch(provider.uuid(), |known| known.generation = made.generation);
+        }
+        Ok(new)
+    }
+
+    /// Makes one provider. One that is there already under this UUID, name and parent was made by a try whose answer was
+    /// lost.
+    async fn make(&self, provider: &Provider) -> Result<(Provider, Made), ReportError> {
+        let failed =
+            |source| ReportError::new(format!("making provider {}", provider.name), source);
+        let refused = match self.placement.create_provider(provider).await {
+            Ok(made) => return Ok((made, Made::Now)),
+            Err(source @ PlacementError::NameTaken(_)) => source,
+            Err(source) => return Err(failed(source)),
+        };
+        let by_uuid = self.placement.provider(provider.uuid()).await;
+        let there = match by_uuid.map_err(failed)? {
+            Some(there) => Some(there),
+            // The child of a renamed host has the UUID of its first name.
+            None => {
+                let by_name = self.placement.provider_by_name(&provider.name).await;
+                by_name.map_err(failed)?
+            }
+        };
+        match there {
+            Some(there) if there.uuid() == provider.uuid() && is_placed_as(&there, provider) => {
+                Ok((there, Made::Before))
+            }
+            Some(there) if provider.parent().is_some() && there.parent().is_some() => {
+                Err(self.elsewhere(provider, there, refused).await)
+            }
+            _ => Err(failed(refused)),
+        }
+    }
+
+    /// Why a child that is there cannot be made: somebody put it into another tree, or into this one since it was read.
+    async fn elsewhere(
+        &self,
+        wanted: &Provider,
+        there: Provider,
+        refused: PlacementError,
+    ) -> ReportError {
+        let doing = format!("making provider {}", wanted.name);
+        let tree = match self.placement.providers_in_tree(there.uuid()).await {
+            Ok(tree) => tree,
+            Err(source) => return ReportError::new(doing, source),
+        };
+        match tree.into_iter().find(|above| above.parent().is_none()) {
+            Some(root) if root.uuid() != self.root => {
+                let cause = Cause::Elsewhere {
+                    uuid: there.uuid(),
+                    name: there.name,
+                    root_uuid: root.uuid(),
+                    root: root.name,
+                    own: self.root,
+                    refused,
+                };
+                let source = Box::new(cause);
+                ReportError { doing, source }
+            }
+            _ => ReportError::changed_meanwhile(doing),
+        }
+    }
+
+    /// Renames a provider or puts it under another parent.
+    async fn place(&mut self, change: &ProviderChange) -> Result<(), ReportError> {
+        if change.renamed.is_none() && change.placed_under.is_none() {
+            return Ok(());
+        }
+        let name = change.renamed.as_ref().unwrap_or(&change.name).clone();
+        let answered = match change.placed_under {
+            Some(parent) => {
+                self.placement
+                    .place_provider_under(change.uuid, &name, parent)
+                    .await
+            }
+            None => self.placement.rename_provider(change.uuid, &name).await,
+        };
+        let answered = answered.map_err(|source| {
+            ReportError::new(
+                format!("renaming provider {} to {name}", change.name),
+                source,
+            )
+        })?;
+        self.patch(change.uuid, |known| {
+            known.generation = answered.generation;
+            known.name = name;
+        });
+        Ok(())
+    }
+
+    async fn write_new(&mut self, provider: &Provider) -> Result<(), ReportError> {
+        if !provider.inventories.is_empty() {
+            self.write_inventories(provider).await?;
+        }
+        if !provider.traits.is_empty() {
+            self.write_traits(provider).await?;
+        }
+        if !provider.aggregates.is_empty() {
+            self.write_aggregates(provider).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_change(
+        &mut self,
+        change: &ProviderChange,
+        desired: &ProviderTree,
+    ) -> Result<(), ReportError> {
+        let Some(provider) = desired.get(change.uuid) else {
+            return Ok(());
+        };
+        if !change.inventories.is_empty() {
+            self.write_inventories(provider).await?;
+        }
+        if !change.traits.is_empty() {
+            self.write_traits(provider).await?;
+        }
+        if !change.aggregates.is_empty() {
+            self.write_aggregates(provider).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_inventories(&mut self, provider: &Provider) -> Result<(), ReportError> {
+        let Some(generation) = self.generation(provider.uuid()) else {
+            return Ok(());
+        };
+        let generation = self
+            .placement
+            .put_inventories(provider.uuid(), generation, &provider.inventories)
+            .await
+            .map_err(|source| {
+                ReportError::new(
+                    format!("writing the inventories of {}", provider.name),
+                    source,
+                )
+            })?;
+        self.patch(provider.uuid(), |known| {
+            known.generation = Some(generation);
+            known.inventories.clone_from(&provider.inventories);
+        });
+        Ok(())
+    }
+
+    async fn write_traits(&mut self, provider: &Provider) -> Result<(), ReportError> {
+        let Some(generation) = self.generation(provider.uuid()) else {
+            return Ok(());
+        };
+        let generation = self
+            .placement
+            .put_traits(provider.uuid(), generation, &provider.traits)
+            .await
+            .map_err(|source| {
+                ReportError::new(format!("writing the traits of {}", provider.name), source)
+            })?;
+        self.patch(provider.uuid(), |known| {
+            known.generation = Some(generation);
+            known.traits.clone_from(&provider.traits);
+        });
+        Ok(())
+    }
+
+    async fn write_aggregates(&mut self, provider: &Provider) -> Result<(), ReportError> {
+        let Some(generation) = self.generation(provider.uuid()) else {
+            return Ok(());
+        };
+        let generation = self
+            .placement
+            .put_aggregates(provider.uuid(), generation, &provider.aggregates)
+            .await
+            .map_err(|source| {
+                ReportError::new(
+                    format!("writing the aggregates of {}", provider.name),
+                    source,
+                )
+            })?;
+        self.patch(provider.uuid(), |known| {
+            known.generation = Some(generation);
+            known.aggregates.clone_from(&provider.aggregates);
+        });
+        Ok(())
+    }
+
+    pub(super) async fn remove(
+        &mut self,
+        uuid: ProviderUuid,
+        name: &ProviderName,
+    ) -> Result<(), ReportError> {
+        self.placement
+            .delete_provider(uuid)
+            .await
+            .map_err(|source| ReportError::new(format!("deleting provider {name}"), source))?;
+        if let Some(cached) = &mut self.cached {
+            cached.tree.remove(uuid);
+        }
+        Ok(())
+    }
+
+    pub(super) fn generation(&self, uuid: ProviderUuid) -> Option<berth_model::Generation> {
+        self.known_tree()?.get(uuid)?.generation
+    }
+
+    pub(super) fn patch(&mut self, uuid: ProviderUuid, change: impl FnOnce(&mut Provider)) {
+        if let Some(provider) = self
+            .cached
+            .as_mut()
+            .and_then(|cached| cached.tree.get_mut(uuid))
+        {
+            change(provider);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Reads the tree: whole the first time, later only what changed.
+
+use std::collections::BTreeSet;
+
+use berth_client::PlacementError;
+use berth_client::placement::Answered;
+use berth_model::{AggregateUuid, Provider, ProviderTree, ProviderUuid, Usages};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::time::Instant;
+
+use crate::report_client::{Cached, ReportClient, ReportError};
+
+impl ReportClient {
+    /// The tree as Placement has it. A fresh cache answers without a request; an aged one is compared by one reading of
+    /// the generations, and only providers that changed are read again. A root that Placement does not have yet is
+    /// answered without a generation.
+    pub async fn current_tree(&mut self, now: Instant) -> Result<ProviderTree, ReportError> {
+        if let Some(cached) = &self.cached {
+            let aged = self
+                .association_refresh
+                .is_some_and(|limit| now.duration_since(cached.compared_at) >= limit);
+            if !aged {
+                return Ok(cached.tree.clone());
+            }
+        }
+        let before = self.cached.take().map(|cached| cached.tree);
+        let read = self.read_tree(before.as_ref()).await;
+        // Young for one attempt only: by the next, somebody may have put them into an aggregate.
+        self.new.clear();
+        let tree = read?;
+        for provider in tree.all() {
+            self.classes.extend(provider.inventories.keys().cloned());
+            self.traits.extend(provider.traits.iter().cloned());
+        }
+        self.cached = Some(Cached {
+            tree: tree.clone(),
+            compared_at: now,
+        });
+        Ok(tree)
+    }
+
+    async fn read_tree(&self, before: Option<&ProviderTree>) -> Result<ProviderTree, ReportError> {
+        let doing = || format!("reading the provider tree of {}", self.node);
+        let listed = self
+            .placement
+            .providers_in_tree(self.root)
+            .await
+            .map_err(|source| ReportError::new(doing(), source))?;
+        if listed.is_empty() {
+            return Ok(ProviderTree::new(Provider::root(
+                self.root,
+                self.node.root_name().clone(),
+            )));
+        }
+        let own = self.read_associations(listed, before).await?;
+        let aggregates: BTreeSet<AggregateUuid> = own
+            .iter()
+            .flat_map(|provider| provider.aggregates.iter().copied())
+            .collect();
+        let mut providers = own;
+        if !aggregates.is_empty() {
+            let sharing = self.read_sharing(&aggregates, before, &providers).await?;
+            providers.extend(sharing);
+        }
+        ProviderTree::from_providers(self.root, providers)
+            .map_err(|source| ReportError::no_tree(doing(), source))
+    }
+
+    /// Inventories, traits and aggregates of each provider, unless its generation is the one known.
+    async fn read_associations(
+        &self,
+        listed: Vec<Provider>,
+        before: Option<&ProviderTree>,
+    ) -> Result<Vec<Provider>, ReportError> {
+        stream::iter(listed)
+            .map(|provider| self.read_one(provider, before))
+            .buffered(self.readers)
+            .try_collect()
+            .await
+    }
+
+    async fn read_one(
+        &self,
+        listed: Provider,
+        before: Option<&ProviderTree>,
+    ) -> Result<Provider, ReportError> {
+        if let Some(known) = before.and_then(|before| before.get(listed.uuid()))
+            && known.generation == listed.generation
+            && known.name == listed.name
+            && known.parent() == listed.parent()
+        {
+            return Ok(known.clone());
+        }
+        let failed = |source| ReportError::new(format!("reading provider {}", listed.name), source);
+        let mut provider = listed.clone();
+        let (inventories, traits, aggregates) = futures_util::try_join!(
+            self.placement.inventories(listed.uuid()),
+            self.placement.traits(listed.uuid()),
+            self.aggregates(listed.uuid()),
+        )
+        .map_err(failed)?;
+        // Three reads are not one: the oldest generation is kept, so that a write after a change in between conflicts.
+        let generations = [inventories.generation, traits.generation];
+        let aggregated = aggregates.as_ref().map(|found| found.generation);
+        provider.generation = listed
+            .generation
+            .into_iter()
+            .chain(generations)
+            .chain(aggregated)
+            .min();
+        provider.inventories = inventories.value;
+        provider.traits = traits.value;
+        provider.aggregates = aggregates.map(|found| found.value).unwrap_or_default();
+        Ok(provider)
+    }
+
+    /// The aggregates of a provider. One that was made a moment ago is in none and not asked for: a request less for each
+    /// child of a reshape.
+    async fn aggregates(
+        &self,
+        uuid: ProviderUuid,
+    ) -> Result<Option<Answered<BTreeSet<AggregateUuid>>>, PlacementError> {
+        if self.new.contains(&uuid) {
+            return Ok(None);
+        }
+        self.placement.aggregates(uuid).await.map(Some)
+    }
+
+    async fn read_sharing(
+        &self,
+        aggregates: &BTreeSet<AggregateUuid>,
+        before: Option<&ProviderTree>,
+        own: &[Provider],
+    ) -> Result<Vec<Provider>, ReportError> {
+        let mut seen: BTreeSet<ProviderUuid> = own.iter().map(Provider::uuid).collect();
+        let found = self
+            .placement
+            .sharing_providers(aggregates)
+            .await
+            .map_err(|source| {
+                ReportError::new(
+                    format!("reading the sharing providers of {}", self.node),
+                    source,
+                )
+            })?;
+        // A sharing provider may be a child elsewhere; here it stands alone.
+        let found = found
+            .into_iter()
+            .filter(|provider| seen.insert(provider.uuid()))
+            .map(Provider::without_parent)
+            .collect();
+        self.read_associations(found, before).await
+    }
+
+    /// What is in use on these providers: one request each.
+    pub async fn usages(&self, providers: &BTreeSet<ProviderUuid>) -> Result<Usages, ReportError> {
+        let mut usages = Usages::new();
+        for uuid in providers {
+            let found = self.placement.usages(*uuid).await.map_err(|source| {
+                ReportError::new(format!("reading what is in use on provider {uuid}"), source)
+            })?;
+            usages.extend(
+                found
+                    .value
+                    .into_iter()
+                    .map(|(class, used)| ((*uuid, class), used)),
+            );
+        }
+        Ok(usages)
+    }
+}

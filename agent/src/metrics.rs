@@ -17,7 +17,7 @@ use berth_agent_api::PlanState;
 use berth_agent_api::health::{Message, Severity};
 use berth_agent_instances::FindingObserver;
 use berth_agent_instances::reconcile::FindingKind;
-use berth_client::{Exchange, Outcome, RequestObserver};
+use berth_client::{Exchange, ExchangeOutcome, RequestObserver};
 use berth_model::{Held, ResourceClass};
 use berth_virt::UnfitReason;
 use http::{Method, StatusCode};
@@ -32,7 +32,7 @@ use crate::metrics::rows::{
     HELD_UNITS, HOST_STATES, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
 };
 
-pub use berth_wire::metrics::{Kind, MetricRow};
+pub use berth_wire::metrics::{MetricKind, MetricRow};
 pub use host_state::{HostStateRequest, HostStateResult};
 pub use page::MetricsBeside;
 pub(crate) use page::MetricsPage;
@@ -84,9 +84,9 @@ impl Metrics {
         for row in METRICS {
             let (name, help) = (row.name.into(), row.help.into());
             match row.kind {
-                Kind::Counter => recorder.describe_counter(name, None, help),
-                Kind::Gauge => recorder.describe_gauge(name, None, help),
-                Kind::Histogram => recorder.describe_histogram(name, None, help),
+                MetricKind::Counter => recorder.describe_counter(name, None, help),
+                MetricKind::Gauge => recorder.describe_gauge(name, None, help),
+                MetricKind::Histogram => recorder.describe_histogram(name, None, help),
             }
         }
         let metrics = Self(Arc::new(Registry {
@@ -248,8 +248,8 @@ impl RequestObserver for Metrics {
             return;
         }
         let code = match exchange.outcome {
-            Outcome::Answered(status) => Label::new("code", status.as_str().to_owned()),
-            Outcome::Failed(kind) => Label::from_static_parts("code", kind),
+            ExchangeOutcome::Answered(status) => Label::new("code", status.as_str().to_owned()),
+            ExchangeOutcome::Failed(kind) => Label::from_static_parts("code", kind),
         };
         let labels = vec![
             Label::new("method", exchange.method.as_str().to_owned()),
@@ -260,7 +260,7 @@ impl RequestObserver for Metrics {
             .recorder
             .register_counter(&key(PLACEMENT_REQUESTS, labels), &METADATA)
             .increment(1);
-        if exchange.outcome == Outcome::Answered(StatusCode::CONFLICT)
+        if exchange.outcome == ExchangeOutcome::Answered(StatusCode::CONFLICT)
             && exchange.method != Method::GET
         {
             self.0.conflicts.increment(1);
@@ -285,7 +285,7 @@ mod tests {
     fn exchange(
         route: &'static str,
         method: &'static Method,
-        outcome: Outcome,
+        outcome: ExchangeOutcome,
     ) -> Exchange<'static> {
         let duration = Duration::from_millis(3);
         Exchange {
@@ -315,13 +315,21 @@ mod tests {
             metrics.observed(&exchange(
                 route,
                 &Method::PUT,
-                Outcome::Answered(StatusCode::CONFLICT),
+                ExchangeOutcome::Answered(StatusCode::CONFLICT),
             ));
         }
-        metrics.observed(&exchange(route, &Method::GET, Outcome::Failed("timeout")));
+        metrics.observed(&exchange(
+            route,
+            &Method::GET,
+            ExchangeOutcome::Failed("timeout"),
+        ));
         let login = Exchange {
             service: "identity",
-            ..exchange("/v3/auth/tokens", &Method::POST, Outcome::Failed("tls"))
+            ..exchange(
+                "/v3/auth/tokens",
+                &Method::POST,
+                ExchangeOutcome::Failed("tls"),
+            )
         };
         metrics.observed(&login);
         let text = metrics.render();
@@ -340,11 +348,11 @@ mod tests {
     fn a_reshape_is_counted_by_its_answer() {
         let metrics = Metrics::default();
         let answers = [
-            Outcome::Answered(StatusCode::NO_CONTENT),
-            Outcome::Answered(StatusCode::CONFLICT),
-            Outcome::Failed("closed"),
-            Outcome::Answered(StatusCode::SERVICE_UNAVAILABLE),
-            Outcome::Answered(StatusCode::FORBIDDEN),
+            ExchangeOutcome::Answered(StatusCode::NO_CONTENT),
+            ExchangeOutcome::Answered(StatusCode::CONFLICT),
+            ExchangeOutcome::Failed("closed"),
+            ExchangeOutcome::Answered(StatusCode::SERVICE_UNAVAILABLE),
+            ExchangeOutcome::Answered(StatusCode::FORBIDDEN),
         ];
         for outcome in answers {
             metrics.observed(&exchange("/reshaper", &Method::POST, outcome));
@@ -443,7 +451,7 @@ mod tests {
         metrics.observed(&exchange(
             "/",
             &Method::GET,
-            Outcome::Answered(StatusCode::OK),
+            ExchangeOutcome::Answered(StatusCode::OK),
         ));
         metrics.held_units([&Held {
             provider: "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap(),

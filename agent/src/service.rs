@@ -44,7 +44,7 @@ use berth_agent_tracker::KnownTrees;
 use berth_agent_tracker::error_chain::sentence;
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::startup::ReviewedPlans;
-use berth_client::{Dice, PlacementClient};
+use berth_client::{JitterRng, PlacementClient};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostEvents, VirtDriver};
 use futures_util::stream::{self, BoxStream, SelectAll};
@@ -172,7 +172,7 @@ impl<D> Agent<D> {
             metrics_beside: None,
             notifier: Notifier::silent(),
             reviewed: None,
-            seed: Dice::thrown().next(),
+            seed: JitterRng::thrown().next(),
         }
     }
 }

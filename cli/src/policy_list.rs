@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use berth_http::Policy;
-use berth_http::policy::Origin;
+use berth_http::policy::PolicyOrigin;
 use berth_output::{Failure, ListFormat, Listing};
 use serde_json::json;
 
@@ -15,8 +15,8 @@ pub(crate) fn print(
     let mut listing = Listing::new(&["rule", "check", "origin"]);
     for (name, rule, origin) in policy.rules() {
         let origin = match origin {
-            Origin::Default => "default",
-            Origin::File => "file",
+            PolicyOrigin::Default => "default",
+            PolicyOrigin::File => "file",
         };
         listing.push([json!(name), json!(rule.to_string()), json!(origin)]);
     }

@@ -15,7 +15,7 @@ mod round;
 
 use std::env;
 
-use berth_client::Dice;
+use berth_client::JitterRng;
 use host::Host;
 use report::Report;
 use round::Round;
@@ -34,7 +34,7 @@ fn guests_come_and_go_through_kills_and_leave_nothing() {
     let cycles = number("BERTH_CYCLES").unwrap_or(6);
     let seed = number("BERTH_CYCLES_SEED").unwrap_or(1);
     let kills = number("BERTH_CYCLES_KILLS") != Some(0);
-    let dice = Dice::seeded(seed);
+    let dice = JitterRng::seeded(seed);
     let mut host = Host::start();
     let mut report = Report::new(seed);
     let before = host.settled(None).expect("a host at rest");

@@ -4,7 +4,7 @@ use std::fmt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use berth_client::Dice;
+use berth_client::JitterRng;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -65,14 +65,14 @@ pub(crate) struct Ran {
     pub(crate) violations: Vec<String>,
 }
 
-fn below(dice: &Dice, end: usize) -> usize {
+fn below(dice: &JitterRng, end: usize) -> usize {
     let end = u64::try_from(end).unwrap_or(u64::MAX);
     usize::try_from(dice.next() % end).unwrap_or(0)
 }
 
 impl Round {
     /// The next one, of so many guests at most.
-    pub(crate) fn draw(dice: &Dice, most: u64, kills: bool) -> Self {
+    pub(crate) fn draw(dice: &JitterRng, most: u64, kills: bool) -> Self {
         let (mut cards, mut parts) = (CARDS.len(), PARTS);
         let mut guests = Vec::new();
         let wanted = 4 + below(dice, 5);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_hosts::{ServerGroupPolicy, HostsOptions};
+use berth_hosts::{HostsOptions, ServerGroupPolicy};
 use berth_store::{Isolation, SqlOptions};
 use futures_util::future::join_all;
 use serde_json::json;

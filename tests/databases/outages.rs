@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use berth_store::{
-    Disposition, Location, Moment, OpenError, Retryable as _, SqlError, SqlOptions, SqlStore,
+    Disposition, Location, OpenError, Retryable as _, SqlError, SqlOptions, SqlStore, SqlTimestamp,
     Statement, Transaction, Value, Work,
 };
 use berth_tests::peer::{MariaDb, Postgres};
@@ -44,12 +44,14 @@ impl Work for Interrupted {
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        tx.insert(named(Moment::now().to_string()).0, "id").await?;
+        tx.insert(named(SqlTimestamp::now().to_string()).0, "id")
+            .await?;
         if self.runs.fetch_add(1, Ordering::SeqCst) == 0 {
             self.wrote.wait().await;
             self.killed.wait().await;
         }
-        tx.insert(named(Moment::now().to_string()).0, "id").await?;
+        tx.insert(named(SqlTimestamp::now().to_string()).0, "id")
+            .await?;
         Ok(())
     }
 }

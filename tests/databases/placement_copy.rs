@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use berth_placement::{CopyError, PlacementSchemaError, can_be_copied_to, compare, copy, prepare, version};
+use berth_placement::{
+    CopyError, PlacementSchemaError, can_be_copied_to, compare, copy, prepare, version,
+};
 use berth_store::{SqlOptions, SqlStore, Statement};
 use berth_tests::peer::PlacementSchema;
 use serde_json::json;
@@ -49,7 +51,7 @@ async fn fill(store: &SqlStore) {
 }
 
 async fn look(place: &Place) -> SqlStore {
-    let looked = SqlStore::look_at(&place.location(), &SqlOptions::default()).await;
+    let looked = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
     looked.unwrap().unwrap()
 }
 
@@ -134,7 +136,10 @@ async fn a_copy_that_ends_after_any_table_is_not_served_and_is_begun_anew(place:
             compare(&new).await.unwrap_err(),
             sync_all(&new).await.unwrap_err(),
         ] {
-            assert!(matches!(refused, PlacementSchemaError::Incomplete), "{refused}");
+            assert!(
+                matches!(refused, PlacementSchemaError::Incomplete),
+                "{refused}"
+            );
         }
         new.close().await;
     }
@@ -191,7 +196,10 @@ async fn what_does_not_fit_is_named_by_its_table_and_the_copy_not_completed() {
         "{error}"
     );
     let refused = prepare(&new).await.unwrap_err();
-    assert!(matches!(refused, PlacementSchemaError::Incomplete), "{refused}");
+    assert!(
+        matches!(refused, PlacementSchemaError::Incomplete),
+        "{refused}"
+    );
     new.close().await;
 
     // SQLite holds what it is given.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use berth_placement::{
-    Difference, IncompleteConsumers, ShapeDifference, Revision, PlacementSchemaError, SchemaStep, SchemaVersion, check, compare,
-    plan, prepare, sync, version,
+    Difference, IncompleteConsumers, PlacementSchemaError, Revision, SchemaStep, SchemaVersion,
+    ShapeDifference, check, compare, plan, prepare, sync, version,
 };
 use berth_store::{Dialect, SqlOptions, SqlStore, Statement};
 use berth_tests::peer::{MariaDb, PlacementSchema};
@@ -163,7 +163,10 @@ async fn every_older_revision_comes_to_the_newest_with_its_rows(place: Place) {
         schema.upgrade(&url, revision.id()).unwrap();
         let store = open(&old).await;
         store.write(&Script(ROWS)).await.unwrap();
-        assert_eq!(version(&store).await.unwrap(), SchemaVersion::Known(revision));
+        assert_eq!(
+            version(&store).await.unwrap(),
+            SchemaVersion::Known(revision)
+        );
         let planned = plan(&store).await.unwrap();
         assert_eq!(planned.left, [], "{revision}");
         let mut steps = vec![SchemaStep::Roots(2), SchemaStep::Consumers(2)];
@@ -220,7 +223,11 @@ async fn a_database_without_its_revision_has_one_answer(place: Place) {
     let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
     run("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num))").await;
     for round in ["alembic_version alone", "all tables, none with a row"] {
-        assert_eq!(version(&store).await.unwrap(), SchemaVersion::Empty, "{round}");
+        assert_eq!(
+            version(&store).await.unwrap(),
+            SchemaVersion::Empty,
+            "{round}"
+        );
         for error in [
             compare(&store).await.unwrap_err(),
             check(&store).await.unwrap_err(),
@@ -230,7 +237,11 @@ async fn a_database_without_its_revision_has_one_answer(place: Place) {
                 "{round}: {error}"
             );
         }
-        assert_eq!(sync_all(&store).await.unwrap(), [SchemaStep::Make], "{round}");
+        assert_eq!(
+            sync_all(&store).await.unwrap(),
+            [SchemaStep::Make],
+            "{round}"
+        );
         assert_eq!(compare(&store).await.unwrap(), [], "{round}");
         run("DELETE FROM alembic_version").await;
     }
@@ -333,7 +344,10 @@ async fn what_is_not_as_its_revision_says_is_told(place: Place) {
         compare(&store).await.unwrap_err(),
         sync_all(&store).await.unwrap_err(),
     ] {
-        assert!(matches!(error, PlacementSchemaError::NotPlacement), "{error}");
+        assert!(
+            matches!(error, PlacementSchemaError::NotPlacement),
+            "{error}"
+        );
     }
     run("DROP TABLE things").await;
     let error = compare(&store).await.unwrap_err();

@@ -39,7 +39,7 @@ async fn a_database_without_tables_is_none(place: Place) {
     );
     assert!(!error.to_string().contains("test-only"), "{error}");
     assert!(
-        SqlStore::look_at(&location, &options)
+        SqlStore::open_read_only_at(&location, &options)
             .await
             .unwrap()
             .is_none()
@@ -51,7 +51,7 @@ async fn a_database_without_tables_is_none(place: Place) {
 async fn what_only_looks_changes_nothing(place: Place) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
-    let looked = SqlStore::look_at(&place.location(), &SqlOptions::default()).await;
+    let looked = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
     let looking = looked.unwrap().unwrap();
     assert_eq!(count(&looking).await, 1);
     let error = looking.write(&named("b")).await.unwrap_err();

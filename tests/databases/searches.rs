@@ -46,7 +46,9 @@ async fn the_tables_tell_what_a_snapshot_tells(place: Place) {
     for _ in 0..CLOUDS {
         let (cloud, steps) = cases.new_tree(&mut runner).unwrap().current();
         agree(&services, &cloud, &steps).await;
-        one.write(&crate::databases::work::Script(EMPTY)).await.unwrap();
+        one.write(&crate::databases::work::Script(EMPTY))
+            .await
+            .unwrap();
     }
 }
 
@@ -129,7 +131,10 @@ async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: Place) {
     }
     let sql = "UPDATE resource_providers SET parent_provider_id = ? WHERE uuid = ?";
     let below = Statement::new(sql).bind(1).bind(uuid(1, 1));
-    store.write(&crate::databases::work::Do(below)).await.unwrap();
+    store
+        .write(&crate::databases::work::Do(below))
+        .await
+        .unwrap();
     assert_eq!(candidates(&service, "resources=VCPU:1").await, 3);
 }
 

@@ -1,6 +1,6 @@
 //! What goes in comes out.
 
-use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{SqlError, SqlTimestamp, Statement, Transaction, Value, Work};
 
 use crate::databases::place::Place;
 use crate::databases::work::{Do, Insert, ask, count, named, one};
@@ -94,7 +94,7 @@ async fn the_same_text_takes_a_null_and_then_a_number(place: Place) {
 
 async fn moments_keep_what_the_column_can(place: Place) {
     let store = place.store().await;
-    let now: Moment = "2026-11-22 17:11:40.123456".parse().unwrap();
+    let now: SqlTimestamp = "2026-11-22 17:11:40.123456".parse().unwrap();
     let insert = Statement::new("INSERT INTO things (created_at) VALUES (?)").bind(now);
     store.write(&Insert(insert)).await.unwrap();
     let row = ask(&store, "SELECT created_at FROM things").await;
@@ -107,7 +107,7 @@ async fn moments_keep_what_the_column_can(place: Place) {
     assert_eq!(row.text(0).unwrap(), expected);
     let before =
         Statement::new("SELECT COUNT(*) FROM things WHERE created_at <= ? AND created_at > ?");
-    let day_before: Moment = "2026-11-21 17:11:40".parse().unwrap();
+    let day_before: SqlTimestamp = "2026-11-21 17:11:40".parse().unwrap();
     let row = one(&store, before.bind(now).bind(day_before)).await;
     assert_eq!(row.int(0).unwrap(), 1);
     for text in [
@@ -115,7 +115,7 @@ async fn moments_keep_what_the_column_can(place: Place) {
         "9999-12-31 23:59:59.000000",
         "2024-02-29 00:00:00.000000",
     ] {
-        let moment: Moment = text.parse().unwrap();
+        let moment: SqlTimestamp = text.parse().unwrap();
         let set = Statement::new("UPDATE things SET created_at = ?").bind(moment);
         store.write(&Do(set)).await.unwrap();
         let row = ask(&store, "SELECT created_at FROM things").await;
@@ -278,7 +278,7 @@ async fn the_databases_own_time_is_a_moment(place: Place) {
     let store = place.store().await;
     let sql = format!("SELECT {}", store.dialect().now());
     let there = one(&store, Statement::new(sql)).await.moment(0).unwrap();
-    let apart = there.as_micros() - Moment::now().as_micros();
+    let apart = there.as_micros() - SqlTimestamp::now().as_micros();
     // Of time zones, not of clocks.
     assert!(apart.abs() < 600_000_000, "{there}");
 }

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_client::HttpService;
+use berth_fault_injection::{
+    DeterministicScheduler, Effect, InjectionPoint, PointGate, RecordingGate, SchedulerState, Trace,
+};
 use berth_model::Held;
-use berth_fault_injection::{Effect, InjectionPoint, PointGate, RecordingGate, SchedulerState, Trace, DeterministicScheduler};
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate};
 use berth_tests::node::{MemoryFiles, Shown};
@@ -175,7 +177,7 @@ async fn run_in(
 }
 
 fn acknowledged_writes(trace: &Trace) -> usize {
-    use berth_fault_injection::{EffectKind, EffectOutcome, Boundary, TraceEvent};
+    use berth_fault_injection::{Boundary, EffectKind, EffectOutcome, TraceEvent};
     let lines = trace.lines().iter();
     lines
         .filter(|line| {

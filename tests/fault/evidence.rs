@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_model::ProviderTree;
+use berth_fault_injection::{Boundary, EffectKind, Fault, GateDecision, TraceLine};
 use berth_invariants::{
-    Device, Exit, Guest, Histories, Journal, TaskOutcome, TaskRecord, LoopLimits, Pass, PassOutcome,
-    PlacementSnapshot, RefusedReshape, AgentReport, Step, StepKind, StepBoundary, OutputText, SystemSnapshot,
+    AgentReport, Device, Exit, Guest, Histories, Journal, LoopLimits, OutputText, Pass,
+    PassOutcome, PlacementSnapshot, RefusedReshape, Step, StepBoundary, StepKind, SystemSnapshot,
+    TaskOutcome, TaskRecord,
 };
-use berth_fault_injection::{EffectKind, Fault, GateDecision, Boundary, TraceLine};
+use berth_model::ProviderTree;
 use berth_tests::worlds::{PlacementRows, tree_of};
 
 use crate::case::{Case, UnderFault};

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use berth_invariants::{Histories, SystemSnapshot, audit, audit_at_rest};
 use berth_fault_injection::{Fault, InjectionPoint};
+use berth_invariants::{Histories, SystemSnapshot, audit, audit_at_rest};
 use berth_tests::host::consumer;
 use berth_tests::worlds::PlacementRows;
 
@@ -33,7 +33,12 @@ pub(crate) fn clean(swept: &Swept) -> Vec<String> {
 }
 
 /// What is wrong with a failed run.
-pub(crate) fn failed(swept: &Swept, rows: &Rows, points: &[InjectionPoint], case: &Case) -> Vec<String> {
+pub(crate) fn failed(
+    swept: &Swept,
+    rows: &Rows,
+    points: &[InjectionPoint],
+    case: &Case,
+) -> Vec<String> {
     let Swept { situation, clean } = swept;
     let meant = swept.crossing(&points[0]);
     let mut wrong = Vec::new();
@@ -68,7 +73,12 @@ fn units(situation: &Situation, end: &PlacementRows) -> Vec<String> {
 }
 
 /// An outcome that `rows.toml` does not have for the cell. Pairs have cells where both are kills.
-fn another_outcome(swept: &Swept, rows: &Rows, points: &[InjectionPoint], case: &Case) -> Option<String> {
+fn another_outcome(
+    swept: &Swept,
+    rows: &Rows,
+    points: &[InjectionPoint],
+    case: &Case,
+) -> Option<String> {
     if points.len() > 1 && points.iter().any(|point| point.fault != Fault::Kill) {
         return None;
     }
@@ -114,7 +124,12 @@ fn name(points: &[InjectionPoint]) -> String {
 }
 
 /// A line that repeats the case, and what is wrong.
-pub(crate) fn explain(swept: &Swept, points: &[InjectionPoint], case: &Case, wrong: &[String]) -> String {
+pub(crate) fn explain(
+    swept: &Swept,
+    points: &[InjectionPoint],
+    case: &Case,
+    wrong: &[String],
+) -> String {
     let (journey, points_name) = (swept.situation.journey.as_str(), name(points));
     let mut text = format!(
         "BERTH_FAULT_AT={journey}:{points_name} cargo test -p berth-tests --test fault every_journey -- --nocapture\n"

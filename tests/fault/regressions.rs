@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use berth_fault_injection::{Fault, EffectPhase, InjectionPoint, FaultRepetition, Trace};
+use berth_fault_injection::{EffectPhase, Fault, FaultRepetition, InjectionPoint, Trace};
 
 use crate::case::run;
 use crate::journeys::Journey;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use berth_fault_injection::{EffectKind, Boundary};
+use berth_fault_injection::{Boundary, EffectKind};
 
 use crate::journeys::Journey;
 use crate::rows::{Outcome, Rows};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use berth_fault_injection::{Effect, Fault, InjectionPoint, FaultRepetition, Boundary};
+use berth_fault_injection::{Boundary, Effect, Fault, FaultRepetition, InjectionPoint};
 
 use crate::case::{Case, UnderFault};
 use crate::journeys::{Journey, Situation};

@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_model::{ProviderUuid, ResourceClass};
 use berth_fault_injection::{
-    Effect, EffectOutcome, Fault, Gate, EffectPhase, RecordingGate, GateDecision, GateFuture, SeededRng, SchedulerState,
-    Trace, DeterministicScheduler,
+    DeterministicScheduler, Effect, EffectOutcome, EffectPhase, Fault, Gate, GateDecision,
+    GateFuture, RecordingGate, SchedulerState, Trace,
 };
+use berth_model::{ProviderUuid, ResourceClass, SeededRng};
 use berth_tests::claims::{Claim, claim, neighbours};
 use berth_tests::cloud::{Cloud, Snapshot};
 use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage};
@@ -97,7 +97,10 @@ fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
         }
         let runs = acts.iter().map(|(unit, stage, journey, history)| {
             let lives = unit.run(|| stage.killed(), &|| {}, history);
-            stage.run(|| turns.state() != SchedulerState::Running, journey.run(lives))
+            stage.run(
+                || turns.state() != SchedulerState::Running,
+                journey.run(lives),
+            )
         });
         let all = pin!(join_all(runs));
         let rests = tokio::time::timeout(Duration::from_mins(90), all)

@@ -5,8 +5,10 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use berth_fault_injection::{
+    Effect, EffectPhase, Fault, FaultRepetition, GateDecision, InjectionPoint, Trace,
+};
 use berth_model::SeededRng;
-use berth_fault_injection::{Effect, Fault, EffectPhase, InjectionPoint, GateDecision, FaultRepetition, Trace};
 
 use crate::case::{Case, run};
 use crate::journeys::{Journey, Situation};
@@ -65,8 +67,9 @@ impl Pairs {
 
     /// The second points after a run that failed at the first.
     fn after(self, first: InjectionPoint, case: &Case) -> Vec<InjectionPoint> {
-        let is_kill =
-            |point: &InjectionPoint| point.fault == Fault::Kill && point.repetition == FaultRepetition::Once;
+        let is_kill = |point: &InjectionPoint| {
+            point.fault == Fault::Kill && point.repetition == FaultRepetition::Once
+        };
         // Crossings that ran side by side with the first may have come to the gate before it struck.
         let mut recovery = Trace::default();
         let lines = case.trace.lines().iter();
@@ -141,7 +144,12 @@ struct Findings {
 }
 
 /// Runs a case, judges it, and counts it.
-fn case(swept: &Swept, points: &[InjectionPoint], rows: &rows::Rows, findings: &Mutex<Findings>) -> Case {
+fn case(
+    swept: &Swept,
+    points: &[InjectionPoint],
+    rows: &rows::Rows,
+    findings: &Mutex<Findings>,
+) -> Case {
     let journey = swept.situation.journey;
     let case = run(&swept.situation, points);
     let crossing = swept.crossing(&points[0]);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Mutex;
 
-use berth_fault_injection::{Fault, EffectPhase};
+use berth_fault_injection::{EffectPhase, Fault};
 
 use berth_tests::sample::one_of;
 

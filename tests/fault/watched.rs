@@ -14,9 +14,11 @@ use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
 use berth_agent::service::{self, Agent, LiveOptions};
 use berth_agent::triggers::Interval;
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Gate, EffectPhase, GateDecision, GateFuture};
 use berth_agent_api::AdminOptions;
 use berth_agent_api::client::AdminClient;
+use berth_fault_injection::{
+    Effect, EffectOutcome, EffectPhase, Fault, Gate, GateDecision, GateFuture,
+};
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{
     GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate, busy,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use berth_client::Dice;
+use berth_client::JitterRng;
 use berth_tests::fault_proxy::{Fault, Rule, Spoilt};
 
 use crate::kill::stand::{Prepared, Sword};
@@ -121,7 +121,7 @@ pub(crate) fn places(prepared: &[Prepared]) -> Vec<(usize, Kill)> {
 pub(crate) fn case(seed: u64, places: &[(usize, Kill)], prepared: &[Prepared]) -> Case {
     let turn = usize::try_from(seed.saturating_sub(1)).unwrap_or(0) % places.len();
     let (journey, kill) = places[turn];
-    let dice = Dice::seeded(seed);
+    let dice = JitterRng::seeded(seed);
     let below = |limit: usize| (dice.next() % limit as u64) as usize;
     let request = 1 + below(prepared[journey].crossings.len());
     let recovery = match below(8) {

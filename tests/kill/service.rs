@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{env, fs};
 
-use berth_client::Dice;
+use berth_client::JitterRng;
 use berth_store::Statement;
 use berth_tests::contest::{
     Answer, Contest, History, Isolation, Services, ServicesError, Testimony, Where, place,
@@ -112,7 +112,7 @@ impl Struck {
 
     /// One kill, and the start after it.
     fn strike(&mut self, seed: u64) -> Result<(), String> {
-        let dice = Dice::seeded(seed);
+        let dice = JitterRng::seeded(seed);
         let urls = self.services.urls();
         let contest = Contest {
             number: seed,

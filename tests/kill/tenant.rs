@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_client::Dice;
+use berth_client::JitterRng;
 use berth_fake::{Guest, Migration, MigrationSight};
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid, ResourceClass};
 use berth_tests::claims::{Claim, Neighbours};
@@ -43,7 +43,7 @@ impl Tenant {
 
     /// The first six are one of each kind; where the others' units are is drawn.
     pub(crate) fn of_reshape(n: u32, consumers: u32, gpus: u8) -> Self {
-        let dice = Dice::seeded(u64::from(n) << 32 | u64::from(consumers));
+        let dice = JitterRng::seeded(u64::from(n) << 32 | u64::from(consumers));
         let any = || (dice.next() % u64::from(gpus)) as u8;
         let (kind, gpus) = match n {
             0 => (Kind::Wide, vec![1]),

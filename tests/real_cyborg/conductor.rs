@@ -8,7 +8,7 @@ use berth_agent_api::instances as api;
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{
-    BootRequest, Conductor, ConductorOptions, ConductorParts, SingleAgent, GuestRunOutcome,
+    BootRequest, Conductor, ConductorOptions, ConductorParts, GuestRunOutcome, SingleAgent,
 };
 use berth_hosts::Hosts;
 use berth_model::ConsumerUuid;

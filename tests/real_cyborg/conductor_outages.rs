@@ -21,7 +21,10 @@ async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
     let request = with_profile(guest, "cut");
     conductor.create(&request).await.expect("it is taken");
     let ended = end(&conductor, guest).await;
-    assert!(matches!(ended, GuestRunOutcome::Active), "{cut:?}: {ended:?}");
+    assert!(
+        matches!(ended, GuestRunOutcome::Active),
+        "{cut:?}: {ended:?}"
+    );
     let devices = agent.devices(guest).await;
     assert_eq!(devices, [address(CUT)].into(), "{cut:?}");
     conductor.delete(guest).await.expect("it is taken");

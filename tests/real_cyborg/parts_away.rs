@@ -99,7 +99,10 @@ async fn failed(conductor: &Conductor, guest: ConsumerUuid) -> String {
 
 /// Nothing of the guest is anywhere, and the function can be had.
 async fn assert_undone(cloud: &Cloud, conductor: &Conductor, guest: ConsumerUuid, at: usize) {
-    conductor.collect_orphaned_arqs().await.expect("Cyborg answers");
+    conductor
+        .collect_orphaned_arqs()
+        .await
+        .expect("Cyborg answers");
     assert_nothing_left(cloud, guest).await;
     cloud.assert_free(at).await;
 }

@@ -59,7 +59,7 @@ fn claim(cloud: &Cloud, guest: ConsumerUuid) -> Value {
 async fn bound(cloud: &Cloud, guest: ConsumerUuid) -> Vec<(String, String)> {
     let arqs = cloud.accelerators().arqs_of_instance(guest).await;
     let arqs = arqs.expect("Cyborg answers");
-    let handle = |told: &berth_client::ToldArq| {
+    let handle = |told: &berth_client::ReportedArq| {
         let arq = told.arq.as_ref().expect("a request");
         match &arq.state {
             ArqState::Bound(_, handle) => (arq.uuid.to_string(), handle.uuid.to_string()),

@@ -148,7 +148,11 @@ fn a_build_that_fails_after_its_claim_its_bind_or_its_define_is_done_on_the_next
             };
             assert_eq!(failed.node.as_deref(), Some(NODE), "{fails:?}");
             assert!(failed.reason.contains(told), "{fails:?}: {failed}");
-            assert_eq!(record.placement().unwrap().node.as_str(), SECOND, "{fails:?}");
+            assert_eq!(
+                record.placement().unwrap().node.as_str(),
+                SECOND,
+                "{fails:?}"
+            );
             is_on_the_second_alone(cloud, 1).await;
             set(cloud, NODE, fails, false).await;
             assert_eq!(cloud.rests(None).await, Vec::<String>::new(), "{fails:?}");

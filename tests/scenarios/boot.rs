@@ -237,11 +237,17 @@ async fn a_guest_whose_devices_are_all_being_cleaned_waits_and_says_for_what_and
     );
     assert_eq!(conductor.blocked_reason(guest(1)), Some(reason));
     let again = conductor.reconcile_guest(guest(1)).await;
-    assert!(matches!(again, GuestRunOutcome::Blocked { .. }), "{again:?}");
+    assert!(
+        matches!(again, GuestRunOutcome::Blocked { .. }),
+        "{again:?}"
+    );
     // A conductor that starts anew goes on with it.
     let conductor = stage.conductor();
     let again = conductor.reconcile_guest(guest(1)).await;
-    assert!(matches!(again, GuestRunOutcome::Blocked { .. }), "{again:?}");
+    assert!(
+        matches!(again, GuestRunOutcome::Blocked { .. }),
+        "{again:?}"
+    );
     stage.clean_devices().await;
     let end = conductor.reconcile_guest(guest(1)).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");

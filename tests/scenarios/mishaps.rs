@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use berth_client::{HttpService, Route, TransportError};
+use berth_client::{HttpService, RouteTemplate, TransportError};
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::busy;
 use bytes::Bytes;
@@ -81,7 +81,7 @@ pub(crate) fn mishap(
 }
 
 fn matches(request: &Request<Bytes>, line: &str) -> bool {
-    let route = request.extensions().get::<Route>();
+    let route = request.extensions().get::<RouteTemplate>();
     route.is_some_and(|route| line == format!("{} {}", request.method(), route.0))
 }
 

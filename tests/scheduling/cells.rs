@@ -1,7 +1,7 @@
 //! Two cells: where the build on one host fails, the guest runs on another one of the same cell.
 
 use berth_conductor::GuestRunOutcome;
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{Mood, asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
@@ -13,7 +13,7 @@ async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
     let mut fleet = hosts(2, "cell2", 8);
     fleet.extend(hosts(10, "cell1", 4));
     let fleet = Fleet::over(Cloud::in_process().await, &fleet).await;
-    let conductor = fleet.conductor(Options::default()).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
     for number in 0..4 {
         fleet.agent.is(Mood::CannotBuildOne);
         let request = asked(&json!({
@@ -56,7 +56,7 @@ async fn a_guest_of_one_node_is_looked_for_there_again_after_a_build_that_failed
     let fleet = hosts(2, "cell2", 8);
     let node = fleet[1].name.clone();
     let fleet = Fleet::over(Cloud::in_process().await, &fleet).await;
-    let conductor = fleet.conductor(Options::default()).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
     fleet.agent.is(Mood::CannotBuildOne);
     let request = asked(&json!({
         "uuid": guest(1).to_string(),
@@ -73,6 +73,7 @@ async fn a_guest_of_one_node_is_looked_for_there_again_after_a_build_that_failed
         reason.contains(&format!("attempt 1 on {node}: ")),
         "{reason}"
     );
-    let sentence = "attempt 2 No valid host was found: no other host or device satisfies the request";
+    let sentence =
+        "attempt 2 No valid host was found: no other host or device satisfies the request";
     assert!(reason.ends_with(sentence), "{reason}");
 }

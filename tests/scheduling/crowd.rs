@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use berth_conductor::{Conductor, GuestRunOutcome};
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, FleetHost, hosts};
@@ -50,7 +50,7 @@ async fn fill(cloud: Cloud, many: usize, schedulers: usize) {
     let fleet = Fleet::over(cloud, &hosts).await;
     let mut conductors = Vec::new();
     for _ in 0..schedulers {
-        conductors.push(fleet.conductor(Options::default()).await);
+        conductors.push(fleet.conductor(SchedulerOptions::default()).await);
     }
     let units = u32::try_from(many * 4).expect("a few");
     let mut boots = JoinSet::new();

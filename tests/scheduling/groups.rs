@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
-use berth_hosts::{ServerGroupPolicy, NewServerGroup};
-use berth_scheduler::Options;
+use berth_hosts::{NewServerGroup, ServerGroupPolicy};
+use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
@@ -31,7 +31,7 @@ async fn group(fleet: &Fleet, policy: ServerGroupPolicy) -> Uuid {
 async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
     let mut boots = JoinSet::new();
     for number in 0..GUESTS {
-        let conductor = fleet.conductor(Options::default()).await;
+        let conductor = fleet.conductor(SchedulerOptions::default()).await;
         let request = asked(&json!({
             "uuid": guest(number).to_string(),
             "name": format!("vm{number}"),
@@ -112,7 +112,7 @@ async fn those_that_are_to_be_together_all_land_on_one_host() {
 async fn who_is_deleted_leaves_the_group() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
-    let conductor = fleet.conductor(Options::default()).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
     for number in 0..6 {
         let request = asked(&json!({
             "uuid": guest(number).to_string(),
@@ -137,7 +137,7 @@ async fn who_is_deleted_leaves_the_group() {
 async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 8)).await;
     let apart = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
     let conductor = fleet.conductor(options).await;
     let request = of_group(apart, 1);
@@ -157,7 +157,7 @@ async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
 
 /// A guest of the group, and a conductor that has booted it.
 async fn booted(fleet: &Fleet, group: Uuid, number: u32) -> Conductor {
-    let conductor = fleet.conductor(Options::default()).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
     conductor
         .create(&of_group(group, number))
         .await
@@ -204,11 +204,13 @@ async fn who_is_nowhere_leaves_the_group_though_its_conductor_lost_its_journal_f
 async fn a_guest_that_was_taken_for_nowhere_before_its_claim_is_placed_again() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
-    let looks = fleet.conductor(Options::default()).await;
+    let looks = fleet.conductor(SchedulerOptions::default()).await;
     let placement = fleet.placement_with(async move || {
         assert_eq!(looks.collect_stale_members().await, Ok(2));
     });
-    let slow = fleet.conductor_over(Options::default(), placement).await;
+    let slow = fleet
+        .conductor_over(SchedulerOptions::default(), placement)
+        .await;
     slow.create(&of_group(group, 0)).await.unwrap();
     let end = slow.reconcile_guest(guest(0)).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");

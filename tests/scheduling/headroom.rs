@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorOptions, GuestRunOutcome};
-use berth_hosts::{ServerGroupPolicy, NewServerGroup};
-use berth_scheduler::Options;
+use berth_hosts::{NewServerGroup, ServerGroupPolicy};
+use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{asked, guest, impatient};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
@@ -48,7 +48,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 #[tokio::test]
 async fn it_is_less_by_one_with_each_guest_and_true_to_the_last() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(3, "cell1", 4)).await;
-    let conductor = fleet.conductor_of(journal().await, Options::default(), always());
+    let conductor = fleet.conductor_of(journal().await, SchedulerOptions::default(), always());
     let before = conductor.metrics().await;
     assert_eq!(
         value(&before, HOSTS),
@@ -98,7 +98,7 @@ async fn a_limit_of_candidates_and_a_filter_make_it_less() {
         (2, 50, &["ComputeFilter"], (2.0, 7.0)),
         (1000, 2, &["NumInstancesFilter"], (3.0, 6.0)),
     ] {
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         options.scheduler.max_placement_results = limit;
         options.filter_scheduler.max_instances_per_host = most;
         let filters = filters.iter().map(|name| (*name).to_owned());
@@ -120,7 +120,7 @@ async fn a_limit_of_candidates_and_a_filter_make_it_less() {
 #[tokio::test]
 async fn hosts_that_filters_reject_are_counted_by_filter_and_reason() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 16)).await;
-    let conductor = fleet.conductor_of(journal().await, Options::default(), always());
+    let conductor = fleet.conductor_of(journal().await, SchedulerOptions::default(), always());
     let group = fleet.hosts.create_group(NewServerGroup {
         project_id: "berth".to_owned(),
         user_id: "berth".to_owned(),
@@ -162,7 +162,7 @@ async fn after_a_restart_the_flavors_are_the_journal_s_and_nobody_is_asked_befor
         headroom_interval: Some(Duration::from_secs(3600)),
         ..impatient()
     };
-    let before = fleet.conductor_of(Arc::clone(&journal), Options::default(), minutely);
+    let before = fleet.conductor_of(Arc::clone(&journal), SchedulerOptions::default(), minutely);
     let end = boot(&before, 1, json!({})).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     before.stop().await;
@@ -174,7 +174,7 @@ async fn after_a_restart_the_flavors_are_the_journal_s_and_nobody_is_asked_befor
             .filter(|it| it.contains("allocation_candidates"));
         sent.count()
     };
-    let after = fleet.conductor_of(journal, Options::default(), minutely);
+    let after = fleet.conductor_of(journal, SchedulerOptions::default(), minutely);
     assert_eq!(candidates(), 1, "of the boot");
     after.resume().await.unwrap();
     assert_eq!(candidates(), 0);
@@ -196,7 +196,7 @@ async fn it_is_never_made_where_that_is_said() {
         headroom_interval: None,
         ..impatient()
     };
-    let conductor = fleet.conductor_of(journal().await, Options::default(), never);
+    let conductor = fleet.conductor_of(journal().await, SchedulerOptions::default(), never);
     boot(&conductor, 1, json!({})).await;
     let page = conductor.metrics().await;
     assert_eq!(value(&page, GUESTS), None, "{page}");
@@ -209,7 +209,7 @@ async fn a_placement_that_is_away_is_counted_and_no_error_of_the_page() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     // Nobody listens there.
     let fleet = fleet.asking(Cloud::at("http://127.0.0.1:9"));
-    let conductor = fleet.conductor_of(journal().await, Options::default(), always());
+    let conductor = fleet.conductor_of(journal().await, SchedulerOptions::default(), always());
     let end = boot(&conductor, 1, json!({})).await;
     assert!(matches!(end, GuestRunOutcome::Blocked { .. }), "{end:?}");
     let page = conductor.metrics().await;

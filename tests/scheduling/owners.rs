@@ -1,7 +1,7 @@
 //! One UUID, and two conductors that know nothing of each other.
 
 use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
@@ -28,15 +28,18 @@ async fn boot(conductor: Conductor, request: BootRequest) -> GuestRunOutcome {
 async fn who_is_asked_second_leaves_the_first_ones_guest_and_its_allocations_alone() {
     for (name, many) in [("other", 1), ("first", 1), ("other", 4)] {
         let fleet = Fleet::over(Cloud::in_process().await, &hosts(many, "cell1", 4)).await;
-        let second = fleet.conductor(Options::default()).await;
+        let second = fleet.conductor(SchedulerOptions::default()).await;
         let asked_meanwhile = second.clone();
         let placement = fleet.placement_with(async move || {
-            let GuestRunOutcome::Failed { reason } = boot(asked_meanwhile, named(name)).await else {
+            let GuestRunOutcome::Failed { reason } = boot(asked_meanwhile, named(name)).await
+            else {
                 panic!("the UUID is another's");
             };
             assert!(reason.contains("is owned by another conductor"), "{reason}");
         });
-        let first = fleet.conductor_over(Options::default(), placement).await;
+        let first = fleet
+            .conductor_over(SchedulerOptions::default(), placement)
+            .await;
         let end = boot(first, named("first")).await;
         assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let held = async || fleet.held(guest(1)).await.map(|held| held.resources.len());
@@ -56,7 +59,7 @@ async fn who_is_asked_second_leaves_the_first_ones_guest_and_its_allocations_alo
 async fn a_claim_that_arrives_twice_is_one_claim() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let conductor = fleet
-        .conductor_over(Options::default(), fleet.placement_twice())
+        .conductor_over(SchedulerOptions::default(), fleet.placement_twice())
         .await;
     let end = boot(conductor.clone(), named("one")).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
@@ -73,11 +76,13 @@ async fn of_two_at_once_one_has_the_guest_and_what_it_has_is_claimed() {
         let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
         let mut ends = tokio::task::JoinSet::new();
         for name in ["one", "two"] {
-            let conductor = fleet.conductor(Options::default()).await;
+            let conductor = fleet.conductor(SchedulerOptions::default()).await;
             ends.spawn(async move { (name, boot(conductor, named(name)).await) });
         }
         let ends = ends.join_all().await;
-        let runs = ends.iter().filter(|it| matches!(it.1, GuestRunOutcome::Active));
+        let runs = ends
+            .iter()
+            .filter(|it| matches!(it.1, GuestRunOutcome::Active));
         let runs: Vec<_> = runs.map(|it| it.0).collect();
         assert_eq!(runs.len(), 1, "{round}: {ends:?}");
         let guests = fleet.agent.guests();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{BootRequest, Conductor, ConductorError, GuestRunOutcome};
 use berth_model::{Inventory, Provider, ProviderName, ProviderUuid, ResourceClass};
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_scheduler::request::PciAlias;
 use berth_tests::boot::{asked, guest, impatient};
 use berth_tests::cloud::Cloud;
@@ -62,12 +62,16 @@ async fn fleet() -> Fleet {
         count: 2,
         tags: tags.map(|(key, tag)| (key.to_owned(), tag)).into(),
     }]);
-    fleet.hosts.store_state(&host.name, state).await.expect("a state");
+    fleet
+        .hosts
+        .store_state(&host.name, state)
+        .await
+        .expect("a state");
     fleet
 }
 
-fn options() -> Options {
-    let mut options = Options::default();
+fn options() -> SchedulerOptions {
+    let mut options = SchedulerOptions::default();
     let alias =
         json!({"name": "gpu", "vendor_id": "10de", "product_id": "20b7", "device_type": "type-VF"});
     options.pci.alias = vec![PciAlias::read(&alias).expect("an alias")];
@@ -87,7 +91,7 @@ fn with_devices(number: u32, alias: &str) -> BootRequest {
     }))
 }
 
-async fn conductor(fleet: &Fleet, options: Options) -> Conductor {
+async fn conductor(fleet: &Fleet, options: SchedulerOptions) -> Conductor {
     let journal = SqlBootJournal::in_memory().await.expect("memory");
     fleet.conductor_of(Arc::new(journal), options, impatient())
 }
@@ -119,7 +123,11 @@ async fn a_flavor_whose_devices_cannot_be_asked_for_is_refused_at_once() {
         (options(), "fpga:1", "there is no alias fpga"),
         (options(), "gpu", "should be NAME:COUNT"),
         (without, "gpu:1", "pci_in_placement = true"),
-        (Options::default(), "gpu:1", "there is no alias gpu"),
+        (
+            SchedulerOptions::default(),
+            "gpu:1",
+            "there is no alias gpu",
+        ),
     ] {
         let conductor = conductor(&fleet, options).await;
         let refused = conductor.create(&with_devices(1, alias)).await;

@@ -10,7 +10,7 @@ use berth_conductor::journal::{AcceptOutcome, SqlBootJournal};
 use berth_conductor::{
     BootRequest, ConductorError, FilterScheduler, GuestRunOutcome, PluginOptions, Plugins,
 };
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
 use berth_tests::boot::{asked, guest, impatient};
 use berth_tests::cloud::Cloud;
@@ -32,7 +32,7 @@ async fn with_the_sample(fleet: &Fleet) -> FilterScheduler {
         on_failure: None,
         weight_multiplier: 1.0,
     };
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     let filters = &mut options.filter_scheduler.enabled_filters;
     filters.push("rack_power".to_owned());
     let plugins = Plugins::open([plugin], &options).await.expect("a plugin");
@@ -52,7 +52,7 @@ fn in_the_west(number: u32) -> BootRequest {
 async fn a_guest_that_was_taken_before_a_plugin_came_is_the_same_when_it_is_asked_for_again() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let journal = Arc::new(SqlBootJournal::in_memory().await.unwrap());
-    let without = Scheduler::new(Options::default()).unwrap();
+    let without = Scheduler::new(SchedulerOptions::default()).unwrap();
     let without = FilterScheduler::new(without, fleet.hosts.clone());
     let before = fleet.conductor_by(
         Arc::clone(&journal),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_hosts::ServerGroupPolicy;
 use berth_model::{ConsumerAllocations, ConsumerUuid, ResourceClass};
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
@@ -46,7 +46,7 @@ async fn the_record(conductor: &Conductor, guest: ConsumerUuid) -> (String, Stri
 #[tokio::test]
 async fn a_request_that_nobody_could_be_asked_for_leaves_the_reason() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
-    let conductor = fleet.conductor(Options::default()).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
     let gone = "10000000-0000-4000-8000-00000000dead";
     let image = json!({"location": {"path": "/i"}, "format": "raw", "properties": {"hw_architecture": "abacus"}});
     for (number, fields, expected) in [
@@ -97,7 +97,7 @@ async fn a_request_that_nobody_could_be_asked_for_leaves_the_reason() {
 #[tokio::test]
 async fn a_project_without_the_aggregate_that_each_needs_leaves_that() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.scheduler.limit_tenants_to_placement_aggregate = true;
     options.scheduler.placement_aggregate_required_for_tenants = true;
     let conductor = fleet.conductor(options).await;
@@ -114,7 +114,7 @@ async fn a_project_without_the_aggregate_that_each_needs_leaves_that() {
 #[tokio::test]
 async fn a_policy_that_nobody_sees_to_is_told() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
     let conductor = fleet.conductor(options).await;
     let group = host_states::group(&fleet.hosts, "apart", ServerGroupPolicy::AntiAffinity).await;
@@ -129,7 +129,7 @@ async fn a_policy_that_nobody_sees_to_is_told() {
 #[tokio::test]
 async fn a_zone_that_there_is_not_is_refused_without_the_filter_of_zones_too() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
     let conductor = fleet.conductor(options).await;
     let end = boot(&conductor, 1, &json!({"availability_zone": "moon"})).await;
@@ -159,7 +159,9 @@ async fn a_search_that_ends_at_its_claim_is_kept_as_far_as_it_came() {
         let put = beside.put_allocations(guest(1), &held).await;
         put.expect("an allocation");
     });
-    let conductor = fleet.conductor_over(Options::default(), placement).await;
+    let conductor = fleet
+        .conductor_over(SchedulerOptions::default(), placement)
+        .await;
     let end = boot(&conductor, 1, &json!({})).await;
     assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
     let (result, text) = the_record(&conductor, guest(1)).await;
@@ -175,8 +177,8 @@ async fn a_search_that_ends_at_its_claim_is_kept_as_far_as_it_came() {
 async fn a_guest_of_another_conductor_leaves_that() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let [first, second] = [
-        fleet.conductor(Options::default()).await,
-        fleet.conductor(Options::default()).await,
+        fleet.conductor(SchedulerOptions::default()).await,
+        fleet.conductor(SchedulerOptions::default()).await,
     ];
     let end = boot(&first, 1, &json!({})).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");

@@ -2,7 +2,7 @@
 
 use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_hosts::{ServiceStatus, ServiceUpdate};
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
@@ -39,7 +39,7 @@ async fn filters_are_asked_about_a_requested_host_and_not_about_a_forced_one() {
     };
     let updated = fleet.hosts.update_service("cell1-001", disabled).await;
     updated.expect("a host");
-    let conductor = fleet.conductor(Options::default()).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
     let all = ["cell1-000", "cell1-001", "cell1-002"];
     for (number, fields, expected) in [
         (1, json!({"host": "cell1-002"}), Ok("cell1-002")),
@@ -117,7 +117,7 @@ async fn filters_are_asked_about_a_requested_host_and_not_about_a_forced_one() {
 #[tokio::test]
 async fn a_forced_host_that_is_full_takes_nobody() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 1)).await;
-    let conductor = fleet.conductor(Options::default()).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
     let forced = json!({"availability_zone": "nova:cell1-001"});
     assert_eq!(
         goes(&conductor, 1, &forced).await,

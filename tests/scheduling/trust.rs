@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{AttestationSource, Conductor, FilterScheduler, GuestRunOutcome};
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use berth_tests::boot::{asked, guest, impatient};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
 use serde_json::{Value, json};
 
 async fn conductor(fleet: &Fleet, file: Option<&Path>) -> Conductor {
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = vec!["TrustedFilter".to_owned()];
     let source = file.map(|file| AttestationSource {
         file: file.to_owned(),
@@ -60,7 +60,7 @@ async fn a_guest_that_asks_for_trust_goes_where_it_was_attested_lately() {
         let text = json!({"hosts": hosts}).to_string();
         std::fs::write(&file, text).expect("a file");
     };
-    let now = format!("{}Z", Moment::now()).replace(' ', "T");
+    let now = format!("{}Z", SqlTimestamp::now()).replace(' ', "T");
     write(&[
         attested("cell1-000", "untrusted", &now),
         attested("cell1-001", "trusted", &now),

@@ -19,7 +19,7 @@ use berth_client::{
 };
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{BootRequest, Conductor, ConductorOptions, ConductorParts, SingleAgent};
-use berth_hosts::{ServerGroupPolicy, Hosts};
+use berth_hosts::{Hosts, ServerGroupPolicy};
 use berth_model::{
     ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid, ResourceClass, Trait,
 };

@@ -6,8 +6,8 @@ mod snapshot;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{
-    AdapterOptions, Auth, Dice, Exchange, HttpService, PlacementClient, RequestObserver, Secret,
-    TransportOptions,
+    AdapterOptions, Auth, Exchange, HttpService, JitterRng, PlacementClient, RequestObserver,
+    Secret, TransportOptions,
 };
 use berth_placement::{PlacementApiOptions, prepare, router};
 use berth_store::SqlStore;
@@ -140,7 +140,7 @@ impl Cloud {
     #[must_use]
     pub fn placement(&self) -> PlacementClient {
         let options = AdapterOptions {
-            dice: Arc::new(Dice::seeded(1)),
+            dice: Arc::new(JitterRng::seeded(1)),
             ..AdapterOptions::default()
         };
         let auth = match &self.login {

@@ -20,9 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub enum ExchangeError {
     /// The URL is not `http://ADDRESS:PORT/…` with an IP address or `localhost`.
     #[error("'{url}' is not an http URL with an IP address, or localhost, and a port")]
-    Url {
-        url: String,
-    },
+    Url { url: String },
     #[error("no connection to {address}: {source}")]
     Connect {
         address: SocketAddr,
@@ -40,9 +38,7 @@ pub enum ExchangeError {
     },
     /// The other side took too long.
     #[error("no answer from {address} within {} s", LIMIT.as_secs())]
-    Slow {
-        address: SocketAddr,
-    },
+    Slow { address: SocketAddr },
     /// The runtime of the tests ended meanwhile.
     #[error("the test process is ending")]
     Ending,

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Router;
 use berth_client::{Auth, GuestClient, HttpService, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
-use berth_conductor::{Conductor, ConductorOptions, ConductorParts, SingleAgent, FilterScheduler};
+use berth_conductor::{Conductor, ConductorOptions, ConductorParts, FilterScheduler, SingleAgent};
 use berth_hosts::{Hosts, HostsOptions};
 use berth_model::{
     ConsumerAllocations, ConsumerUuid, Inventory, Provider, ProviderName, ProviderUuid,
     ResourceClass,
 };
-use berth_scheduler::Options;
+use berth_scheduler::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
 use bytes::Bytes;
@@ -72,7 +72,8 @@ impl Fleet {
     pub async fn over(cloud: Cloud, fleet: &[FleetHost]) -> Self {
         let store = SqlStore::in_memory().await.expect("memory");
         berth_accelerator::prepare(&store).await.expect("empty");
-        let service = berth_accelerator::router(store, berth_accelerator::AcceleratorApiOptions::default());
+        let service =
+            berth_accelerator::router(store, berth_accelerator::AcceleratorApiOptions::default());
         let store = host_states::store().await;
         let mut alive = JoinSet::new();
         for host in fleet {
@@ -97,7 +98,7 @@ impl Fleet {
     ///
     /// # Panics
     /// The options are wrong.
-    pub async fn conductor(&self, options: Options) -> Conductor {
+    pub async fn conductor(&self, options: SchedulerOptions) -> Conductor {
         let journal = SqlBootJournal::in_memory().await.expect("memory");
         self.conductor_of(Arc::new(journal), options, impatient())
     }
@@ -106,7 +107,11 @@ impl Fleet {
     ///
     /// # Panics
     /// The options are wrong.
-    pub async fn conductor_over(&self, options: Options, placement: PlacementClient) -> Conductor {
+    pub async fn conductor_over(
+        &self,
+        options: SchedulerOptions,
+        placement: PlacementClient,
+    ) -> Conductor {
         let journal = SqlBootJournal::in_memory().await.expect("memory");
         let scheduler = Scheduler::new(options).expect("filters and weighers");
         let scheduler = FilterScheduler::new(scheduler, self.hosts.clone());
@@ -121,7 +126,7 @@ impl Fleet {
     pub fn conductor_of(
         &self,
         journal: Arc<SqlBootJournal>,
-        options: Options,
+        options: SchedulerOptions,
         how: ConductorOptions,
     ) -> Conductor {
         let scheduler = Scheduler::new(options).expect("filters and weighers");

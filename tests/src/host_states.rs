@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_conductor::{CloudHosts, FilterScheduler};
-use berth_hosts::{ServerGroupPolicy, Hosts, HostsOptions, NewServerGroup, prepare};
-use berth_scheduler::Options;
+use berth_hosts::{Hosts, HostsOptions, NewServerGroup, ServerGroupPolicy, prepare};
+use berth_scheduler::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
 use berth_wire::host_state::{HostStateBody, NodeStateBody, ServiceBody};
@@ -56,7 +56,10 @@ pub async fn tell(hosts: &Hosts, host: &ToldHost, alive: &mut JoinSet<()>) {
     alive.spawn(async move {
         loop {
             sleep(SIGN_OF_LIFE).await;
-            hosts.record_heartbeat(&name, &state).await.expect("it is known");
+            hosts
+                .record_heartbeat(&name, &state)
+                .await
+                .expect("it is known");
         }
     });
 }
@@ -82,7 +85,7 @@ pub async fn group(hosts: &Hosts, name: &str, policy: ServerGroupPolicy) -> Uuid
 /// Never: the options are whole.
 #[must_use]
 pub fn scheduler(hosts: impl CloudHosts + 'static) -> FilterScheduler {
-    let scheduler = Scheduler::new(Options::default()).expect("filters and weighers");
+    let scheduler = Scheduler::new(SchedulerOptions::default()).expect("filters and weighers");
     FilterScheduler::new(scheduler, hosts)
 }
 

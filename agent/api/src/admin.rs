@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
-use berth_serve::{Limits, TlsClient, TlsDoor};
+use berth_serve::{ReloadableTls, ServeLimits, TlsClient};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -43,7 +43,7 @@ pub struct TlsListen {
     /// The address (`[agent] listen`).
     pub address: SocketAddr,
     /// Its settings (`[agent] tls_cert`, `tls_key`, `client_ca`); who holds a clone may replace them.
-    pub door: TlsDoor,
+    pub door: ReloadableTls,
 }
 
 /// The API's sockets, open but not yet answering.
@@ -52,12 +52,12 @@ pub struct Door {
     lock: Option<SocketLock>,
     unix: UnixListener,
     tcp: Option<TcpListener>,
-    tls: Option<(TcpListener, TlsDoor)>,
+    tls: Option<(TcpListener, ReloadableTls)>,
     access: Access,
 }
 
 /// What each of the listeners bears: a few operators, and a scraper.
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: ServeLimits = ServeLimits {
     connections: 64,
     idle: Duration::from_millis(500),
     head: Duration::from_secs(10),
@@ -148,7 +148,7 @@ impl Door {
 pub(super) async fn on_socket(
     listener: UnixListener,
     router: Router,
-    limits: Limits,
+    limits: ServeLimits,
     stop: CancellationToken,
 ) {
     let known = |socket: &UnixStream| {
@@ -159,7 +159,12 @@ pub(super) async fn on_socket(
 }
 
 /// Answers over TLS; each request carries whose certificate was shown on its connection.
-async fn over_tls(listener: TcpListener, door: TlsDoor, router: Router, stop: CancellationToken) {
+async fn over_tls(
+    listener: TcpListener,
+    door: ReloadableTls,
+    router: Router,
+    stop: CancellationToken,
+) {
     let known = move |client: TlsClient| {
         let router = router.clone().layer(Extension(ConnectInfo(Peer::REMOTE)));
         router.layer(Extension(client))

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use axum::Router;
-use berth_serve::Limits;
+use berth_serve::ServeLimits;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ impl SocketBeside {
     /// Answers until `stop`, then lets answers under way end and removes the socket. Everybody else is refused with 403.
     pub async fn serve(self, api: Router, stop: CancellationToken) {
         let fenced = router::fenced(api, self.access);
-        on_socket(self.listener, fenced, Limits::default(), stop).await;
+        on_socket(self.listener, fenced, ServeLimits::default(), stop).await;
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(%error, socket = %self.path.display(), "a socket was gone already");
         }

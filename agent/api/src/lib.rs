@@ -37,7 +37,7 @@ mod socket;
 mod state;
 
 pub use admin::{AdminOptions, Door, Serving, TlsListen};
-pub use berth_serve::{TlsDoor, TlsError, TlsFile, TlsFiles};
+pub use berth_serve::{ReloadableTls, TlsError, TlsFile, TlsFiles};
 pub use compute_api::{EventSources, compute_api};
 pub use embedded_socket::SocketBeside;
 pub use error::AdminError;

@@ -12,7 +12,7 @@ use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{
     HostDevice, HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver,
 };
-use berth_wire::accelerator::HostDevices;
+use berth_wire::accelerator::HostDevicesReport;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::sync::{Notify, watch};
@@ -365,7 +365,7 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
 
 /// What the accelerator service was told of a node, and answered.
 pub(super) struct LastReport {
-    pub(super) body: HostDevices,
+    pub(super) body: HostDevicesReport,
     pub(super) at: Instant,
     pub(super) advice: Advice,
     /// Somebody may have changed what it would answer.
@@ -379,7 +379,7 @@ impl LastReport {
     /// The service answered so, now, to nothing.
     pub(super) fn answered(advice: Advice) -> Self {
         Self {
-            body: HostDevices::default(),
+            body: HostDevicesReport::default(),
             at: Instant::now(),
             advice,
             stale: false,

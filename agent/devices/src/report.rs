@@ -13,8 +13,8 @@ use berth_virt::{
     DeviceOwner, MdevSource, OfferedDevice, OfferedHandle, UnfitReason, WantedDevice,
 };
 use berth_wire::accelerator::{
-    AttachHandleInfoBody, GroupBody, Health, HostAttachHandle, HostDeployable, HostDevice,
-    HostDevices, KnownAttachHandle, KnownDevices,
+    AttachHandleInfoBody, GroupBody, Health, HostAttachHandle, HostDeployable, HostDevicesReport,
+    KnownAttachHandle, KnownDevices, ReportedHostDevice,
 };
 
 /// The status of a device that an operator disabled at the accelerator service.
@@ -72,8 +72,8 @@ pub fn host_devices(
     guests: &BTreeSet<ConsumerUuid>,
     register: &Register,
     scrub: Scrub,
-) -> HostDevices {
-    let devices = told(devices).map(|device| HostDevice {
+) -> HostDevicesReport {
+    let devices = told(devices).map(|device| ReportedHostDevice {
         name: device.address.to_string(),
         device_type: device.device_type.as_str().to_owned(),
         vendor: format!("{:04x}", device.vendor_id),
@@ -82,7 +82,7 @@ pub fn host_devices(
         vendor_board_info: None,
         deployables: vec![deployable(node, tree, device, register, scrub)],
     });
-    HostDevices {
+    HostDevicesReport {
         devices: devices.collect(),
         guests: Some(guests.iter().map(|guest| *guest.as_uuid()).collect()),
     }

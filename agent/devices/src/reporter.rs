@@ -9,7 +9,7 @@ use berth_agent_tracker::backoff::Backoff;
 use berth_client::AcceleratorError;
 use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
-use berth_wire::accelerator::{HostDevices, KnownDevices, NotTaken};
+use berth_wire::accelerator::{HostDevicesReport, KnownDevices, NotTaken};
 use http::StatusCode;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -209,7 +209,7 @@ impl<D: VirtDriver> Devices<D> {
     }
 
     /// The report of each node that has devices for the service, or had some when it was told last.
-    async fn bodies(&self) -> Result<Vec<(NodeName, HostDevices)>, TellError> {
+    async fn bodies(&self) -> Result<Vec<(NodeName, HostDevicesReport)>, TellError> {
         let records = self.inner.journal.guests().await?;
         let mut building: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for record in &records {
@@ -247,7 +247,7 @@ impl<D: VirtDriver> Devices<D> {
         Ok(bodies)
     }
 
-    fn is_due(&self, node: &NodeName, body: &HostDevices) -> bool {
+    fn is_due(&self, node: &NodeName, body: &HostDevicesReport) -> bool {
         let known = self.known();
         known.told.get(node).is_none_or(|told| {
             told.stale || told.body != *body || told.at.elapsed() >= self.inner.options.interval
@@ -257,7 +257,7 @@ impl<D: VirtDriver> Devices<D> {
     async fn answered(
         &self,
         node: NodeName,
-        body: HostDevices,
+        body: HostDevicesReport,
         answer: KnownDevices,
         at: Instant,
     ) -> Result<(), TellError> {

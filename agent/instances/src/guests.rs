@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use berth_agent_images::ImageDownload;
 use berth_agent_journal::{Accepted, Goal, GuestJournal, GuestRecord, GuestRequest, JournalError};
-use berth_journeys::Journeys;
+use berth_keyed_tasks::KeyedTasks;
 use berth_model::ConsumerUuid;
-use berth_store::Usable;
+use berth_store::JournalHealth;
 use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -85,13 +85,13 @@ pub(super) struct Inner<D, R> {
     pub(super) context: SpawnContext<D, R>,
     /// Held from reading what guests hold of the host until one more is written down.
     pub(super) placing: tokio::sync::Mutex<()>,
-    pub(super) journeys: Journeys<ConsumerUuid>,
+    pub(super) journeys: KeyedTasks<ConsumerUuid>,
     /// Why guests stand still, as of their last journeys.
     pub(super) held: watch::Sender<HeldGuests>,
     /// How many journeys have ended.
     pub(super) ends: watch::Sender<u64>,
     pub(super) changes: watch::Sender<GuestChanges>,
-    pub(super) usable: Usable,
+    pub(super) journal_health: JournalHealth,
     /// Something of guests changed on the hypervisor.
     pub(super) stirred: Notify,
     pub(super) images: ActiveDownloads,
@@ -136,11 +136,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 boot_id: parts.boot_id,
             },
             placing: tokio::sync::Mutex::default(),
-            journeys: Journeys::default(),
+            journeys: KeyedTasks::default(),
             held: watch::Sender::default(),
             ends: watch::Sender::new(0),
             changes: watch::Sender::default(),
-            usable: Usable::new("guests.db"),
+            journal_health: JournalHealth::new("guests.db"),
             stirred: Notify::new(),
             images: ActiveDownloads::default(),
         };
@@ -177,7 +177,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Records that the journal could not be written.
     pub fn journal_failed(&self, error: &JournalError) {
-        self.inner.usable.not_written(error);
+        self.inner.journal_health.record_write_error(error);
     }
 
     /// Where services' events go.
@@ -213,7 +213,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.context.resources.present(request.spec())?;
         self.inner.context.resources.keep(request).await?;
         let accepted = self.inner.context.journal.accept(request).await;
-        let accepted = self.inner.usable.wrote(accepted)?;
+        let accepted = self.inner.journal_health.record_write(accepted)?;
         match accepted {
             Accepted::New | Accepted::Same => {}
             Accepted::Other => return Err(GuestsError::Other { uuid }),
@@ -245,9 +245,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 return Err(GuestsError::NotFound { uuid });
             }
         }
-        self.inner.usable.wrote(turned)?;
+        self.inner.journal_health.record_write(turned)?;
         // A spawn under way looks at its course again.
-        self.inner.journeys.cut_short(&uuid);
+        self.inner.journeys.interrupt(&uuid);
         self.note_change();
         self.set_out(uuid);
         Ok(())
@@ -270,7 +270,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub async fn list(&self) -> Result<Vec<Arc<GuestRecord>>, GuestsError> {
         let read = self.inner.context.journal.guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
-        self.inner.usable.read(failure);
+        self.inner.journal_health.record_read_result(failure);
         Ok(read?)
     }
 
@@ -315,7 +315,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
         for uuid in &open {
             // Its journey may be under way.
-            if !self.inner.journeys.is_under_way(uuid) {
+            if !self.inner.journeys.is_active(uuid) {
                 self.set_out(*uuid);
             }
         }
@@ -335,21 +335,21 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Why the journal cannot be used, with a word whenever that changes: no guest is gone on with then, and none is taken.
     #[must_use]
     pub fn unusable(&self) -> watch::Receiver<Option<String>> {
-        self.inner.usable.subscribe()
+        self.inner.journal_health.subscribe()
     }
 
     /// Looks whether the journal can be written: until somebody asks for something, nobody else would.
     pub(super) async fn try_write(&self) {
         let tried = self.inner.context.journal.try_write().await;
         // It is told when it is news.
-        let _ = self.inner.usable.wrote(tried);
+        let _ = self.inner.journal_health.record_write(tried);
     }
 
     /// Why nothing could be written down when that was tried last; none where it could.
     pub(super) fn refuses_writes(&self) -> Option<String> {
-        let usable = &self.inner.usable;
-        let told = usable.refuses_writes().then(|| usable.subscribe());
-        told.and_then(|told| told.borrow().clone())
+        let health = &self.inner.journal_health;
+        let reason = health.refuses_writes().then(|| health.subscribe());
+        reason.and_then(|reason| reason.borrow().clone())
     }
 }
 

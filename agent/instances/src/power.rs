@@ -9,7 +9,7 @@ use berth_agent_journal::{
     BoundDevices, Goal, GuestRecord, GuestRequest, GuestRequestError, InstanceOverrides,
     JournalError, SpawnStep, StepRecord, StepState,
 };
-use berth_journeys::Turn;
+use berth_keyed_tasks::KeyGuard;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
@@ -235,7 +235,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub(super) async fn in_turn(
         &self,
         uuid: ConsumerUuid,
-    ) -> Result<(Turn<ConsumerUuid>, GuestRecord), PowerError> {
+    ) -> Result<(KeyGuard<ConsumerUuid>, GuestRecord), PowerError> {
         let context = &self.inner.context;
         // A guest that is not known gets no turn to wait for.
         if context.journal.guest(uuid).await?.is_none() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use berth_agent_journal::{Blame, Goal, SpawnStep, StepState};
-use berth_journeys::{Ear, Turn};
+use berth_keyed_tasks::{Interrupt, KeyGuard};
 use berth_model::ConsumerUuid;
 use berth_virt::VirtDriver;
 use tokio::sync::watch;
@@ -22,19 +22,21 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Begins a guest's journey, unless one waits to begin already.
     pub(super) fn set_out(&self, uuid: ConsumerUuid) {
         let guests = self.clone();
-        self.inner.journeys.set_out(uuid, move |turn| async move {
-            told(uuid, guests.journey_in(&turn, uuid).await);
-        });
+        self.inner
+            .journeys
+            .spawn_if_idle(uuid, move |turn| async move {
+                told(uuid, guests.journey_in(&turn, uuid).await);
+            });
     }
 
     /// The guest's turn, once no other journey of it is under way.
-    pub(super) async fn turn(&self, uuid: ConsumerUuid) -> Turn<ConsumerUuid> {
-        self.inner.journeys.turn(uuid).await
+    pub(super) async fn turn(&self, uuid: ConsumerUuid) -> KeyGuard<ConsumerUuid> {
+        self.inner.journeys.lock(uuid).await
     }
 
     /// Hears when the guest is deleted, or the agent stops.
-    pub(super) fn listen(&self, uuid: ConsumerUuid) -> Ear<ConsumerUuid> {
-        self.inner.journeys.listen(uuid)
+    pub(super) fn listen(&self, uuid: ConsumerUuid) -> Interrupt<ConsumerUuid> {
+        self.inner.journeys.subscribe(uuid)
     }
 
     /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
@@ -43,7 +45,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.journey_in(&turn, uuid).await
     }
 
-    async fn journey_in(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> ReconcileOutcome {
+    async fn journey_in(
+        &self,
+        turn: &KeyGuard<ConsumerUuid>,
+        uuid: ConsumerUuid,
+    ) -> ReconcileOutcome {
         let end = match self.travel(turn, uuid).await {
             Ok(end) => end,
             Err(reason) => ReconcileOutcome::Held { reason },
@@ -58,7 +64,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             reason: BlockedReason::Journal(error) | BlockedReason::Undo(UndoError::Journal(error)),
         } = end
         {
-            self.inner.usable.not_written(error);
+            self.inner.journal_health.record_write_error(error);
         }
         self.inner.held.send_if_modified(|held| match end {
             ReconcileOutcome::Held { reason } => {
@@ -90,13 +96,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     pub(super) async fn travel(
         &self,
-        turn: &Turn<ConsumerUuid>,
+        turn: &KeyGuard<ConsumerUuid>,
         uuid: ConsumerUuid,
     ) -> Result<ReconcileOutcome, BlockedReason> {
         let context = &self.inner.context;
         loop {
             // Before the look: what is written after it ends what comes of it.
-            let cancel = turn.cut_short();
+            let cancel = turn.interrupt_token();
             let Some(record) = context.journal.guest(uuid).await? else {
                 return Ok(ReconcileOutcome::Gone);
             };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
-use berth_journeys::Turn;
+use berth_keyed_tasks::KeyGuard;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestError, PowerAction, VirtDriver};
@@ -124,7 +124,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 | PowerSyncAction::Pause
                 | PowerSyncAction::TakeOff => {
                     let guests = self.clone();
-                    self.inner.journeys.beside(async move {
+                    self.inner.journeys.spawn_detached(async move {
                         told(uuid, guests.mend(uuid).await);
                     });
                 }
@@ -155,7 +155,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     async fn mended(
         &self,
-        turn: &Turn<ConsumerUuid>,
+        turn: &KeyGuard<ConsumerUuid>,
         uuid: ConsumerUuid,
     ) -> Result<ReconcileOutcome, BlockedReason> {
         let context = &self.inner.context;

@@ -98,7 +98,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 let _shown = self.inner.images.begin(uuid, &form.plan);
                 tokio::select! {
                     biased;
-                    () = ear.cut_short() => return Err(TransitionError::Overtaken { uuid }),
+                    () = ear.interrupted() => return Err(TransitionError::Overtaken { uuid }),
                     fetched = context.resources.fetch(&form.plan, Some(project)) => fetched?,
                 }
             }

@@ -86,7 +86,7 @@ impl From<JournalFileError> for JournalError {
 }
 
 impl JournalFault for JournalError {
-    fn is_of_the_file(&self) -> bool {
+    fn affects_whole_journal(&self) -> bool {
         !matches!(self, Self::Unknown { .. } | Self::Unreadable { .. })
     }
 }

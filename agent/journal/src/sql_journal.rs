@@ -48,7 +48,7 @@ impl SqlJournal {
     /// What the journal in a folder knows of devices, without opening it: an agent may have it. Nothing where there is no
     /// journal, or one that knows of no devices yet.
     pub async fn look_at_devices(state_path: &Path) -> Result<Register, JournalError> {
-        let Some(file) = JournalFile::look(&state_path.join(FILE)).await? else {
+        let Some(file) = JournalFile::open_read_only(&state_path.join(FILE)).await? else {
             return Ok(Register::default());
         };
         let named = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'device_disabled'";
@@ -62,7 +62,7 @@ impl SqlJournal {
 
     /// The guests that the journal in a folder knows, without opening it: an agent may have it. None where there is no journal.
     pub async fn look_at_guests(state_path: &Path) -> Result<Vec<GuestRecord>, JournalError> {
-        let Some(file) = JournalFile::look(&state_path.join(FILE)).await? else {
+        let Some(file) = JournalFile::open_read_only(&state_path.join(FILE)).await? else {
             return Ok(Vec::new());
         };
         let journal = Self::with(file);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use berth_wire::metrics::{Kind, MetricRow};
+use berth_wire::metrics::{MetricKind, MetricRow};
 
 /// Linux shows times to user space in hundredths of a second on every architecture it still has (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -11,34 +11,38 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(super) const ROWS: &[MetricRow] = &[
     row(
         "process_cpu_seconds_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Processor time used, user and system, in seconds.",
     ),
     row(
         "process_resident_memory_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Memory in use.",
     ),
     row(
         "process_virtual_memory_bytes",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "Memory mapped.",
     ),
-    row("process_threads", Kind::Gauge, "Threads."),
-    row("process_open_fds", Kind::Gauge, "Open file descriptors."),
+    row("process_threads", MetricKind::Gauge, "Threads."),
+    row(
+        "process_open_fds",
+        MetricKind::Gauge,
+        "Open file descriptors.",
+    ),
     row(
         "process_max_fds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "The most file descriptors that may be open.",
     ),
     row(
         "process_start_time_seconds",
-        Kind::Gauge,
+        MetricKind::Gauge,
         "When the process started, in seconds since 1970.",
     ),
 ];
 
-const fn row(name: &'static str, kind: Kind, help: &'static str) -> MetricRow {
+const fn row(name: &'static str, kind: MetricKind, help: &'static str) -> MetricRow {
     MetricRow {
         name,
         kind,
@@ -53,7 +57,7 @@ pub(super) fn write(text: &mut String) {
         let Some(value) = value(row.name) else {
             continue;
         };
-        let kind = if row.kind == Kind::Counter {
+        let kind = if row.kind == MetricKind::Counter {
             "counter"
         } else {
             "gauge"

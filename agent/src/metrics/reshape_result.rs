@@ -1,6 +1,6 @@
 //! What `berth_reshapes_total` says of a reshape.
 
-use berth_client::Outcome;
+use berth_client::ExchangeOutcome;
 use http::StatusCode;
 
 /// What came of a reshape.
@@ -24,13 +24,15 @@ impl ReshapeResult {
     ];
 
     /// What the answer to POST /reshaper means.
-    pub(super) fn of(outcome: Outcome) -> Self {
+    pub(super) fn of(outcome: ExchangeOutcome) -> Self {
         match outcome {
-            Outcome::Answered(status) if status.is_success() => ReshapeResult::Done,
-            Outcome::Answered(StatusCode::CONFLICT | StatusCode::UNAUTHORIZED)
-            | Outcome::Failed(_) => ReshapeResult::Interrupted,
-            Outcome::Answered(status) if status.is_server_error() => ReshapeResult::Interrupted,
-            Outcome::Answered(_) => ReshapeResult::Failed,
+            ExchangeOutcome::Answered(status) if status.is_success() => ReshapeResult::Done,
+            ExchangeOutcome::Answered(StatusCode::CONFLICT | StatusCode::UNAUTHORIZED)
+            | ExchangeOutcome::Failed(_) => ReshapeResult::Interrupted,
+            ExchangeOutcome::Answered(status) if status.is_server_error() => {
+                ReshapeResult::Interrupted
+            }
+            ExchangeOutcome::Answered(_) => ReshapeResult::Failed,
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::metrics::process;
 
-pub use berth_wire::metrics::{Kind, MetricRow};
+pub use berth_wire::metrics::{MetricKind, MetricRow};
 
 pub(super) const PLAN_STATE: &str = "berth_plan_state";
 pub(super) const TICK_DURATION: &str = "berth_tick_duration_seconds";
@@ -23,73 +23,73 @@ pub(super) const BUILD_INFO: &str = "berth_build_info";
 pub const METRICS: &[MetricRow] = &[
     MetricRow {
         name: PLAN_STATE,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["state"],
         help: "Nodes by the outcome of their last pass: in_sync, update (Placement did not take a change), reshape_needed, unknown (no plan could be made yet, or at present).",
     },
     MetricRow {
         name: TICK_DURATION,
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         labels: &[],
         help: "How long a pass over one node took, the first one of a process included.",
     },
     MetricRow {
         name: PLACEMENT_REQUESTS,
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         labels: &["method", "route", "code"],
         help: "Requests to Placement, repetitions included; route is a template, code the status or the kind of failure (refused, unreachable, tls, timeout, closed, too_large, unsendable).",
     },
     MetricRow {
         name: GENERATION_CONFLICTS,
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         labels: &[],
         help: "Writes that Placement answered with 409: somebody else changed the provider, or claimed on it, since it was read.",
     },
     MetricRow {
         name: RESHAPES,
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         labels: &["result"],
         help: "Reshapes by result: done, refused (not lawful, nothing sent), failed (Placement refused), interrupted (no answer or a conflict; planned anew).",
     },
     MetricRow {
         name: HELD_UNITS,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["resource_class"],
         help: "Units without a home, held on inventory that nobody else can claim.",
     },
     MetricRow {
         name: GUESTS_HELD,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &[],
         help: "Guests that stand still: neither where they should be nor undone; the log says which and why.",
     },
     MetricRow {
         name: FINDINGS,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["code"],
         help: "What the last comparison found (`berth reconcile`), by code; what may be under way counts once it has lasted for five minutes.",
     },
     MetricRow {
         name: DEVICES_UNFIT,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["reason"],
         help: "Devices that are offered and nobody gets as they are, by reason; quarantined and disabled are an operator's word, the others were found.",
     },
     MetricRow {
         name: HOST_STATES,
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         labels: &["request", "result"],
         help: "What the scheduler was told of this host: state (all of it, when it changed) or seen (that the agent lives), by result: taken, unknown (it knows another state and is told all of it), failed.",
     },
     MetricRow {
         name: HEALTH_MESSAGES,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["severity"],
         help: "Health findings shown at present.",
     },
     MetricRow {
         name: BUILD_INFO,
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["version"],
         help: "Always 1; the version is the label.",
     },

@@ -9,7 +9,7 @@ use berth_agent_tracker::propose::ProposeError;
 use berth_agent_tracker::report_client::ReportError;
 use berth_agent_tracker::startup::StartupError;
 use berth_agent_tracker::tick::TickError;
-use berth_client::{AuthError, CallError, PlacementError};
+use berth_client::{AuthError, PlacementError, ServiceCallError};
 use berth_model::{Disposition, NodeName, PendingReshape};
 use berth_virt::ObserveError;
 
@@ -197,7 +197,9 @@ impl PassError {
 
 fn refuses(error: &PlacementError) -> bool {
     match error {
-        PlacementError::Call(CallError::Auth(error)) => error.disposition() == Disposition::Fatal,
+        PlacementError::Call(ServiceCallError::Auth(error)) => {
+            error.disposition() == Disposition::Fatal
+        }
         PlacementError::Forbidden { .. }
         | PlacementError::Unauthorized(_)
         | PlacementError::TooOld { .. }
@@ -209,10 +211,12 @@ fn refuses(error: &PlacementError) -> bool {
 
 fn is_away(error: &PlacementError) -> bool {
     match error {
-        PlacementError::Call(CallError::Auth(
+        PlacementError::Call(ServiceCallError::Auth(
             AuthError::Unavailable { .. } | AuthError::Transport { .. },
         )) => true,
-        PlacementError::Call(CallError::Transport { .. } | CallError::AnswerLost { .. }) => true,
+        PlacementError::Call(
+            ServiceCallError::Transport { .. } | ServiceCallError::AnswerLost { .. },
+        ) => true,
         PlacementError::Unavailable(_) => true,
         PlacementError::Call(_) | PlacementError::Malformed { .. } => {
             error.disposition() == Disposition::Retry

@@ -19,7 +19,7 @@ use berth_agent_instances::HeldGuests;
 use berth_agent_tracker::KnownTrees;
 use berth_agent_tracker::backoff::Backoff;
 use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
-use berth_client::Dice;
+use berth_client::JitterRng;
 use berth_virt::{DeviceError, HostEvent, HostView, ObserveError, VirtDriver};
 use futures_util::StreamExt;
 use tokio::sync::{oneshot, watch};
@@ -71,7 +71,7 @@ pub(super) struct EventLoop<D> {
     published: watch::Sender<Arc<AgentState>>,
     /// Whether all nodes have been reported once.
     started: watch::Sender<bool>,
-    dice: Dice,
+    dice: JitterRng,
 }
 
 /// A task that came back.
@@ -165,7 +165,7 @@ enum Flow {
 impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn new(agent: Agent<D>) -> (Self, States) {
         let now = Instant::now();
-        let dice = Dice::seeded(agent.seed);
+        let dice = JitterRng::seeded(agent.seed);
         let (interval, once) = match agent.mode {
             Mode::Serve => (agent.live.interval, None),
             Mode::Once { deadline } => (

@@ -13,7 +13,7 @@ use berth_agent_tracker::error_chain::sentence;
 use berth_agent_tracker::node_identity::UuidSource;
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::startup::ReviewedPlans;
-use berth_client::Dice;
+use berth_client::JitterRng;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::HostView;
 use tokio::time::Instant;
@@ -44,7 +44,7 @@ pub(super) struct Seen {
 
 pub(super) struct Nodes<D> {
     known: BTreeMap<NodeName, Node<D>>,
-    dice: Dice,
+    dice: JitterRng,
 }
 
 struct Node<D> {
@@ -74,7 +74,7 @@ impl<D> Nodes<D> {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             known: BTreeMap::new(),
-            dice: Dice::seeded(seed),
+            dice: JitterRng::seeded(seed),
         }
     }
 

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use berth_client::{Delay, Dice};
+use berth_client::{Delay, JitterRng};
 
 /// Counts failures in a row and names the pause after each. The same seed gives the same pauses.
 #[derive(Debug)]
 pub struct Backoff {
     failures: u32,
-    dice: Dice,
+    dice: JitterRng,
 }
 
 impl Backoff {
@@ -19,7 +19,7 @@ impl Backoff {
     pub fn seeded(seed: u64) -> Self {
         Self {
             failures: 0,
-            dice: Dice::seeded(seed),
+            dice: JitterRng::seeded(seed),
         }
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_client::{Dice, PlacementError};
+use berth_client::{JitterRng, PlacementError};
 use berth_model::{
     Disposition, Held, NodeName, PendingReshape, Plan, ProviderTree, ProviderUuid, ReshapeRefused,
     ReshapeRequest, TreeDiff,
@@ -206,7 +206,7 @@ pub async fn reconcile<D: VirtDriver>(
     let mut renamed = Vec::new();
     let mut refreshes = 0;
     let (dice, _) = tracker.report.root().as_uuid().as_u64_pair();
-    let dice = Dice::seeded(dice);
+    let dice = JitterRng::seeded(dice);
     loop {
         match step(tracker, view, service, now, reviewed, &reshapes, progress).await {
             Ok(Step::Reshaped(request)) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_accelerator::{EventsBell, HostsBell, Options, ServiceTokens};
+use berth_accelerator::{AcceleratorApiOptions, EventsBell, HostsBell, ServiceTokens};
 use berth_config::{AuthStrategy, Config};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_output::Failure;
@@ -22,7 +22,7 @@ pub fn accelerator_options(
     config: &Config,
     bell: EventsBell,
     hosts: HostsBell,
-) -> Result<Options, Failure> {
+) -> Result<AcceleratorApiOptions, Failure> {
     let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
         match config.accelerator_service.auth_strategy {
             AuthStrategy::Noauth2 => (Arc::new(NoAuth2::default()), ServiceTokens::Waived),
@@ -31,7 +31,7 @@ pub fn accelerator_options(
                 (Arc::new(tokens), ServiceTokens::Required)
             }
         };
-    Ok(Options {
+    Ok(AcceleratorApiOptions {
         tokens,
         policy: accelerator_policy_in_force(config)?,
         service_tokens,
@@ -39,6 +39,6 @@ pub fn accelerator_options(
         hosts,
         orphan_grace: config.accelerator_service.orphan_request_grace,
         bind_timeout: config.accelerator_service.bind_timeout,
-        ..Options::default()
+        ..AcceleratorApiOptions::default()
     })
 }

@@ -8,7 +8,7 @@ use berth_agent::metrics::{Metrics, MetricsBeside};
 use berth_agent::notify::Notifier;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
-use berth_agent_api::{AdminError, AdminOptions, SocketLock, TlsDoor};
+use berth_agent_api::{AdminError, AdminOptions, ReloadableTls, SocketLock};
 use berth_agent_tracker::options::Rename;
 use berth_client::{HostsClient, PlacementClient};
 use berth_config::{Config, LoadedConfig, Public, Sources, UpdateInterval, after_reload};
@@ -225,7 +225,7 @@ fn reload(
     sources: Sources,
     started: Public,
     rename: Rename,
-    door: Option<TlsDoor>,
+    door: Option<ReloadableTls>,
 ) -> service::Reload {
     Arc::new(move || {
         let loaded = berth_config::load(&sources).map_err(|error| sentence(&error))?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use berth_compute::{Compute, ComputeOptions, ComputeParts, Images, ComputeApiOptions, QuotaHook, router};
+use berth_compute::{
+    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, Images, QuotaHook, router,
+};
 use berth_conductor::journal::BootJournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_config::{AuthStrategy, Config};
@@ -84,7 +86,7 @@ impl OpenCompute {
             tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
         }
         let (end, kept) = (stopped(), compute.clone());
-        tasks.spawn(async move { kept.keep(end).await });
+        tasks.spawn(async move { kept.run_reconciler(end).await });
         Ok(RunningCompute {
             store: self.store,
             compute,
@@ -106,7 +108,7 @@ pub struct RunningCompute {
 impl RunningCompute {
     /// The API and the routes for agents of other hosts, for callers whom `tokens` believes.
     pub fn routes(&self, tokens: &Arc<dyn ValidateToken>) -> Router {
-        let for_agents = berth_hosts::Options {
+        let for_agents = berth_hosts::HostsApiOptions {
             tokens: Arc::clone(tokens),
             ..berth_hosts::HostsApiOptions::default()
         };
@@ -148,7 +150,7 @@ pub fn conductor_options(config: &Config) -> ConductorOptions {
 }
 
 /// Why the conductor's journal cannot be used.
-pub fn unusable_journal(error: &JournalError) -> Failure {
+pub fn unusable_journal(error: &BootJournalError) -> Failure {
     let code = match error {
         BootJournalError::Open {
             source: OpenError::Held { .. },

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_config::{Config, Secret, regular_file};
 use berth_output::{ErrorCode, Failure};
-use berth_placement::{SchemaError, prepare};
+use berth_placement::{PlacementSchemaError, prepare};
 use berth_store::sql::{Isolation, Location, OpenError, SqlError, SqlOptions, SqlStore};
 
 pub fn open_failure(error: OpenError) -> Failure {
@@ -39,16 +39,15 @@ fn not_opened(what: String, error: &OpenError) -> Failure {
     Failure::caused(code, what, error)
 }
 
-pub fn schema_failure(error: SchemaError) -> Failure {
+pub fn schema_failure(error: PlacementSchemaError) -> Failure {
     not_placement("the database", &error)
 }
 
 /// What a database is not, with the sentence that names it.
-pub fn not_placement(named: &str, error: &SchemaError) -> Failure {
+pub fn not_placement(named: &str, error: &PlacementSchemaError) -> Failure {
     let code = match error {
-        PlacementSchemaError::OtherRevision { .. } | PlacementSchemaError::UnknownRevision { .. } => {
-            ErrorCode::OtherRelease
-        }
+        PlacementSchemaError::OtherRevision { .. }
+        | PlacementSchemaError::UnknownRevision { .. } => ErrorCode::OtherRelease,
         PlacementSchemaError::NoRoot { .. } => ErrorCode::Refused,
         _ => ErrorCode::State,
     };
@@ -91,7 +90,7 @@ pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
         is_offline_work: true,
         ..SqlOptions::default()
     };
-    let store = SqlStore::look_at(&location, &options).await;
+    let store = SqlStore::open_read_only_at(&location, &options).await;
     let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     let store = store.ok_or_else(|| {
         Failure::new(
@@ -109,7 +108,7 @@ pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
 /// server.
 pub async fn look_at_any(url: &Secret) -> Result<(Option<SqlStore>, String), Failure> {
     let (location, named) = located(url)?;
-    let store = SqlStore::look_at(&location, &SqlOptions::default()).await;
+    let store = SqlStore::open_read_only_at(&location, &SqlOptions::default()).await;
     let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
     Ok((store, named))
 }
@@ -141,7 +140,9 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
         let code = match &error {
-            berth_accelerator::AcceleratorSchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
+            berth_accelerator::AcceleratorSchemaError::OtherVersion { .. } => {
+                ErrorCode::OtherRelease
+            }
             _ => ErrorCode::State,
         };
         let what = format!("{named} is not the accelerator service's as it should be");

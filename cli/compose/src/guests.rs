@@ -18,11 +18,11 @@ use berth_agent_instances::{
 use berth_agent_journal::{GuestJournal, JournalError, JournalFailure, SqlJournal};
 use berth_agent_tracker::KnownTrees;
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Dice, Downloads, GuestClient,
-    HostsClient, HttpService, ImageClient, PlacementClient, TransportOptions,
+    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Downloads, GuestClient, HostsClient,
+    HttpService, ImageClient, JitterRng, PlacementClient, TransportOptions,
 };
 use berth_config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
-use berth_hook::{Hook, LeftBehind, end_left_behind};
+use berth_hook::{EndedHooks, Hook, end_left_behind};
 use berth_output::{ErrorCode, Failure};
 use berth_placement::serve_tcp;
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
@@ -136,7 +136,7 @@ impl HostGuests {
                     ScrubPolicy::Always => Scrub::Always,
                     ScrubPolicy::Never => Scrub::Never,
                 },
-                seed: Dice::thrown().next(),
+                seed: JitterRng::thrown().next(),
                 ..DeviceOptions::default()
             },
         })
@@ -285,7 +285,7 @@ impl HostGuests {
 
 /// No program about a device runs beside the next one: not one of a process that was killed either, whose journal this one has now.
 async fn end_hooks_left_behind() {
-    let LeftBehind { ended, staying } = end_left_behind().await;
+    let EndedHooks { ended, staying } = end_left_behind().await;
     if !ended.is_empty() {
         tracing::info!(processes = ?ended, "programs about devices that a killed process left were ended");
     }

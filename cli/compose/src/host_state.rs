@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
 use berth_agent::host_state::HostStateOptions;
 use berth_agent::host_state::monitors::Monitor;
-use berth_client::{Dice, HostsClient};
+use berth_client::{HostsClient, JitterRng};
 use berth_config::Config;
 use berth_model::NodeName;
 use berth_output::{ErrorCode, Failure};
@@ -39,7 +39,7 @@ pub(super) fn host_state_options(config: &Config) -> Result<HostStateOptions, Fa
         report_interval: config.report_interval,
         monitors,
         host_ip: Some(config.my_ip.unwrap_or_else(address_of_default_route)),
-        seed: Dice::thrown().next(),
+        seed: JitterRng::thrown().next(),
         ..HostStateOptions::default()
     })
 }

@@ -8,7 +8,7 @@ use axum::Router;
 use berth_client::HostsClient;
 use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
 use berth_config::{AuthStrategy, Config};
-use berth_hosts::{Hosts, HostsOptions, Options, router};
+use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, router};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_scheduler::select::Scheduler;
@@ -113,7 +113,7 @@ pub async fn scheduler(config: &Config) -> Result<(Scheduler, Plugins), Failure>
 
 /// A plugin that cannot be one.
 pub fn refused(error: &PluginError) -> Failure {
-    Failure::new(ErrorCode::BadValue, error.to_string()).mend(error.mend())
+    Failure::new(ErrorCode::BadValue, error.to_string()).mend(error.hint())
 }
 
 /// What is attested of the nodes, where an operator has it written.

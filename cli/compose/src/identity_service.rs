@@ -1,7 +1,7 @@
 //! Parts of the built-in Identity service: the service catalog of `[identity_service] catalog`, and failures of its file of users.
 
 use berth_config::{Config, catalog_entry};
-use berth_identity::{Catalog, CatalogService, Endpoint, Interface, UsersFileError};
+use berth_identity::{Catalog, CatalogService, Endpoint, EndpointInterface, UsersFileError};
 use berth_output::{ErrorCode, Failure};
 
 /// The services of this process (type and URL), unless an entry says where one is, and the services of `[identity_service] catalog` in

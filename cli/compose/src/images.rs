@@ -10,7 +10,7 @@ use std::sync::Arc;
 use berth_client::ImageClient;
 use berth_compute::{FoundImage, Images};
 use berth_config::Config;
-use berth_image::{ImageList, ImageListError, Place};
+use berth_image::{ImageDataLocation, ImageList, ImageListError};
 use berth_output::{ErrorCode, Failure};
 use berth_wire::guest::{ImageBody, ImageLocation};
 use uuid::Uuid;

@@ -8,7 +8,7 @@ use berth_client::keystone::system_clock;
 use berth_client::{HttpService, IdentityClient};
 use berth_config::KeystoneAuthtoken;
 use berth_http::auth::Validation;
-use berth_http::{Caller, Scope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_wire::keystone::{ValidatedToken, parse_expiry};
 use tokio::time::Instant;
@@ -236,7 +236,10 @@ mod tests {
             assert!(caller.has_role("member") && !caller.has_role("admin"));
         }
         assert_eq!(asked.load(Ordering::Relaxed), 1);
-        assert_eq!(ask(&tokens, "system").await.unwrap().scope, TokenScope::System);
+        assert_eq!(
+            ask(&tokens, "system").await.unwrap().scope,
+            TokenScope::System
+        );
         let domain = ask(&tokens, "domain").await.unwrap();
         assert_eq!(domain.scope, TokenScope::Domain("d1".to_owned()));
         let unscoped = ask(&tokens, "unscoped").await.unwrap();

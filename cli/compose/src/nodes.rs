@@ -67,7 +67,7 @@ impl HostNodes {
         let options = tracker_options(config, rename)?;
         let files = match intent {
             // A running agent may be writing there.
-            Intent::Look => StateDir::look(&config.state_path),
+            Intent::Look => StateDir::read_only(&config.state_path),
             Intent::Act => StateDir::open(&config.state_path)
                 .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?,
         };

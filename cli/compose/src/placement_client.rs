@@ -10,13 +10,13 @@ use berth_client::{
 };
 use berth_config::Config;
 use berth_output::{ErrorCode, Failure};
-use berth_placement::{Options as PlacementOptions, router};
+use berth_placement::{PlacementApiOptions as PlacementOptions, router};
 use berth_store::SqlStore;
 
 /// Placement as `[placement]` says: over the network.
 ///
 /// # Errors
-/// Options are missing or contradict each other, or a file they name cannot be used.
+/// PlacementApiOptions are missing or contradict each other, or a file they name cannot be used.
 pub fn placement_over_network(
     config: &Config,
     observer: Option<Arc<dyn RequestObserver>>,

@@ -1,7 +1,7 @@
 //! Failed calls of Placement, as failures of a command: which error number, and so which exit code, each kind has.
 
-use berth_agent::startup::StartupError;
-use berth_client::{AuthError, CallError, Disposition, PlacementError};
+use berth_agent_tracker::startup::StartupError;
+use berth_client::{AuthError, Disposition, PlacementError, ServiceCallError};
 use berth_output::{ErrorCode, Failure};
 
 /// The code of a call of Placement that was not done.
@@ -19,12 +19,16 @@ pub fn placement_error_code(error: &PlacementError) -> ErrorCode {
             ErrorCode::RequestRefused
         }
         PlacementError::Refused(refusal) if refusal.status.as_u16() == 409 => ErrorCode::Refused,
-        PlacementError::Call(CallError::Auth(AuthError::Refused { status: 401, .. })) => {
-            ErrorCode::Unauthorized
-        }
+        PlacementError::Call(ServiceCallError::Auth(AuthError::Refused {
+            status: 401, ..
+        })) => ErrorCode::Unauthorized,
         // A certificate that cannot be read, a request that cannot be made of the options.
-        PlacementError::Call(CallError::Transport { .. } | CallError::AnswerLost { .. })
-        | PlacementError::Call(CallError::Auth(AuthError::Transport { .. })) => ErrorCode::BadValue,
+        PlacementError::Call(
+            ServiceCallError::Transport { .. } | ServiceCallError::AnswerLost { .. },
+        )
+        | PlacementError::Call(ServiceCallError::Auth(AuthError::Transport { .. })) => {
+            ErrorCode::BadValue
+        }
         _ => ErrorCode::Endpoint,
     }
 }

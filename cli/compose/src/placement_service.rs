@@ -8,7 +8,7 @@ use berth_config::{
 };
 use berth_http::{NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
-use berth_placement::Options;
+use berth_placement::PlacementApiOptions;
 use berth_store::sql::Location;
 
 use crate::database;
@@ -19,7 +19,7 @@ use crate::policy::placement_policy_in_force;
 ///
 /// # Errors
 /// The way to Keystone is not configured, the policy file cannot be used, or a snapshot is asked for where others may write.
-pub fn placement_options(config: &Config, url: &Secret) -> Result<Options, Failure> {
+pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOptions, Failure> {
     let own = &config.placement_service;
     if own.allocation_candidates_from == AllocationCandidatesFrom::Snapshot
         && matches!(database::location(url)?, Location::Server(_))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use berth_agent::startup::ReviewedPlan;
+use berth_agent_tracker::startup::ReviewedPlan;
 use berth_config::regular_file;
 use berth_model::NodeName;
 use berth_output::{API, ErrorCode, Failure};

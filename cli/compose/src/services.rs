@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_accelerator::{
-    EventsBell, HostsBell, AcceleratorApiOptions, ServiceTokens, delete_idle_arqs, deliver_events,
+    AcceleratorApiOptions, EventsBell, HostsBell, ServiceTokens, delete_idle_arqs, deliver_events,
     end_late_programmings, router, serve_tcp, watch_providers,
 };
 use berth_agent::metrics::MetricsBeside;
@@ -118,7 +118,7 @@ pub struct Services {
     accelerators: SqlStore,
     hosts: SqlStore,
     compute: Option<RunningCompute>,
-    boots: SqlJournal,
+    boots: SqlBootJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
     /// What is to be served behind the one listener, where there is one.

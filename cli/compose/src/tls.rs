@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use berth_agent_api::{TlsDoor, TlsError, TlsFiles, TlsListen};
+use berth_agent_api::{ReloadableTls, TlsError, TlsFiles, TlsListen};
 use berth_config::Config;
 use berth_output::{ErrorCode, Failure};
 
@@ -27,7 +27,7 @@ pub fn open(config: &Config) -> Result<Option<TlsListen>, Failure> {
     let Some((address, files)) = named(config) else {
         return Ok(None);
     };
-    let door = TlsDoor::open(files).map_err(|error| {
+    let door = ReloadableTls::open(files).map_err(|error| {
         let what = format!("the agent's API cannot be served on {address}: [agent] {error}");
         Failure::new(code(&error), what).mend(error.mend())
     })?;
@@ -35,7 +35,7 @@ pub fn open(config: &Config) -> Result<Option<TlsListen>, Failure> {
 }
 
 /// Reads the files again that the door was opened with; new connections are served by them.
-pub fn read_again(door: &TlsDoor) -> Result<(), String> {
+pub fn read_again(door: &ReloadableTls) -> Result<(), String> {
     let settings = door.files().read(SystemTime::now());
     let settings = settings.map_err(|error| format!("[agent] {error}; {}", error.mend()))?;
     door.take(settings);

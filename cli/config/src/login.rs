@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_client::keystone::{ServiceInterface, InterfaceError};
+use berth_client::keystone::{InterfaceError, ServiceInterface};
 use berth_client::{AuthOptions, AuthType, Secret};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};

@@ -17,8 +17,8 @@ use berth_compute::QuotaOptions;
 use berth_conductor::PluginOptions;
 use berth_model::PciAddress;
 use berth_scheduler::options::{
-    ComputeOptions, DefaultOptions, FilterSchedulerOptions, MetricsOptions, Options, PciOptions,
-    SchedulerOptions, WorkaroundsOptions,
+    ComputeGroupOptions, DefaultOptions, FilterSchedulerOptions, MetricsOptions, PciOptions,
+    SchedulerGroupOptions, SchedulerOptions, WorkaroundsOptions,
 };
 use berth_scheduler::plugin::OnFailure;
 use berth_scheduler::request::PciAlias;
@@ -96,7 +96,7 @@ pub struct Config {
     default_availability_zone: String,
     #[serde(deserialize_with = "seconds")]
     pub service_down_time: Duration,
-    scheduler: SchedulerOptions,
+    scheduler: SchedulerGroupOptions,
     filter_scheduler: FilterSchedulerOptions,
     #[serde(default)]
     pub(super) scheduler_plugin: BTreeMap<String, SchedulerPlugin>,
@@ -149,9 +149,9 @@ impl Config {
 impl Config {
     /// What the scheduler goes by.
     #[must_use]
-    pub fn scheduler_options(&self) -> Options {
+    pub fn scheduler_options(&self) -> SchedulerOptions {
         let compute = &self.compute;
-        Options {
+        SchedulerOptions {
             default: DefaultOptions {
                 default_availability_zone: self.default_availability_zone.clone(),
                 service_down_time: self.service_down_time.as_secs_f64(),
@@ -160,7 +160,7 @@ impl Config {
             scheduler: self.scheduler.clone(),
             filter_scheduler: self.filter_scheduler.clone(),
             metrics: self.metrics.clone(),
-            compute: ComputeOptions {
+            compute: ComputeGroupOptions {
                 packing_host_numa_cells_allocation_strategy: compute
                     .packing_host_numa_cells_allocation_strategy,
                 consecutive_build_service_disable_threshold: compute

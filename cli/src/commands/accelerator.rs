@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use berth_accelerator::{
-    EventsBell, HostsBell, delete_unbound_requests, deliver_events, end_late_programmings, router,
+    EventsBell, HostsBell, delete_idle_arqs, deliver_events, end_late_programmings, router,
     serve_tcp, watch_providers,
 };
 use berth_client::{AuthOptions, AuthType, PlacementClient};

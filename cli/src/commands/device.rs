@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use berth_agent_api::client::AdminClient;
-use berth_agent_devices::Risk;
 use berth_agent_api::devices::body::{DeviceAction, DeviceBody};
 use berth_agent_api::devices::client::DeviceVerb;
+use berth_agent_devices::Risk;
 use berth_compose::{AgentAt, admin_failure};
 use berth_output::{ExitCode, Failure, ListFormat, Listing};
 use serde_json::json;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use berth_agent::options::Rename;
-use berth_agent::startup::{self, Preview};
+use berth_agent_tracker::options::Rename;
+use berth_agent_tracker::startup::{self, Preview};
 use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::startup_failure;
 use berth_compose::placement_for_commands;

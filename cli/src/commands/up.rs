@@ -22,7 +22,7 @@ use berth_compose::{
     images_in_process, placement_in_process, signals, state_file, write_endpoint,
 };
 use berth_config::{AuthStrategy, Config, LoadedConfig};
-use berth_image::Options as ImageOptions;
+use berth_image::ImageApiOptions as ImageOptions;
 use berth_output::{ExitCode, Failure};
 use berth_placement::{router, serve_tcp};
 use berth_store::SqlStore;

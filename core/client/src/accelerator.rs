@@ -37,13 +37,13 @@ const PROFILES: &str = "/v2/device_profiles";
 
 /// An accelerator request as reported by the service. One invalid entry does not hide the others of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToldArq {
+pub struct ReportedArq {
     pub uuid: ArqUuid,
     /// The request, or why it cannot be parsed, for example an unknown state or handle type.
     pub arq: Result<Arq, BodyError>,
 }
 
-impl From<ArqBody> for ToldArq {
+impl From<ArqBody> for ReportedArq {
     fn from(body: ArqBody) -> Self {
         Self {
             uuid: body.uuid.into(),
@@ -190,29 +190,29 @@ impl AcceleratorClient {
     pub async fn arqs_of_instance(
         &self,
         instance: ConsumerUuid,
-    ) -> Result<Vec<ToldArq>, AcceleratorError> {
+    ) -> Result<Vec<ReportedArq>, AcceleratorError> {
         let path = format!("{ARQS}?instance={instance}");
         let call = call(Method::GET, ARQS, path, None, Repeat::Safe);
-        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ToldArq::from).collect());
+        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ReportedArq::from).collect());
         self.parse(call, "a list of accelerator requests", told)
             .await
     }
 
     /// GET /v2/accelerator_requests: all requests that the account may see, in no particular order.
-    pub async fn arqs(&self) -> Result<Vec<ToldArq>, AcceleratorError> {
+    pub async fn arqs(&self) -> Result<Vec<ReportedArq>, AcceleratorError> {
         let call = call(Method::GET, ARQS, ARQS.to_owned(), None, Repeat::Safe);
-        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ToldArq::from).collect());
+        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ReportedArq::from).collect());
         self.parse(call, "a list of accelerator requests", told)
             .await
     }
 
     /// GET /v2/accelerator_requests/{uuid}; `None` if it does not exist or belongs to another project.
-    pub async fn arq(&self, uuid: ArqUuid) -> Result<Option<ToldArq>, AcceleratorError> {
+    pub async fn arq(&self, uuid: ArqUuid) -> Result<Option<ReportedArq>, AcceleratorError> {
         let path = format!("{ARQS}/{uuid}");
         let call = call(Method::GET, ONE_ARQ, path, None, Repeat::Safe);
         match reading::found(self.ask(call).await?)? {
             Some(answer) => {
-                let told = |body: ArqBody| Ok(Some(ToldArq::from(body)));
+                let told = |body: ArqBody| Ok(Some(ReportedArq::from(body)));
                 reading::parsed(answer, "an accelerator request", told)
             }
             None => Ok(None),

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderValue, Method, Response, StatusCode};
 
-use crate::call::{Link, Outgoing, Repeat, request_id};
+use crate::call::{PreparedRequest, Repeat, ServiceLink, request_id};
 use crate::foreign;
 use crate::keystone::{Renewal, system_clock};
 use crate::{
-    Auth, AuthOptions, CallError, Dice, HttpService, OptionsError, RequestLine, RequestObserver,
-    RetryPolicy, TransportError,
+    Auth, AuthOptions, HttpService, JitterRng, OptionsError, RequestLine, RequestObserver,
+    RetryPolicy, ServiceCallError, TransportError,
 };
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -27,7 +27,7 @@ pub struct AdapterOptions {
     /// The timeout of one request (default 60 s; ten times as long for a reshape).
     pub timeout: Duration,
     /// The random source for jitter and request ids. A seeded one makes a run reproducible.
-    pub dice: Arc<Dice>,
+    pub dice: Arc<JitterRng>,
     pub observer: Option<Arc<dyn RequestObserver>>,
 }
 
@@ -41,7 +41,7 @@ impl Default for AdapterOptions {
         Self {
             retry: RetryPolicy::default(),
             timeout: Self::DEFAULT_TIMEOUT,
-            dice: Arc::new(Dice::thrown()),
+            dice: Arc::new(JitterRng::thrown()),
             observer: None,
         }
     }
@@ -72,7 +72,7 @@ pub enum ConnectError {
 #[derive(Clone)]
 pub struct Adapter {
     service_type: &'static str,
-    link: Link,
+    link: ServiceLink,
     auth: Auth,
     service_token: ServiceToken,
 }
@@ -117,7 +117,7 @@ impl Adapter {
     ) -> Self {
         Self {
             service_type,
-            link: Link::new(service_type, http, options),
+            link: ServiceLink::new(service_type, http, options),
             auth,
             service_token: ServiceToken::None,
         }
@@ -184,7 +184,7 @@ impl Adapter {
     }
 
     /// Sends a call; after a 401 once more with a new token, if there can be one.
-    pub(crate) async fn call(&self, call: AdapterCall) -> Result<AdapterAnswer, CallError> {
+    pub(crate) async fn call(&self, call: AdapterCall) -> Result<AdapterAnswer, ServiceCallError> {
         self.call_about(call, None).await
     }
 
@@ -193,7 +193,7 @@ impl Adapter {
         &self,
         call: AdapterCall,
         subject: Option<HeaderValue>,
-    ) -> Result<AdapterAnswer, CallError> {
+    ) -> Result<AdapterAnswer, ServiceCallError> {
         let body = call.body.map(Bytes::from);
         let line = RequestLine {
             service: self.service_type,
@@ -219,7 +219,7 @@ impl Adapter {
             }
             headers.extend(call.microversion.and_then(|wanted| self.version(wanted)));
             headers.extend(subject.clone().map(|token| (SUBJECT_TOKEN.clone(), token)));
-            let outgoing = Outgoing {
+            let outgoing = PreparedRequest {
                 method: line.method.clone(),
                 route: line.route,
                 url: joined(access.endpoint.as_str(), &line.path),
@@ -265,18 +265,22 @@ fn is_version(segment: &str) -> bool {
     digits.is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-fn lost(line: RequestLine, reason: TransportError) -> CallError {
-    let unknown = line.repeat == Repeat::Once && reason.sent() == crate::Sent::Perhaps;
+fn lost(line: RequestLine, reason: TransportError) -> ServiceCallError {
+    let unknown = line.repeat == Repeat::Once && reason.sent() == crate::Delivery::Perhaps;
     let request = Box::new(line);
     if unknown {
-        CallError::AnswerLost { request, reason }
+        ServiceCallError::AnswerLost { request, reason }
     } else {
-        CallError::Transport { request, reason }
+        ServiceCallError::Transport { request, reason }
     }
 }
 
 /// The answer with the token masked, because its text appears in error messages.
-fn answered(request: RequestLine, answer: Response<Bytes>, token: Option<&HeaderValue>) -> AdapterAnswer {
+fn answered(
+    request: RequestLine,
+    answer: Response<Bytes>,
+    token: Option<&HeaderValue>,
+) -> AdapterAnswer {
     let (request_id, status) = (request_id(&answer), answer.status());
     let body = answer.into_body();
     let body = match token {

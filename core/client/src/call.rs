@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::keystone::AuthError;
 use crate::{
-    AdapterOptions, Dice, Disposition, Exchange, HttpService, Outcome, RequestObserver,
-    RetryPolicy, Sent, TransportError,
+    AdapterOptions, Delivery, Disposition, Exchange, ExchangeOutcome, HttpService, JitterRng,
+    RequestObserver, RetryPolicy, TransportError,
 };
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
@@ -28,7 +28,7 @@ pub enum Repeat {
 /// The route template, for example `/resource_providers/{uuid}/inventories`. Every request carries it as an extension,
 /// so that decorators of [`HttpService`] can label it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Route(pub &'static str);
+pub struct RouteTemplate(pub &'static str);
 
 /// The request of an error or an answer: enough to find it in the service's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl fmt::Display for RequestLine {
 
 /// A call without an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
+pub enum ServiceCallError {
     /// No token or no endpoint is available.
     #[error(transparent)]
     Auth(#[from] AuthError),
@@ -75,7 +75,7 @@ pub enum CallError {
     },
 }
 
-impl CallError {
+impl ServiceCallError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -88,7 +88,7 @@ impl CallError {
 }
 
 /// A request that can be sent repeatedly.
-pub(crate) struct Outgoing {
+pub(crate) struct PreparedRequest {
     pub(crate) method: Method,
     pub(crate) route: &'static str,
     pub(crate) url: String,
@@ -102,16 +102,16 @@ pub(crate) struct Outgoing {
 
 /// An HTTP service with timeouts, retries, logging and metrics.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub(crate) struct ServiceLink {
     service: Arc<str>,
     http: HttpService,
-    dice: Arc<Dice>,
+    dice: Arc<JitterRng>,
     observers: Vec<Arc<dyn RequestObserver>>,
     retry: RetryPolicy,
     timeout: Duration,
 }
 
-impl Link {
+impl ServiceLink {
     pub(crate) fn new(service: &str, http: HttpService, options: &AdapterOptions) -> Self {
         Self {
             service: service.into(),
@@ -150,7 +150,10 @@ impl Link {
 
     /// Sends the request, and retries within the policy: always if it never arrived, and if it may have arrived only
     /// when that is safe.
-    pub(crate) async fn send(&self, request: &Outgoing) -> Result<Response<Bytes>, TransportError> {
+    pub(crate) async fn send(
+        &self,
+        request: &PreparedRequest,
+    ) -> Result<Response<Bytes>, TransportError> {
         let (mut unconnected, mut refused) = (0, 0);
         loop {
             let pause = match self.exchange(request).await {
@@ -167,7 +170,7 @@ impl Link {
                 }
                 Err(error) => {
                     unconnected += 1;
-                    let safe = request.repeat == Repeat::Safe || error.sent() == Sent::No;
+                    let safe = request.repeat == Repeat::Safe || error.sent() == Delivery::No;
                     let pause = self.retry.after_connect(unconnected, &self.dice);
                     match pause.filter(|_| safe && error.is_repeatable()) {
                         Some(pause) => pause,
@@ -179,7 +182,10 @@ impl Link {
         }
     }
 
-    async fn exchange(&self, outgoing: &Outgoing) -> Result<Response<Bytes>, TransportError> {
+    async fn exchange(
+        &self,
+        outgoing: &PreparedRequest,
+    ) -> Result<Response<Bytes>, TransportError> {
         let request = build(outgoing)?;
         let sent_bytes = request.body().len();
         let after = self.timeout.saturating_mul(outgoing.patience);
@@ -194,7 +200,7 @@ impl Link {
 
     fn tell(
         &self,
-        request: &Outgoing,
+        request: &PreparedRequest,
         sent_bytes: usize,
         duration: Duration,
         result: &Result<Response<Bytes>, TransportError>,
@@ -207,11 +213,11 @@ impl Link {
                     service, %method, route, status = status.as_u16(), ?duration,
                     request_id = %request.id, answer_request_id = %request_id(answer), "answered"
                 );
-                (Outcome::Answered(status), answer.body().len())
+                (ExchangeOutcome::Answered(status), answer.body().len())
             }
             Err(error) => {
                 tracing::debug!(service, %method, route, %error, ?duration, request_id = %request.id, "no answer");
-                (Outcome::Failed(error.kind()), 0)
+                (ExchangeOutcome::Failed(error.kind()), 0)
             }
         };
         for observer in &self.observers {
@@ -228,11 +234,11 @@ impl Link {
     }
 }
 
-fn build(outgoing: &Outgoing) -> Result<Request<Bytes>, TransportError> {
+fn build(outgoing: &PreparedRequest) -> Result<Request<Bytes>, TransportError> {
     let mut request = Request::builder()
         .method(outgoing.method.clone())
         .uri(&outgoing.url)
-        .extension(Route(outgoing.route))
+        .extension(RouteTemplate(outgoing.route))
         .header(&REQUEST_ID, &outgoing.id)
         .header(header::ACCEPT, "application/json")
         .header(

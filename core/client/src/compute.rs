@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 
 use crate::adapter::AdapterCall;
 use crate::call::Repeat;
-use crate::{Adapter, AdapterOptions, Auth, CallError, Disposition, HttpService};
+use crate::{Adapter, AdapterOptions, Auth, Disposition, HttpService, ServiceCallError};
 
 /// The microversion with events of accelerator requests.
 const EVENTS: (u16, u16) = (2, 82);
@@ -15,7 +15,7 @@ const EVENTS: (u16, u16) = (2, 82);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventsError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] ServiceCallError),
     /// The receiver refuses them.
     #[error(
         "the receiver of events answers {} ({request_id}); check its URL, and that the account may tell it (Nova asks for \

@@ -8,9 +8,9 @@ use berth_model::SeededRng;
 
 /// A seeded generator (splitmix64), shared by reference.
 #[derive(Debug)]
-pub struct Dice(AtomicU64);
+pub struct JitterRng(AtomicU64);
 
-impl Dice {
+impl JitterRng {
     /// The same seed produces the same numbers.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
@@ -58,18 +58,18 @@ mod tests {
     #[test]
     fn the_same_seed_throws_the_same() {
         let throw = |seed| {
-            let dice = Dice::seeded(seed);
+            let dice = JitterRng::seeded(seed);
             [dice.next(), dice.next(), dice.next()]
         };
         assert_eq!(throw(7), throw(7));
         assert_ne!(throw(7), throw(8));
-        let dice = Dice::seeded(1);
+        let dice = JitterRng::seeded(1);
         assert!(
             (0..1000)
                 .map(|_| dice.fraction())
                 .all(|f| (0.0..1.0).contains(&f))
         );
-        assert_eq!(Dice::seeded(1).request_id().len(), "req-".len() + 36);
+        assert_eq!(JitterRng::seeded(1).request_id().len(), "req-".len() + 36);
         assert_ne!(dice.request_id(), dice.request_id());
     }
 }

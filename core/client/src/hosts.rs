@@ -77,7 +77,11 @@ impl HostsClient {
     ///
     /// # Errors
     /// No answer, a refusal (the role `service` is missing), or an invalid answer.
-    pub async fn seen(&self, host: &str, seen: &HostSeenBody) -> Result<HeartbeatOutcome, HostsError> {
+    pub async fn seen(
+        &self,
+        host: &str,
+        seen: &HostSeenBody,
+    ) -> Result<HeartbeatOutcome, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/seen");
         let answer = self
             .ask(call(Method::PUT, SEEN, path, Some(encode(seen))))

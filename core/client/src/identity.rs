@@ -8,14 +8,15 @@ use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 use crate::keystone::target::BaseUrl;
 use crate::{
-    Adapter, AdapterOptions, Auth, AuthOptions, CallError, WallClock, HttpService, OptionsError,
+    Adapter, AdapterOptions, Auth, AuthOptions, HttpService, OptionsError, ServiceCallError,
+    WallClock,
 };
 
 /// The token could not be validated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValidateError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] ServiceCallError),
     /// Keystone refused: the service's own account may not validate tokens.
     #[error(
         "Keystone answers {} ({request_id}) to the question whose a token is; the account of [keystone_authtoken] needs \
@@ -29,9 +30,7 @@ pub enum ValidateError {
     },
     /// The answer is not a token document.
     #[error("Keystone's answer describes no token: {reason}")]
-    Malformed {
-        reason: BodyError,
-    },
+    Malformed { reason: BodyError },
 }
 
 /// Keystone. Clones share connections and session.

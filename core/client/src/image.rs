@@ -20,8 +20,8 @@ use crate::call::Repeat;
 use crate::foreign;
 use crate::keystone::Renewal;
 use crate::{
-    Adapter, AdapterOptions, Auth, AuthOptions, CallError, ConnectError, Download, DownloadError,
-    Downloads, HttpService, RequestLine,
+    Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, Download, DownloadError, Downloads,
+    HttpService, RequestLine, ServiceCallError,
 };
 
 const SERVICE: &str = "image";
@@ -156,7 +156,11 @@ impl ImageClient {
     }
 
     /// The answer; `None` if the object does not exist or is not visible.
-    async fn get(&self, route: &'static str, path: String) -> Result<Option<AdapterAnswer>, ImageError> {
+    async fn get(
+        &self,
+        route: &'static str,
+        path: String,
+    ) -> Result<Option<AdapterAnswer>, ImageError> {
         let call = AdapterCall {
             method: Method::GET,
             route,
@@ -180,7 +184,7 @@ impl ImageClient {
         let mut renewed = false;
         loop {
             let access = self.adapter.auth().access().await;
-            let access = access.map_err(CallError::Auth)?;
+            let access = access.map_err(ServiceCallError::Auth)?;
             let mut headers = HeaderMap::new();
             if let Some(token) = access.token.clone() {
                 headers.insert(AUTH_TOKEN.clone(), token);

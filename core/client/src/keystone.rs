@@ -15,6 +15,6 @@ pub(crate) use auth::Renewal;
 pub use auth::{Account, Auth};
 pub use check::{OptionProblem, OptionsError};
 pub use error::AuthError;
-pub use options::{AuthOptions, AuthType, AuthTypeError, ServiceInterface, InterfaceError};
+pub use options::{AuthOptions, AuthType, AuthTypeError, InterfaceError, ServiceInterface};
 pub use secret::Secret;
 pub use session::{WallClock, system_clock};

@@ -33,21 +33,21 @@ pub mod placement;
 mod retry;
 mod transport;
 
-pub use accelerator::{AcceleratorClient, AcceleratorError, ToldArq};
+pub use accelerator::{AcceleratorClient, AcceleratorError, ReportedArq};
 pub use adapter::{Adapter, AdapterOptions, ConnectError};
 pub use berth_model::Disposition;
-pub use call::{CallError, Repeat, RequestLine, Route};
+pub use call::{Repeat, RequestLine, RouteTemplate, ServiceCallError};
 pub use compute::{ComputeClient, EventsError};
-pub use dice::Dice;
+pub use dice::JitterRng;
 pub use guest::{ConductorClient, GuestApiError, GuestClient};
 pub use hosts::{HostsClient, HostsError};
 pub use identity::{IdentityClient, ValidateError};
 pub use image::{ImageClient, ImageError, ImageRecord};
-pub use keystone::{Auth, AuthError, AuthOptions, AuthType, WallClock, OptionsError, Secret};
-pub use observer::{Exchange, Outcome, RequestObserver};
+pub use keystone::{Auth, AuthError, AuthOptions, AuthType, OptionsError, Secret, WallClock};
+pub use observer::{Exchange, ExchangeOutcome, RequestObserver};
 pub use placement::{Candidate, Candidates, PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};
 pub use transport::{
-    DEFAULT_BODY_LIMIT, Download, DownloadError, Downloads, HttpService, Sent, TransportError,
+    DEFAULT_BODY_LIMIT, Delivery, Download, DownloadError, Downloads, HttpService, TransportError,
     TransportOptions,
 };

@@ -19,7 +19,7 @@ pub struct Exchange<'a> {
     pub method: &'a Method,
     /// The route's template, `/resource_providers/{uuid}/inventories` for instance: few values, fit for a label.
     pub route: &'static str,
-    pub outcome: Outcome,
+    pub outcome: ExchangeOutcome,
     /// Bytes of the request's body.
     pub sent_bytes: usize,
     /// The size of the response body, in bytes.
@@ -30,7 +30,7 @@ pub struct Exchange<'a> {
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ExchangeOutcome {
     Answered(StatusCode),
     /// No answer; the kind is [`crate::TransportError::kind`].
     Failed(&'static str),

@@ -33,7 +33,7 @@ use serde::de::DeserializeOwned;
 pub use allocations::TypedAllocations;
 pub use candidates::{Candidate, Candidates};
 pub use claim::{ClaimError, Claimant, GrantedClaim, NotReleased};
-pub use error::{PlacementError, Refusal};
+pub use error::{PlacementError, PlacementRefusal};
 
 use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;

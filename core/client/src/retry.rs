@@ -5,7 +5,7 @@ use std::time::Duration;
 use berth_model::ExponentialBackoff;
 use http::StatusCode;
 
-use crate::Dice;
+use crate::JitterRng;
 
 const LONGEST: Duration = Duration::from_secs(60);
 const BACKOFF: ExponentialBackoff = ExponentialBackoff {
@@ -26,7 +26,7 @@ pub enum Delay {
 impl Delay {
     /// The pause after `attempt` failed attempts, counted from 1.
     #[must_use]
-    pub fn after(self, attempt: u32, dice: &Dice) -> Duration {
+    pub fn after(self, attempt: u32, dice: &JitterRng) -> Duration {
         match self {
             Self::Fixed(pause) => pause,
             Self::Exponential => BACKOFF.pause_with_jitter(attempt, dice.fraction()),
@@ -82,7 +82,7 @@ impl RetryPolicy {
     }
 
     /// The delay before a retry after a failed connection; `None` if the retries are used up.
-    pub(crate) fn after_connect(&self, failed: u32, dice: &Dice) -> Option<Duration> {
+    pub(crate) fn after_connect(&self, failed: u32, dice: &JitterRng) -> Option<Duration> {
         (failed <= self.connect_retries).then(|| self.connect_retry_delay.after(failed, dice))
     }
 
@@ -92,7 +92,7 @@ impl RetryPolicy {
         status: StatusCode,
         failed: u32,
         asked: Option<Duration>,
-        dice: &Dice,
+        dice: &JitterRng,
     ) -> Option<Duration> {
         let again =
             failed <= self.status_code_retries && self.retriable_status_codes.contains(&status);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_minute_and_are_never_less_than_half() {
-        let dice = Dice::seeded(3);
+        let dice = JitterRng::seeded(3);
         for (attempt, whole) in [
             (1, 0.5),
             (2, 1.0),
@@ -132,7 +132,7 @@ mod tests {
             status_code_retries: 1,
             ..RetryPolicy::default()
         };
-        let dice = Dice::seeded(0);
+        let dice = JitterRng::seeded(0);
         assert!(policy.after_connect(2, &dice).is_some());
         assert!(policy.after_connect(3, &dice).is_none());
         let busy = StatusCode::SERVICE_UNAVAILABLE;

@@ -23,7 +23,7 @@ pub use network::TransportOptions;
 
 /// Whether a failed request may have reached the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub enum Delivery {
     /// No: repeating it is safe.
     No,
     /// It may have reached the service and been carried out.
@@ -91,24 +91,22 @@ pub enum TransportError {
     },
     /// The request is invalid.
     #[error("the request cannot be sent: {reason}")]
-    Unsendable {
-        reason: String,
-    },
+    Unsendable { reason: String },
 }
 
 impl TransportError {
     #[must_use]
-    pub fn sent(&self) -> Sent {
+    pub fn sent(&self) -> Delivery {
         match self {
             Self::Refused { .. }
             | Self::Unreachable { .. }
             | Self::Tls { .. }
             | Self::File { .. }
-            | Self::Unsendable { .. } => Sent::No,
+            | Self::Unsendable { .. } => Delivery::No,
             Self::Timeout { .. }
             | Self::Slow { .. }
             | Self::Closed { .. }
-            | Self::TooLarge { .. } => Sent::Perhaps,
+            | Self::TooLarge { .. } => Delivery::Perhaps,
         }
     }
 

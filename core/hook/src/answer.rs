@@ -1,30 +1,30 @@
-//! A program that is given a document and answers with another one.
+//! Runs a hook that reads a document from standard input and writes another one to standard output.
 
 use std::process::Stdio;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::ChildStdin;
 
-use super::{Ear, Hook, HookError, reaped};
+use super::{Hook, HookError, StderrCapture, reaped};
 
-/// What a program is asked.
+/// The input of a hook.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// What follows its name.
+pub struct HookInput<'a> {
+    /// The command-line arguments.
     pub arguments: &'a [&'a str],
-    /// What it reads; one that does not read it has answered without.
+    /// Its standard input. The program need not read it.
     pub document: &'a [u8],
-    /// The most that it may write, in bytes.
+    /// The maximum size of its standard output, in bytes.
     pub most: usize,
 }
 
-/// It wrote more than it may.
+/// The output exceeds the maximum.
 struct TooLong;
 
 impl Hook {
-    /// Runs it to its end and gives back what it wrote; dropped, it is ended. Its end is seen only when all that holds its standard
-    /// output or error has ended, too.
-    pub async fn answer(&self, asked: Asked<'_>) -> Result<Vec<u8>, HookError> {
+    /// Runs the program to its end and returns its output. Dropping the future kills it. The run ends only when all processes with its
+    /// standard output or error have ended.
+    pub async fn answer(&self, asked: HookInput<'_>) -> Result<Vec<u8>, HookError> {
         let mut command = self.command();
         command
             .args(asked.arguments)
@@ -32,7 +32,7 @@ impl Hook {
             .stdout(Stdio::piped());
         let (mut child, mut running) = self.start(command).await?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let mut ear = Ear::default();
+        let mut ear = StderrCapture::default();
         let ending = async {
             let (stdin, stdout, stderr) = pipes;
             let hearing = async {
@@ -71,7 +71,7 @@ impl Hook {
     }
 }
 
-/// Whether it reads all of it is its own affair.
+/// The program may end before it has read everything.
 async fn tell(stdin: Option<ChildStdin>, document: &[u8]) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(document).await;

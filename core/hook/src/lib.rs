@@ -1,13 +1,13 @@
-//! An operator's program that is asked about one device and answers by its exit: whether the device is clean, programmed, well; or
-//! that is given a document and answers with another one ([`Hook::answer`]).
+//! Hooks: programs of the operator that Berth runs, for example to reset, program or check a device, or as a plugin of the scheduler.
 //!
-//! It gets a bare environment with what it is asked, `/` as its directory, and nothing to read but the document; what it says on its
-//! standard error is its reason. It runs in a process group of its own, and all of that, with all else that it started, is killed at its
-//! deadline and when nobody wants its answer any more: a program that hangs holds up only who asked, and one that the kernel does not let go not even that. One
-//! whose asker was killed is ended by the next ([`end_left_behind`]).
+//! [`Hook::ask`] runs a program and returns whether it exited with 0. [`Hook::answer`] also gives it a document on standard input and
+//! returns its standard output. The last line of its standard error is part of the error.
 //!
-//! Callers: a driver that cleans devices between two guests, the agent that has them programmed and checked, the conductor that asks
-//! the scheduler's plugins.
+//! A hook gets an empty environment except for its variables, and `/` as working directory. It runs in a process group of its own. At its
+//! deadline, and when its caller is dropped, the group and all other processes that it started are killed. A hook that hangs blocks only
+//! its caller. [`end_left_behind`] kills the hooks of a killed agent.
+//!
+//! Callers: drivers that reset devices, the agent that programs and checks them, the conductor and the compute API.
 
 mod answer;
 mod owner;
@@ -24,41 +24,41 @@ use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, Command};
 
-pub use answer::Asked;
-pub use owner::{LeftBehind, end_left_behind};
-pub use trust::{Untrusted, is_superuser, trusted};
+pub use answer::HookInput;
+pub use owner::{EndedHooks, end_left_behind};
+pub use trust::{TrustError, is_superuser, trusted};
 
-use owner::{OWNER, Owner};
-use run::{RUN, Running, next_run};
+use owner::{HookOwner, OWNER};
+use run::{RUN, RunningHook, next_run};
 
-/// How long one that was ended is waited for.
+/// How long the end of a killed hook is awaited.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
-/// How often, and after what pause, one is started that somebody has open for writing: whoever puts it there, or a process that is
-/// begun at this moment by whoever did and has not become another program yet.
+/// Retries and their pause if the program is open for writing (ETXTBSY): it is being installed, or a process that is being spawned still has
+/// the descriptor.
 const BUSY_LOOKS: u32 = 100;
 const BUSY_LOOK: Duration = Duration::from_millis(10);
 
-/// How much of what it says is kept, in bytes: as much of the first line, and as much of the end.
+/// How many bytes of standard error are kept: of the first line, and of the end.
 const KEPT: usize = 400;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// What it is called in sentences: `reset hook`.
+    /// Its name in messages: `reset hook`.
     pub called: &'static str,
     pub program: PathBuf,
-    /// How long it may take for one device.
+    /// How long one run may take.
     pub deadline: Duration,
 }
 
-/// What it said on its standard error.
+/// The standard error of a hook.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct HookOutput {
     first: String,
     last: String,
 }
 
-/// It did not say yes.
+/// The hook failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// It cannot be started.
@@ -69,16 +69,16 @@ pub enum HookError {
         program: PathBuf,
         source: std::io::Error,
     },
-    /// It ended otherwise than with 0.
+    /// It exited with another code than 0, or by a signal.
     #[error("the {called} {} says no ({status}){}", program.display(), said.after_a_colon())]
     No {
         /// What it is called.
         called: &'static str,
         program: PathBuf,
         status: ExitStatus,
-        said: Said,
+        said: HookOutput,
     },
-    /// It did not end in time, and was killed with all that it had started.
+    /// It timed out, and was killed with all that it had started.
     #[error("the {called} {} did not end within {deadline:?} and was ended{}", program.display(), said.after_a_colon())]
     Late {
         /// What it is called.
@@ -87,9 +87,9 @@ pub enum HookError {
         /// How long it had.
         deadline: Duration,
         /// What it had said.
-        said: Said,
+        said: HookOutput,
     },
-    /// It wrote more than it may, and was ended with all that it had started.
+    /// It wrote too much, and was killed with all that it had started.
     #[error("the {called} {} wrote more than {most} bytes and was ended", program.display())]
     TooLong {
         /// What it is called.
@@ -98,7 +98,7 @@ pub enum HookError {
         /// The most that it may write.
         most: usize,
     },
-    /// Its end was not seen.
+    /// Its exit status is unknown.
     #[error("the {called} {} was lost: {source}", program.display())]
     Lost {
         /// What it is called.
@@ -109,8 +109,7 @@ pub enum HookError {
 }
 
 impl HookError {
-    /// What became of it, without its path: for those who need not know where a host has its programs. What the program itself said
-    /// stands as it said it.
+    /// The failure without the path of the program, for users who must not see the paths of a host.
     #[must_use]
     pub fn outcome(&self) -> String {
         match self {
@@ -127,7 +126,7 @@ impl HookError {
         }
     }
 
-    /// Its reason, on one line: the first line of what the program said where it said no, else the whole sentence.
+    /// The reason on one line: the first line of standard error if the program failed by itself, else the whole error.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -137,7 +136,7 @@ impl HookError {
     }
 }
 
-impl Said {
+impl HookOutput {
     fn after_a_colon(&self) -> String {
         match self.last.as_str() {
             "" => String::new(),
@@ -146,15 +145,15 @@ impl Said {
     }
 }
 
-/// Reads to the end, and keeps the first line and the last words.
+/// Reads standard error to its end; keeps the first line and the end.
 #[derive(Default)]
-struct Ear {
+struct StderrCapture {
     first: Vec<u8>,
     first_ended: bool,
     last: Vec<u8>,
 }
 
-impl Ear {
+impl StderrCapture {
     async fn listen(&mut self, mut stderr: ChildStderr) {
         let mut part = [0; 4096];
         while let Ok(length @ 1..) = stderr.read(&mut part).await {
@@ -177,22 +176,22 @@ impl Ear {
         self.last.drain(..self.last.len().saturating_sub(KEPT));
     }
 
-    fn said(&self) -> Said {
-        Said {
+    fn said(&self) -> HookOutput {
+        HookOutput {
             first: line(&self.first),
             last: line(&self.last),
         }
     }
 }
 
-/// All of it on one line, without control characters.
+/// The text on one line, without control characters.
 fn line(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said).replace(char::is_control, " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Waits for the end of one whose group was ended: what it had open is free then. One that does not go, because the kernel waits
-/// for a device or because it left its group, keeps nobody waiting: it is seen off when it goes.
+/// Waits for the end of a killed process, so that its files are closed. If it does not end in time, because it waits in the kernel for a
+/// device or has left its group, a background task reaps it later.
 async fn reaped(mut child: Child) {
     if tokio::time::timeout(LAST_BREATH, child.wait())
         .await
@@ -207,8 +206,8 @@ async fn reaped(mut child: Child) {
 }
 
 impl Hook {
-    /// Runs it to its end, with these variables in its environment; dropped, it is ended. Its end is seen only when all that
-    /// holds its standard error has ended, too.
+    /// Runs the program to its end, with these variables in its environment. Dropping the future kills it. The run ends only when all processes
+    /// with its standard error have ended.
     pub async fn ask<V: AsRef<OsStr>>(
         &self,
         about: impl IntoIterator<Item = (&'static str, V)>,
@@ -219,7 +218,7 @@ impl Hook {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let (mut child, mut running) = self.start(command).await?;
-        let mut ear = Ear::default();
+        let mut ear = StderrCapture::default();
         let stderr = child.stderr.take();
         let ending = async {
             if let Some(stderr) = stderr {
@@ -241,14 +240,14 @@ impl Hook {
         }
     }
 
-    /// With its environment and its place, but for what it reads and writes.
+    /// The command with its environment and working directory, without standard input and output.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("LC_ALL", "C.UTF-8")
-            .envs(Owner::this().map(|this| (OWNER, this.to_string())))
+            .envs(HookOwner::this().map(|this| (OWNER, this.to_string())))
             .current_dir("/")
             .stderr(Stdio::piped())
             .process_group(0)
@@ -256,7 +255,7 @@ impl Hook {
         command
     }
 
-    async fn start(&self, mut command: Command) -> Result<(Child, Running), HookError> {
+    async fn start(&self, mut command: Command) -> Result<(Child, RunningHook), HookError> {
         let run = next_run();
         command.envs(run.iter().map(|run| (RUN, run)));
         let mut looks = 0;
@@ -264,7 +263,7 @@ impl Hook {
             match command.spawn() {
                 Ok(child) => {
                     let id = child.id().and_then(|id| i32::try_from(id).ok());
-                    return Ok((child, Running::new(id.map(Pid::from_raw), run)));
+                    return Ok((child, RunningHook::new(id.map(Pid::from_raw), run)));
                 }
                 Err(busy) if busy.kind() == ErrorKind::ExecutableFileBusy && looks < BUSY_LOOKS => {
                     looks += 1;
@@ -281,7 +280,11 @@ impl Hook {
         }
     }
 
-    fn said_yes(&self, ended: std::io::Result<ExitStatus>, ear: &Ear) -> Result<(), HookError> {
+    fn said_yes(
+        &self,
+        ended: std::io::Result<ExitStatus>,
+        ear: &StderrCapture,
+    ) -> Result<(), HookError> {
         let (called, program) = (self.called, self.program.clone());
         match ended {
             Ok(status) if status.success() => Ok(()),
@@ -299,7 +302,7 @@ impl Hook {
         }
     }
 
-    fn late(&self, ear: &Ear) -> HookError {
+    fn late(&self, ear: &StderrCapture) -> HookError {
         HookError::Late {
             called: self.called,
             program: self.program.clone(),

@@ -1,8 +1,8 @@
-//! Whose a program is, and the end of those whose process is gone.
+//! Finds and kills hooks whose owner, the process that started them, is gone.
 //!
-//! A process that is killed ends nothing that it had started: its program would go on with a device that the next process gives
-//! to a guest, or asks another program about. So each says in its environment who started it, and the next process ends what it
-//! finds of those who are no more. What a program started has its environment, or is in its process group.
+//! A killed agent leaves its hooks running, and they would continue to work on a device that the next agent gives to an instance. Each hook
+//! therefore has its owner in its environment, and the next agent kills the hooks of owners that no longer exist. The processes that a hook
+//! started have the same environment, or are in its process group.
 
 use std::fmt;
 use std::fs;
@@ -16,22 +16,22 @@ use tokio::time::sleep;
 
 pub(crate) const OWNER: &str = "BERTH_HOOK_OWNER";
 
-/// How often it is looked whether what was ended is gone, and how often at most.
+/// The pause between two checks whether killed processes are gone, and the maximum number of checks.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 pub(crate) const LOOKS: u32 = 40;
 
-/// A process of this host, told from a later one with its number by when it was started.
+/// A process of this host. Its start time tells it from a later process with the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
-    /// Numbers of processes mean something in one of these alone.
+pub(crate) struct HookOwner {
+    /// The PID namespace: process ids are only valid within one.
     namespace: u64,
     pid: i32,
-    /// In ticks since the host's boot.
+    /// Start time in clock ticks since the boot of the host.
     start: u64,
 }
 
-impl Owner {
-    /// This process, where the kernel shows it.
+impl HookOwner {
+    /// This process; `None` if /proc is not available.
     pub(crate) fn this() -> Option<Self> {
         let link = fs::read_link("/proc/self/ns/pid").ok()?;
         let inode = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?;
@@ -49,13 +49,13 @@ impl Owner {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for HookOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.namespace, self.pid, self.start)
     }
 }
 
-impl FromStr for Owner {
+impl FromStr for HookOwner {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -70,7 +70,7 @@ impl FromStr for Owner {
     }
 }
 
-/// What the kernel says of a process (`/proc/PID/stat`, proc(5)).
+/// The state of a process (`/proc/PID/stat`, proc(5)).
 pub(crate) struct Stat {
     pub(crate) pid: i32,
     state: u8,
@@ -82,7 +82,7 @@ pub(crate) struct Stat {
 impl Stat {
     pub(crate) fn of(pid: &str) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Its name may have blanks and brackets of its own.
+        // The name of a process may contain blanks and parentheses.
         let (before, after) = text.rsplit_once(')')?;
         let fields: Vec<&str> = after.split_whitespace().collect();
         Some(Self {
@@ -95,7 +95,7 @@ impl Stat {
     }
 }
 
-/// The programs whose owner, a process of that namespace, is gone, as far as this process may look.
+/// The hooks whose owner, a process of that namespace, is gone, as far as this process may read them.
 fn left_behind(namespace: u64) -> Vec<Stat> {
     let found = pids().filter_map(|pid| {
         let owner = owner_in(&fs::read(Path::new("/proc").join(&pid).join("environ")).ok()?)?;
@@ -105,18 +105,18 @@ fn left_behind(namespace: u64) -> Vec<Stat> {
     found.collect()
 }
 
-/// The numbers of all processes.
+/// The ids of all processes.
 pub(crate) fn pids() -> impl Iterator<Item = String> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-fn owner_in(environment: &[u8]) -> Option<Owner> {
+fn owner_in(environment: &[u8]) -> Option<HookOwner> {
     variable_in(environment, OWNER)?.parse().ok()
 }
 
-/// The value of a variable, in an environment as the kernel shows it.
+/// The value of a variable in an environment as in `/proc/PID/environ`.
 pub(crate) fn variable_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a str> {
     let mut variables = environment.split(|byte| *byte == 0);
     let value = variables.find_map(|variable| {
@@ -126,27 +126,27 @@ pub(crate) fn variable_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a s
     std::str::from_utf8(value).ok()
 }
 
-/// What came of programs that were left behind, by their process numbers.
+/// The hooks that were killed, by process id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LeftBehind {
-    /// Those that are gone.
+pub struct EndedHooks {
+    /// Those that have ended.
     pub ended: Vec<i32>,
-    /// Those that were ended and do not go: the kernel waits for a device.
+    /// Those that were killed and have not ended: the kernel waits for a device.
     pub staying: Vec<i32>,
 }
 
-/// Ends the programs that a process before this one asked about devices and did not live to see the end of, with what they
-/// started; returns when they are gone, or do not go. To be called before anything is done with a device.
+/// Kills the hooks of earlier processes that no longer exist, and the processes that those hooks started. Returns when they have ended, or do
+/// not end in time. Call it before any device is used.
 ///
-/// A program of somebody else's, whom this process may not look at, stays.
-pub async fn end_left_behind() -> LeftBehind {
-    match Owner::this() {
+/// Processes of other users, which this process may not read, are not affected.
+pub async fn end_left_behind() -> EndedHooks {
+    match HookOwner::this() {
         Some(this) => end_left_behind_in(this.namespace).await,
-        None => LeftBehind::default(),
+        None => EndedHooks::default(),
     }
 }
 
-async fn end_left_behind_in(namespace: u64) -> LeftBehind {
+async fn end_left_behind_in(namespace: u64) -> EndedHooks {
     let mut all = Vec::new();
     for _ in 0..LOOKS {
         let found = tokio::task::spawn_blocking(move || left_behind(namespace)).await;
@@ -159,7 +159,7 @@ async fn end_left_behind_in(namespace: u64) -> LeftBehind {
             end(stat);
         }
         if staying.is_empty() {
-            return LeftBehind {
+            return EndedHooks {
                 ended: all,
                 staying,
             };
@@ -170,7 +170,7 @@ async fn end_left_behind_in(namespace: u64) -> LeftBehind {
     let found = found.unwrap_or_default();
     let staying: Vec<i32> = found.iter().map(|stat| stat.pid).collect();
     all.retain(|pid| !staying.contains(pid));
-    LeftBehind {
+    EndedHooks {
         ended: all,
         staying,
     }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     /// A program of this owner, with a child that has nothing of its environment.
-    fn program(owner: &Owner) -> Child {
+    fn program(owner: &HookOwner) -> Child {
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", "env -i sleep 1000 & sleep 1000 & wait"])
@@ -219,15 +219,15 @@ mod tests {
     #[tokio::test]
     async fn what_a_process_that_is_gone_left_is_ended_with_all_it_started_and_nobody_elses() {
         // Of a namespace that is none: an agent that another test starts meanwhile ends those of its own.
-        let this = Owner {
+        let this = HookOwner {
             namespace: u64::MAX,
-            ..Owner::this().unwrap()
+            ..HookOwner::this().unwrap()
         };
-        let gone = Owner {
+        let gone = HookOwner {
             start: this.start + 1,
             ..this.clone()
         };
-        let elsewhere = Owner {
+        let elsewhere = HookOwner {
             namespace: this.namespace - 1,
             ..gone.clone()
         };
@@ -259,11 +259,11 @@ mod tests {
 
     #[test]
     fn an_owner_is_read_as_it_was_written_and_nothing_else_is_one() {
-        let this = Owner::this().unwrap();
+        let this = HookOwner::this().unwrap();
         assert_eq!(this.to_string().parse(), Ok(this.clone()));
         assert!(this.is_alive());
         for text in ["", "1", "1:2", "1:2:3:4", "a:b:c", "1:-:3"] {
-            assert_eq!(text.parse::<Owner>(), Err(()), "{text}");
+            assert_eq!(text.parse::<HookOwner>(), Err(()), "{text}");
         }
         let environment = format!("A=b\0{OWNER}={this}\0C=d\0");
         assert_eq!(owner_in(environment.as_bytes()), Some(this));

@@ -1,8 +1,7 @@
-//! One run of a program, and the end of all that it started: also of what left its process group (`setsid`).
+//! One run of a hook, and the kill of all processes that it started, including those that left its process group (`setsid`).
 //!
-//! A process that is started has the environment of its parent, and a parent: by either it is found. One that took both away, by
-//! clearing its environment and outliving all that stands between it and the program, is nobody's any more: nothing tells it from
-//! other processes, and no user of the kernel without a cgroup of its own can end it.
+//! A process is found by its parent or by its environment, which it inherits. A process that cleared its environment and lost its parent
+//! cannot be told from others, so it is not killed. Only a cgroup could find it.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,42 +10,42 @@ use std::thread;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::owner::{LOOK, LOOKS, Owner, Stat, pids, variable_in};
+use super::owner::{HookOwner, LOOK, LOOKS, Stat, pids, variable_in};
 
-/// The variable that tells one run of a program from the others.
+/// The environment variable with the id of the run.
 pub(crate) const RUN: &str = "BERTH_HOOK_RUN";
 
-/// What a run of this process is called; none where the kernel does not show this process.
+/// The id of the next run; `None` if /proc is not available.
 pub(crate) fn next_run() -> Option<String> {
     static RUNS: AtomicU64 = AtomicU64::new(0);
-    let owner = Owner::this()?;
+    let owner = HookOwner::this()?;
     Some(format!("{owner}:{}", RUNS.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// A program that runs. All that it started ends with it: on its deadline, and when nobody wants it any more.
-pub(crate) struct Running {
-    /// Its process group, whose leader it is; none where it ended.
+/// A running hook. Dropping it kills the hook and all processes that it started, unless it has ended.
+pub(crate) struct RunningHook {
+    /// Its process group; `None` after its end.
     group: Option<Pid>,
     run: Option<String>,
 }
 
-impl Running {
+impl RunningHook {
     pub(crate) fn new(group: Option<Pid>, run: Option<String>) -> Self {
         Self { group, run }
     }
 
-    /// It ended by itself: its number may be another's from now on.
+    /// The hook ended by itself. Its process id may be reused from now on.
     pub(crate) fn ended(&mut self) {
         self.group = None;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningHook {
     fn drop(&mut self) {
         let Some(group) = self.group else {
             return;
         };
-        // As long as the program is there, what it started can be told by its parents.
+        // Before the kill, descendants are found by their parents.
         let below = descendants(group.as_raw());
         let _ = killpg(group, Signal::SIGKILL);
         for stat in below {
@@ -55,13 +54,13 @@ impl Drop for Running {
             }
         }
         if let Some(run) = self.run.take() {
-            // To read a process's environment may take as long as the kernel likes. Without a thread the group alone was ended.
+            // On a thread of its own, because reading the environment of a process can block. Without a thread, only the group is killed.
             let _ = thread::Builder::new().spawn(move || end_run(&run));
         }
     }
 }
 
-/// All that is below a process, by the parents that processes have now.
+/// The descendants of a process, by the current parents.
 fn descendants(root: i32) -> Vec<Stat> {
     let mut others: Vec<Stat> = pids().filter_map(|pid| Stat::of(&pid)).collect();
     let mut below: Vec<Stat> = Vec::new();
@@ -76,7 +75,7 @@ fn descendants(root: i32) -> Vec<Stat> {
     below
 }
 
-/// Ends what has the environment of a run, and what that starts meanwhile.
+/// Kills all processes with the id of a run in their environment, until none is left.
 fn end_run(run: &str) {
     for _ in 0..LOOKS {
         let mut is_any_left = false;

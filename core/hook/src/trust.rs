@@ -1,4 +1,4 @@
-//! Whether a program is the operator's: one that others may write, or put another in the place of, is theirs, and would run with the
+//! Checks that only the operator can change a program. A program that other users can write or replace would run their code with the
 //! rights of this process.
 
 use std::fs::{self, Metadata};
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, geteuid};
 
-/// Others than its owner may write a file.
+/// Mode bits: writable by group or others.
 const BY_OTHERS: u32 = 0o022;
 
-/// In such a folder nobody may move what is another's.
+/// Mode bit: in this folder, only the owner of a file can move it.
 const STICKY: u32 = 0o1000;
 
-/// A program that others than the superuser and the user of this process can change.
+/// Another user than root and the user of this process can change the program.
 #[derive(Debug, thiserror::Error)]
-pub enum Untrusted {
-    /// It, or a folder that it is in, cannot be looked at.
-    #[error("{} cannot be looked at: {source}", path.display())]
+pub enum TrustError {
+    /// The program, or a folder of its path, cannot be read.
+    #[error("{} cannot be checked: {source}", path.display())]
     Unseen {
         /// The file or folder.
         path: PathBuf,
         source: io::Error,
     },
-    /// It, or a folder that it is in, is somebody else's.
+    /// The program, or a folder of its path, belongs to another user.
     #[error("{} belongs to the user {owner}, who can change what is run", path.display())]
     Owner {
         /// The file or folder.
         path: PathBuf,
         owner: u32,
     },
-    /// Others may write it, or what is in it.
+    /// The program, or a folder of its path, is writable by others.
     #[error("{} can be written by others than its owner (mode {mode:04o}), who can change what is run", path.display())]
     Mode {
         /// The file or folder.
@@ -40,72 +40,72 @@ pub enum Untrusted {
     },
 }
 
-impl Untrusted {
-    /// What the operator can do.
+impl TrustError {
+    /// What the operator can do about it.
     #[must_use]
     pub fn mend(&self) -> String {
         match self {
-            Self::Unseen { .. } => "name a program that is there".to_owned(),
+            Self::Unseen { .. } => "name a program that exists".to_owned(),
             Self::Owner { path, .. } => format!("chown root {}", path.display()),
             Self::Mode { path, .. } => format!("chmod go-w {}", path.display()),
         }
     }
 }
 
-/// Whether this process has rights that others have not, which a program of theirs would get.
+/// Whether this process runs as root.
 #[must_use]
 pub fn is_superuser() -> bool {
     geteuid().is_root()
 }
 
-/// Looks at a program, and at each folder on the way to it, links followed.
+/// Checks a program and each folder of its path, following links.
 ///
 /// # Errors
-/// The first thing that others than the superuser and the user of this process can change.
-pub fn trusted(program: &Path) -> Result<(), Untrusted> {
+/// The first file or folder that another user than root and the user of this process can change.
+pub fn trusted(program: &Path) -> Result<(), TrustError> {
     trusted_by(program, geteuid())
 }
 
-fn trusted_by(program: &Path, user: Uid) -> Result<(), Untrusted> {
-    let real = fs::canonicalize(program).map_err(|source| Untrusted::Unseen {
+fn trusted_by(program: &Path, user: Uid) -> Result<(), TrustError> {
+    let real = fs::canonicalize(program).map_err(|source| TrustError::Unseen {
         path: program.to_owned(),
         source,
     })?;
-    look(&real, user, Kind::File)?;
-    // A link is as good as the folder that it is in.
+    look(&real, user, FileKind::File)?;
+    // A link can be replaced by those who can write its folder.
     for folder in real.ancestors().chain(program.ancestors()).skip(1) {
         if folder != program && !folder.as_os_str().is_empty() {
-            look(folder, user, Kind::Folder)?;
+            look(folder, user, FileKind::Folder)?;
         }
     }
     Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum FileKind {
     File,
     Folder,
 }
 
-fn look(path: &Path, user: Uid, kind: Kind) -> Result<(), Untrusted> {
-    let seen = fs::metadata(path).map_err(|source| Untrusted::Unseen {
+fn look(path: &Path, user: Uid, kind: FileKind) -> Result<(), TrustError> {
+    let seen = fs::metadata(path).map_err(|source| TrustError::Unseen {
         path: path.to_owned(),
         source,
     })?;
     judged(path, &seen, user, kind)
 }
 
-fn judged(path: &Path, seen: &Metadata, user: Uid, kind: Kind) -> Result<(), Untrusted> {
+fn judged(path: &Path, seen: &Metadata, user: Uid, kind: FileKind) -> Result<(), TrustError> {
     let (owner, mode) = (seen.uid(), seen.permissions().mode() & 0o7777);
     if owner != 0 && owner != user.as_raw() {
-        return Err(Untrusted::Owner {
+        return Err(TrustError::Owner {
             path: path.to_owned(),
             owner,
         });
     }
-    let is_shared = kind == Kind::Folder && mode & STICKY != 0;
+    let is_shared = kind == FileKind::Folder && mode & STICKY != 0;
     match mode & BY_OTHERS != 0 && !is_shared {
-        true => Err(Untrusted::Mode {
+        true => Err(TrustError::Mode {
             path: path.to_owned(),
             mode,
         }),
@@ -144,7 +144,7 @@ mod tests {
             for path in [&program, &link] {
                 match (trusted(path), wrong) {
                     (Ok(()), None) => {}
-                    (Err(Untrusted::Mode { path, .. }), Some(wrong)) => {
+                    (Err(TrustError::Mode { path, .. }), Some(wrong)) => {
                         assert_eq!(path, fs::canonicalize(wrong).unwrap());
                     }
                     (got, _) => panic!("{of_folder:o} {of_program:o}: {got:?}"),
@@ -157,7 +157,7 @@ mod tests {
         let error = trusted(&link).unwrap_err();
         assert!(error.mend().starts_with("chmod go-w /"), "{}", error.mend());
         let error = trusted(&home.path().join("nowhere")).unwrap_err();
-        assert!(matches!(error, Untrusted::Unseen { .. }), "{error}");
+        assert!(matches!(error, TrustError::Unseen { .. }), "{error}");
     }
 
     #[test]
@@ -168,9 +168,9 @@ mod tests {
         let seen = fs::metadata(&program).unwrap();
         let own = Uid::from_raw(seen.uid());
         let others = Uid::from_raw(seen.uid() + 1);
-        assert!(judged(&program, &seen, own, Kind::File).is_ok());
+        assert!(judged(&program, &seen, own, FileKind::File).is_ok());
         if !own.is_root() {
-            let error = judged(&program, &seen, others, Kind::File).unwrap_err();
+            let error = judged(&program, &seen, others, FileKind::File).unwrap_err();
             assert!(error.mend().starts_with("chown root "), "{error}");
         }
     }

@@ -7,7 +7,7 @@ mod begun;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use berth_hook::{Asked, Hook, HookError};
+use berth_hook::{Hook, HookError, HookInput};
 
 use begun::{DEADLINES, is_gone, is_there, number};
 
@@ -25,7 +25,7 @@ async fn answered(script: &str, document: &[u8], deadline: Duration) -> Result<V
         program,
         deadline,
     };
-    let asked = Asked {
+    let asked = HookInput {
         arguments: &["--one", "two"],
         document,
         most: MOST,
@@ -44,7 +44,7 @@ async fn one_that_is_open_for_writing_is_started_once_it_is_not() {
         program: program.clone(),
         deadline: LONG,
     };
-    let asked = Asked {
+    let asked = HookInput {
         arguments: &[],
         document: b"",
         most: MOST,

@@ -1,4 +1,4 @@
-//! A request's body that has to be whole within a time.
+//! A request body with a deadline.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 
-/// A request's body as it comes from a connection; reading it fails when its time is over.
+/// The body of a request. Reading it fails after its deadline.
 #[derive(Debug)]
 pub struct RequestBody {
     incoming: Incoming,
     allowed: Duration,
-    /// Counts from the first look at it: most requests have no body, and need no clock.
+    /// Starts with the first read, because most requests have no body.
     overdue: Option<Pin<Box<Sleep>>>,
-    /// Told when the last of it was read; none where there is none to read.
+    /// Set when it was read to its end; `None` without a body.
     whole: Option<Arc<AtomicBool>>,
 }
 
-/// Whether a body was read to its end. What is left of one lies on the connection where the next request would begin.
+/// Whether a body was read to its end. The rest of it would be taken for the next request of the connection.
 pub(crate) struct Remainder(Option<Arc<AtomicBool>>);
 
 impl Remainder {
@@ -32,13 +32,13 @@ impl Remainder {
     }
 }
 
-/// A body that did not come.
+/// The body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestBodyError {
-    /// It took too long.
+    /// It timed out.
     #[error("the body was not whole within {allowed:?}")]
     Late {
-        /// What it may take.
+        /// The deadline.
         allowed: Duration,
     },
     #[error("the connection broke: {0}")]

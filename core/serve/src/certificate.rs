@@ -1,7 +1,7 @@
-//! What a certificate says of its holder and of its time, read from its DER (RFC 5280). Whether it is to be believed is not
-//! decided here: the TLS library has verified a client's before anybody asks whose it is.
+//! Reads the holder and the validity of a certificate from its DER (RFC 5280). It does not verify the certificate; the TLS library has
+//! done that before.
 //!
-//! Caller: the TLS door, for the access log and for files whose time is over.
+//! Used for the access log and to report expired files.
 
 mod der;
 mod time;
@@ -30,16 +30,16 @@ const ATTRIBUTES: &[(&[u8], &str)] = &[
     (&[0x55, 0x04, 0x0b], "OU"),
 ];
 
-/// Whose a certificate is: its subject, and the other names in it.
+/// The holder of a certificate: its subject and alternative names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holder {
+pub struct CertificateHolder {
     /// The subject, as RFC 4514 writes it (`CN=conductor,O=Example`); may be empty.
     pub subject: String,
     /// Its alternative names, each with its kind (`DNS:conductor-1`, `URI:spiffe://example/conductor`), eight at most.
     pub names: Vec<String>,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for CertificateHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.subject.as_str(), self.names.as_slice()) {
             ("", []) => f.write_str("a certificate without a name"),
@@ -50,16 +50,16 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What is read of one certificate.
+/// The parts of a certificate that are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
-    pub(crate) holder: Holder,
+    pub(crate) holder: CertificateHolder,
     pub(crate) not_before: DateTime,
     pub(crate) not_after: DateTime,
 }
 
 impl Certificate {
-    /// Reads it; none where the bytes are no certificate.
+    /// Parses a certificate; `None` if the bytes are not one.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut signed = Der::new(bytes).enter(tag::SEQUENCE)?;
         let mut body = signed.enter(tag::SEQUENCE)?;
@@ -73,7 +73,7 @@ impl Certificate {
         body.skip()?; // public key
         let names = alternative_names(body).unwrap_or_default();
         Some(Self {
-            holder: Holder { subject, names },
+            holder: CertificateHolder { subject, names },
             not_before,
             not_after,
         })
@@ -146,7 +146,7 @@ fn address(bytes: &[u8]) -> Option<std::net::IpAddr> {
         .ok()
 }
 
-/// As one line of a log can bear it: whoever signs certificates may put anything in there.
+/// Escaped for one line of a log, because a certificate may contain any text.
 fn shown(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     let safe = text.chars().map(|c| match c {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_holder_is_one_line_whatever_is_in_it() {
-        let holder = |subject: &str, names: &[&str]| Holder {
+        let holder = |subject: &str, names: &[&str]| CertificateHolder {
             subject: subject.to_owned(),
             names: names.iter().map(|&name| name.to_owned()).collect(),
         };

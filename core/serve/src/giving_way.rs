@@ -1,5 +1,5 @@
-//! Who gives way when no more connections are served: of those that wait for a request, the one that has waited longest. Whoever
-//! opens connections and asks nothing so keeps nobody out who does.
+//! Chooses the connection to close if the maximum is reached: the one that has been idle longest. Clients that open connections without
+//! sending requests therefore cannot block others.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// The connections that wait for a request.
+/// The idle connections: those that wait for a request.
 #[derive(Default)]
-pub(crate) struct Waiting {
-    /// Each with what ends it, the longest first.
+pub(crate) struct IdleConnections {
+    /// Each with the token that closes it, the longest idle first.
     since: Mutex<Since>,
     more: Notify,
 }
@@ -29,13 +29,12 @@ struct Since {
     ends: BTreeMap<u64, (Instant, CancellationToken)>,
 }
 
-impl Waiting {
+impl IdleConnections {
     fn since(&self) -> MutexGuard<'_, Since> {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection that has waited longest, as soon as one has waited for `idle`: what was opened a moment ago may have
-    /// its request on the way.
+    /// Closes the connection that has been idle longest, once it has been idle for `idle`: the request of a new connection may be on its way.
     pub(crate) async fn give_way(&self, idle: Duration) {
         loop {
             match self.longest(idle) {
@@ -60,23 +59,23 @@ impl Waiting {
     }
 }
 
-/// What came of a look for the one that has waited longest.
+/// The result of a search for the longest idle connection.
 enum Longest {
     Ended,
-    /// It is to be left alone until then.
+    /// It may not be closed before this time.
     Until(Instant),
     None,
 }
 
-/// A connection, which waits for a request until it has one.
-pub(crate) struct Connection {
-    waiting: Arc<Waiting>,
+/// A connection; it counts as idle while it has no request.
+pub(crate) struct ServedConnection {
+    waiting: Arc<IdleConnections>,
     since: Mutex<Option<u64>>,
     end: CancellationToken,
 }
 
-impl Connection {
-    pub(crate) fn of(waiting: &Arc<Waiting>) -> Arc<Self> {
+impl ServedConnection {
+    pub(crate) fn of(waiting: &Arc<IdleConnections>) -> Arc<Self> {
         let connection = Self {
             waiting: Arc::clone(waiting),
             since: Mutex::default(),
@@ -86,16 +85,16 @@ impl Connection {
         Arc::new(connection)
     }
 
-    /// All that is done for it, unless it gives way before.
+    /// Serves the connection until it ends or is closed for another one.
     pub(crate) async fn unless_ended(&self, serving: impl Future<Output = ()>) {
-        // One that gave way was asked nothing, so nobody waits for an answer.
+        // Only an idle connection is closed, so no client waits for a response.
         let _ = self.end.run_until_cancelled(serving).await;
     }
 
-    /// It has a request, as long as the answer is under way.
-    pub(crate) fn asks(self: &Arc<Self>) -> Asking {
+    /// Marks the connection as busy until the response is sent.
+    pub(crate) fn asks(self: &Arc<Self>) -> ActiveRequest {
         self.waits_no_more();
-        Asking(Arc::clone(self))
+        ActiveRequest(Arc::clone(self))
     }
 
     fn own(&self) -> MutexGuard<'_, Option<u64>> {
@@ -121,20 +120,20 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ServedConnection {
     fn drop(&mut self) {
         self.waits_no_more();
     }
 }
 
-/// A request of a connection, until its answer is given away.
-pub(crate) struct Asking(Arc<Connection>);
+/// A request in progress, until its response is sent.
+pub(crate) struct ActiveRequest(Arc<ServedConnection>);
 
-impl Asking {
-    /// The answer, which keeps the connection until the last of it is.
+impl ActiveRequest {
+    /// The response, whose body keeps the connection busy until it is sent.
     pub(crate) fn answered(self, response: Response) -> Response {
         response.map(|body| {
-            Body::new(Answer {
+            Body::new(AnswerBody {
                 body,
                 _asking: self,
             })
@@ -142,18 +141,18 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.waits();
     }
 }
 
-struct Answer {
+struct AnswerBody {
     body: Body,
-    _asking: Asking,
+    _asking: ActiveRequest,
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 

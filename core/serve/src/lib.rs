@@ -1,8 +1,10 @@
-//! Serves HTTP/1 to connections that others open, on TCP, on a unix socket or over TLS with certificates on both sides: how
-//! many at once, how long each may take to send a request, and how the end comes. Whoever holds connections open without
-//! asking anything is cut off, and gives way where there are too many, so that the others get their turn.
+//! Serves HTTP/1 on TCP, on a unix socket, or over TLS with client certificates, with limits on connections and times.
 //!
-//! Callers: the services' door (`services/http`) and the agent's admin API, which may not import each other.
+//! [`serve`] and [`serve_tls`] accept connections up to [`ServeLimits::connections`], each with a deadline for the head and the body of a
+//! request. A slow client is disconnected. If all connections are in use, the one that has been idle longest is closed for a new one, so
+//! that idle clients cannot block others. At the stop, requests in progress get [`ServeLimits::grace`] to finish.
+//!
+//! Callers: the services (`services/http`) and the agent's API.
 
 mod body;
 mod certificate;
@@ -34,33 +36,32 @@ use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt, service_fn};
 
 pub use body::{RequestBody, RequestBodyError};
-pub use certificate::Holder;
-pub use tls::{TlsDoor, TlsError, TlsFile, TlsFiles, TlsSettings};
+pub use certificate::CertificateHolder;
+pub use tls::{ReloadableTls, TlsError, TlsFile, TlsFiles, TlsSettings};
 
 use certificate::Certificate;
-use giving_way::{Connection, Waiting};
-use refusal::Worded;
-use unread::Taken;
+use giving_way::{IdleConnections, ServedConnection};
+use refusal::ExplainedRefusals;
+use unread::WriteTimeout;
 
-/// What a listener bears.
+/// The limits of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections that are served at once. One more ends the one that has waited longest for a request, if that is at least
-    /// [`Limits::idle`]; until then it waits, and those after it in the kernel's queue.
+pub struct ServeLimits {
+    /// The maximum number of connections. One more closes the connection that has been idle longest, if it has been idle for
+    /// [`ServeLimits::idle`]. Until then it waits, and further ones wait in the kernel's queue.
     pub connections: usize,
-    /// How long a connection that waits for a request is left alone where others want in.
+    /// How long a connection may be idle before a new one may replace it.
     pub idle: Duration,
-    /// How long a connection may take until the head of its next request is whole, counted from its opening or from the
-    /// end of the last answer: an idle connection is closed after this, too.
+    /// The deadline for the complete head of the next request, from the opening or the end of the previous response. An idle connection is
+    /// closed after it, too.
     pub head: Duration,
-    /// How long a request's body may take until it is whole, counted from when it is first waited for; and how long a peer may
-    /// take nothing at all of its answer.
+    /// The deadline for the complete body of a request, from its first read; and how long a peer may read nothing of its response.
     pub body: Duration,
-    /// How long requests under way may go on after the stop.
+    /// How long requests in progress may continue after the stop.
     pub grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServeLimits {
     fn default() -> Self {
         Self {
             connections: 512,
@@ -72,11 +73,11 @@ impl Default for Limits {
     }
 }
 
-/// Serves until `stop` is ready, then lets requests under way end, at most [`Limits::grace`] long. `service` makes what
+/// Serves until `stop` is ready, then lets requests under way end, at most [`ServeLimits::grace`] long. `service` makes what
 /// answers on one connection, from its socket (an [`axum::Router`], say).
 pub async fn serve<L, S>(
     listener: L,
-    limits: Limits,
+    limits: ServeLimits,
     service: impl Fn(&L::Io) -> S,
     stop: impl Future<Output = ()>,
 ) where
@@ -94,21 +95,21 @@ pub async fn serve<L, S>(
     serve_opened(listener, limits, open, stop).await;
 }
 
-/// Who is at the other end of a TLS connection.
+/// The client of a TLS connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsClient {
-    /// Whose certificate was shown; the door's authority has signed it.
-    pub holder: Holder,
-    /// Where the connection comes from.
+    /// The holder of its certificate, which an authority of the listener has signed.
+    pub holder: CertificateHolder,
+    /// The address of the client.
     pub address: SocketAddr,
 }
 
-/// The same over TLS: only who shows a certificate that the door's authority signed is served. The handshake may take as
-/// long as the head of a request.
+/// Like [`serve`], over TLS: only clients with a certificate of an authority of the listener are served. The handshake has the same
+/// deadline as the head of a request.
 pub async fn serve_tls<S>(
     listener: TcpListener,
-    door: TlsDoor,
-    limits: Limits,
+    door: ReloadableTls,
+    limits: ServeLimits,
     service: impl Fn(TlsClient) -> S + Clone + Send + 'static,
     stop: impl Future<Output = ()>,
 ) where
@@ -126,11 +127,11 @@ pub async fn serve_tls<S>(
             let stream = match shaken {
                 Ok(Ok(stream)) => stream,
                 Ok(Err(error)) => {
-                    tracing::info!(%address, %error, "a TLS connection was refused");
+                    tracing::info!(%address, %error, "TLS handshake failed: connection refused");
                     return None;
                 }
                 Err(_) => {
-                    tracing::info!(%address, after = ?limits.head, "a TLS handshake was cut off");
+                    tracing::info!(%address, after = ?limits.head, "TLS handshake timed out");
                     return None;
                 }
             };
@@ -141,8 +142,8 @@ pub async fn serve_tls<S>(
     serve_opened(listener, limits, open, stop).await;
 }
 
-/// Whose certificate the client showed. None: nobody is served without, whatever the TLS library let through.
-fn holder(stream: &TlsStream<TcpStream>) -> Option<Holder> {
+/// The holder of the client's certificate. `None` refuses the connection, even if the TLS library accepted it.
+fn holder(stream: &TlsStream<TcpStream>) -> Option<CertificateHolder> {
     let shown = stream.get_ref().1.peer_certificates()?.first()?;
     Some(Certificate::read(shown)?.holder)
 }
@@ -150,7 +151,7 @@ fn holder(stream: &TlsStream<TcpStream>) -> Option<Holder> {
 /// Serves what `open` makes of each connection, in the connection's own task.
 async fn serve_opened<L, I, S, F>(
     mut listener: L,
-    limits: Limits,
+    limits: ServeLimits,
     open: impl Fn(L::Io, L::Addr) -> F,
     stop: impl Future<Output = ()>,
 ) where
@@ -166,12 +167,12 @@ async fn serve_opened<L, I, S, F>(
     let slots = Arc::new(Semaphore::new(limits.connections));
     let closing = CancellationToken::new();
     let mut connections = JoinSet::new();
-    let waiting = Arc::new(Waiting::default());
+    let waiting = Arc::new(IdleConnections::default());
     let mut stop = pin!(stop);
-    // One that has come and is not served yet.
+    // An accepted connection that waits for a slot.
     let mut next = None;
     loop {
-        // Begun anew whenever a connection ended: then there is a slot.
+        // Restarted whenever a connection ends, because then there is a slot.
         let slot = async {
             match Arc::clone(&slots).try_acquire_owned() {
                 Ok(slot) => Ok(slot),
@@ -189,10 +190,10 @@ async fn serve_opened<L, I, S, F>(
                 let Some((socket, address)) = next.take() else { continue };
                 let opened = open(socket, address);
                 let closing = closing.clone();
-                let place = Connection::of(&waiting);
+                let place = ServedConnection::of(&waiting);
                 connections.spawn(async move {
                     let serving = async {
-                        // Nothing was asked yet, so at the stop nothing is waited for.
+                        // There is no request yet, so the stop does not wait for it.
                         let opened = closing.run_until_cancelled(opened).await.flatten();
                         if let Some((socket, service)) = opened {
                             connection(socket, limits, service, &place, &closing).await;
@@ -204,21 +205,21 @@ async fn serve_opened<L, I, S, F>(
             }
         }
     }
-    // Nobody new comes in; who is left is told.
+    // Accept no more connections, and tell the open ones to finish.
     drop(listener);
     closing.cancel();
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(limits.grace, all).await.is_err() {
-        tracing::debug!("answers under way were cut off at the stop");
+        tracing::debug!("requests in progress timed out at the stop");
     }
 }
 
 /// Serves one connection to its end.
 async fn connection<I, S>(
     socket: I,
-    limits: Limits,
+    limits: ServeLimits,
     service: S,
-    place: &Arc<Connection>,
+    place: &Arc<ServedConnection>,
     closing: &CancellationToken,
 ) where
     I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -235,7 +236,7 @@ async fn connection<I, S>(
         let answered = service.clone().oneshot(request);
         async move {
             let mut response = answered.await?;
-            // The connection cannot go on; a client that is not told would send its next request into it.
+            // The unread body makes the connection unusable, so tell the client not to send another request on it.
             if remainder.is_left() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -249,7 +250,10 @@ async fn connection<I, S>(
             .timer(TokioTimer::new())
             .header_read_timeout(limits.head)
             .serve_connection(
-                TokioIo::new(Worded::new(Taken::new(socket, limits.body))),
+                TokioIo::new(ExplainedRefusals::new(WriteTimeout::new(
+                    socket,
+                    limits.body
+                ))),
                 service
             )
     );

@@ -1,7 +1,7 @@
-//! What a client reads whose request the HTTP library refuses before any service sees it: the library answers 400 without a word,
-//! and one of its reasons is one that services are asked for, a `content-length` that is no number.
+//! Adds an explanation to the response of a request that the HTTP library refuses because its `content-length` is not a number. The library
+//! answers 400 with an empty body, and has no hook to change it.
 //!
-//! The library has no place for such a word, so it is put in where the bytes pass: [`Worded`] stands around the socket.
+//! [`ExplainedRefusals`] therefore wraps the socket and replaces that response in the byte stream.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,25 +9,25 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much of a request is kept, in bytes: a longer head is looked at no further.
+/// How many bytes of a request are examined.
 const KEPT: usize = 8 << 10;
-/// How the library's answer begins, and its line that says there is nothing more.
+/// The beginning of the library's response, and its header for an empty body.
 const BAD_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n";
 const NO_BODY: &str = "content-length: 0\r\n";
 const REASON: &str = "content-length header must be an integer\n";
 
-/// A socket whose peer is told why.
-pub(crate) struct Worded<I> {
+/// A socket that explains refusals of the HTTP library.
+pub(crate) struct ExplainedRefusals<I> {
     socket: I,
-    /// The beginning of what came since the last answer.
+    /// The first bytes received since the last response.
     asked: Vec<u8>,
     answered: bool,
-    /// What is written in the library's place, and how much of it is.
+    /// The replacement of a response, and how many bytes of it are written.
     own: Vec<u8>,
     written: usize,
 }
 
-impl<I> Worded<I> {
+impl<I> ExplainedRefusals<I> {
     pub(crate) fn new(socket: I) -> Self {
         Self {
             socket,
@@ -46,7 +46,7 @@ impl<I> Worded<I> {
         self.asked.extend_from_slice(&came[..came.len().min(room)]);
     }
 
-    /// The answer in other words, where it is the library's to such a request: to none of those a service was asked.
+    /// The replacement, if this is the library's response to such a request.
     fn reworded(&mut self, answer: &[u8]) -> Option<Vec<u8>> {
         self.answered = true;
         if !answer.starts_with(BAD_REQUEST) || !has_malformed_length(&self.asked) {
@@ -61,7 +61,7 @@ impl<I> Worded<I> {
     }
 }
 
-/// Whether a line names a length that is no number. All lines are looked at: requests may come one behind the other.
+/// Whether a header line has a malformed length. All lines are examined, because requests may be pipelined.
 fn has_malformed_length(asked: &[u8]) -> bool {
     let lines = asked.split(|byte| *byte == b'\n');
     let mut lengths = lines.filter_map(|line| {
@@ -73,7 +73,7 @@ fn has_malformed_length(asked: &[u8]) -> bool {
     lengths.any(|value| value.is_empty() || !value.iter().all(u8::is_ascii_digit))
 }
 
-impl<I: AsyncWrite + Unpin> Worded<I> {
+impl<I: AsyncWrite + Unpin> ExplainedRefusals<I> {
     fn poll_own(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.own.len() {
             let rest = &self.own[self.written..];
@@ -86,7 +86,7 @@ impl<I: AsyncWrite + Unpin> Worded<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Worded<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for ExplainedRefusals<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -99,7 +99,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Worded<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Worded<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for ExplainedRefusals<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

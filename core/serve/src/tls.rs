@@ -1,8 +1,8 @@
-//! TLS in both directions: a listener shows its certificate, and lets in only who shows one that its authority signed.
+//! Mutual TLS: the listener has a certificate, and accepts only clients with a certificate of its authorities.
 //!
-//! [`TlsFiles::read`] checks the files whole, for the check of a configuration, the start and a reload alike; a [`TlsDoor`] has
-//! the settings in force, which [`TlsDoor::take`] replaces under a listener that runs. Connections that are open stay as they are;
-//! a session is never taken up again, so each new connection is verified by the settings of its time.
+//! [`TlsFiles::read`] loads and checks all files; the check of a configuration, the start and a reload use it. A [`ReloadableTls`] has the
+//! current settings, which [`ReloadableTls::take`] replaces while the listener runs. Open connections keep their settings. Sessions are
+//! never resumed, so each new connection is verified with the current settings.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl fmt::Display for TlsFile {
     }
 }
 
-/// Files by which nobody can be served.
+/// The files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -76,7 +76,7 @@ pub enum TlsError {
         /// What is wrong, as the end of a sentence.
         wrong: String,
     },
-    /// A certificate's time is over, or has not come.
+    /// A certificate has expired or is not valid yet.
     #[error("{file}: {} holds the certificate of {holder}, which {wrong}", path.display())]
     Untimely {
         file: TlsFile,
@@ -85,20 +85,17 @@ pub enum TlsError {
         /// Since or until when, as the end of a sentence.
         wrong: String,
     },
-    /// The key is another certificate's.
+    /// The key does not belong to the certificate.
     #[error(
         "tls_key: {} is not the key of the certificate in {}",
         key.display(),
         certificate.display()
     )]
-    Mismatched {
-        certificate: PathBuf,
-        key: PathBuf,
-    },
+    Mismatched { certificate: PathBuf, key: PathBuf },
 }
 
 impl TlsError {
-    /// The file to be mended.
+    /// The file that has to be corrected.
     #[must_use]
     pub fn file(&self) -> TlsFile {
         match self {
@@ -136,7 +133,7 @@ impl TlsError {
     }
 }
 
-/// Settings that were read and checked, and by which a listener can serve.
+/// Settings that were loaded and checked.
 #[derive(Debug, Clone)]
 pub struct TlsSettings(Arc<ServerConfig>);
 
@@ -144,7 +141,7 @@ impl TlsFiles {
     /// Reads the files and checks them as of `now`, changing nothing.
     ///
     /// # Errors
-    /// A file is missing or holds something else, a certificate's time is over, or key and certificate are not a pair.
+    /// A file is missing or malformed, a certificate is not valid now, or key and certificate do not match.
     pub fn read(&self, now: SystemTime) -> Result<TlsSettings, TlsError> {
         let now = DateTime::from(now);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -184,13 +181,13 @@ impl TlsFiles {
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A session that is taken up again is not verified again: an authority that was taken away would go on letting in.
+        // A resumed session is not verified again, so a removed authority would still admit clients.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(TlsSettings(Arc::new(config)))
     }
 
-    /// Those whose time it is: the TLS library does not look at an authority's time. One that is over may stand beside its
+    /// The authorities that are valid now, because the TLS library does not check their validity. An expired one is allowed next to its
     /// successor.
     fn authorities(&self, now: DateTime) -> Result<RootCertStore, TlsError> {
         let file = TlsFile::ClientCa;
@@ -218,13 +215,13 @@ impl TlsFiles {
 
 /// The TLS settings in force. Clones share them.
 #[derive(Debug, Clone)]
-pub struct TlsDoor {
+pub struct ReloadableTls {
     files: Arc<TlsFiles>,
     current: Arc<RwLock<TlsSettings>>,
 }
 
-impl TlsDoor {
-    /// A door by these files, as of now.
+impl ReloadableTls {
+    /// Loads these files and checks them as of now.
     pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
         let settings = files.read(SystemTime::now())?;
         Ok(Self {
@@ -233,13 +230,13 @@ impl TlsDoor {
         })
     }
 
-    /// The files it was opened with.
+    /// The files that it was loaded from.
     #[must_use]
     pub fn files(&self) -> &TlsFiles {
         &self.files
     }
 
-    /// From now on new connections are served by these settings.
+    /// Uses these settings for new connections from now on.
     pub fn take(&self, settings: TlsSettings) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }

@@ -1,5 +1,4 @@
-//! A peer that does not take its answer is not waited for: [`Taken`] stands around the socket, and fails once nothing at all could
-//! be written for a time.
+//! A write timeout: [`WriteTimeout`] wraps a socket and fails if nothing could be written for a time, because the peer does not read.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,16 +8,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A socket whose peer has to take what is written.
-pub(crate) struct Taken<I> {
+/// A socket with a write timeout.
+pub(crate) struct WriteTimeout<I> {
     socket: I,
     allowed: Duration,
-    /// Counts from the first write that had to wait, until one did not.
+    /// Starts with the first write that has to wait; stops with the next one that does not.
     overdue: Option<Pin<Box<Sleep>>>,
 }
 
-impl<I> Taken<I> {
-    /// `allowed` is how long nothing at all may be taken.
+impl<I> WriteTimeout<I> {
+    /// `allowed` is how long the peer may read nothing.
     pub(crate) fn new(socket: I, allowed: Duration) -> Self {
         Self {
             socket,
@@ -27,7 +26,7 @@ impl<I> Taken<I> {
         }
     }
 
-    /// What became of a write, or that it has waited too long.
+    /// The result of a write, or a timeout.
     fn judge<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -46,7 +45,7 @@ impl<I> Taken<I> {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Taken<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for WriteTimeout<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -56,7 +55,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Taken<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Taken<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

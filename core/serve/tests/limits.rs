@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use berth_serve::{Limits, serve};
+use berth_serve::{ServeLimits, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
@@ -20,8 +20,8 @@ const SHORT: Duration = Duration::from_millis(50);
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> ServeLimits {
+    ServeLimits {
         connections: 8,
         idle: Duration::ZERO,
         head: LONG,
@@ -41,7 +41,7 @@ struct Served {
 }
 
 impl Served {
-    async fn with(limits: Limits) -> Self {
+    async fn with(limits: ServeLimits) -> Self {
         let tell = Arc::new(Notify::new());
         let begun = Arc::new(Notify::new());
         let once = {
@@ -103,14 +103,14 @@ async fn answered(stream: &mut TcpStream) {
 #[tokio::test]
 async fn a_connection_that_says_nothing_is_closed() {
     let head = SHORT;
-    let served = Served::with(Limits { head, ..limits() }).await;
+    let served = Served::with(ServeLimits { head, ..limits() }).await;
     to_the_close(served.connect().await).await;
 }
 
 #[tokio::test]
 async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
     let head = SHORT;
-    let served = Served::with(Limits { head, ..limits() }).await;
+    let served = Served::with(ServeLimits { head, ..limits() }).await;
     let (mut from, mut to) = served.connect().await.into_split();
     let dropping = async {
         to.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
@@ -125,7 +125,7 @@ async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
 #[tokio::test]
 async fn a_connection_that_stays_idle_after_an_answer_is_closed() {
     let head = SHORT;
-    let served = Served::with(Limits { head, ..limits() }).await;
+    let served = Served::with(ServeLimits { head, ..limits() }).await;
     let mut stream = served.connect().await;
     answered(&mut stream).await;
     assert_eq!(to_the_close(stream).await, "");
@@ -134,7 +134,7 @@ async fn a_connection_that_stays_idle_after_an_answer_is_closed() {
 #[tokio::test]
 async fn a_body_that_does_not_come_is_refused_and_the_connection_closed() {
     let body = SHORT;
-    let served = Served::with(Limits { body, ..limits() }).await;
+    let served = Served::with(ServeLimits { body, ..limits() }).await;
     let mut stream = served.connect().await;
     let head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 100\r\n\r\nhalf";
     stream.write_all(head).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_body_that_does_not_come_is_refused_and_the_connection_closed() {
 #[tokio::test]
 async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
     let body = SHORT;
-    let served = Served::with(Limits { body, ..limits() }).await;
+    let served = Served::with(ServeLimits { body, ..limits() }).await;
     let (from, mut to) = served.connect().await.into_split();
     let head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 1000000\r\n\r\n";
     to.write_all(head).await.unwrap();
@@ -166,7 +166,7 @@ async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
 async fn a_peer_that_does_not_take_its_answer_is_not_waited_for() {
     let connections = 1;
     let body = SHORT;
-    let served = Served::with(Limits {
+    let served = Served::with(ServeLimits {
         connections,
         body,
         ..limits()
@@ -186,7 +186,7 @@ async fn a_peer_that_does_not_take_its_answer_is_not_waited_for() {
 #[tokio::test]
 async fn a_connection_too_many_waits_while_the_others_are_answered() {
     let connections = 2;
-    let served = Served::with(Limits {
+    let served = Served::with(ServeLimits {
         connections,
         ..limits()
     })
@@ -230,7 +230,7 @@ async fn idle_connections_give_way_to_one_that_asks_the_longest_first() {
 #[tokio::test]
 async fn one_that_was_just_opened_is_left_alone() {
     let idle = LONG;
-    let served = Served::with(Limits { idle, ..limits() }).await;
+    let served = Served::with(ServeLimits { idle, ..limits() }).await;
     let mut open = Vec::new();
     for _ in 0..limits().connections {
         open.push(served.connect().await);

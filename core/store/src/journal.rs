@@ -1,7 +1,6 @@
-//! A journal's file: a SQLite database that one process owns, on the disk when a write is answered, and without what was forgotten.
+//! The file of a journal: a SQLite database that one process owns. A write is on the disk when it returns, and deleted data is overwritten.
 //!
-//! What is in it is its owner's: tables, versions, and what is said of them. Callers: the agent's journal of guests with its
-//! register of devices, the conductor's journal of boots.
+//! The owner defines tables and versions. Callers: the agent's journal of guests and devices, the conductor's journal of boots.
 
 use std::path::Path;
 
@@ -10,38 +9,29 @@ use crate::sql::{
     Work,
 };
 
-/// A journal's file. Clones are one.
+/// The file of a journal. Clones share it.
 #[derive(Debug, Clone)]
 pub struct JournalFile {
     store: SqlStore,
     path: String,
 }
 
-/// A journal's file that could not be opened, read or written. What was not answered may be there wholly, or not at all.
+/// The journal could not be opened, read or written. A transaction with an error may be committed as a whole, or not at all.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalFileError {
-    /// It cannot be opened, or another process has it.
+    /// It cannot be opened, or another process owns it.
     #[error("the journal {path}: {source}")]
-    Open {
-        path: String,
-        source: OpenError,
-    },
-    /// It is damaged, or what is in it is nothing that its owner writes.
+    Open { path: String, source: OpenError },
+    /// It is damaged, or contains data that its owner never writes.
     #[error("the journal {path} is damaged: {reason}")]
-    Damaged {
-        path: String,
-        reason: String,
-    },
-    /// The database said no.
+    Damaged { path: String, reason: String },
+    /// The database returned an error.
     #[error("the journal {path} cannot be used: {source}")]
-    Sql {
-        path: String,
-        source: SqlError,
-    },
+    Sql { path: String, source: SqlError },
 }
 
 impl JournalFile {
-    /// Opens the file, and makes it where there is none.
+    /// Opens the file, and creates it if it does not exist.
     pub async fn open(file: &Path) -> Result<Self, JournalFileError> {
         let options = SqlOptions {
             readers: 1,
@@ -57,16 +47,16 @@ impl JournalFile {
         }
     }
 
-    /// Opens a file that another process may have, to look at it; none where there is none.
-    pub async fn look(file: &Path) -> Result<Option<Self>, JournalFileError> {
+    /// Opens a file for reading only, also while another process owns it. `None` if it does not exist.
+    pub async fn open_read_only(file: &Path) -> Result<Option<Self>, JournalFileError> {
         let path = file.display().to_string();
-        match SqlStore::look(file, &SqlOptions::default()).await {
+        match SqlStore::open_read_only(file, &SqlOptions::default()).await {
             Ok(store) => Ok(store.map(|store| Self { store, path })),
             Err(source) => Err(not_opened(path, source)),
         }
     }
 
-    /// One that lives as long as this value, for dry runs and tests.
+    /// A journal in memory, for dry runs and tests.
     pub async fn in_memory() -> Result<Self, JournalFileError> {
         let path = "(memory)".to_owned();
         match SqlStore::in_memory().await {
@@ -75,7 +65,7 @@ impl JournalFile {
         }
     }
 
-    /// Where it is, for people.
+    /// The path, for messages.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
@@ -92,7 +82,7 @@ impl JournalFile {
         rows.map_err(|source| self.failed(source))
     }
 
-    /// Does a piece of work in one transaction.
+    /// Runs a unit of work in one transaction.
     pub async fn write<W: Work<Error = SqlError>>(
         &self,
         work: &W,
@@ -101,7 +91,7 @@ impl JournalFile {
         done.map_err(|source| self.failed(source))
     }
 
-    /// Writes something and takes it away again in one transaction: a page is written, and nothing is changed.
+    /// Tests whether the file can be written: inserts and deletes a row in one transaction.
     pub async fn try_write(
         &self,
         insert: &'static str,
@@ -110,13 +100,13 @@ impl JournalFile {
         self.write(&Both(insert, delete)).await
     }
 
-    /// Takes what was forgotten out of the log, too. What is left there now goes with the next time, or at the next start.
+    /// Removes deleted data from the log of the database, too. If it fails, the next call or the next start does it.
     pub async fn cut_log(&self) {
         if let Err(error) = self.store.empty_log().await {
             tracing::warn!(
                 path = self.path,
                 error = &error as &dyn std::error::Error,
-                "what was forgotten may stand in the journal's log for a while"
+                "deleted data may stay in the log of the journal until the next checkpoint"
             );
         }
     }
@@ -126,7 +116,7 @@ impl JournalFile {
         self.store.close().await;
     }
 
-    /// What the database's word means of this file.
+    /// Converts an error of the database.
     #[must_use]
     pub fn failed(&self, source: SqlError) -> JournalFileError {
         let path = self.path.clone();
@@ -139,7 +129,7 @@ impl JournalFile {
         }
     }
 
-    /// Something in it is nothing that its owner writes.
+    /// It contains data that its owner never writes.
     #[must_use]
     pub fn damaged(&self, reason: impl ToString) -> JournalFileError {
         JournalFileError::Damaged {
@@ -195,10 +185,10 @@ mod tests {
     async fn who_looks_reads_what_the_owner_wrote_while_it_owns_it_and_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("journal.db");
-        assert!(JournalFile::look(&file).await.unwrap().is_none());
+        assert!(JournalFile::open_read_only(&file).await.unwrap().is_none());
         let owner = JournalFile::open(&file).await.unwrap();
         owner.write(&Make).await.unwrap();
-        let looking = JournalFile::look(&file).await.unwrap().unwrap();
+        let looking = JournalFile::open_read_only(&file).await.unwrap().unwrap();
         let words = looking.rows(Statement::new(WORDS)).await.unwrap();
         assert_eq!(words[0].text(0).unwrap(), "a");
         let tried = looking
@@ -208,7 +198,7 @@ mod tests {
         looking.close().await;
         owner.close().await;
         // Nor is the owner needed.
-        let looking = JournalFile::look(&file).await.unwrap().unwrap();
+        let looking = JournalFile::open_read_only(&file).await.unwrap().unwrap();
         let words = looking.rows(Statement::new(WORDS)).await.unwrap();
         assert_eq!(words.len(), 1);
         looking.close().await;

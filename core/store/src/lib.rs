@@ -1,26 +1,24 @@
-//! State on disk: the SQL store with its locks and transactions, and the agent's state files.
+//! State on disk: SQL databases, journals in SQLite, and small state files.
 //!
-//! Two rooms. [`sql`] opens a database the way a service may own it (SQLite: one writer, several
-//! readers) or share it (PostgreSQL, MariaDB, MySQL): whole transactions that are run again when another writer was in the way.
-//! [`state_dir`] keeps the few small files of a node (its uuid, whether it is disabled) so that a
-//! kill at any moment leaves the old content or the new, never a mixture.
+//! - [`sql`]: a database that this process owns (SQLite) or shares with others (PostgreSQL, MariaDB, MySQL). Work is done in whole
+//!   transactions, which are repeated after a conflict.
+//! - [`journal`]: the SQLite file of a journal; [`JournalHealth`] says whether its last uses failed.
+//! - [`state_dir`]: small files of a node, such as its UUID. A kill at any time leaves the old content or the new one, never a mixture.
 //!
-//! [`journal`] is what journals in the first room have in common, and [`Usable`] whether they can be used.
-//!
-//! Callers: `services/placement` and the other built-in services for [`sql`], `agent` for
-//! [`state_dir`].
+//! Callers: the built-in services for [`sql`], the agent and the conductor for [`journal`], the agent for [`state_dir`].
 
 pub mod journal;
+mod journal_health;
 pub mod sql;
 pub mod state_dir;
-mod usable;
 
 pub use journal::{JournalFile, JournalFileError};
+pub use journal_health::{JournalFault, JournalHealth};
 pub use sql::{
-    Asked, Dialect, Disposition, Done, Host, Isolation, Location, Moment, NoMoment, OpenError,
-    OtherSession, OtherSessions, Retryable, Row, SCHEMA_WAIT, Schema, SchemaError, SchemaLock,
-    Server, ServerKind, SqlError, SqlOptions, SqlStore, Statement, Synchronous, Tls, TlsMode,
-    Transaction, UrlError, Value, Work, in_words_of,
+    Dialect, Disposition, Isolation, Location, OpenError, OtherSession, OtherSessions,
+    RecordedStatement, Retryable, Row, SCHEMA_WAIT, Schema, SchemaError, SchemaLock, Server,
+    ServerAddress, ServerKind, SqlError, SqlOptions, SqlStore, SqlTimestamp, SqlTimestampError,
+    Statement, Synchronous, Tls, TlsMode, Transaction, UrlError, Value, Work, WriteOutcome,
+    in_words_of,
 };
 pub use state_dir::{StateDir, StateFileError, StateFiles};
-pub use usable::{JournalFault, Usable};

@@ -1,18 +1,16 @@
-//! A database as a service owns it or shares it: pools, whole transactions, bounded retries.
+//! SQL databases: connection pools, whole transactions, bounded retries.
 //!
-//! SQLite has one writer and several readers, and this process owns the file. PostgreSQL, MariaDB and MySQL are shared with
-//! other processes. Everything a caller touches ([`Statement`], [`Row`], [`Transaction`], [`Dialect`]) is ours and not the
-//! driver's, so that the services are written once for all.
+//! SQLite has one writer and several readers, and this process owns the file. PostgreSQL, MariaDB and MySQL are shared with other
+//! processes. [`Statement`], [`Row`], [`Transaction`] and [`Dialect`] are independent of the driver, so a service is written once for
+//! all databases.
 //!
-//! On SQLite writing transactions start with `BEGIN IMMEDIATE`: a transaction that begins as a reader and
-//! then writes fails at once in SQLite when another writer came first, without any waiting. On a server they start at the
-//! [`Isolation`] of the options; what comes in between is told by compare and swap, by locks, or by the server, and then the
-//! whole transaction is run again, never a part of it.
+//! On SQLite, writing transactions start with `BEGIN IMMEDIATE`: a transaction that begins as a reader and then writes fails at once if
+//! another writer came first, without waiting. On a server they start at the [`Isolation`] of the options. A conflict is detected by
+//! compare and swap, by locks, or by the server; then the whole transaction is repeated.
 
 mod dialect;
 mod error;
 mod location;
-mod moment;
 mod numbered;
 mod options;
 mod ownership;
@@ -22,6 +20,7 @@ mod schema;
 mod server;
 mod sqlite;
 mod statement;
+mod timestamp;
 mod transaction;
 mod turn;
 
@@ -37,33 +36,33 @@ use sqlx::sqlite::SqlitePool;
 pub use berth_model::Disposition;
 pub use dialect::Dialect;
 pub use error::{OpenError, Retryable, SqlError};
-pub use location::{Host, Location, Server, ServerKind, Tls, TlsMode, UrlError};
-pub use moment::{Moment, NoMoment};
+pub use location::{Location, Server, ServerAddress, ServerKind, Tls, TlsMode, UrlError};
 pub use options::{Isolation, SqlOptions, Synchronous};
 pub use row::Row;
 pub use schema::{SCHEMA_WAIT, Schema, SchemaError, in_words_of};
 pub use server::{OtherSession, OtherSessions, SchemaLock};
 pub use statement::{Statement, Value, placeholders};
-pub use transaction::{Asked, Done, Transaction, Work};
+pub use timestamp::{SqlTimestamp, SqlTimestampError};
+pub use transaction::{RecordedStatement, Transaction, Work, WriteOutcome};
 
 use ownership::Ownership;
-use server::{Access, ServerPool};
-use sqlite::{Absent, Opened};
+use server::{PoolAccess, ServerPool};
+use sqlite::{IfMissing, OpenedPools};
 
-/// An open database. Cheap to clone; the last clone that goes releases the ownership.
+/// An open database. Cheap to clone; dropping the last clone releases the ownership.
 #[derive(Debug, Clone)]
 pub struct SqlStore {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct StoreInner {
     pools: Pools,
     attempts: u32,
-    /// For how long a writer waits until it is its turn in this process.
+    /// How long a writer waits for other writers of this process.
     patience: Duration,
     turn: tokio::sync::Mutex<()>,
-    companions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    extensions: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 #[derive(Debug)]
@@ -83,7 +82,7 @@ struct Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Whoever did not close the store leaves connections behind that end by themselves, a little later.
+        // Without a close, connections end by themselves a little later.
         if !(self.writer.is_closed() && self.readers.is_closed())
             && let Some(ownership) = &mut self.ownership
         {
@@ -104,12 +103,12 @@ impl SqlStore {
     pub async fn open(location: &Location, options: &SqlOptions) -> Result<Self, OpenError> {
         Ok(match location {
             Location::SqliteFile(path) => Self::files(
-                sqlite::open_file(path, options, Absent::Make).await?,
+                sqlite::open_file(path, options, IfMissing::Make).await?,
                 options,
             ),
             Location::SqliteMemory => Self::files(sqlite::open_memory(options).await?, options),
             Location::Server(server) => {
-                let pool = ServerPool::open(server, options, Access::Write).await?;
+                let pool = ServerPool::open(server, options, PoolAccess::Write).await?;
                 Self::over(Pools::Server(pool), options)
             }
         })
@@ -123,12 +122,12 @@ impl SqlStore {
     ) -> Result<Self, OpenError> {
         Ok(match location {
             Location::SqliteFile(path) => Self::files(
-                sqlite::open_file(path, options, Absent::Refuse).await?,
+                sqlite::open_file(path, options, IfMissing::Refuse).await?,
                 options,
             ),
             Location::SqliteMemory => Self::files(sqlite::open_memory(options).await?, options),
             Location::Server(server) => {
-                let pool = ServerPool::open(server, options, Access::Write).await?;
+                let pool = ServerPool::open(server, options, PoolAccess::Write).await?;
                 if !pool.has_tables().await? {
                     return Err(OpenError::NoTables {
                         server: pool.named.clone(),
@@ -141,22 +140,25 @@ impl SqlStore {
 
     /// Opens a database to read what another process, which may be running, has written; none where there is none. Nothing can
     /// be written by it, and nobody is kept from owning the database.
-    pub async fn look(path: &Path, options: &SqlOptions) -> Result<Option<Self>, OpenError> {
-        let opened = sqlite::look(path, options).await?;
+    pub async fn open_read_only(
+        path: &Path,
+        options: &SqlOptions,
+    ) -> Result<Option<Self>, OpenError> {
+        let opened = sqlite::open_file_read_only(path, options).await?;
         Ok(opened.map(|opened| Self::files(opened, options)))
     }
 
-    /// As [`SqlStore::look`], of any location: the database of a server refuses to change anything in the sessions of this
+    /// As [`SqlStore::open_read_only`], of any location: the database of a server refuses to change anything in the sessions of this
     /// store, and one without tables is none. In memory there is never one.
-    pub async fn look_at(
+    pub async fn open_read_only_at(
         location: &Location,
         options: &SqlOptions,
     ) -> Result<Option<Self>, OpenError> {
         match location {
-            Location::SqliteFile(path) => Self::look(path, options).await,
+            Location::SqliteFile(path) => Self::open_read_only(path, options).await,
             Location::SqliteMemory => Ok(None),
             Location::Server(server) => {
-                let pool = ServerPool::open(server, options, Access::Read).await?;
+                let pool = ServerPool::open(server, options, PoolAccess::Read).await?;
                 let is_there = pool.has_tables().await?;
                 Ok(is_there.then(|| Self::over(Pools::Server(pool), options)))
             }
@@ -168,7 +170,7 @@ impl SqlStore {
         Self::open(&Location::SqliteMemory, &SqlOptions::default()).await
     }
 
-    fn files(opened: Opened, options: &SqlOptions) -> Self {
+    fn files(opened: OpenedPools, options: &SqlOptions) -> Self {
         let files = Files {
             writer: opened.writer,
             readers: opened.readers,
@@ -179,12 +181,12 @@ impl SqlStore {
     }
 
     fn over(pools: Pools, options: &SqlOptions) -> Self {
-        let inner = Inner {
+        let inner = StoreInner {
             pools,
             attempts: options.attempts.max(1),
             patience: options.acquire_timeout,
             turn: tokio::sync::Mutex::default(),
-            companions: Mutex::default(),
+            extensions: Mutex::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -209,29 +211,28 @@ impl SqlStore {
         }
     }
 
-    /// Whether other processes may write to the database as well: what this one remembers of it may be old.
+    /// Whether other processes may write to the database, too. Caches of this process may then be outdated.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         matches!(self.inner.pools, Pools::Server(_))
     }
 
-    /// What all users of this open database share beside it, one of each type, made when it is first asked for: what they
-    /// remember of its rows must be one memory, or one would not see what another wrote. It lives as long as the store, so it
-    /// must not hold a store itself.
+    /// A value that all clones of this store share, one of each type, created at the first call. Caches of rows belong here, because a
+    /// second cache would miss the writes of the first one's users. It lives as long as the store, so it must not contain a store.
     #[must_use]
-    pub fn companion<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
-        let mut companions = self
+    pub fn extension<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut extensions = self
             .inner
-            .companions
+            .extensions
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = companions.get(&TypeId::of::<T>())
+        if let Some(known) = extensions.get(&TypeId::of::<T>())
             && let Ok(known) = Arc::clone(known).downcast()
         {
             return known;
         }
         let made = Arc::new(T::default());
-        companions.insert(TypeId::of::<T>(), Arc::clone(&made) as _);
+        extensions.insert(TypeId::of::<T>(), Arc::clone(&made) as _);
         made
     }
 
@@ -345,8 +346,7 @@ impl SqlStore {
         }
     }
 
-    /// Waits until nobody else changes the schema, and keeps everybody from it who asks in this way, in any process. On SQLite
-    /// the owner of the file is alone anyhow.
+    /// Locks the schema: waits for other holders of this lock, in all processes. On SQLite the owner of the file is always alone.
     ///
     /// # Errors
     /// [`SqlError::SchemaHeld`] when another has it for all of `wait`; another when the server does not answer.
@@ -357,8 +357,8 @@ impl SqlStore {
         }
     }
 
-    /// Who else has a session on the database, by the server's own list: for work that must not be done beside a service. On
-    /// SQLite nobody, as far as they ask for the ownership.
+    /// The other sessions on the database, from the server's list. It is for work that must not run while a service runs. On SQLite there
+    /// are none, because this process owns the file.
     pub async fn other_sessions(&self) -> Result<OtherSessions, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(_) => Ok(OtherSessions {
@@ -371,7 +371,7 @@ impl SqlStore {
 
     /// Writes all of SQLite's log into the database's file and cuts the log to nothing: until then what was deleted, and under
     /// [`SqlOptions::overwrite_deleted`] is nowhere in the file, still stands in the log. Whether that was done: somebody may be
-    /// reading for longer than the busy timeout. A server keeps its log by itself.
+    /// reading for longer than the busy timeout. Servers maintain their log themselves.
     pub async fn empty_log(&self) -> Result<bool, SqlError> {
         let Pools::Sqlite(files) = &self.inner.pools else {
             return Ok(false);
@@ -415,7 +415,7 @@ impl Files {
     }
 }
 
-/// A number nobody guesses, as good as the standard library's hashes are.
+/// A random number, as good as the hash keys of the standard library.
 fn random() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

@@ -1,9 +1,8 @@
-//! The few small files of a node's state (its UUID, whether it is disabled): written so that a kill at any instruction leaves
-//! the old content or the new, never a mixture.
+//! Small files with the state of a node, such as its UUID and whether it is disabled. Writes are atomic: a kill at any time leaves the old
+//! content or the new one.
 //!
-//! A write goes to a temporary file in the same folder, is synced, renamed over the old one, and the folder is synced. What
-//! a killed write leaves behind is a temporary file that nobody reads; [`StateDir::open`] removes it. Callers see the trait
-//! [`StateFiles`], so that tests can put faults in front of it.
+//! A write creates a temporary file in the same folder, syncs it, renames it over the old file and syncs the folder. A killed write leaves
+//! a temporary file, which [`StateDir::open`] removes. Callers use the trait [`StateFiles`], so that tests can inject faults.
 
 use std::fs::{self, File};
 use std::future::Future;
@@ -11,12 +10,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
-/// What temporary files' names start with.
+/// The prefix of the names of temporary files.
 const TEMPORARY: &str = ".berth-";
-/// No state file is larger; a larger one was not written by Berth.
+/// The maximum size of a state file, in bytes. A larger one was not written by Berth.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A state file that could not be read or written. The old content is untouched.
+/// A state file could not be read or written. Its old content is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StateFileError {
     /// The disk, or the quota on it, is full.
@@ -37,16 +36,11 @@ pub enum StateFileError {
     },
     /// The file exists although it must not.
     #[error("{path} exists already")]
-    Exists {
-        path: String,
-    },
+    Exists { path: String },
     /// The file is larger than any state file.
     #[error("{path} has {bytes} bytes; a state file has at most {MAX_BYTES}: it is not one")]
-    TooLarge {
-        path: String,
-        bytes: u64,
-    },
-    /// Anything else the system says.
+    TooLarge { path: String, bytes: u64 },
+    /// Another error of the system.
     #[error("cannot use {path}")]
     Io {
         path: String,
@@ -79,25 +73,26 @@ impl StateFileError {
     }
 }
 
-/// What came of a request for a state file, when it comes.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StateFileError>> + Send + 'a>>;
+/// The future result of an access to a state file.
+pub type StateFileFuture<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, StateFileError>> + Send + 'a>>;
 
 /// The state files of a node, by name.
 pub trait StateFiles: Send + Sync {
-    /// Where the file is, for messages.
+    /// The path of the file, for messages.
     fn path(&self, name: &str) -> String;
 
-    /// The file's content, none where there is no file.
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>>;
+    /// The content of the file; `None` if there is no file.
+    fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>>;
 
-    /// Replaces the file's content as a whole; it is on the disk when this returns.
-    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()>;
+    /// Replaces the whole content of the file. It is on the disk when this returns.
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()>;
 
-    /// Makes the file; refuses if there is one.
-    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()>;
+    /// Creates the file; fails if it exists.
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()>;
 
-    /// Removes the file; there need not be one.
-    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()>;
+    /// Removes the file, if it exists.
+    fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()>;
 }
 
 /// A folder of state files.
@@ -107,7 +102,7 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Opens the folder, making it if need be, and removes what killed writes left in it.
+    /// Opens the folder, creates it if necessary, and removes temporary files of killed writes.
     pub fn open(folder: &Path) -> Result<Self, StateFileError> {
         let failed = |source| StateFileError::of(folder, source);
         fs::create_dir_all(folder).map_err(failed)?;
@@ -115,7 +110,7 @@ impl StateDir {
             let entry = entry.map_err(failed)?;
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
                 match fs::remove_file(entry.path()) {
-                    // A write that was under way ended since the folder was listed.
+                    // A concurrent write ended after the folder was listed.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     removed => removed.map_err(|error| StateFileError::of(&entry.path(), error))?,
                 }
@@ -126,9 +121,9 @@ impl StateDir {
         })
     }
 
-    /// The folder for one who only reads: nothing is made, nothing is removed. A folder that is not there has no files.
+    /// The folder for reading only: nothing is created or removed. A folder that does not exist has no files.
     #[must_use]
-    pub fn look(folder: &Path) -> Self {
+    pub fn read_only(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
         }
@@ -152,14 +147,14 @@ impl StateDir {
                 });
             }
             Ok(metadata) if !metadata.is_file() => {
-                // A pipe or a device would be read for ever.
+                // Reading a pipe or a device would never end.
                 let reason = "it is not a regular file";
                 return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
             }
             Ok(_) => {}
         }
         match fs::read(&path) {
-            // Somebody removed it since it was looked at: it is not there.
+            // It was removed after the metadata were read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             read => read.map(Some).map_err(failed),
         }
@@ -201,13 +196,13 @@ impl StateDir {
         }
     }
 
-    /// A rename is on the disk only when its folder is.
+    /// Syncs the folder: only then is a rename on the disk.
     fn sync(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }
 }
 
-/// Away from the runtime's thread: a disk that does not answer must not silence the one who waits for it.
+/// Runs the work on a blocking thread, because a disk may hang.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
@@ -220,22 +215,22 @@ impl StateFiles for StateDir {
         self.file(name).display().to_string()
     }
 
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+    fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>> {
         let (files, name) = (self.clone(), name.to_owned());
         Box::pin(aside(move || files.read_now(&name)))
     }
 
-    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         let (files, name, content) = (self.clone(), name.to_owned(), content.to_owned());
         Box::pin(aside(move || files.write_now(&name, &content)))
     }
 
-    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         let (files, name, content) = (self.clone(), name.to_owned(), content.to_owned());
         Box::pin(aside(move || files.create_now(&name, &content)))
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
         let (files, name) = (self.clone(), name.to_owned());
         Box::pin(aside(move || files.remove_now(&name)))
     }
@@ -328,11 +323,11 @@ mod tests {
         let (folder, files) = opened();
         files.write_now("compute_id", b"kept").unwrap();
         fs::write(folder.path().join(".berth-half"), b"ha").unwrap();
-        let look = StateDir::look(folder.path());
+        let look = StateDir::read_only(folder.path());
         assert_eq!(look.read_now("compute_id").unwrap().unwrap(), b"kept");
         assert!(folder.path().join(".berth-half").exists());
         let missing = folder.path().join("missing");
-        let look = StateDir::look(&missing);
+        let look = StateDir::read_only(&missing);
         assert_eq!(look.read_now("compute_id").unwrap(), None);
         assert!(!missing.exists());
     }

@@ -27,12 +27,12 @@ pub use device_profiles::{
     DeviceProfileList, GroupBody,
 };
 pub use devices::{DeviceBody, DeviceList};
-pub use errors::AcceleratorError;
+pub use errors::AcceleratorErrorBody;
 pub use host_devices::{
-    Health, HostAttachHandle, HostChanges, HostDeployable, HostDevice, HostDevices,
-    KnownAttachHandle, KnownDeployable, KnownDevice, KnownDevices, NotTaken,
+    Health, HostAttachHandle, HostChanges, HostDeployable, HostDevicesReport, KnownAttachHandle,
+    KnownDeployable, KnownDevice, KnownDevices, NotTaken, ReportedHostDevice,
 };
-pub use link::Link;
+pub use link::DocumentLink;
 pub use programmings::{
     DueProgramming, DueProgrammings, Program, ProgramImage, ProgramStep, ProgrammedHandle,
     ProgrammingEnd, read_program,

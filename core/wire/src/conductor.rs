@@ -145,7 +145,7 @@ pub struct DecisionShown {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct BootRefusal {
     /// [`API`].
     pub api: String,
     pub error: RefusedDetail,

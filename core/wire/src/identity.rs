@@ -6,7 +6,9 @@ mod auth;
 mod resources;
 mod token;
 
-pub use auth::{Auth, AuthAsked, AuthBody, DomainAsked, ProjectAsked, ScopeAsked, UserAsked};
+pub use auth::{
+    AuthAsked, AuthBody, DomainAsked, ProjectAsked, RequestedAuth, ScopeAsked, UserAsked,
+};
 pub use resources::{
     AssignmentLinks, AssignmentScope, CatalogDocument, DomainDocument, DomainResource, Domains,
     EndpointDocument, EndpointResource, Endpoints, Groups, ListLinks, ProjectDocument,

@@ -11,5 +11,5 @@ mod validated;
 pub use catalog::{CatalogEndpoint, CatalogService, Role, TokenBody, TokenDocument};
 pub use errors::{IdentityError, IdentityErrorDocument};
 pub use expiry::{ExpiryError, parse_expiry};
-pub use request::{AuthRequest, DomainRef, Login, ProjectRef, Scope, UserRef};
+pub use request::{AuthRequest, DomainRef, Login, LoginScope, ProjectRef, UserRef};
 pub use validated::{IdOf, SystemScope, ValidatedToken, ValidatedTokenDocument};

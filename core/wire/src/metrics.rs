@@ -4,14 +4,14 @@
 
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     /// Goes up and down.
     Gauge,
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,7 +26,7 @@ impl Kind {
 pub struct MetricRow {
     /// Its name, with its unit.
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub labels: &'static [&'static str],
     /// The help text, one line.
     pub help: &'static str,

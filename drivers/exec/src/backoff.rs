@@ -1,17 +1,17 @@
-//! When a child that ended is started again. Pure.
+//! Restart backoff for the driver process. Pure.
 
 use std::time::{Duration, Instant};
 
 use berth_model::ExponentialBackoff;
 
-/// How long is waited before a start: longer with each end in a row, anew after a child that lived.
+/// The delay before a restart. It grows with each consecutive exit and resets after a process that ran long enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     /// After the first end.
     pub first: Duration,
     /// At most; each wait is twice the one before.
     pub longest: Duration,
-    /// A child that lived so long was well: its end is a first one again.
+    /// A process that ran at least this long counts as healthy: its exit is again a first one.
     pub well_after: Duration,
 }
 

@@ -1,8 +1,8 @@
-//! How much of something a child may send: so much at once, so much each second. Pure.
+//! A token bucket that limits what the driver process may send. Pure.
 
 use std::time::Instant;
 
-/// What may be sent now.
+/// The remaining budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     most: f64,
@@ -22,7 +22,7 @@ impl Budget {
         }
     }
 
-    /// Takes one; false where none is left.
+    /// Takes one unit; false if the budget is used up.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;

@@ -1,4 +1,4 @@
-//! Why a call brought no answer, and what the contract's errors say of it.
+//! Errors of calls to the driver process, and their conversion to the errors of the driver contract.
 
 use std::io;
 use std::sync::Arc;
@@ -14,39 +14,37 @@ use crate::protocol::{
 /// The driver's name, by `compute_driver`.
 pub(crate) const NAME: &str = "exec";
 
-/// A call without an answer. Each says whether what was asked for may have been done.
+/// A call without an answer. Each text states whether the operation may have been executed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("it cannot be started: {source}")]
     NotStarted { source: io::Error },
     #[error("{reason}")]
     Version { reason: String },
-    #[error("{last}; it is started again in {left:?}")]
+    #[error("{last}; next restart in {left:?}")]
     Waits { last: String, left: Duration },
-    #[error("it was busy with other calls for {limit:?}; this one was not sent")]
+    #[error("it was busy with other calls for {limit:?}; this call was not sent")]
     NoTurn { limit: Duration },
     #[error("{0}; this call was not sent")]
     EndedBefore(Arc<Ended>),
-    #[error("{0}; what was asked for may still be done")]
+    #[error("{0}; the operation may still be executed")]
     Ended(Arc<Ended>),
-    #[error(
-        "it did not answer within {limit:?} and was killed; what was asked for may still be done"
-    )]
+    #[error("it timed out after {limit:?} and was killed; the operation may still be executed")]
     TimedOut { limit: Duration },
     #[error("{}", .0.message)]
     Refused(ErrorObject),
     #[error("{reason}")]
     WrongAnswer { reason: String },
-    #[error("it does not know {0}")]
+    #[error("it does not support {0}")]
     Unknown(Method),
 }
 
-/// A call that failed: of which program, and which method.
+/// A failed call, with its program and method.
 #[derive(Debug)]
 pub(crate) struct Failed<'a> {
     pub(crate) program: &'a str,
     pub(crate) method: Method,
-    /// Whether the program ever ran: one that never did is a mistake in the configuration.
+    /// Whether the program ever ran. One that never ran indicates a configuration error.
     pub(crate) has_run: bool,
     pub(crate) error: CallError,
 }

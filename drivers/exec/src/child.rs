@@ -1,4 +1,4 @@
-//! The child's process: started in a group of its own, ended with all of its group.
+//! The driver's child process: started in its own process group and killed with the whole group.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,19 +18,19 @@ use crate::ended::Ended;
 use crate::last_words::LastWords;
 use crate::options::ExecOptions;
 
-/// What of our environment the child has; the rest may be passwords.
+/// The environment variables that the child inherits; others may contain passwords.
 const INHERITED: [&str; 8] = [
     "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME",
 ];
-/// How long is waited for the exit status of a child that closed a stream, and for the last lines of one that ended.
+/// How long to wait for the exit status of a child that closed a stream, and for the last lines of a child that exited.
 const SETTLE: Duration = Duration::from_secs(1);
 /// How long a child has to end once its standard input is closed.
 const LEAVE: Duration = Duration::from_secs(5);
 /// Lines that wait to be written.
 const QUEUE: usize = 16;
 
-/// Starts the child and speaks to it until it ends. Lines sent into what is returned are written to it; dropping that closes
-/// its standard input.
+/// Starts the child and runs the conversation until it exits. Lines sent into the returned sender are written to the
+/// child's standard input; dropping the sender closes it.
 pub(crate) fn start(
     options: &ExecOptions,
     conversation: Arc<Conversation>,
@@ -64,7 +64,7 @@ pub(crate) fn start(
         let reading = conversation.read(stdout);
         let mut ended = until_end(&mut child, reading, writing, &conversation).await;
         group.kill();
-        // What is killed is gone soon; a child in an uninterruptible sleep is init's.
+        // A killed process ends soon; one in an uninterruptible sleep is left to init.
         let _ = timeout(SETTLE, child.wait()).await;
         let mut listening = listening;
         if timeout(SETTLE, &mut listening).await.is_err() {
@@ -79,7 +79,7 @@ pub(crate) fn start(
     Ok(lines)
 }
 
-/// A relative program would be looked for from the child's own directory.
+/// Makes a relative program absolute, because the child has another working directory.
 fn program(options: &ExecOptions) -> io::Result<PathBuf> {
     std::path::absolute(&options.program)
 }
@@ -98,14 +98,14 @@ async fn until_end(
         },
         exit = child.wait() => {
             let status = status(exit);
-            // A last line may be in the pipe, and may be wrong; a grandchild may hold the pipe open for ever.
+            // The pipe may hold a last, possibly invalid line. A grandchild may keep the pipe open forever.
             match timeout(SETTLE, &mut reading).await {
                 Ok(Ended::ClosedOutput) | Err(_) => status,
                 Ok(broken) => broken,
             }
         }
         written = writing => match written {
-            // Nobody speaks to it any more.
+            // No more messages will be sent.
             Ok(()) => {
                 let _ = timeout(LEAVE, child.wait()).await;
                 Ended::LetGo
@@ -116,7 +116,7 @@ async fn until_end(
     }
 }
 
-/// How the child ended, if it does so at once.
+/// How the child exited, if it exits soon.
 async fn settled(child: &mut Child, otherwise: Ended) -> Ended {
     timeout(SETTLE, child.wait())
         .await
@@ -138,7 +138,7 @@ async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) -> io:
     stdin.shutdown().await
 }
 
-/// The child's process group, killed whole when this is dropped, also with the runtime.
+/// The child's process group. The whole group is killed on drop, also when the runtime shuts down.
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
@@ -154,7 +154,7 @@ impl ProcessGroup {
 
     fn signal(&mut self) {
         if let Some(group) = self.0.take() {
-            // An error is that nobody is in the group any more. Its number is nobody else's while somebody is.
+            // An error means that the group is empty. Its number is not reused while it has a member.
             let _ = killpg(group, Signal::SIGKILL);
         }
     }

@@ -1,7 +1,7 @@
-//! One child's conversation: calls that wait for their answers, and what the child says by itself.
+//! The conversation with one child process: pending calls and the child's notifications.
 //!
-//! It is open until it has an end, which is written once; then every call that waits has that end for its answer, and the
-//! child's process is on its way out. A new child is started only when the old one is gone.
+//!  It is open until it has ended, which happens once. Then every pending call fails with the reason, and the child's process is
+//!  being killed. A new child is started only after the old one has exited.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ const EXCERPT: usize = 120;
 
 type Answer = Result<Value, ErrorObject>;
 
-/// What is shared with the task that holds the child.
+/// The state shared with the task that owns the child.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     calls: Mutex<Calls>,
@@ -60,12 +60,12 @@ impl Conversation {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The end, where there is one.
+    /// Why it ended, if it did.
     pub(crate) fn ended(&self) -> Option<Arc<Ended>> {
         self.ended.borrow().clone()
     }
 
-    /// Ends it; the first to say why is right. Every call that waits has its answer now.
+    /// Ends the conversation and fails all pending calls. Only the first reason counts.
     pub(crate) fn end(&self, why: Ended) {
         self.ended.send_if_modified(|ended| {
             let is_first = ended.is_none();
@@ -94,7 +94,7 @@ impl Conversation {
         let _ = self.gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    /// A new call: its number and its answer to come.
+    /// Registers a new call and returns its id and the receiver of its answer.
     fn open(&self) -> Result<(u64, oneshot::Receiver<Answer>), Arc<Ended>> {
         let mut calls = self.calls();
         if let Some(ended) = self.ended() {
@@ -107,7 +107,7 @@ impl Conversation {
         Ok((id, receiver))
     }
 
-    /// Reads what the child says until it breaks a rule or says no more.
+    /// Reads the child's messages until it violates the protocol or closes the stream.
     pub(crate) async fn read(&self, from: impl AsyncRead + Unpin) -> Ended {
         let mut from = BufReader::with_capacity(64 << 10, from);
         let mut news = Budget::new(NEWS_AT_ONCE, NEWS_PER_SECOND, Instant::now());
@@ -167,7 +167,7 @@ impl Conversation {
         let number = id.as_u64().ok_or_else(unknown)?;
         match calls.waiting.remove(&number) {
             Some(waiting) => {
-                // Nobody waits any more where the caller's task was ended with the runtime.
+                // The receiver is dropped if the caller's task ended with the runtime.
                 let _ = waiting.send(answer);
                 Ok(())
             }
@@ -185,13 +185,13 @@ impl Conversation {
         let changed: Changed = decode(params).map_err(|wrong| Ended::WrongNotification {
             reason: wrong.to_string(),
         })?;
-        // Nobody watches: nobody is told.
+        // There may be no subscribers.
         let _ = self.events.send(changed.what.into());
         Ok(())
     }
 }
 
-/// A child that said hello.
+/// A child that has answered `hello`.
 #[derive(Debug)]
 pub(crate) struct Connection {
     conversation: Arc<Conversation>,
@@ -201,7 +201,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Starts a child and says hello.
+    /// Starts a child and calls `hello`.
     pub(crate) async fn open(
         options: &ExecOptions,
         events: broadcast::Sender<HostEvent>,
@@ -222,7 +222,7 @@ impl Connection {
                 Ok(connection)
             }
             Err(error) => {
-                // It is not left half-greeted: the next one starts when this one is gone.
+                // Wait for its exit: the next child must not start before.
                 connection.conversation.gone().await;
                 Err(error)
             }
@@ -258,12 +258,12 @@ impl Connection {
         }
     }
 
-    /// What it said of itself.
+    /// The child's answer to `hello`.
     pub(crate) fn hello(&self) -> &HelloResult {
         &self.hello
     }
 
-    /// The conversation, for whoever waits for its end.
+    /// The conversation, for callers that wait for its end.
     pub(crate) fn conversation(&self) -> &Arc<Conversation> {
         &self.conversation
     }
@@ -273,7 +273,8 @@ impl Connection {
         ended.unwrap_or_else(|| Arc::new(Ended::LetGo))
     }
 
-    /// Asks when it is this call's turn, for which it is waited as long as for the answer.
+    /// Sends a call once a slot is free, and waits for its answer. Waiting for the slot is limited like waiting for the
+    /// answer.
     pub(crate) async fn call(
         &self,
         method: Method,

@@ -1,4 +1,4 @@
-//! The contract, asked of the child.
+//! The exec driver: implements the driver contract by calls to the child process.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,7 +34,7 @@ pub struct ExecDriver {
 }
 
 impl ExecDriver {
-    /// The driver of this program, which is not started yet.
+    /// Creates the driver. The program is started at the first call.
     #[must_use]
     pub fn new(options: ExecOptions) -> Self {
         Self {
@@ -43,8 +43,8 @@ impl ExecDriver {
         }
     }
 
-    /// Asks, and reads the answer. It is done in a task of its own: a caller that is cancelled leaves no call half-made, and
-    /// its deadline stands.
+    /// Makes a call and decodes the answer. It runs in its own task, so a cancelled caller does not interrupt it, and
+    /// its deadline still applies.
     async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -67,7 +67,7 @@ impl ExecDriver {
         let answer = match asked.await {
             Ok(answer) => answer,
             Err(ended) => Err(CallError::WrongAnswer {
-                reason: format!("nobody waited for it: {ended}"),
+                reason: format!("the call was abandoned: {ended}"),
             }),
         };
         let read = |value| {
@@ -152,7 +152,8 @@ impl VirtDriver for ExecDriver {
         Box::pin(unfold(
             (Some(keeper), events),
             |(keeper, mut events)| async {
-                // Whoever watches is told, also where nobody looked yet. What keeps a child from starting is told to who looks.
+                // Watchers get events even before the first observation. An error that prevents the start is reported
+                // by `observe`.
                 if let Some(supervisor) = keeper.and_then(|keeper| keeper.upgrade()) {
                     tokio::spawn(async move { supervisor.connection().await.map(drop) });
                 }
@@ -231,7 +232,7 @@ impl VirtDriver for ExecDriver {
             .await;
         match done {
             Ok(result) => result.errors(),
-            // There is nothing to do for a driver that does not offer to do it.
+            // Nothing to do for a driver that does not support it.
             Err(Failed {
                 error: CallError::Unknown(_),
                 ..
@@ -246,7 +247,7 @@ impl VirtDriver for ExecDriver {
             .await;
         match told {
             Ok(result) => Ok(result.into()),
-            // A driver that does not say.
+            // The driver does not support `prepared_devices`.
             Err(Failed {
                 error: CallError::Unknown(_),
                 ..

@@ -1,4 +1,4 @@
-//! Why a child is no longer spoken to.
+//! Why the conversation with a child ended.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::protocol::Method;
 /// Why a child ended, or was ended. Each is a sentence about the driver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Ended {
-    #[error("it ended ({status}){}", last(said.as_deref()))]
+    #[error("it exited ({status}){}", last(said.as_deref()))]
     Exited {
         status: String,
         said: Option<String>,
@@ -20,42 +20,38 @@ pub(crate) enum Ended {
     Silent { method: Method, limit: Duration },
     #[error("it sent a line of more than {limit} bytes and was killed")]
     LineTooLong { limit: usize },
-    #[error("it sent a line that is no JSON ({reason}) and was killed: {excerpt:?}")]
+    #[error("it sent a line that is not JSON ({reason}) and was killed: {excerpt:?}")]
     NotJson { reason: String, excerpt: String },
-    #[error(
-        "it sent a line that is no message of the protocol ({reason}) and was killed: {excerpt:?}"
-    )]
+    #[error("it sent a line that is not a protocol message ({reason}) and was killed: {excerpt:?}")]
     NotAMessage {
         reason: &'static str,
         excerpt: String,
     },
     #[error("it answered call {id} a second time and was killed")]
     AnsweredTwice { id: u64 },
-    #[error("it answered call {id}, which was never made, and was killed")]
+    #[error("it answered the unknown call {id} and was killed")]
     UnknownCall { id: String },
-    #[error("it could not read what it was sent and was killed: {message}")]
+    #[error("it could not read a message and was killed: {message}")]
     CouldNotRead { message: String },
-    #[error(
-        "it sent the notification {method:?}, which nobody knows (known is \"changed\"), and was killed"
-    )]
+    #[error("it sent the unknown notification {method:?} (known is \"changed\") and was killed")]
     UnknownNotification { method: String },
-    #[error("it sent a notification changed whose params are wrong ({reason}) and was killed")]
+    #[error("it sent a notification \"changed\" with invalid params ({reason}) and was killed")]
     WrongNotification { reason: String },
     #[error(
-        "it sent notifications without end (more than {at_once} at once, {per_second} each second) and was killed"
+        "it sent too many notifications (more than {at_once} at once, {per_second} each second) and was killed"
     )]
     Flood { at_once: u32, per_second: u32 },
     #[error("it refused hello and was killed: {message}")]
     RefusedHello { message: String },
-    #[error("its answer to hello is wrong and it was killed: {reason}")]
+    #[error("its answer to hello is invalid and it was killed: {reason}")]
     WrongHello { reason: String },
     #[error("reading from it failed: {reason}")]
     Unreadable { reason: String },
-    #[error("it was let go")]
+    #[error("it was stopped")]
     LetGo,
 }
 
 fn last(said: Option<&str>) -> String {
-    said.map(|said| format!(", and said last: {said}"))
+    said.map(|said| format!("; its last line was: {said}"))
         .unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! The child's standard error: to our log, so many lines of so many bytes, and the last one kept for when the child ends.
+//! Forwards the child's standard error to the log, with limits on lines and bytes, and keeps the last line for the exit
+//! message.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -19,7 +20,7 @@ const PER_SECOND: u32 = 50;
 pub(crate) struct LastWords(Arc<Mutex<Option<String>>>);
 
 impl LastWords {
-    /// What it said last.
+    /// The last line.
     pub(crate) fn get(&self) -> Option<String> {
         self.0
             .lock()
@@ -31,7 +32,7 @@ impl LastWords {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
     }
 
-    /// Logs all that the child says, until it closes the stream.
+    /// Logs the child's lines until it closes the stream.
     pub(crate) async fn listen(self, from: impl AsyncRead + Unpin) {
         let mut from = BufReader::new(from);
         let mut budget = Budget::new(AT_ONCE, PER_SECOND, Instant::now());
@@ -61,7 +62,7 @@ impl LastWords {
     }
 }
 
-/// How a line is logged: systemd's prefix (sd-daemon(3)) says.
+/// The log level of a line, from systemd's prefix (sd-daemon(3)).
 #[derive(Debug, PartialEq, Eq)]
 enum Level {
     Debug,

@@ -1,17 +1,21 @@
-//! The exec virt driver (`compute_driver = "exec:PATH"`): an out-of-tree driver as a child process, in any language.
+//! The exec virt driver (`compute_driver = "exec:PATH"`): runs an out-of-tree driver, written in any language, as a
+//! child process.
 //!
-//! The child is told what to do by JSON-RPC 2.0, a message a line, on its standard input, and answers on its standard output;
-//! what it writes to its standard error goes to our log. [`protocol`] is the language, `docs/guide/reference/exec-driver.md`
-//! is its page for authors, `docs/examples/exec-driver` a driver that speaks it.
+//!  Berth sends JSON-RPC 2.0 calls to the child's standard input, one message per line, and reads the answers from its standard output.
+//!  The child's standard error goes to the log. [`protocol`] defines the messages, `docs/guide/reference/exec-driver.md` documents them for
+//!  driver authors, and `docs/examples/exec-driver` is a sample driver.
 //!
-//! A driver tells facts. The provider tree and the homes of allocations are made of them here as for every other driver, by
-//! the contract's own pure functions, so nobody's Placement depends on a script's arithmetic.
+//!  A driver only reports facts. The provider tree and the places of allocations are computed from them by the same pure functions as for
+//!  every other driver, so Placement never depends on a script's arithmetic.
 //!
-//! Nothing the child does can hang or harm the agent: each call has a deadline, each line and each list a bound, and a child
-//! that breaks the rules is killed with its process group and started again, later each time. The rooms: `connection` is one
-//! child's conversation, `child` its process, `supervisor` starts it again, `driver` is the contract.
+//!  The child cannot block or harm the agent: each call has a deadline, and each line and list is bounded. A child that violates
+//!  the protocol is killed with its process group and restarted with backoff.
 //!
-//! Called by the composition root alone.
+//!  ```text
+//!  driver (the contract) -> supervisor (restarts) -> connection (calls) -> child (the process)
+//!  ```
+//!
+//!  Only the composition root uses this crate.
 
 mod backoff;
 mod budget;

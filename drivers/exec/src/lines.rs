@@ -1,4 +1,4 @@
-//! Lines of a stream, each of bounded length.
+//! Reads lines of bounded length from a stream.
 
 use std::io;
 
@@ -7,13 +7,14 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 /// One line of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A whole line, without its end.
+    /// A complete line without its line feed.
     Whole(Vec<u8>),
-    /// The beginning of one that is longer than it may be.
+    /// The beginning of a line that exceeds the limit.
     TooLong(Vec<u8>),
 }
 
-/// The next line; none at the end of the stream. What follows the beginning of a line that is too long is the next one's.
+/// Reads the next line; `None` at the end of the stream. The remainder of a line that is too long is returned as the
+/// next line.
 pub(crate) async fn next_line(
     from: &mut (impl AsyncBufRead + Unpin),
     longest: usize,
@@ -46,7 +47,7 @@ pub(crate) async fn next_line(
     }
 }
 
-/// A text of the child's as it can be shown: no control characters, and no more than so many characters.
+/// A text from the child that is safe to display: without control characters and of at most `most` characters.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let plain = |letter: char| match letter.is_control() {
         true => ' ',

@@ -1,4 +1,4 @@
-//! What the composition root tells the driver.
+//! Options of the driver, set by the composition root.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use berth_virt::{CpuSet, PciInPlacement, ResourceModel};
 use crate::backoff::Backoff;
 use crate::protocol::Method;
 
-/// The child's program, and what is the configuration's to say and not the child's.
+/// The child's program, and the settings that come from the configuration rather than from the child.
 #[derive(Debug, Clone)]
 pub struct ExecOptions {
-    /// The program; it is started without arguments.
+    /// The program, started without arguments.
     pub program: PathBuf,
-    /// A directory of the child's own, which is its working directory too. It is made where it is not there.
+    /// The child's own directory and working directory. Created if it does not exist.
     pub state_path: PathBuf,
-    /// `host`: the node's name where the operator chose one.
+    /// `host`: the node's name, if configured.
     pub host: Option<NodeName>,
-    /// `[compute] cpu_shared_set`, for nodes of which the child does not say.
+    /// `[compute] cpu_shared_set`, for nodes whose shared CPUs the child does not report.
     pub cpu_shared_set: Option<CpuSet>,
-    /// `[compute] cpu_dedicated_set`, for nodes of which the child does not say.
+    /// `[compute] cpu_dedicated_set`, for nodes whose dedicated CPUs the child does not report.
     pub cpu_dedicated_set: Option<CpuSet>,
     /// How resources are modelled in Placement.
     pub model: ResourceModel,
-    /// Whether Placement is told of the compute service's devices.
+    /// Whether the compute service's devices are reported to Placement.
     pub pci: PciInPlacement,
-    /// How long each call may take.
+    /// The deadlines of calls.
     pub deadlines: Deadlines,
     /// When a child that ended is started again.
     pub backoff: Backoff,
@@ -50,18 +50,18 @@ impl ExecOptions {
     }
 }
 
-/// How long the child may take for each call, from when it is sent.
+/// How long the child may take to answer a call after it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deadlines {
-    /// Each method's own, as documented.
+    /// The documented deadline of each method.
     #[default]
     PerMethod,
-    /// The same for all.
+    /// The same deadline for all methods.
     Each(Duration),
 }
 
 impl Deadlines {
-    /// A method's deadline. A guest's grace to stop is added to it by the caller.
+    /// The method's deadline. The caller adds a guest's grace period to it.
     #[must_use]
     pub fn of(self, method: Method) -> Duration {
         match self {

@@ -1,14 +1,14 @@
-//! The language between Berth and an out-of-tree driver, version 1.
+//! The protocol between Berth and an out-of-tree driver, version 1.
 //!
-//! JSON-RPC 2.0, one message a line, UTF-8, a line of at most [`LONGEST_LINE`] bytes. Berth asks, the driver answers; by itself
-//! the driver only sends the notification `changed`. The first call is `hello`, in which both say what they are
-//! ([`Hello`], [`HelloResult`]); a driver is asked only what it said that it knows ([`Method`]).
+//!  JSON-RPC 2.0 in UTF-8, one message per line of at most [`LONGEST_LINE`] bytes. Berth calls, the driver answers; the only message that a
+//!  driver sends unasked is the notification `changed`. The first call is `hello`, in which both sides introduce themselves
+//!  ([`Hello`], [`HelloResult`]). Berth calls only the methods that the driver listed there ([`Method`]).
 //!
-//! Every object is taken whole: unknown fields are refused, so that a misspelt one is found; every list and text has a bound;
-//! what is wrong is named by its path (`nodes[0].gpus[2].address`). Fields documented as optional may be left out.
+//!  Objects are strict: unknown fields are refused, so that a misspelt one is found. Every list and text is bounded. Errors name
+//!  the path of the invalid value (`nodes[0].gpus[2].address`). Fields documented as optional may be omitted.
 //!
-//! A new version is needed for whatever an old driver or an old Berth would misread. New methods are none: a driver is not
-//! asked what it does not know.
+//!  A change that an old driver or an old Berth would misread needs a new version. A new method does not: a driver that does not list it is
+//!  never called with it.
 
 mod codes;
 mod device;

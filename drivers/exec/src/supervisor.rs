@@ -1,4 +1,4 @@
-//! Keeps a child: starts it when it is first needed, and again when it ended, later each time.
+//! Supervises the driver process: starts it when needed, and restarts it with backoff after it exited.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use crate::call_error::CallError;
 use crate::connection::Connection;
 use crate::options::ExecOptions;
 
-/// Events that nobody took yet; who is slower is told to look at everything.
+/// The capacity for events; a slower subscriber is notified of an unknown change.
 const EVENTS: usize = 64;
 /// A start that is so near is waited for.
 const SOON: Duration = Duration::from_secs(1);
@@ -68,17 +68,17 @@ impl Supervisor {
         &self.options
     }
 
-    /// What happens from now on.
+    /// Subscribes to events from now on.
     pub(crate) fn events(&self) -> broadcast::Receiver<HostEvent> {
         self.events.subscribe()
     }
 
-    /// Whether a child ever said hello.
+    /// Whether a child ever answered `hello`.
     pub(crate) fn has_run(&self) -> bool {
         self.has_run.load(Ordering::Relaxed)
     }
 
-    /// The child, started where there is none.
+    /// Returns the connection; starts the child if necessary.
     pub(crate) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, CallError> {
         let mut kept = self.kept.lock().await;
         if let Some(current) = &kept.current {
@@ -106,7 +106,7 @@ impl Supervisor {
                     program = %self.options.program.display(),
                     driver = connection.hello().driver_name(),
                     version = connection.hello().driver_version(),
-                    "the driver said hello"
+                    "the driver started"
                 );
                 self.mourn(&connection);
                 kept.current = Some(Current {
@@ -123,7 +123,7 @@ impl Supervisor {
         }
     }
 
-    /// Counts the end of the current child, if it has one, once it is gone.
+    /// Waits until the ended child has exited, and counts its exit. Does nothing while the child is running.
     async fn settle(&self, kept: &mut Kept) {
         let Some(current) = &kept.current else {
             return;
@@ -138,7 +138,7 @@ impl Supervisor {
         kept.ended(&self.options, started, &why.to_string());
     }
 
-    /// Waits for the child's end and lets whoever watches look again once it may be started: events were lost with it.
+    /// Waits for the child's exit. After the backoff it sends an event, because events were lost with the child.
     fn mourn(self: &Arc<Self>, connection: &Connection) {
         let conversation = Arc::clone(connection.conversation());
         let keeper = Arc::downgrade(self);

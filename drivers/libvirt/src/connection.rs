@@ -58,16 +58,10 @@ pub(crate) enum ConnectionError {
     },
     /// Too many threads hang in earlier calls.
     #[error("{threads} threads hang in calls to {uri}; no further one is started")]
-    Hanging {
-        uri: String,
-        threads: usize,
-    },
+    Hanging { uri: String, threads: usize },
     /// The thread ended while the call ran.
     #[error("{call} at {uri} was cut off")]
-    CutOff {
-        uri: String,
-        call: &'static str,
-    },
+    CutOff { uri: String, call: &'static str },
 }
 
 /// A unit of work for the thread.

@@ -210,9 +210,7 @@ pub enum MdevTypesError {
     },
     /// A type is listed twice.
     #[error("[devices] enabled_mdev_types lists {id} twice")]
-    ListedTwice {
-        id: String,
-    },
+    ListedTwice { id: String },
 }
 
 /// The enabled types, with the GPUs of each.

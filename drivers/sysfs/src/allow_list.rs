@@ -1,7 +1,7 @@
-//! The devices that Berth may touch: `[pci] device_spec` or `[accelerators] device_spec` as a list that must say yes.
+//! The allow-list of the devices that Berth may change: `[pci] device_spec` or `[accelerators] device_spec`.
 //!
-//! A function that no entry means is the host's own, its disk or its network card perhaps, and is never taken from its
-//! driver. [`Allowed`] is made here alone, and everything that changes a function asks for one.
+//!  A function without a matching entry belongs to the host (it may be its disk or network card) and is never unbound from its driver.
+//!  Only this module creates [`Allowed`], and every operation that changes a function requires one.
 
 use berth_model::PciAddress;
 use serde_json::Value;
@@ -11,16 +11,16 @@ use crate::device_spec::{DeviceSpec, DeviceSpecError, DeviceTags};
 use crate::pci::PciFunction;
 use crate::read::SysfsError;
 
-/// The base class of bridges; nothing that a guest is given.
+/// The base class of bridges, which are never given to guests.
 const BRIDGE: u32 = 0x06;
 
-/// The entries, in their order: the first that means a device is the one that counts.
+/// The entries in order. The first matching entry applies.
 #[derive(Debug, Clone, Default)]
 pub struct AllowList {
     specs: Vec<DeviceSpec>,
 }
 
-/// A function that may be touched, as it was when the list said so.
+/// A function that may be changed, as it was when the list was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
     function: PciFunction,
@@ -39,28 +39,26 @@ impl Allowed {
         self.function.address
     }
 
-    /// Which entry of its list means it, counted from 1.
+    /// The number of the matching entry, counted from 1.
     #[must_use]
     pub fn entry(&self) -> usize {
         self.entry
     }
 
-    /// What the entry says of it.
+    /// The tags of the matching entry.
     #[must_use]
     pub fn tags(&self) -> &DeviceTags {
         &self.tags
     }
 }
 
-/// Why a function may not be touched.
+/// Why a function may not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAllowed {
-    /// There is no such function.
+    /// The function does not exist.
     #[error("there is no PCI function {address} on this host")]
-    NotThere {
-        address: PciAddress,
-    },
-    /// No entry means it.
+    NotThere { address: PciAddress },
+    /// No entry matches.
     #[error(
         "PCI function {address} ({vendor:04x}:{device:04x}) is in no device_spec, so it is the host's own; add an entry \
          that means it if guests may have it"
@@ -70,12 +68,9 @@ pub enum NotAllowed {
         vendor: u16,
         device: u16,
     },
-    /// It is a bridge, whatever the entries say.
+    /// Bridges are refused even if an entry matches.
     #[error("PCI function {address} is a bridge (class {class:06x}), which no guest is given")]
-    Bridge {
-        address: PciAddress,
-        class: u32,
-    },
+    Bridge { address: PciAddress, class: u32 },
     /// The tree could not be read.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
@@ -91,13 +86,13 @@ impl AllowList {
         Ok(Self { specs })
     }
 
-    /// Whether there is no entry, so that nothing may be touched.
+    /// Whether the list has no entries, so that nothing may be changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.specs.is_empty()
     }
 
-    /// The entries of this list and then those of another: what either means may be touched.
+    /// The entries of this list followed by those of another: a function matched by either is allowed.
     #[must_use]
     pub fn and(&self, other: &AllowList) -> AllowList {
         let specs = self.specs.iter().chain(&other.specs);
@@ -106,16 +101,16 @@ impl AllowList {
         }
     }
 
-    /// The entry that names its devices by their network interface, which Placement cannot be told of: the name is not the
-    /// device's own. The first, counted from 1.
+    /// The number, counted from 1, of the first entry that names its devices by network interface. Such devices cannot
+    /// be reported to Placement, because the name does not belong to the device.
     #[must_use]
     pub fn entry_with_devname(&self) -> Option<usize> {
         let mut specs = self.specs.iter();
         specs.find(|spec| spec.is_by_name()).map(DeviceSpec::entry)
     }
 
-    /// An entry of this list and one of another that name one and the same address, so that its device would have two owners
-    /// on any host. What else both lists may mean is seen on the host alone.
+    /// An entry of this list and one of another with the same address, so that the device would have two owners on any
+    /// host. Other overlaps can only be detected on the host.
     #[must_use]
     pub fn same_address(&self, other: &AllowList) -> Option<(PciAddress, usize, usize)> {
         self.specs.iter().find_map(|one| {
@@ -126,8 +121,8 @@ impl AllowList {
         })
     }
 
-    /// An entry of this list and one of another of which one means every device that the other means: on any host that has
-    /// such a device it would have two owners.
+    /// An entry of this list and one of another, one of which matches every device of the other: any such device would
+    /// have two owners.
     #[must_use]
     pub fn same_devices(&self, other: &AllowList) -> Option<(usize, usize)> {
         self.specs.iter().find_map(|one| {
@@ -137,7 +132,7 @@ impl AllowList {
         })
     }
 
-    /// Says yes or no to a function, whose network interfaces have these names. Pure.
+    /// Checks a function with these network interfaces. Pure.
     pub fn admit(&self, function: &PciFunction, names: &[String]) -> Result<Allowed, NotAllowed> {
         if is_bridge(function) {
             return Err(NotAllowed::Bridge {
@@ -166,7 +161,7 @@ pub(crate) fn is_bridge(function: &PciFunction) -> bool {
 }
 
 impl Sysfs {
-    /// The function at this address, if the list says yes to it.
+    /// The function at this address, if the list allows it.
     pub fn allowed(&self, list: &AllowList, address: PciAddress) -> Result<Allowed, NotAllowed> {
         let Some(function) = self.pci_function(address)? else {
             return Err(NotAllowed::NotThere { address });
@@ -243,7 +238,7 @@ mod tests {
                 json!({"address": {"bus": "8[0-3]"}}),
                 true,
             ),
-            // These may mean the same on one host and not on another: the host is asked.
+            // Whether these overlap depends on the host.
             (
                 json!({"vendor_id": "1234"}),
                 json!({"address": "*:81:*.*"}),

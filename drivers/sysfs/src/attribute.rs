@@ -1,7 +1,7 @@
 //! Writes sysfs attributes. This is the only place that changes the device tree.
 //!
-//! Every change is one write to one existing attribute, named by its path below the root. The tests inject faults at these writes. The
-//! callers ([`Devices`](crate::Devices)) read the state before each write, so a write whose result was lost is found done.
+//!  Every change is one write to one existing attribute, named by its path below the root. Tests inject faults at these writes. The
+//!  callers ([`Devices`](crate::Devices)) read the state before each write, so they find a write whose result was lost.
 
 use std::fs::OpenOptions;
 use std::future::Future;
@@ -12,23 +12,21 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// A write that was not made, or of which it is not known.
+/// A write that failed, or whose result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum AttributeError {
-    /// There is no such attribute: the device is gone, its driver is not loaded, or the kernel is too old.
+    /// The attribute does not exist: the device is gone, its driver is not loaded, or the kernel is too old.
     #[error("{} is not there", path.display())]
-    Missing {
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// The kernel refused it.
     #[error("the kernel refused {content:?} for {}", path.display())]
     Refused {
         path: PathBuf,
         content: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel did not come back; the write may still be made.
+    /// The write timed out; it may still be executed.
     #[error("writing {content:?} to {} did not come back within {limit:?}", path.display())]
     TimedOut {
         path: PathBuf,
@@ -38,17 +36,17 @@ pub enum AttributeError {
     },
 }
 
-/// What came of a write, when it comes.
+/// The future result of a write.
 pub type Written<'a> = Pin<Box<dyn Future<Output = Result<(), AttributeError>> + Send + 'a>>;
 
 /// The attributes of a device tree, to be written.
 pub trait AttributeWrites: Send + Sync {
-    /// Writes `content` in one go to the attribute `name`, a path below the tree's root such as `bus/pci/drivers_probe`.
-    /// Never makes a file.
+    /// Writes `content` at once to the attribute `name`, a path below the tree's root such as `bus/pci/drivers_probe`.
+    /// Never creates a file.
     fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a>;
 }
 
-/// The kernel's own attributes.
+/// The attributes of the running kernel.
 #[derive(Debug, Clone)]
 pub struct KernelAttributes {
     root: PathBuf,
@@ -56,8 +54,8 @@ pub struct KernelAttributes {
 }
 
 impl KernelAttributes {
-    /// The attributes under `root`, `/sys` on a host. A write that takes longer than `limit` is given up: some of the kernel's
-    /// wait for whoever uses the device (a driver that is unbound, a function that is reset).
+    /// The attributes below `root`, which is `/sys` on a host. A write that takes longer than `limit` is abandoned:
+    /// some block while the device is in use (unbinding a driver, resetting a function).
     #[must_use]
     pub fn at(root: impl Into<PathBuf>, limit: Duration) -> Self {
         Self {
@@ -73,7 +71,7 @@ impl AttributeWrites for KernelAttributes {
             let path = self.root.join(name);
             let (answer, waiting) = oneshot::channel();
             let (target, bytes) = (path.clone(), content.to_owned());
-            // A thread of its own: one that hangs in the kernel must not keep the runtime from ending.
+            // A separate thread: if it hangs in the kernel, the runtime can still shut down.
             let started = std::thread::Builder::new()
                 .name("sysfs write".to_owned())
                 .spawn(move || {
@@ -155,7 +153,7 @@ mod tests {
     async fn a_write_that_hangs_is_given_up() {
         let directory = tempfile::tempdir().unwrap();
         let pipe = directory.path().join("unbind");
-        // Opening a pipe that nobody reads does not come back.
+        // Opening a pipe without a reader blocks.
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let attributes = KernelAttributes::at(directory.path(), Duration::from_millis(1));
         let hung = attributes.write("unbind", "x").await;

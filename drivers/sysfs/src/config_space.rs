@@ -1,4 +1,4 @@
-//! A function's configuration space and link: whether it answers at all, and as what.
+//! Reads a function's configuration space and PCIe link, to find out whether it responds and as which card.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,22 +12,19 @@ use crate::read::{self, SysfsError};
 /// The part of the space that every function has, in bytes.
 const HEADER: usize = 64;
 
-/// What a function's configuration space says.
+/// The state of a function's configuration space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigSpace {
-    /// It answers with these ids; virtual functions answer ffff for both and are known by the rest.
-    Answers {
-        vendor: u16,
-        device: u16,
-    },
-    /// All ones: nothing answers on the bus.
+    /// It responds with these ids. Virtual functions have ffff for both and are recognised by the rest.
+    Answers { vendor: u16, device: u16 },
+    /// All ones: nothing responds on the bus.
     AllOnes,
-    /// There is no such function (any more).
+    /// The function does not exist.
     NotThere,
 }
 
 impl ConfigSpace {
-    /// Whether a function of these ids answers.
+    /// Whether a function with these ids responds.
     #[must_use]
     pub fn answers_as(self, vendor: u16, device: u16) -> bool {
         match self {
@@ -73,8 +70,8 @@ impl std::fmt::Display for Link {
 }
 
 impl Sysfs {
-    /// Reads a function's configuration space from the device itself (the files `vendor` and `device` are the kernel's
-    /// memory of it).
+    /// Reads a function's configuration space from the device itself; the files `vendor` and `device` are cached by the
+    /// kernel.
     pub fn config_space(&self, address: PciAddress) -> Result<ConfigSpace, SysfsError> {
         let path = self.pci_device(address).join("config");
         let mut header = [0_u8; HEADER];
@@ -95,7 +92,7 @@ impl Sysfs {
         })
     }
 
-    /// The link as it is; none for a function without one, and while it is down.
+    /// The current link; `None` for a function without one, and while it is down.
     pub fn link(&self, address: PciAddress) -> Result<Option<Link>, SysfsError> {
         let at = self.pci_device(address);
         let speed = read::value(
@@ -110,7 +107,7 @@ impl Sysfs {
         })
     }
 
-    /// The most lanes that a function and the port above it can have together; none where one of them does not say.
+    /// The maximum number of lanes of the function and its upstream port together; `None` if one of them is unknown.
     pub fn most_lanes(&self, address: PciAddress) -> Result<Option<u32>, SysfsError> {
         let most = |at: &Path| -> Result<Option<u32>, SysfsError> {
             let width = read::value(&at.join("max_link_width"), "a count", read::decimal)?;

@@ -1,4 +1,4 @@
-//! CPUs and NUMA cells: which CPUs are online, which cell each belongs to, and each cell's memory and huge pages.
+//! Reads CPUs and NUMA cells: which CPUs are online, which cell each belongs to, and each cell's memory and huge pages.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::Sysfs;
 use crate::read::{self, SysfsError};
 
-/// The largest CPU number that is taken for real; Linux is built for at most 8192.
+/// The largest accepted CPU number. Linux supports at most 8192.
 const LAST_CPU: u32 = 65_535;
 
 /// One NUMA cell of this host.
@@ -15,13 +15,13 @@ pub struct NumaCell {
     pub id: u32,
     /// Its CPUs, online or not. Empty for a cell that has only memory.
     pub cpus: BTreeSet<u32>,
-    /// Its CPUs that share a core, by core, as far as the tree says.
+    /// Its CPUs grouped by core, as far as known.
     pub siblings: BTreeSet<BTreeSet<u32>>,
     /// Its memory in KiB (`MemTotal`).
     pub memory_kib: u64,
     /// Its huge pages, by size.
     pub huge_pages: Vec<HugePages>,
-    /// The socket that all its CPUs are in, as far as the tree says.
+    /// The socket of all its CPUs, if known.
     pub socket: Option<u32>,
 }
 
@@ -30,20 +30,20 @@ pub struct NumaCell {
 pub struct HugePages {
     /// Size of one page in KiB, for example 2048 or 1048576.
     pub size_kib: u64,
-    /// How many there are.
+    /// Their number.
     pub total: u64,
     /// How many of them are free.
     pub free: u64,
 }
 
 impl Sysfs {
-    /// The CPUs that are online; `None` where the tree does not say.
+    /// The online CPUs; `None` if the tree does not contain them.
     pub fn online_cpus(&self) -> Result<Option<BTreeSet<u32>>, SysfsError> {
         let path = self.root().join("devices/system/cpu/online");
         read::value(&path, "a list of CPUs such as 0-3,8", cpu_list)
     }
 
-    /// The NUMA cells, by number. Empty where the kernel knows of none.
+    /// The NUMA cells by number; empty if the kernel reports none.
     pub fn numa_cells(&self) -> Result<Vec<NumaCell>, SysfsError> {
         let directory = self.root().join("devices/system/node");
         let mut cells = Vec::new();
@@ -80,7 +80,7 @@ impl Sysfs {
         }))
     }
 
-    /// Which of the CPUs share a core. An offline CPU has no topology.
+    /// The CPUs grouped by core. An offline CPU has no topology.
     fn siblings(&self, cpus: &BTreeSet<u32>) -> Result<BTreeSet<BTreeSet<u32>>, SysfsError> {
         let mut cores = BTreeSet::new();
         for cpu in cpus {
@@ -91,8 +91,7 @@ impl Sysfs {
         Ok(cores)
     }
 
-    /// The one socket that these CPUs are in; none where they are in several, or the tree does not say (-1 is what a kernel says that
-    /// does not know).
+    /// The socket of these CPUs; `None` if they are in several, or if unknown (the kernel then reports -1).
     fn socket(&self, cpus: &BTreeSet<u32>) -> Result<Option<u32>, SysfsError> {
         let mut sockets = BTreeSet::new();
         for cpu in cpus {

@@ -1,4 +1,4 @@
-//! What the host's CPUs did since it was booted: `/proc/stat` and `/proc/cpuinfo`.
+//! Reads the host's CPU statistics since boot: `/proc/stat` and `/proc/cpuinfo`.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use berth_virt::HostCpuStats;
 use crate::host_use::Procfs;
 use crate::read::{self, SysfsError};
 
-/// What the kernel counts by for programs, on every architecture that guests run on.
+/// The kernel's unit of time for programs (USER_HZ), on every architecture that runs guests.
 const TICKS_PER_SECOND: u64 = 100;
 
 impl Procfs {
-    /// What the host's CPUs did, all together; none where the kernel does not tell.
+    /// The statistics of all CPUs together; `None` if the kernel does not report them.
     pub fn cpu_stats(&self) -> Result<Option<HostCpuStats>, SysfsError> {
         let path = self.path("stat");
         let Some(text) = read::long_text(&path)? else {
@@ -29,7 +29,8 @@ impl Procfs {
     }
 }
 
-/// The line of all CPUs: user, nice, system, idle, iowait, irq, softirq, steal, of which the guests' time is a part of user's.
+/// Parses the line for all CPUs: user, nice, system, idle, iowait, irq, softirq, steal. The guests' time is included in
+/// user.
 fn stats(text: &str) -> Option<HostCpuStats> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let counts = all
@@ -55,7 +56,7 @@ fn stats(text: &str) -> Option<HostCpuStats> {
     })
 }
 
-/// The first CPU's, in whole MHz; only some architectures tell it here.
+/// The first CPU's frequency in MHz, rounded down; only some architectures report it here.
 fn frequency(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let (_, mhz) = lines.find(|(key, _)| key.trim() == "cpu MHz")?;

@@ -1,8 +1,7 @@
-//! Resetting a function between two owners, and making sure that it came back.
+//! Resets a function between two owners and verifies that it recovered.
 //!
-//! A reset that the kernel calls done may leave a dead card behind (all ones on the bus, a link trained down), and a dead card
-//! must not be handed on. So a reset counts only when the card answers again as it did. It may be repeated at will: a kill in
-//! the midst leaves a card that is reset once more.
+//!  After a reset that the kernel reports as successful, a card may be dead (all ones on the bus, the link down). A dead card must not be
+//!  given to another guest, so a reset counts only if the card responds as before. Resets are idempotent: after a kill the card is reset again.
 
 use berth_model::{Disposition, PciAddress};
 
@@ -14,20 +13,20 @@ use crate::devices::Devices;
 use crate::read::{self, SysfsError};
 use crate::vfio::VfioError;
 
-/// How a function is reset: the kernel's words in `reset_method`.
+/// A reset method, as in the kernel's `reset_method`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetMethod {
-    /// What the vendor's quirk in the kernel does.
+    /// The kernel's quirk for the device.
     DeviceSpecific,
-    /// What the firmware offers.
+    /// The firmware's method.
     Acpi,
-    /// The function alone, by its own register (FLR).
+    /// Only the function, by its own register (FLR).
     FunctionLevel,
     /// The same for conventional PCI.
     AdvancedFeatures,
     /// Through its power states.
     PowerManagement,
-    /// With all that is on its bus.
+    /// All devices on its bus.
     Bus,
     /// Through the link of Compute Express Link.
     CxlBus,
@@ -58,32 +57,32 @@ impl ResetMethod {
     }
 }
 
-/// Which way a function is to be reset.
+/// How a function should be reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetWay {
     /// The first that the kernel offers.
     Kernels,
-    /// This one and no other.
+    /// Only by this method.
     Only(ResetMethod),
 }
 
-/// A reset that was made and verified.
+/// A successful and verified reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedReset {
     pub address: PciAddress,
-    /// How it was asked for.
+    /// The requested method.
     pub way: ResetWay,
-    /// The link afterwards, where there is one.
+    /// The link afterwards, if it has one.
     pub link: Option<Link>,
 }
 
 /// Why a function is not known to be clean.
 #[derive(Debug, thiserror::Error)]
 pub enum ResetError {
-    /// It is gone, or is another card.
+    /// The function is gone, or is another card.
     #[error(transparent)]
     NotTheSame(VfioError),
-    /// The kernel knows no way.
+    /// The kernel offers no method.
     #[error(
         "PCI function {address} cannot be reset: the kernel offers no way ({file} is not there)"
     )]
@@ -92,29 +91,27 @@ pub enum ResetError {
         /// The file that is not there.
         file: String,
     },
-    /// The kernel knows no way but the power states, which leave its memory as it was.
+    /// The kernel offers only power states, which do not clear the card's memory.
     #[error(
         "PCI function {address} cannot be reset: the kernel offers its power states alone (pm), which leave its memory as the \
          last guest wrote it; name a program that cleans it ([accelerators] reset_hook), or list it no more"
     )]
-    PowerStateOnly {
-        address: PciAddress,
-    },
-    /// The kernel does not know this way for it.
+    PowerStateOnly { address: PciAddress },
+    /// The kernel does not offer this method for the function.
     #[error("PCI function {address} cannot be reset by {}; the kernel offers: {offered}", wanted.as_str())]
     NotOffered {
         address: PciAddress,
         wanted: ResetMethod,
         offered: String,
     },
-    /// The kernel says it is done, but the card did not come back as it was.
+    /// The kernel reported success, but the card is not as before.
     #[error(
         "PCI function {address} did not come back from its reset: {reason}; it is not to be given to anybody until the host \
          was switched off and on"
     )]
     NotBack {
         address: PciAddress,
-        /// What is seen instead.
+        /// The state of the card.
         reason: String,
     },
     #[error("PCI function {address} was not reset")]
@@ -129,7 +126,7 @@ pub enum ResetError {
 }
 
 impl ResetError {
-    /// A card that did not come back, or that knows no way, is not reset again by itself.
+    /// A card that did not recover, or that cannot be reset, is not reset again automatically.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -144,8 +141,8 @@ impl ResetError {
 }
 
 impl Sysfs {
-    /// The ways in which the kernel can reset a function, in its order; empty where it knows one and does not say which (before
-    /// Linux 5.15). `None`: it knows none.
+    /// The reset methods in the kernel's order; empty if the kernel has a method but does not list it (before Linux
+    /// 5.15). `None`: it has no method.
     pub fn reset_methods(
         &self,
         address: PciAddress,
@@ -164,7 +161,7 @@ impl Sysfs {
 }
 
 impl Devices {
-    /// Resets a function that no guest has and verifies that it came back.
+    /// Resets a function that no guest has, and verifies it.
     pub async fn reset(
         &self,
         allowed: &Allowed,
@@ -183,7 +180,7 @@ impl Devices {
         }
         let done = self.trigger(address, "reset", "1").await;
         if matches!(way, ResetWay::Only(_)) {
-            // The kernel's own order again, also where the reset failed.
+            // Restores the kernel's order, also after a failed reset.
             let restored = self.trigger(address, "reset_method", "default").await;
             done.and(restored)?;
         } else {
@@ -198,7 +195,7 @@ impl Devices {
     }
 
     async fn choose(&self, address: PciAddress, method: ResetMethod) -> Result<(), ResetError> {
-        // A kill may have left another choice standing.
+        // A kill may have left another method selected.
         let file = self.sysfs().pci_device(address).join("reset_method");
         let refuse = |offered: String| ResetError::NotOffered {
             address,
@@ -235,7 +232,7 @@ impl Devices {
             .map_err(|source| ResetError::Write { address, source })
     }
 
-    /// Waits until the card answers as it did; some need a second after a reset.
+    /// Waits until the card responds as before; some need a second after a reset.
     async fn verify(&self, allowed: &Allowed, before: Option<Link>) -> Result<(), ResetError> {
         let address = allowed.address();
         let (vendor, device) = (allowed.function().vendor, allowed.function().device);

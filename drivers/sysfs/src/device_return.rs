@@ -1,8 +1,13 @@
-//! Taking a function back when its guest is gone: reset, verified, and then on the driver it rests on.
+//! Takes a function back after its guest was deleted: resets it, verifies the reset, and returns it to its resting
+//! driver.
 //!
-//! In this order: the reset is made while no driver of the host's has the function, so that none meets what a guest left in it,
-//! and a card that does not come back is given to none. The hypervisor may have given it back to its driver before; it is taken
-//! off once more for that. Every step is left out where it is done, so a kill at any point is mended by asking again.
+//!  ```text
+//!  unbind from the host's driver -> reset -> verify -> bind to the resting driver
+//!  ```
+//!
+//!  The reset happens while no host driver has the function, so no driver sees what a guest left in it, and a card that does not recover
+//!  is not bound again. The hypervisor may already have returned the function to its driver; it is then unbound again. Finished
+//!  steps are skipped, so after a kill the operation can be repeated.
 
 use berth_model::{Disposition, PciAddress};
 
@@ -11,18 +16,18 @@ use crate::device_reset::{ResetError, ResetMethod, ResetWay, VerifiedReset};
 use crate::devices::Devices;
 use crate::vfio::{VFIO_DRIVER, VfioError};
 
-/// Where a function rests when no guest has it.
+/// The resting driver: the driver of a function while no guest has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestsOn {
-    /// Where it is: on the driver that hands it to guests.
+    /// Its current driver, which gives it to guests.
     ItsPlace,
     /// On this driver, or on none.
     Driver(Option<String>),
-    /// On the one it is on, or that the kernel picks, if that is none for guests.
+    /// Its current driver or the one that the kernel chooses, unless that is one for guests.
     KernelsChoice,
 }
 
-/// Whether a function may be taken back that the kernel knows no reset for, or none that clears its memory.
+/// Whether a function may be taken back if the kernel has no reset for it, or none that clears its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetNeed {
     Always,
@@ -33,25 +38,25 @@ pub enum ResetNeed {
 /// A function that was taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Returned {
-    /// Its reset; none where the kernel knows no way and that was accepted. The power states alone are accepted alike.
+    /// Its reset; `None` if the kernel offers no suitable method and that was accepted.
     pub reset: Option<VerifiedReset>,
-    /// The driver it is on.
+    /// Its current driver.
     pub driver: Option<String>,
 }
 
-/// Why a function was not taken back.
+/// Why a function could not be taken back.
 #[derive(Debug, thiserror::Error)]
 pub enum ReturnError {
-    /// It is not known to be clean.
+    /// It may be unclean.
     #[error(transparent)]
     Reset(#[from] ResetError),
-    /// It is clean, or was not touched, and is not on its driver.
+    /// It is clean or was not changed, but it is not on its driver.
     #[error(transparent)]
     Driver(#[from] VfioError),
 }
 
 impl ReturnError {
-    /// As that of what failed.
+    /// The disposition of the underlying error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -96,7 +101,7 @@ impl Devices {
             self.unbind(address).await?;
         }
         let reset = match way {
-            // What else cleans it finds it as after a start at least.
+            // Whatever cleans it then at least finds it as after power-on.
             Some(way) => Some(
                 self.reset(allowed, way.unwrap_or(ResetWay::Kernels))
                     .await?,
@@ -124,7 +129,7 @@ impl Devices {
             self.unbind(address).await?;
         }
         self.change("bus/pci/drivers_probe", address).await?;
-        // The kernel has bound it when the write comes back, or has no driver for it.
+        // When the write returns, the kernel has bound the function or has no driver for it.
         match self.unchanged(allowed)?.driver {
             Some(driver) if driver == VFIO_DRIVER => Err(VfioError::NotOn {
                 address,
@@ -136,8 +141,7 @@ impl Devices {
     }
 }
 
-/// The kernel's own first way, but for one: a power state leaves memory as it was, so the next one is taken then. None where
-/// there is no other.
+/// The kernel's first method that clears memory: power states do not, so they are skipped. `None` if there is no other.
 fn best(methods: &[ResetMethod]) -> Option<ResetWay> {
     match methods {
         [ResetMethod::PowerManagement, rest @ ..] => rest.first().copied().map(ResetWay::Only),

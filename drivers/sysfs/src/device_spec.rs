@@ -1,7 +1,7 @@
-//! One entry of `device_spec`: which devices it means, and what it says of them. Nova's PciDeviceSpec syntax (2025.2).
+//! One entry of `device_spec`: which devices it matches, and their tags. The syntax is Nova's PciDeviceSpec (2025.2).
 //!
-//! Read from a table or from Nova's JSON text. Where Nova takes any further key for a tag, a key that no Nova knows is
-//! refused here: a misspelt `address` would silently mean every device.
+//!  Parsed from a table or from Nova's JSON text. Nova treats unknown keys as tags; here, a key unknown to Nova is an error, because a
+//!  misspelt `address` would match every device.
 
 mod address;
 mod once;
@@ -18,19 +18,19 @@ use address::AddressPattern;
 use once::Once;
 pub use tags::DeviceTags;
 
-/// An entry that cannot be taken.
+/// An invalid entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("device_spec entry {entry}: {key}{}{reason}", if key.is_empty() { "" } else { ": " })]
 pub struct DeviceSpecError {
-    /// Which entry, counted from 1.
+    /// The number of the entry, counted from 1.
     pub entry: usize,
     /// The key; empty for the entry as a whole.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// What is wrong and what is expected.
     pub reason: String,
 }
 
-/// What is wrong with one key.
+/// An error in one key.
 pub(crate) struct Flaw {
     key: String,
     reason: String,
@@ -63,7 +63,7 @@ enum Place {
 }
 
 impl DeviceSpec {
-    /// Reads the `entry`th entry, which may be a JSON text that holds several.
+    /// Parses the `entry`th entry, which may be a JSON text with several entries.
     pub(crate) fn read(entry: usize, value: &Value) -> Result<Vec<Self>, DeviceSpecError> {
         let refuse = |flaw: Flaw| DeviceSpecError {
             entry,
@@ -144,8 +144,8 @@ impl DeviceSpec {
         anywhere && self.vendor.is_none() && self.product.is_none()
     }
 
-    /// Whether the entry means this function, whose network interfaces have these names. As in Nova, an entry with the
-    /// address of a physical function means its virtual functions too.
+    /// Whether the entry matches this function, with these network interfaces. Like in Nova, the address of a physical
+    /// function also matches its virtual functions.
     pub(crate) fn means(&self, function: &PciFunction, names: &[String]) -> bool {
         let ids = self.vendor.is_none_or(|id| id == function.vendor)
             && self.product.is_none_or(|id| id == function.device);
@@ -162,7 +162,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Whether it surely means every device that the other means, on whatever host.
+    /// Whether the entry certainly matches every device of the other on any host.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let ids = (self.vendor.is_none() || self.vendor == other.vendor)
             && (self.product.is_none() || self.product == other.product);
@@ -174,17 +174,17 @@ impl DeviceSpec {
         }
     }
 
-    /// Which entry it is, counted from 1.
+    /// The number of the entry, counted from 1.
     pub(crate) fn entry(&self) -> usize {
         self.entry
     }
 
-    /// Whether it names its device by a network interface.
+    /// Whether it names its device by network interface.
     pub(crate) fn is_by_name(&self) -> bool {
         matches!(self.place, Place::Named(_))
     }
 
-    /// The one address it names, if it names one.
+    /// Its address, if it names a single one.
     pub(crate) fn single(&self) -> Option<PciAddress> {
         match &self.place {
             Place::Address(pattern) => pattern.single(),
@@ -192,7 +192,7 @@ impl DeviceSpec {
         }
     }
 
-    /// What the entry says of its devices.
+    /// The tags of its devices.
     pub(crate) fn tags(&self) -> &DeviceTags {
         &self.tags
     }

@@ -1,8 +1,8 @@
-//! The devices of a host, to be acted on: bound to VFIO, reset, parted.
+//! Operations that change a host's devices: binding to VFIO, resetting, creating virtual functions and mediated
+//! devices.
 //!
-//! One file per thing that is done to them: `vfio`, `device_reset`, `sriov`, `mdev_instance`. Each first looks whether it is
-//! done already, so it can be called again after a kill at any point; each tells the file and the mend where it fails.
-//! Called by the drivers and, through them, by the agent's journeys.
+//!  There is one file per operation: `vfio`, `device_reset`, `sriov`, `mdev_instance`. Each operation first checks what is already done, so
+//!  it can be repeated after a kill. Errors name the file and how to repair it. Called by the drivers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::Sysfs;
 use crate::attribute::AttributeWrites;
 use crate::read::SysfsError;
 
-/// The shortest and the longest pause between two looks for what the kernel makes of a write.
+/// The minimum and maximum interval for polling the effect of a write.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
 /// A device tree that can be read and written.
@@ -23,8 +23,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// The tree, read as `sysfs` and written through `attributes`. `patience`: how long the kernel may take after a write
-    /// until what was asked for is seen.
+    /// Reads through `sysfs` and writes through `attributes`. `patience` is how long to wait for the effect of a write.
     #[must_use]
     pub fn new(sysfs: Sysfs, attributes: Arc<dyn AttributeWrites>, patience: Duration) -> Self {
         Self {
@@ -48,7 +47,7 @@ impl Devices {
         self.attributes.write(name, content).await
     }
 
-    /// Looks until `look` sees something or the patience ends; `None` then.
+    /// Polls until `look` returns a value; `None` if the time is over.
     pub(crate) async fn until<T>(
         &self,
         mut look: impl FnMut(&Sysfs) -> Result<Option<T>, SysfsError>,

@@ -1,4 +1,4 @@
-//! Whether an IOMMU group can be handed over whole: what is in it shares the guest's view of memory.
+//! Checks whether an IOMMU group can be given to a guest as a whole: its members share the guest's view of memory.
 
 use berth_model::PciAddress;
 
@@ -6,7 +6,7 @@ use crate::Sysfs;
 use crate::allow_list::{AllowList, Allowed, NotAllowed, is_bridge};
 use crate::read::SysfsError;
 
-/// An IOMMU group of which every endpoint may be touched.
+/// An IOMMU group whose endpoints are all allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViableGroup {
     id: u32,
@@ -19,7 +19,7 @@ impl ViableGroup {
         self.id
     }
 
-    /// Its functions but for bridges, the asked one among them.
+    /// Its functions except bridges, including the requested one.
     #[must_use]
     pub fn endpoints(&self) -> &[PciAddress] {
         &self.endpoints
@@ -34,10 +34,8 @@ pub enum GroupError {
         "PCI function {address} is in no IOMMU group; switch the IOMMU on in the firmware and the kernel \
          (intel_iommu=on or amd_iommu=on)"
     )]
-    NoGroup {
-        address: PciAddress,
-    },
-    /// Something in it may not be touched.
+    NoGroup { address: PciAddress },
+    /// A member is not allowed.
     #[error(
         "IOMMU group {group} of PCI function {address} cannot go to a guest whole, because of {member}: {reason}; put the \
          card in another slot, or list that device too"
@@ -45,9 +43,9 @@ pub enum GroupError {
     NotWhole {
         address: PciAddress,
         group: u32,
-        /// The member in the way.
+        /// The member that is not allowed.
         member: String,
-        /// Why it may not be touched.
+        /// The reason.
         reason: String,
     },
     /// The tree could not be read.
@@ -79,7 +77,7 @@ impl Sysfs {
             };
             match self.allowed(list, other) {
                 Ok(_) => endpoints.push(other),
-                // The kernel's own bridge driver may stay; it moves nothing of its own.
+                // The kernel's bridge driver may keep it; a bridge does not access memory by itself.
                 Err(NotAllowed::Bridge { .. }) => {}
                 Err(NotAllowed::Sysfs(error)) => return Err(error.into()),
                 Err(refused) => return Err(in_the_way(refused.to_string())),

@@ -1,4 +1,4 @@
-//! Whether a function is well: what can be read of it without touching it, and what that means beside an earlier look.
+//! The health of a function: what can be read without changing it, and how it compares to an earlier observation.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::read::{self, SysfsError};
 /// Errors that the card or its port has reported since the host started (AER).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AerCounts {
-    /// That were mended by the hardware.
+    /// Errors corrected by the hardware.
     pub correctable: u64,
     /// That lost a transaction.
     pub nonfatal: u64,
@@ -31,17 +31,17 @@ impl AerCounts {
     }
 }
 
-/// What one look at a function saw.
+/// One observation of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceHealth {
     pub config: ConfigSpace,
-    /// Its link; none for a function without one, and while it is down.
+    /// Its link; `None` for a function without one, and while it is down.
     pub link: Option<Link>,
-    /// The most lanes that it and its port can have; none where that is not known.
+    /// The maximum number of lanes of the function and its port; `None` if unknown.
     pub most_lanes: Option<u32>,
-    /// What it reported; none for a function that reports nothing.
+    /// Its error counters; `None` if it has none.
     pub aer: Option<AerCounts>,
-    /// The driver that has it.
+    /// Its driver.
     pub driver: Option<String>,
     pub iommu_group: Option<u32>,
 }
@@ -50,34 +50,34 @@ pub struct DeviceHealth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ailment {
     Vanished,
-    /// Nothing answers on the bus.
+    /// Nothing responds on the bus.
     AllOnes,
     AnotherCard,
-    /// Its link is slower or narrower than it was, or down.
+    /// Its link is slower or narrower than before, or down.
     Link {
         was: Link,
         is: Option<Link>,
     },
-    /// Its link has fewer lanes than it and its port can have.
+    /// Its link has fewer lanes than the function and its port support.
     Narrow {
         is: Link,
-        /// How many it could have.
+        /// The supported number of lanes.
         most: u32,
     },
-    /// It reported so many fatal errors since.
+    /// The number of fatal errors since the earlier observation.
     Fatal(u64),
-    /// It reported so many errors that lost a transaction since.
+    /// The number of errors with a lost transaction since the earlier observation.
     Nonfatal(u64),
-    /// Another driver has it.
+    /// It is on another driver.
     Driver {
         was: Option<String>,
         is: Option<String>,
     },
     /// It is in another IOMMU group.
     Group {
-        /// In which it was.
+        /// The former group.
         was: Option<u32>,
-        /// In which it is.
+        /// The current group.
         is: Option<u32>,
     },
 }
@@ -118,16 +118,16 @@ impl fmt::Display for Ailment {
 }
 
 impl DeviceHealth {
-    /// Whether its link came up with fewer lanes than both its ends have: the card was never seen well, so there is nothing to
-    /// compare it with. Its speed says nothing, as some lower it when they idle.
+    /// Whether the link came up with fewer lanes than both ends support. This needs no earlier healthy observation. The
+    /// speed is not compared, because some devices lower it when idle.
     #[must_use]
     pub fn narrow(&self) -> Option<Ailment> {
         let (is, most) = (self.link?, self.most_lanes?);
         (is.width < most).then_some(Ailment::Narrow { is, most })
     }
 
-    /// What is wrong with a function of these ids, beside an earlier look at it when it was well. Empty for nothing. A driver
-    /// that changed is not judged here where the change was ours: ask with `earlier.driver` set to what is wanted.
+    /// Compares a function with these ids to an earlier healthy observation. Empty if nothing is wrong. If Berth
+    /// changed the driver since, set `earlier.driver` to the wanted one.
     #[must_use]
     pub fn ailments(&self, ids: (u16, u16), earlier: &DeviceHealth) -> Vec<Ailment> {
         match self.config {
@@ -148,7 +148,7 @@ impl DeviceHealth {
             self.aer.unwrap_or_default(),
             earlier.aer.unwrap_or_default(),
         );
-        // Counters that start anew (the card was plugged in again) count from 0.
+        // Counters that were reset (the card was replugged) count from 0.
         let since = |now: u64, then: u64| if now >= then { now - then } else { now };
         let fatal = since(now.fatal, then.fatal);
         let nonfatal = since(now.nonfatal, then.nonfatal);
@@ -171,7 +171,7 @@ impl DeviceHealth {
 }
 
 impl Sysfs {
-    /// Looks at a function. Touches nothing; a function that is gone is [`ConfigSpace::NotThere`].
+    /// Observes a function without changing it. A missing function is [`ConfigSpace::NotThere`].
     pub fn device_health(&self, address: PciAddress) -> Result<DeviceHealth, SysfsError> {
         let function = self.pci_function(address)?;
         Ok(DeviceHealth {

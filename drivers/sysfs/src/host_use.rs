@@ -1,9 +1,8 @@
-//! Whether the host itself uses a function: a disk with a mounted file system, the network card of its default route, its
-//! screen. Such a function goes to no guest, whatever the lists say.
+//! Detects whether the host itself uses a function: a disk with a mounted file system, the network card of its default
+//! route, its display. No guest gets such a function, whatever the lists contain.
 //!
-//! Everything is looked at and nothing tried: what the kernel says of mounts, swap and routes below `proc`, held against which
-//! block devices and interfaces hang on the function. What uses a disk without the kernel knowing of a mount (a storage
-//! daemon's raw volume) cannot be seen here; it is the list's to leave out.
+//!  The check is read-only: it compares mounts, swap and routes in `proc` with the block devices and interfaces of the function. Use of a
+//!  disk without a mount (a storage daemon's raw volume) cannot be detected; the operator must not list such a disk.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,31 +17,24 @@ use crate::read::{self, SysfsError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostUse {
     /// A file system on its disk is mounted.
-    Mounted {
-        disk: String,
-        at: String,
-    },
+    Mounted { disk: String, at: String },
     /// Its disk holds swap space.
-    Swap {
-        disk: String,
-    },
+    Swap { disk: String },
     /// Its disk is a part of something else (a volume group, an array).
     PartOf {
         disk: String,
-        /// What it is a part of, by the kernel's name.
+        /// The device that it is a part of, by the kernel's name.
         of: String,
     },
-    /// The default route leads through it.
-    DefaultRoute {
-        interface: String,
-    },
+    /// The default route uses it.
+    DefaultRoute { interface: String },
     /// Its network interface is a port of a bridge, a bond or a switch.
     Port {
         interface: String,
         /// The bridge, bond or switch.
         of: String,
     },
-    /// It shows the host's screen.
+    /// It is the host's display.
     Screen,
 }
 
@@ -66,7 +58,7 @@ impl fmt::Display for HostUse {
     }
 }
 
-/// What the kernel says of mounts, swap and routes: `/proc` on a host.
+/// The kernel's mounts, swap and routes: `/proc` on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Procfs {
     root: PathBuf,
@@ -79,14 +71,14 @@ impl Procfs {
         Self { root: root.into() }
     }
 
-    /// A file of it.
+    /// The path of a file in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 }
 
 impl Sysfs {
-    /// What the host uses a function for; none for nothing that is seen.
+    /// What the host uses a function for; `None` if no use is detected.
     pub fn host_use(
         &self,
         address: PciAddress,
@@ -144,8 +136,8 @@ impl Sysfs {
         Ok(disks)
     }
 
-    /// Whether a block device is an NVMe subsystem's, which stands for itself beside its controllers, and the function one of
-    /// these.
+    /// Whether a block device belongs to an NVMe subsystem (which is separate from its controllers) that the function
+    /// is a controller of.
     fn is_path_of(&self, function: &Path, disk: &Path) -> Result<bool, SysfsError> {
         let is_subsystem = |part: &&Path| {
             let name = part.file_name().and_then(|name| name.to_str());
@@ -183,7 +175,7 @@ impl Sysfs {
                 Some(routes) => routes,
                 None => routes.insert(procfs.default_routes()?),
             };
-            // What lies over it (a VLAN, a bond, a bridge) carries the route as well.
+            // An interface on top (a VLAN, a bond, a bridge) uses it, too.
             let mut over = BTreeSet::from([interface.clone()]);
             let mut todo = vec![at.clone()];
             while let Some(at) = todo.pop() {
@@ -205,8 +197,7 @@ impl Sysfs {
         Ok(None)
     }
 
-    /// The card the firmware started the screen on, unless a VFIO driver has taken it since; or one with a frame buffer of the
-    /// kernel's.
+    /// Whether it is the boot display and no VFIO driver has it, or a card with a frame buffer of the kernel.
     fn is_screen(&self, function: &Path) -> Result<bool, SysfsError> {
         let driver = read::link_name(&function.join("driver"))?;
         let for_guests = driver.is_some_and(|driver| driver.contains("vfio"));
@@ -230,7 +221,7 @@ struct Mount {
 }
 
 impl Procfs {
-    /// The mounts of this process and of the host's first: a service may be shown fewer than there are.
+    /// The mounts of this process and of process 1: a service may see fewer mounts than exist.
     fn mounts(&self) -> Result<Vec<Mount>, SysfsError> {
         let mut mounts = Vec::new();
         for process in ["self", "1"] {
@@ -278,7 +269,7 @@ impl Procfs {
     }
 }
 
-/// `36 35 98:0 /inside /where rw,noatime master:1 - ext4 /dev/root rw`.
+/// Parses `36 35 98:0 /inside /where rw,noatime master:1 - ext4 /dev/root rw`.
 fn mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     let mut fields = before.split_whitespace().skip(2);

@@ -1,4 +1,4 @@
-//! IOMMU groups: what must go to a guest together or not at all.
+//! IOMMU groups: functions that can be given to a guest only together.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub struct IommuGroup {
 }
 
 impl Sysfs {
-    /// All groups, by number. Empty where no IOMMU is at work.
+    /// All groups by number; empty without an IOMMU.
     pub fn iommu_groups(&self) -> Result<Vec<IommuGroup>, SysfsError> {
         let directory = self.iommu_directory();
         let mut groups = Vec::new();
@@ -31,14 +31,13 @@ impl Sysfs {
         Ok(groups)
     }
 
-    /// One group; `None` where there is none of this number or it has no members (any more).
+    /// One group; `None` if it does not exist or has no members.
     pub fn iommu_group(&self, id: u32) -> Result<Option<IommuGroup>, SysfsError> {
         let members = read::names(&self.iommu_directory().join(id.to_string()).join("devices"))?;
         Ok((!members.is_empty()).then_some(IommuGroup { id, members }))
     }
 
-    /// The other PCI functions of a function's group, bridges among them. Empty for one that is alone, and where no IOMMU is at
-    /// work.
+    /// The other PCI functions of a function's group, including bridges; empty without others or without an IOMMU.
     pub fn group_fellows(&self, address: PciAddress) -> Result<BTreeSet<PciAddress>, SysfsError> {
         let group = self.iommu_group_of(address)?;
         let members = group.into_iter().flat_map(|group| group.members);

@@ -1,7 +1,7 @@
-//! The kernel's part, played in a test: what becomes of the tree after each write.
+//! A simulated kernel for tests, which changes the tree after each write.
 //!
-//! It writes into the same temporary tree that is read, so that a look afterwards sees what a real kernel would show. It can
-//! refuse writes, do them and say nothing (a kill), and bring cards back broken from a reset.
+//!  It works on the same temporary tree that is read, so a later observation sees what a real kernel would show. It can
+//!  refuse writes, execute them without returning (a kill), and break cards at a reset.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,14 +16,14 @@ use crate::attribute::{AttributeError, AttributeWrites, Written};
 use crate::tree::{Card, Tree};
 use crate::{AllowList, Allowed, Devices};
 
-/// When the caller is killed: before the write happens, or after it and before the caller has its result.
+/// When the caller is killed: before the write, or after the write but before its result arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KillTime {
     Before,
     After,
 }
 
-/// How a card comes back from a reset.
+/// The state of a card after a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comeback {
     Well,
@@ -43,7 +43,7 @@ struct State {
     /// The driver that takes each function by itself.
     natural: BTreeMap<String, String>,
     comeback: Comeback,
-    /// Attributes (by the end of their path) whose writes are refused, or taken and ignored.
+    /// Attributes (by the end of their path) whose writes are refused, or accepted and ignored.
     refused: Option<&'static str>,
     ignored: Option<&'static str>,
     /// The caller is killed at this write, counted from 1, and makes no further ones.
@@ -314,8 +314,8 @@ impl AttributeWrites for Kernel {
     }
 }
 
-/// Runs `act` once to count its writes, then once per write and moment on a fresh host: killed there, started again, and seen
-/// by `check` to have come to the same end.
+/// Runs `act` once to count its writes. Then for each write and kill time, on a fresh host, kills `act` there and runs
+/// it again; `check` must see the same result.
 pub(crate) async fn survives_a_kill_anywhere<A, F>(
     prepare: impl Fn(&Kernel),
     act: A,

@@ -1,12 +1,12 @@
-//! The kernel's devices under a root path: PCI functions, SR-IOV, IOMMU groups, NUMA, mediated devices, uevents.
+//! Reads and changes the kernel's devices below a root path: PCI functions, SR-IOV, IOMMU groups, NUMA cells, mediated
+//! devices, uevents.
 //!
-//! Everything is read below one root ([`Sysfs::at`]), so a test gives it a tree in a temporary directory and the agent gives
-//! it `/sys`. Reading is forgiving where the kernel is racy (a device that goes away between the listing and the reading is
-//! simply not there) and strict where it is not: a file that is there and holds something else than the kernel writes is an
-//! error that names the file, never a guess. The drivers call this; it calls nothing of ours but the nouns.
+//!  Everything is read below one root ([`Sysfs::at`]): `/sys` on a host, a temporary directory in tests. Reading tolerates races
+//!  (a device that disappears while it is read is omitted) and is strict otherwise: a file with unexpected content is an error
+//!  with its name, never a guess. The drivers use this crate.
 //!
-//! What is changed there is changed by [`Devices`], through one seam ([`AttributeWrites`]), and only on a function that the
-//! operator's [`AllowList`] said yes to.
+//!  Changes are made by [`Devices`] through one trait ([`AttributeWrites`]), and only to functions that the operator's [`AllowList`]
+//!  includes.
 
 mod allow_list;
 mod attribute;
@@ -67,13 +67,13 @@ pub struct Sysfs {
 }
 
 impl Sysfs {
-    /// The tree under `root`: `/sys` on a host, any directory of the same shape in a test. Nothing is read yet.
+    /// Uses the tree below `root`: `/sys` on a host, or a directory of the same form in a test. Reads nothing yet.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Where the tree starts.
+    /// The root path.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root

@@ -1,4 +1,4 @@
-//! Mediated devices: the types a parent can make, how many more, and the instances that exist.
+//! Reads mediated devices: the supported types of a parent with their availability, and the existing devices.
 
 use std::path::Path;
 
@@ -7,27 +7,27 @@ use uuid::Uuid;
 use crate::Sysfs;
 use crate::read::{self, SysfsError};
 
-/// A device that can make mediated devices.
+/// A device that supports mediated devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MdevParent {
     /// The kernel's name: a PCI address such as `0000:84:00.0`, or a name such as `mtty` of a device that is not PCI.
     pub name: String,
-    /// The types it offers, by id.
+    /// The supported types by id.
     pub types: Vec<MdevType>,
 }
 
-/// A kind of mediated device that a parent can make.
+/// A type of mediated device that a parent supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MdevType {
     /// The id, for example `nvidia-222`.
     pub id: String,
-    /// The vendor's name for it, where the driver gives one.
+    /// The vendor's name for it, if provided.
     pub name: Option<String>,
-    /// How many more can be made now. Types may share one pool: making one of this type can lower another's number.
+    /// How many more can be created now. Types may share a pool, so creating one can lower the value of another.
     pub available_instances: u32,
-    /// What guests see it as, for example `vfio-pci`.
+    /// The API that guests see, for example `vfio-pci`.
     pub device_api: String,
-    /// The vendor's description, where the driver gives one.
+    /// The vendor's description, if provided.
     pub description: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct MdevDevice {
 }
 
 impl Sysfs {
-    /// All parents with their types, by name. Empty where no driver offers mediated devices.
+    /// All parents with their types, by name; empty if no driver supports mediated devices.
     pub fn mdev_parents(&self) -> Result<Vec<MdevParent>, SysfsError> {
         let directory = self.root().join("class/mdev_bus");
         let mut parents = Vec::new();
@@ -53,10 +53,10 @@ impl Sysfs {
         Ok(parents)
     }
 
-    /// All mediated devices, by UUID.
+    /// All mediated devices by UUID.
     ///
     /// # Errors
-    /// [`SysfsError`], naming the file. A device that vanishes during the reading is left out, which is no error.
+    /// [`SysfsError`] with the file. A device that disappears while it is read is omitted.
     pub fn mdev_devices(&self) -> Result<Vec<MdevDevice>, SysfsError> {
         let directory = self.root().join("bus/mdev/devices");
         let mut devices = Vec::new();
@@ -79,7 +79,7 @@ fn mdev_types(directory: &Path) -> Result<Vec<MdevType>, SysfsError> {
     Ok(types)
 }
 
-/// `None` where the type went away with its parent's driver.
+/// `None` if the type disappeared with its parent's driver.
 fn mdev_type(at: &Path, id: String) -> Result<Option<MdevType>, SysfsError> {
     let available = read::value(&at.join("available_instances"), "a count", read::decimal)?;
     let (Some(available_instances), Some(device_api)) =
@@ -100,7 +100,7 @@ fn mdev_type(at: &Path, id: String) -> Result<Option<MdevType>, SysfsError> {
     }))
 }
 
-/// The instance is a directory in its parent's directory; the bus only links to it.
+/// The device is a directory in its parent's directory; the bus has only a link to it.
 fn mdev_device(link: &Path, uuid: Uuid) -> Result<Option<MdevDevice>, SysfsError> {
     let (Some(directory), Some(type_id)) = (
         read::resolved(link)?,

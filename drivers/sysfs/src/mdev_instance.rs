@@ -1,4 +1,4 @@
-//! Making and removing mediated devices.
+//! Creates and removes mediated devices.
 
 use berth_model::Disposition;
 use uuid::Uuid;
@@ -8,15 +8,15 @@ use crate::devices::Devices;
 use crate::mdev::MdevDevice;
 use crate::read::SysfsError;
 
-/// What came of [`Devices::make_mdev`].
+/// The outcome of [`Devices::make_mdev`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MdevMade {
     Made,
-    /// It was there already, of the same type and parent.
+    /// It already existed, with the same type and parent.
     AlreadyThere,
 }
 
-/// What came of [`Devices::remove_mdev`].
+/// The outcome of [`Devices::remove_mdev`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MdevRemoved {
     Removed,
@@ -28,23 +28,18 @@ pub enum MdevRemoved {
 pub enum MdevError {
     /// No driver offers mediated devices there.
     #[error("{parent} offers no mediated devices; is its vendor's driver loaded?")]
-    NoParent {
-        parent: String,
-    },
+    NoParent { parent: String },
     /// The parent knows no such type.
     #[error("{parent} offers no mediated devices of type {type_id}; it offers: {offered}")]
     NoType {
         parent: String,
         type_id: String,
-        /// The types there are.
+        /// The supported types.
         offered: String,
     },
     /// The parent has none left.
     #[error("{parent} has no mediated device of type {type_id} left (available_instances is 0)")]
-    NoneLeft {
-        parent: String,
-        type_id: String,
-    },
+    NoneLeft { parent: String, type_id: String },
     /// Another one has the UUID.
     #[error(
         "mediated device {uuid} exists as {found_type} of {found_parent}, wanted is {wanted_type} of {wanted_parent}"
@@ -56,11 +51,11 @@ pub enum MdevError {
         wanted_type: String,
         wanted_parent: String,
     },
-    /// The kernel took the write and nothing came of it.
+    /// The kernel accepted the write, but it had no effect.
     #[error("mediated device {uuid} is {}, though the kernel took the write; its log says why (dmesg)", if *.there { "still there" } else { "not there" })]
     NotDone {
         uuid: Uuid,
-        /// Whether it is there.
+        /// Whether the device exists.
         there: bool,
     },
     #[error("mediated device {uuid} was left as it was")]
@@ -75,7 +70,7 @@ pub enum MdevError {
 }
 
 impl MdevError {
-    /// What is the operator's to mend is not tried again; what is full now may be free at the next look.
+    /// Errors that an operator must repair are fatal. A lack of available devices may be over at the next observation.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -91,7 +86,7 @@ impl MdevError {
 }
 
 impl Devices {
-    /// Makes a mediated device of a type of a parent (by the kernel's name, usually a PCI address).
+    /// Creates a mediated device with a type of a parent (by the kernel's name, usually a PCI address).
     pub async fn make_mdev(
         &self,
         parent: &str,
@@ -102,7 +97,7 @@ impl Devices {
             return same(&found, parent, type_id);
         }
         let parents = self.sysfs().mdev_parents()?;
-        // By comparing names, never by joining paths: what is asked for may come over the wire.
+        // Compares names and never joins paths: the request may come over the network.
         let Some(known) = parents.iter().find(|known| known.name == parent) else {
             let parent = parent.chars().take(80).collect();
             return Err(MdevError::NoParent { parent });
@@ -139,7 +134,7 @@ impl Devices {
         let name = format!("bus/mdev/devices/{}/remove", uuid.hyphenated());
         match self.write(&name, "1").await {
             Ok(()) => {}
-            // It went with its parent meanwhile.
+            // It was removed with its parent concurrently.
             Err(AttributeError::Missing { .. }) if self.mdev(uuid)?.is_none() => {
                 return Ok(MdevRemoved::NotThere);
             }

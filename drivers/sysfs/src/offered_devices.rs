@@ -1,11 +1,11 @@
-//! Which devices of a host are offered to guests, whose they are and as what: the operator's two lists held against what is
-//! there. Pure but for [`crate::Sysfs::look_at_devices`].
+//! Determines which devices of a host are offered to guests, by which service and as what, from the operator's two
+//! lists and the observed functions. Pure except for [`crate::Sysfs::look_at_devices`].
 //!
-//! `[pci] device_spec` is the compute service's list and follows Nova's rules whole: a virtual function counts on its physical
-//! one, which is offered itself or by its virtual functions but not by both, and all of these have one class and the same traits.
-//! `[accelerators] device_spec` is the accelerator service's and follows Cyborg's: each function is a device of its own, and a
-//! physical one whose virtual functions are offered is none; the functions of a Xilinx card are one, and so are the virtual
-//! functions of an Intel gate array. What breaks a rule is left out and told ([`DeviceRefusal`]).
+//!  `[pci] device_spec` is the compute service's list and follows Nova's rules: a physical function is offered itself or by its
+//!  virtual functions, but not both, and all of these have the same class and traits.
+//!  `[accelerators] device_spec` is the accelerator service's list and follows Cyborg's rules: each function is a device, and a
+//!  physical function whose virtual functions are offered is none. The functions of a Xilinx card are one device, and so are the virtual
+//!  functions of an Intel FPGA. A device that violates a rule is omitted and reported ([`DeviceRefusal`]).
 
 mod accelerator;
 mod beforehand;
@@ -28,27 +28,27 @@ pub use refusal::DeviceRefusal;
 pub struct DeviceLists<'a> {
     /// `[pci] device_spec`.
     pub compute: &'a AllowList,
-    /// `[pci] report_in_placement`: without it the compute service's devices are not offered.
+    /// `[pci] report_in_placement`: if off, the compute service's devices are not offered.
     pub pci: PciInPlacement,
     /// `[accelerators] device_spec`.
     pub accelerator: &'a AllowList,
 }
 
 impl DeviceLists<'_> {
-    /// Whether they mean nothing, so that nothing need be looked at.
+    /// Whether both lists are empty, so that nothing needs to be observed.
     #[must_use]
     pub fn are_empty(&self) -> bool {
         self.compute.is_empty() && self.accelerator.is_empty()
     }
 }
 
-/// A function that one of the lists means, as one look saw it.
+/// An observed function that matches one of the lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenFunction {
     pub function: PciFunction,
     /// The names of its network interfaces.
     pub names: Vec<String>,
-    /// What it can be parted into, where a type is enabled for it.
+    /// Its mediated devices, if a type is enabled for it.
     pub mdevs: Option<SeenMdevs>,
     /// Whether it may be given out.
     pub condition: DeviceCondition,
@@ -59,20 +59,20 @@ pub struct SeenFunction {
 pub struct SeenMdevs {
     /// Their type, by the kernel's name (`nvidia-558`).
     pub mdev_type: String,
-    /// The vendor's name for it (`GRID T4-2B`), where there is one.
+    /// The vendor's name of the type (`GRID T4-2B`), if provided.
     pub type_name: Option<String>,
     pub class: ResourceClass,
     pub existing: BTreeSet<Uuid>,
-    /// How many there can be in all, those that exist among them.
+    /// The maximum number, including existing ones.
     pub total: u64,
 }
 
-/// What is offered, and what is not although a list means it.
+/// The offered devices, and those that match a list but cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OfferedDevices {
     /// The devices, by address.
     pub devices: Vec<OfferedDevice>,
-    /// What breaks a rule.
+    /// Violations of the rules.
     pub refused: Vec<DeviceRefusal>,
 }
 
@@ -94,13 +94,13 @@ impl Listed<'_> {
         }
     }
 
-    /// Whether it is listed only so that virtual functions are made of it.
+    /// Whether it is listed only to create virtual functions.
     fn is_to_be_parted(&self) -> bool {
         self.physical().is_none() && self.allowed.tags().num_vfs.is_some()
     }
 }
 
-/// The devices of a node. `functions` are all that either list may mean, as they were seen.
+/// The devices of a node. `functions` are all observed functions that match a list.
 #[must_use]
 pub fn offered_devices(
     node: &NodeName,
@@ -135,8 +135,8 @@ pub fn offered_devices(
     offered
 }
 
-/// Takes out the virtual functions of one list whose physical function the other list offers: whoever gets that one takes
-/// them away.
+/// Removes the virtual functions of one list whose physical function is offered by the other, because a guest with the
+/// physical function controls them.
 fn split_cards<'a>(
     compute: &mut Vec<Listed<'a>>,
     accelerator: &mut Vec<Listed<'a>>,
@@ -165,7 +165,7 @@ fn handle(part: &Listed<'_>) -> OfferedHandle {
     OfferedHandle::Function(part.address())
 }
 
-/// A card sets aside those of its parts that are not fit. Where none is, it is unfit itself for the first one's reason.
+/// Sets aside the unfit handles of a card. If none is fit, the card itself is unfit, with the first handle's reason.
 fn parts_that_are_not_fit(parts: &[Listed<'_>]) -> (BTreeSet<OfferedHandle>, DeviceCondition) {
     let is_unfit = |part: &&Listed<'_>| part.seen.condition != DeviceCondition::Fit;
     let unfit: BTreeSet<_> = parts.iter().filter(is_unfit).map(handle).collect();

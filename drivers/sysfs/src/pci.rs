@@ -1,4 +1,4 @@
-//! PCI functions: what each is, which driver has it, and how physical and virtual functions belong together.
+//! Reads PCI functions: ids, class, driver, and the relation of physical and virtual functions.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use berth_model::PciAddress;
 use crate::read::{self, SysfsError};
 use crate::{IommuGroup, Sysfs};
 
-/// What a function is in SR-IOV's terms.
+/// The SR-IOV role of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sriov {
     /// Neither a physical function with virtual ones, nor a virtual one.
     None,
     /// A physical function that can have virtual functions.
     Physical {
-        /// The most it can have (`sriov_totalvfs`).
+        /// The maximum number (`sriov_totalvfs`).
         total: u32,
         /// How many are switched on (`sriov_numvfs`).
         enabled: u32,
@@ -22,7 +22,7 @@ pub enum Sriov {
         functions: Vec<PciAddress>,
     },
     Virtual {
-        /// The physical function it belongs to.
+        /// Its physical function.
         physical: PciAddress,
     },
 }
@@ -36,21 +36,21 @@ pub struct PciFunction {
     pub device: u16,
     /// Class code: base class, subclass and programming interface, 24 bits, for example 0x030200.
     pub class: u32,
-    /// The kernel driver that has it; `None` for none.
+    /// Its kernel driver; `None` without one.
     pub driver: Option<String>,
-    /// The NUMA node it hangs on; `None` where the platform does not say.
+    /// Its NUMA node; `None` if unknown.
     pub numa_node: Option<u32>,
-    /// Its IOMMU group; `None` where no IOMMU is at work.
+    /// Its IOMMU group; `None` without an IOMMU.
     pub iommu_group: Option<u32>,
     /// Physical, virtual or neither.
     pub sriov: Sriov,
 }
 
 impl Sysfs {
-    /// All PCI functions, by address. Empty where the host has no PCI bus.
+    /// All PCI functions by address; empty without a PCI bus.
     ///
     /// # Errors
-    /// [`SysfsError`], naming the file. A function that vanishes during the reading is left out, which is no error.
+    /// [`SysfsError`] with the file. A function that disappears while it is read is omitted.
     pub fn pci_functions(&self) -> Result<Vec<PciFunction>, SysfsError> {
         let directory = self.pci_devices();
         let mut functions = Vec::new();
@@ -64,10 +64,10 @@ impl Sysfs {
         Ok(functions)
     }
 
-    /// One PCI function; `None` where the host has none at this address (any more).
+    /// One PCI function; `None` if it does not exist.
     pub fn pci_function(&self, address: PciAddress) -> Result<Option<PciFunction>, SysfsError> {
         let at = self.pci_device(address);
-        // Every function has these three; one that lacks them is on its way out.
+        // Every function has these three; one without them is being removed.
         let (Some(vendor), Some(device), Some(class)) = (
             identifier(&at.join("vendor"))?,
             identifier(&at.join("device"))?,
@@ -89,7 +89,7 @@ impl Sysfs {
         }))
     }
 
-    /// The IOMMU group of a function, with all its members; `None` where it has none.
+    /// The IOMMU group of a function with all members; `None` if it has none.
     pub fn iommu_group_of(&self, address: PciAddress) -> Result<Option<IommuGroup>, SysfsError> {
         match iommu_group(&self.pci_device(address))? {
             Some(id) => self.iommu_group(id),
@@ -97,8 +97,8 @@ impl Sysfs {
         }
     }
 
-    /// Whether the driver that has the function hands it to guests: it is a VFIO device (`vfio-dev`, since Linux 6.2), or a
-    /// virtual function of NVIDIA's that was made a vGPU of some type (`nvidia/current_vgpu_type`).
+    /// Whether the function's driver gives it to guests: it is a VFIO device (`vfio-dev`, since Linux 6.2), or an
+    /// NVIDIA virtual function that is configured as a vGPU (`nvidia/current_vgpu_type`).
     pub fn offers_vfio(&self, address: PciAddress) -> Result<bool, SysfsError> {
         let at = self.pci_device(address);
         if !read::names(&at.join("vfio-dev"))?.is_empty() {
@@ -108,7 +108,8 @@ impl Sysfs {
         Ok(vgpu_type.is_some_and(|vgpu_type| vgpu_type != "0"))
     }
 
-    /// The driver that a function is reserved for (`driver_override`), whichever has it now; the kernel writes `(null)` for none.
+    /// The driver that a function is reserved for (`driver_override`), which may differ from the current one; the
+    /// kernel writes `(null)` for none.
     pub fn driver_override(&self, address: PciAddress) -> Result<Option<String>, SysfsError> {
         let text = read::text(&self.pci_device(address).join("driver_override"))?;
         Ok(text.filter(|text| !text.is_empty() && text != "(null)"))
@@ -129,7 +130,7 @@ fn identifier(path: &Path) -> Result<Option<u16>, SysfsError> {
     })
 }
 
-/// The kernel writes -1 where the platform does not say.
+/// The kernel writes -1 if unknown.
 fn numa_node(at: &Path) -> Result<Option<u32>, SysfsError> {
     let node = read::value(
         &at.join("numa_node"),

@@ -1,10 +1,10 @@
-//! Reading one attribute: the only place that opens files. Callers: the nouns of this crate.
+//! Reads single attributes. Only this module opens files.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// The most that one attribute may hold, in bytes; the kernel's own limit is a page, a node's meminfo stays far below.
+/// The maximum size of an attribute in bytes. The kernel's limit is a page; a node's meminfo is much smaller than this.
 const LONGEST: u64 = 64 * 1024;
 
 /// Why the device tree could not be read.
@@ -15,16 +15,16 @@ pub enum SysfsError {
     Unreadable {
         /// The file or directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The file holds something else than the kernel writes there.
     #[error("{} holds {content:?}, expected {expected}", path.display())]
     Malformed {
         path: PathBuf,
-        /// What it holds, at most 80 characters of it.
+        /// Its content, at most 80 characters.
         content: String,
-        /// What was expected there, in words.
+        /// The expected content, as text.
         expected: &'static str,
     },
 }
@@ -39,22 +39,22 @@ impl SysfsError {
     }
 }
 
-/// Whether the error means "it is not there": never was, or went away with its device while we read.
+/// Whether the error means that the file does not exist, possibly because its device just disappeared.
 pub(crate) fn gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.kind() == io::ErrorKind::NotADirectory
         || error.raw_os_error() == Some(nix::libc::ENODEV)
 }
 
-/// The most that a list of the kernel's may hold, in bytes: mounts, routes.
+/// The maximum size in bytes of a list of the kernel, such as mounts and routes.
 const LONGEST_LIST: u64 = 16 * 1024 * 1024;
 
-/// The attribute's text without surrounding white space; `None` where there is no such attribute.
+/// The attribute's text without surrounding white space; `None` if it does not exist.
 pub(crate) fn text(path: &Path) -> Result<Option<String>, SysfsError> {
     text_up_to(path, LONGEST, "at most 64 KiB")
 }
 
-/// The same for a list of any length that a kernel makes.
+/// The same for a longer list.
 pub(crate) fn long_text(path: &Path) -> Result<Option<String>, SysfsError> {
     text_up_to(path, LONGEST_LIST, "at most 16 MiB")
 }
@@ -88,7 +88,7 @@ fn text_up_to(
     }
 }
 
-/// The attribute read by `parse`, which answers `None` for anything that is not `expected`.
+/// The attribute parsed by `parse`, which returns `None` for content that is not `expected`.
 pub(crate) fn value<T>(
     path: &Path,
     expected: &'static str,
@@ -103,8 +103,8 @@ pub(crate) fn value<T>(
     }
 }
 
-/// The names in a directory, sorted; empty where there is no such directory. Names that are not UTF-8 are left out: the
-/// kernel makes none.
+/// The names in a directory, sorted; empty if it does not exist. Names that are not UTF-8, which the kernel never
+/// creates, are omitted.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>, SysfsError> {
     let unreadable = |source| SysfsError::Unreadable {
         path: directory.to_path_buf(),
@@ -124,7 +124,7 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>, SysfsError> {
     Ok(names)
 }
 
-/// The last part of where a link leads: how the kernel names a driver, a group, a parent. `None` where there is no link.
+/// The last component of a link's target, which is the name of a driver, group or parent. `None` if there is no link.
 pub(crate) fn link_name(link: &Path) -> Result<Option<String>, SysfsError> {
     match fs::read_link(link) {
         Ok(target) => Ok(target
@@ -144,7 +144,7 @@ pub(crate) fn link_name(link: &Path) -> Result<Option<String>, SysfsError> {
     }
 }
 
-/// The directory itself, links followed; `None` where it is not there.
+/// The directory with links resolved; `None` if it does not exist.
 pub(crate) fn resolved(path: &Path) -> Result<Option<PathBuf>, SysfsError> {
     match fs::canonicalize(path) {
         Ok(path) => Ok(Some(path)),

@@ -1,4 +1,4 @@
-//! Making a physical function's virtual functions.
+//! Creates the virtual functions of a physical function.
 
 use berth_model::{Disposition, PciAddress};
 
@@ -9,39 +9,37 @@ use crate::pci::Sriov;
 use crate::read::SysfsError;
 use crate::vfio::VfioError;
 
-/// What came of [`Devices::make_virtual_functions`].
+/// The outcome of [`Devices::make_virtual_functions`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VirtualFunctionsMade {
-    /// They were made; these are they, by number.
+    /// These were created, ordered by number.
     Made(Vec<PciAddress>),
     /// There were as many already.
     AlreadyThere(Vec<PciAddress>),
 }
 
-/// Why there are not as many as wanted.
+/// Why the wanted number does not exist.
 #[derive(Debug, thiserror::Error)]
 pub enum SriovError {
-    /// It is gone, or is another card.
+    /// The function is gone, or is another card.
     #[error(transparent)]
     NotTheSame(VfioError),
-    /// It can have none.
+    /// It does not support virtual functions.
     #[error(
         "PCI function {address} can have no virtual functions (it has no sriov_totalvfs); see the card's firmware settings"
     )]
-    NotPhysical {
-        address: PciAddress,
-    },
-    /// It cannot have so many.
+    NotPhysical { address: PciAddress },
+    /// It supports fewer.
     #[error(
         "PCI function {address} can have {total} virtual functions (sriov_totalvfs), {wanted} are wanted"
     )]
     TooMany {
         address: PciAddress,
-        /// The most it can have.
+        /// The maximum number.
         total: u32,
         wanted: u32,
     },
-    /// Another number exists. The kernel would end them all to change that, whoever uses them.
+    /// Another number exists. To change it, the kernel would remove all of them, even those in use.
     #[error(
         "PCI function {address} has {found} virtual functions, {wanted} are wanted; end its guests and write 0 to \
          sriov_numvfs, or start the host again"
@@ -72,7 +70,7 @@ pub enum SriovError {
 }
 
 impl SriovError {
-    /// What is the operator's to mend is not tried again.
+    /// Errors that an operator must repair are fatal.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -88,8 +86,8 @@ impl SriovError {
 }
 
 impl Devices {
-    /// Sees to it that a physical function has `wanted` virtual functions. Never changes a number other than none: virtual
-    /// functions that exist may be a guest's.
+    /// Ensures that a physical function has `wanted` virtual functions. Changes the number only from 0, because
+    /// existing ones may be in use by guests.
     pub async fn make_virtual_functions(
         &self,
         allowed: &Allowed,

@@ -1,5 +1,5 @@
-//! A device tree for tests, made in a temporary directory in the kernel's shape: real directories under `devices`, links
-//! everywhere else.
+//! A device tree for tests in a temporary directory, in the kernel's form: real directories below `devices`, and links
+//! elsewhere.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -161,7 +161,7 @@ impl Tree {
 }
 
 mod any_content {
-    //! Whatever stands in the files, reading answers or refuses; it never panics.
+    //! Tests that reading arbitrary file content returns a value or an error, and never panics.
 
     use proptest::prelude::*;
 

@@ -1,8 +1,8 @@
-//! Uevents: the kernel's own word that a device came, went or changed, from its netlink socket.
+//! Uevents: a stream of the kernel's notifications that a device appeared, disappeared or changed, from its netlink
+//! socket.
 //!
-//! The stream carries only what concerns the inventory (PCI, mediated devices, IOMMU, VFIO); whoever reads it looks at the
-//! whole tree again, so that lost events cost nothing but the look. A full receive buffer is therefore news too:
-//! [`DeviceNews::Lost`].
+//!  The stream contains only what concerns the inventory (PCI, mediated devices, IOMMU, VFIO). Its reader observes the whole tree
+//!  again, so a lost event only needs another observation: a full receive buffer gives [`DeviceNews::Lost`].
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -17,19 +17,19 @@ use nix::sys::socket::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// The multicast group of events as the kernel sends them; group 2 would be udev's, which not every host runs.
+/// The multicast group of the kernel's events. Group 2 is udev's, which not every host runs.
 const KERNEL_GROUP: u32 = 1;
-/// Room for a burst: switching on the virtual functions of one card makes hundreds of events. Bytes.
+/// The buffer size in bytes, for bursts: enabling the virtual functions of one card causes hundreds of events.
 const RECEIVE_BUFFER: usize = 2 * 1024 * 1024;
 /// The kernel's limit for one event is 2 KiB of variables and the header.
 const LONGEST: usize = 8 * 1024;
-/// The subsystems whose devices the inventory is made of.
+/// The subsystems of devices in the inventory.
 const SUBSYSTEMS: &[&str] = &["pci", "mdev", "iommu", "vfio"];
 
 /// Why there are no events.
 #[derive(Debug, thiserror::Error)]
 pub enum UeventError {
-    /// The socket could not be opened: the host's kernel or a sandbox forbids it.
+    /// The socket could not be opened: the kernel or a sandbox forbids it.
     #[error("cannot open the kernel's uevent socket")]
     Open(#[source] io::Error),
     /// Reading failed for good.
@@ -40,7 +40,7 @@ pub enum UeventError {
 /// One event of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uevent {
-    /// What happened, the kernel's word: `add`, `remove`, `change`, `bind`, `unbind`, `move`, `online`, `offline`.
+    /// The kernel's action: `add`, `remove`, `change`, `bind`, `unbind`, `move`, `online`, `offline`.
     pub action: String,
     /// The device's path below the tree's root.
     pub devpath: String,
@@ -48,12 +48,12 @@ pub struct Uevent {
     pub subsystem: String,
 }
 
-/// What a reader of the stream learns.
+/// An item of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceNews {
     /// A device of interest changed.
     Changed(Uevent),
-    /// Events came faster than they were read and some are lost: look at everything again.
+    /// Events were lost because they were read too slowly: observe everything again.
     Lost,
 }
 
@@ -74,7 +74,7 @@ impl UeventStream {
             SockProtocol::NetlinkKObjectUEvent,
         )
         .map_err(open)?;
-        // Past the host's limit only with CAP_NET_ADMIN; a smaller buffer means more looks at the tree, not wrong ones.
+        // Exceeding the host's limit needs CAP_NET_ADMIN; a smaller buffer only means more observations.
         setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
             .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))
             .map_err(open)?;
@@ -110,11 +110,11 @@ impl Stream for UeventStream {
     }
 }
 
-/// One message off the socket; `Ok(None)` when it does not concern us.
+/// Reads one message from the socket; `Ok(None)` if it does not concern the inventory.
 fn receive(socket: &OwnedFd) -> Result<Option<DeviceNews>, Errno> {
     let mut packet = [0; LONGEST];
     match recvfrom::<NetlinkAddr>(socket.as_raw_fd(), &mut packet) {
-        // Only the kernel has port 0: other processes may send to the group, and are not believed.
+        // Only the kernel has port 0. Other processes may send to the group and are ignored.
         Ok((length, Some(sender))) if sender.pid() == 0 => {
             Ok(parse_uevent(&packet[..length]).and_then(of_interest))
         }
@@ -217,7 +217,7 @@ mod tests {
             SockProtocol::NetlinkKObjectUEvent,
         )
         .unwrap();
-        // To the stream's own port: sending to the group itself needs privileges the test may lack.
+        // To the stream's own port, because sending to the group needs privileges.
         let port = nix::sys::socket::getsockname::<NetlinkAddr>(stream.socket.as_raw_fd()).unwrap();
         let to = NetlinkAddr::new(port.pid(), 0);
         let sent = nix::sys::socket::sendto(

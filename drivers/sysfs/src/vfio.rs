@@ -1,8 +1,8 @@
-//! Taking a function from its driver for VFIO, and giving it back.
+//! Binds a function to VFIO instead of its driver, and returns it.
 //!
-//! Both are looks and single writes, each of which is left out where what it would bring is there already, so after a kill at
-//! any point the same call finishes the work. Which driver a function had is the caller's to remember before it calls
-//! [`Devices::bind_vfio`]: afterwards the tree does not say.
+//!  Both operations consist of checks and single writes that are skipped if already effective, so after a kill they can be
+//!  repeated. The caller must record the function's driver before [`Devices::bind_vfio`], because afterwards the tree does not
+//!  contain it.
 
 use berth_model::{Disposition, PciAddress};
 
@@ -16,22 +16,22 @@ use crate::read::{self, SysfsError};
 /// The kernel's driver that hands functions to guests.
 pub const VFIO_DRIVER: &str = "vfio-pci";
 
-/// What came of [`Devices::bind_vfio`].
+/// The outcome of [`Devices::bind_vfio`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VfioBound {
     /// The function went over.
     Bound,
-    /// It was there already.
+    /// It was already bound.
     AlreadyBound,
 }
 
-/// What came of [`Devices::release_vfio`].
+/// The outcome of [`Devices::release_vfio`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VfioReleased {
-    /// The function is back on its driver, or without one where it had none.
+    /// The function is on its driver again, or without one if it had none.
     Released,
     AlreadyReleased,
-    /// There is no such function any more.
+    /// The function does not exist.
     NotThere,
 }
 
@@ -42,31 +42,19 @@ pub enum VfioError {
     #[error(
         "the driver {driver} is not loaded (modprobe {driver}); PCI function {address} stays where it is"
     )]
-    DriverMissing {
-        address: PciAddress,
-        driver: String,
-    },
+    DriverMissing { address: PciAddress, driver: String },
     /// A name that no driver has.
     #[error("{driver:?} is no driver's name")]
-    DriverName {
-        driver: String,
-    },
-    /// There is no such function any more.
+    DriverName { driver: String },
+    /// The function does not exist.
     #[error("PCI function {address} is gone")]
-    Gone {
-        address: PciAddress,
-    },
+    Gone { address: PciAddress },
     /// Another card is there now.
     #[error("at {address} there is another card now than the one that device_spec allowed")]
-    Changed {
-        address: PciAddress,
-    },
-    /// It is not one of the group that was looked at.
+    Changed { address: PciAddress },
+    /// It is not in the checked group.
     #[error("PCI function {address} is not in IOMMU group {group}")]
-    OtherGroup {
-        address: PciAddress,
-        group: u32,
-    },
+    OtherGroup { address: PciAddress, group: u32 },
     /// The kernel took the writes and did something else.
     #[error(
         "PCI function {address} should be on {wanted}, and is on {}; the kernel's log says why (dmesg)",
@@ -76,7 +64,7 @@ pub enum VfioError {
         address: PciAddress,
         /// The driver it should be on, or the words "no driver".
         wanted: String,
-        /// The driver it is on.
+        /// Its current driver.
         found: Option<String>,
     },
     #[error("PCI function {address}: the driver was not changed")]
@@ -91,7 +79,7 @@ pub enum VfioError {
 }
 
 impl VfioError {
-    /// What is the operator's to mend is not tried again; the rest is looked at afresh.
+    /// Errors that an operator must repair are fatal; others may be over at the next observation.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -107,10 +95,10 @@ impl VfioError {
 }
 
 impl Devices {
-    /// Puts a function on `vfio-pci`, so that a guest can be given it. Its group was found whole before.
+    /// Binds a function to `vfio-pci`, so that it can be given to a guest. Its group was checked before.
     ///
     /// # Errors
-    /// [`VfioError`]; the function may be on no driver then, and the call may be repeated or undone by
+    /// [`VfioError`]; the function may then be without a driver, and the call may be repeated or undone by
     /// [`Devices::release_vfio`].
     pub async fn bind_vfio(
         &self,
@@ -136,7 +124,7 @@ impl Devices {
         Ok(VfioBound::Bound)
     }
 
-    /// Gives a function back to the driver it had, or to none.
+    /// Returns a function to its former driver, or to none.
     pub async fn release_vfio(
         &self,
         allowed: &Allowed,
@@ -178,7 +166,7 @@ impl Devices {
         Ok(VfioReleased::Released)
     }
 
-    /// The function as it is now, if it is still the card that was allowed.
+    /// The current function, if it is still the allowed card.
     pub(crate) fn unchanged(&self, allowed: &Allowed) -> Result<PciFunction, VfioError> {
         let address = allowed.address();
         let Some(now) = self.sysfs().pci_function(address)? else {
@@ -222,7 +210,7 @@ impl Devices {
     pub(crate) async fn unbind(&self, address: PciAddress) -> Result<(), VfioError> {
         let name = format!("bus/pci/devices/{address}/driver/unbind");
         match self.change(&name, address).await {
-            // It lost its driver by itself meanwhile.
+            // It lost its driver concurrently.
             Err(VfioError::Write {
                 source: AttributeError::Missing { .. },
                 ..

@@ -1,10 +1,8 @@
-//! One suite that every driver passes, so that a fake machine cannot drift from a real one unseen. Called by each driver's
-//! tests (and by `berth doctor`'s developers' eyes: it only looks). No test framework and no runtime is needed: it returns
-//! what it found.
+//! The conformance suite: checks that a driver keeps the guarantees of the contract. Every driver's tests run it, so a
+//! fake machine behaves like a real one. It needs no test framework and no runtime, and returns the violations.
 //!
-//! [`check`] looks at a machine at rest; [`check_guests`] makes and ends guests on it, [`check_devices`] gives them devices;
-//! [`check_watch`] needs something to happen to it, [`check_recovery`] needs it to break, and both are told how by the driver's
-//! own test.
+//!  [`check`] observes a machine that does not change; [`check_guests`] creates and destroys guests, [`check_devices`] gives them devices;
+//!  [`check_watch`] needs an event and [`check_recovery`] needs a failure: the driver's test passes functions that cause them.
 
 mod devices;
 mod foreign;
@@ -26,12 +24,12 @@ use berth_model::{Disposition, NodeName};
 
 use crate::{HostCpuStats, HostView, NodeView, VirtDriver};
 
-/// What a driver promises.
+/// A guarantee that every driver must give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Promise {
     /// A machine at rest can be observed.
     Observes,
-    /// Two looks at a machine at rest see the same, node names included.
+    /// Two observations of an unchanged machine are equal, including node names.
     ObservesTheSameTwice,
     /// There is at least one node.
     HasNodes,
@@ -39,23 +37,23 @@ pub enum Promise {
     HasAName,
     /// No CPU is both shared and dedicated.
     PartsItsCpus,
-    /// What it is and can run is told in whole words, each once.
+    /// The supported guest kinds are complete and listed once.
     NamesWhatItRuns,
-    /// What its CPUs did, where it tells, does not become less.
+    /// CPU statistics, if available, never decrease.
     MeasuresItsCpus,
     /// A guest's mediated device is of a GPU that is seen, or of none that is known.
     ExplainsItsMdevs,
     /// No mediated device and no function is in two guests.
     GivesADeviceOnce,
-    /// No part of a device is offered twice, and none that is offered in another way too.
+    /// Each part of a device is offered once, and in one form only.
     OffersADeviceOnce,
-    /// Each offered device is a child of the root with its owner's marks, as many units as it has parts, and all of them
-    /// reserved with the reason where it is unfit.
+    /// Each offered device is a child of the root with its owner's traits. Its inventory has one unit per part; all are
+    /// reserved, with the reason as a trait, if the device is unfit.
     ReportsItsDevices,
-    /// A device that is gone is held with its reason while units are in use, deleted when they are free, and as before when it
-    /// is back.
+    /// A missing device is reserved with its reason while units are allocated, deleted when they are free, and restored
+    /// when it is back.
     HoldsWhatIsGone,
-    /// The same view and tree give the same wanted tree.
+    /// The same view and tree give the same desired tree.
     IsPure,
     /// From a bare root, the wanted tree is a plain update.
     StartsWithAnUpdate,
@@ -65,43 +63,44 @@ pub enum Promise {
     LeavesTheRestAlone,
     /// A node that is not there has no tree.
     RefusesAnUnknownNode,
-    /// A change of the model is a lawful reshape: it resolves, loses nothing (also not what nobody knows holds), and is done
-    /// afterwards.
+    /// A change of the model is a valid reshape: it resolves, keeps all allocations (including those of unknown
+    /// consumers), and is not requested again.
     Reshapes,
     /// An event follows a change.
     TellsOfChanges,
-    /// A machine that cannot be observed is an error that may be retried, and no view.
+    /// If the machine cannot be observed, `observe` returns a retryable error instead of a view.
     FailsClosed,
-    /// A mended machine is seen as before.
+    /// After a repair the machine is observed as before.
     Recovers,
-    /// A spawned guest is as wanted, once, however often it is asked for.
+    /// A spawned guest matches its specification. Further spawns change nothing.
     SpawnsOnce,
-    /// All guests are listed, with whose they are and what they hold.
+    /// All guests are listed with their owner and devices.
     ListsGuests,
-    /// A power action is done once, refused where the guest cannot do it, and no error where it is so already.
+    /// A power action is executed once, refused if the state does not permit it, and succeeds if there is nothing to
+    /// do.
     PowersGuests,
     /// A guest has the same devices after each power action.
     KeepsDevices,
-    /// A destroyed guest is gone, what it held is free, and destroying it again is no error.
+    /// A destroyed guest and its use of resources are gone. Destroying it again is not an error.
     DestroysGuests,
-    /// A device is looked at without a change, and one that may go to nobody is refused.
+    /// Checking a device changes nothing, and a device that no guest may have is refused.
     ChecksDevices,
-    /// A device is made ready once, however often that is asked for, and a guest can have it then.
+    /// Preparing a device is idempotent, and a guest can have the device afterwards.
     PreparesDevices,
-    /// A mediated device that the driver made is told as its own from then on until it is taken back.
+    /// A mediated device created by the driver is reported as prepared by Berth until it is reset.
     TellsWhatIsPrepared,
-    /// A device whose guest is gone is taken back, also when that is asked for again, and can be another's.
+    /// After its guest was deleted, a device can be reset, repeatedly, and given to another guest.
     GivesBackDevices,
 }
 
 /// A promise that a driver broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The violated guarantee.
     pub promise: Promise,
-    /// On which node, where it is one node's.
+    /// The node, if it concerns one.
     pub node: Option<NodeName>,
-    /// What was seen.
+    /// What was observed.
     pub detail: String,
 }
 
@@ -123,7 +122,7 @@ fn broken(promise: Promise, node: Option<&NodeName>, detail: impl fmt::Display) 
     }
 }
 
-/// Looks at a machine at rest. Changes nothing; empty when the driver keeps every promise.
+/// Checks a machine that does not change. Read-only. Returns the violations.
 pub async fn check(driver: &impl VirtDriver) -> Vec<Violation> {
     let view = match driver.observe().await {
         Ok(view) => view,
@@ -183,7 +182,7 @@ pub async fn check_watch(
         .collect()
 }
 
-/// Lets the machine break and be mended: between the two an `observe` must fail, and say that trying again may help.
+/// Breaks and repairs the machine: in between, `observe` must fail with a retryable error.
 pub async fn check_recovery(
     driver: &impl VirtDriver,
     breaks: impl Future<Output = ()>,

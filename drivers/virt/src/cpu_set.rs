@@ -1,10 +1,11 @@
-//! A set of host CPUs, in the grammar of Nova's `cpu_shared_set` and `cpu_dedicated_set`.
+//! A set of host CPUs, in the syntax of Nova's `cpu_shared_set` and `cpu_dedicated_set`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest CPU number taken: more than any machine has, small enough that a typing mistake fills no memory.
+/// The largest allowed CPU number: larger than on any machine, and small enough that a typing error does not exhaust
+/// memory.
 const MAX_CPU: u32 = 65_535;
 
 /// A text that is no CPU set.
@@ -38,7 +39,7 @@ impl CpuSet {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -56,7 +57,7 @@ impl CpuSet {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// The CPUs that are not in the other.
+    /// The CPUs that are not in the other set.
     #[must_use]
     pub fn difference(&self, other: &CpuSet) -> CpuSet {
         Self(self.0.difference(&other.0).copied().collect())

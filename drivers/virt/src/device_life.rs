@@ -1,9 +1,11 @@
-//! A host's device on its way to a guest and back: checked, made ready, reset. Asked by the agent's journeys around a guest's
-//! own life, done by the drivers.
+//! Device operations around a guest: check, prepare, reset. The agent calls them, drivers implement them.
 //!
-//! The order is check, prepare, the guest's spawn, its destroy, reset. Each may be asked for again after its answer was lost or
-//! its process was killed in the midst; what is done already is done. Nothing is given to a second guest before a reset said
-//! that the device came back.
+//!  ```text
+//!  check -> prepare -> (spawn guest ... destroy guest) -> reset
+//!  ```
+//!
+//!  Each operation is idempotent, so it can be repeated after a lost answer or a kill. A device is given to another guest only after a
+//!  successful reset.
 
 use std::time::Duration;
 
@@ -14,30 +16,30 @@ use crate::guest_life::HostDevice;
 use crate::guest_spec::{GuestDevice, text};
 use crate::host_device::UnfitReason;
 
-/// What a mediated device is made of.
+/// The parent and type from which a mediated device is created.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MdevSource {
-    /// The function whose driver parts it.
+    /// The parent function.
     #[serde(with = "text")]
     pub parent: PciAddress,
     /// The type, by the kernel's name (`nvidia-558`).
     pub mdev_type: String,
 }
 
-/// A device that a guest is to have, or had.
+/// A device that a guest should have, or had.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedDevice {
     /// The device.
     pub device: GuestDevice,
-    /// What a mediated device is made of; none for a function, and for a mediated device that somebody else made and that is
-    /// left standing.
+    /// The source of a mediated device. `None` for a function, and for a mediated device that was created by others and
+    /// is kept.
     pub mdev: Option<MdevSource>,
 }
 
 impl WantedDevice {
-    /// A function, or a mediated device that somebody else made.
+    /// Creates the value for a function, or for a mediated device created by others.
     #[must_use]
     pub fn of(device: GuestDevice) -> Self {
         Self { device, mdev: None }
@@ -49,7 +51,7 @@ impl WantedDevice {
         HostDevice::of(self.device)
     }
 
-    /// The function that it is, or that it is a part of, where that is known.
+    /// The function itself, or the parent function if known.
     #[must_use]
     pub fn function(&self) -> Option<PciAddress> {
         match self.device {
@@ -59,24 +61,24 @@ impl WantedDevice {
     }
 }
 
-/// What came of a reset. In each case the device can be another guest's.
+/// The outcome of a reset. After each of them the device can be given to another guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "an outcome is to be told"]
 pub enum DeviceReset {
-    /// A function was reset and answers as before.
+    /// The function was reset and is healthy.
     Reset {
-        /// The driver that has it now; none where it rests on none.
+        /// Its current driver; `None` if it has none.
         driver: Option<String>,
     },
-    /// A mediated device was removed, and with it all it held.
+    /// The mediated device was removed, together with its state.
     Removed,
-    /// A mediated device that somebody else made was left; its vendor's driver clears what a guest left in it.
+    /// A mediated device created by others was kept; the vendor's driver clears its state.
     LeftStanding,
     /// There was no such mediated device.
     NotThere,
 }
 
-/// Why a device is not as it was asked to be.
+/// An error of a device operation.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The driver has no devices to give.
@@ -85,88 +87,88 @@ pub enum DeviceError {
         /// The driver's name.
         driver: &'static str,
     },
-    /// The host's devices cannot be looked at.
+    /// The host's devices cannot be observed.
     #[error("the host's devices cannot be looked at: {reason}")]
     Unseen {
-        /// What stood in the way.
+        /// The cause.
         reason: String,
     },
-    /// No allow-list means it.
+    /// No allow-list includes the device.
     #[error("{device} may not be given to guests: {reason}")]
     NotAllowed {
         /// The device.
         device: HostDevice,
-        /// What the list says, and what would be right.
+        /// What the list contains, and how to correct it.
         reason: String,
     },
-    /// The host uses it, whatever the lists say.
+    /// The host itself uses the device.
     #[error(
         "{device} is in use by the host itself: {reason}; take it out of device_spec, or free it first"
     )]
     HostsOwn {
         /// The device.
         device: HostDevice,
-        /// What it is used for.
+        /// What the host uses it for.
         reason: String,
     },
-    /// Its IOMMU group cannot go to a guest whole.
+    /// Its IOMMU group cannot be given to a guest as a whole.
     #[error("{device}: {reason}")]
     NotWhole {
         /// The device.
         device: HostDevice,
-        /// Which member is in the way, and what would mend it.
+        /// The member that prevents it, and how to repair that.
         reason: String,
     },
-    /// It is not on the host, or not of the type that was asked for.
+    /// The device is not on the host, or is not of the requested type.
     #[error("the host has no {device}: {reason}")]
     Missing {
         /// The device.
         device: HostDevice,
-        /// What there is instead.
+        /// What exists instead.
         reason: String,
     },
-    /// Somebody has it.
+    /// The device is in use.
     #[error("{device} is not free: {reason}")]
     InUse {
         /// The device.
         device: HostDevice,
-        /// Whose it is.
+        /// The user of the device.
         reason: String,
     },
-    /// It was not made ready, or not taken back; it may be so partly. To be asked for again.
+    /// Preparing or resetting failed, possibly half-way. To be retried.
     #[error("{device}: {call} was not done: {reason}")]
     Unfinished {
         /// The device.
         device: HostDevice,
-        /// What was being done.
+        /// The operation.
         call: &'static str,
-        /// What stood in the way.
+        /// The cause.
         reason: String,
     },
-    /// A call did not come back; it may still be done.
+    /// A call timed out; it may still be executed.
     #[error("{device}: {call} did not come back within {limit:?}; it may still be done")]
     TimedOut {
         /// The device.
         device: HostDevice,
-        /// What was being done.
+        /// The operation.
         call: &'static str,
         /// How long was waited.
         limit: Duration,
     },
-    /// It is not well: nobody may have it until an operator looked.
+    /// The device is unhealthy: it may not be given out until an operator has checked it.
     #[error("{device} must not be given to anybody: {reason}")]
     Quarantined {
         /// The device.
         device: HostDevice,
-        /// What is wrong, in one word.
+        /// The kind of problem.
         cause: UnfitReason,
-        /// What is wrong, and what would mend it.
+        /// The problem, and how to repair it.
         reason: String,
     },
 }
 
 impl DeviceError {
-    /// Whether asking again may help: at once, after a new look at the host, or not.
+    /// Whether a retry may help, immediately or after another observation.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -183,7 +185,7 @@ impl DeviceError {
         }
     }
 
-    /// What is wrong with a device that is to be set aside for this; none where it stays as free or as held as it was.
+    /// The reason for quarantining the device after this error; `None` if its state is unchanged.
     #[must_use]
     pub fn quarantine(&self) -> Option<UnfitReason> {
         match self {

@@ -1,4 +1,4 @@
-//! The contract itself.
+//! The driver contract: [`VirtDriver`], the trait that every hypervisor driver implements.
 
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
@@ -14,22 +14,22 @@ use crate::{
     Trees, WantedDevice,
 };
 
-/// Something changed on the host; the agent answers with a tick. What exactly is for the next `observe` to see.
+/// Notification of a change on the host. The agent responds with a tick; the next `observe` finds the details.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostEvent {
-    /// Devices came, went or changed.
+    /// Devices appeared, disappeared or changed.
     Devices,
     /// Guests were defined, started, stopped or removed.
     Guests,
-    /// Events were lost, or the hypervisor's connection was: look at everything.
+    /// Events or the connection to the hypervisor were lost: everything may have changed.
     Unknown,
 }
 
 /// A driver's events. The stream ends only with the driver.
 pub type HostEvents = Pin<Box<dyn Stream<Item = HostEvent> + Send>>;
 
-/// What a hypervisor's driver must be able to do. One driver per process; it may have several nodes, and every method
-/// that takes a node is called for each on its own.
+/// The contract of a hypervisor driver. A process has one driver, which may have several nodes; methods with a node
+/// parameter are called for each node.
 pub trait VirtDriver: Send + Sync + 'static {
     /// The driver's name, by `compute_driver`.
     fn name(&self) -> &'static str;
@@ -37,11 +37,11 @@ pub trait VirtDriver: Send + Sync + 'static {
     /// Everything the driver can see, in one value. Changes nothing.
     fn observe(&self) -> impl Future<Output = Result<HostView, ObserveError>> + Send;
 
-    /// What the host's CPUs have done since it was booted (Nova's `cpu.virt_driver` monitor); none where the driver does not
-    /// measure it.
+    /// The CPU statistics of the host since boot (Nova's `cpu.virt_driver` monitor); `None` if the driver does not
+    /// measure them.
     ///
     /// # Errors
-    /// [`ObserveError`]; nothing else of the host is in doubt for it.
+    /// [`ObserveError`]; it does not affect other observations.
     fn host_cpu_stats(
         &self,
     ) -> impl Future<Output = Result<Option<HostCpuStats>, ObserveError>> + Send {
@@ -51,19 +51,19 @@ pub trait VirtDriver: Send + Sync + 'static {
     /// A stream of "something changed".
     fn watch(&self) -> HostEvents;
 
-    /// Brings a guest to what its spec says: defines it where it is not there, and starts it where it should run. One that is
-    /// there, is off and has other hardware than its spec says is given its own before it starts, unless its memory was written
-    /// to disk. A guest that could not be started may be left defined, for the caller to destroy.
+    /// Brings a guest to its specification: defines it if it does not exist, and starts it if it should run. A guest
+    /// that is off and has other hardware is redefined before it starts, unless its memory is saved on disk. A guest
+    /// that could not be started may stay defined; the caller destroys it.
     ///
     /// # Errors
-    /// [`GuestError`]; among them that the hypervisor has another guest of this UUID, which is then left alone.
+    /// [`GuestError`], for example if the hypervisor has a different guest with this UUID, which is then not changed.
     fn spawn(&self, spec: &GuestSpec) -> impl Future<Output = Result<Spawned, GuestError>> + Send {
         let _ = spec;
         ready(Err(self.makes_no_guests()))
     }
 
-    /// Ends a guest at once and leaves nothing of it on the hypervisor; its disks are the caller's. (To let it end by itself
-    /// first, stop it with a grace.)
+    /// Destroys a guest immediately, with everything that the hypervisor stores of it. Its disks belong to the caller.
+    /// For a clean shutdown, first stop it with a grace period.
     ///
     /// # Errors
     /// [`GuestError`].
@@ -75,7 +75,7 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.makes_no_guests()))
     }
 
-    /// All guests of the hypervisor, whoever made them.
+    /// Lists all guests of the hypervisor, including those that Berth did not create.
     ///
     /// # Errors
     /// [`GuestError`].
@@ -85,7 +85,8 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.makes_no_guests()))
     }
 
-    /// The guest of this UUID, as [`VirtDriver::guests`] has it; none where it has none. Asked far more often than for all.
+    /// Returns the guest with this UUID, as listed by [`VirtDriver::guests`]; `None` if it does not exist. Called much
+    /// more often than `guests`.
     ///
     /// # Errors
     /// [`GuestError`].
@@ -109,7 +110,8 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.makes_no_guests()))
     }
 
-    /// The first of a guest's interfaces that cannot be plugged in on this host; none where all can, or where nobody can say.
+    /// The first of a guest's interfaces that cannot be connected on this host; `None` if all can, or if the driver
+    /// cannot tell.
     ///
     /// # Errors
     /// [`GuestError`].
@@ -121,11 +123,11 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Ok(None))
     }
 
-    /// Gives a guest that is off another document: other disks (rescue, rebuild), another firmware or kernel. Whose it is, its
-    /// name and its devices stay. It is not started.
+    /// Replaces the definition of a guest that is off: other disks (rescue, rebuild), firmware or kernel. The owner,
+    /// name and devices must stay the same. The guest is not started.
     ///
     /// # Errors
-    /// [`GuestError`]; among them that the guest is not off, or that it is another one.
+    /// [`GuestError`], for example if the guest is not off, or is a different one.
     fn redefine(
         &self,
         spec: &GuestSpec,
@@ -134,10 +136,10 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.makes_no_guests()))
     }
 
-    /// Writes a running guest's memory to disk and switches it off; its next start goes on from there.
+    /// Saves a running guest's memory to disk and switches it off; the next start resumes it.
     ///
     /// # Errors
-    /// [`GuestError`]; among them that the guest holds devices, whose state nobody can write down.
+    /// [`GuestError`], for example if the guest has devices, whose state cannot be saved.
     fn suspend(
         &self,
         uuid: ConsumerUuid,
@@ -146,10 +148,10 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.makes_no_guests()))
     }
 
-    /// Moves a guest to another host while it runs.
+    /// Moves a running guest to another host.
     ///
     /// # Errors
-    /// [`GuestError`]; among them that the guest holds devices, which cannot come along.
+    /// [`GuestError`], for example if the guest has devices, which cannot be moved.
     fn live_migrate(
         &self,
         uuid: ConsumerUuid,
@@ -159,18 +161,19 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.makes_no_guests()))
     }
 
-    /// Makes of the host what the configuration wants it to be before it is looked at first: virtual functions. To be asked at
-    /// each start and whenever the host's devices change; what is so already stays so. Each error is one device's, and is no
-    /// reason not to look at the host.
+    /// Brings the host to its configured state before the first observation: creates virtual functions. Idempotent. To
+    /// be called at each start and when the host's devices change. Each error concerns one device and does not prevent
+    /// observing the host.
     fn prepare_host(&self) -> impl Future<Output = Vec<DeviceError>> + Send {
         ready(Vec::new())
     }
 
-    /// Whether a device may go to a guest now: an allow-list means it, the host does not use it, its IOMMU group is whole and no
-    /// other guest's, it is well. Changes nothing. A device that was made ready for a guest may still go to it.
+    /// Checks whether a device may be given to a guest now: an allow-list includes it, the host does not use it, its
+    /// IOMMU group is complete and unused by other guests, and it is healthy. Read-only. A device prepared for a guest
+    /// passes.
     ///
     /// # Errors
-    /// [`DeviceError`], saying why not.
+    /// [`DeviceError`] with the reason.
     fn check_device(
         &self,
         wanted: &WantedDevice,
@@ -179,12 +182,12 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.gives_no_devices()))
     }
 
-    /// Makes a device ready for a guest that is not yet started: a mediated device is made, also again after the host was
-    /// started anew; a function that the hypervisor takes from its driver by itself is left where it is, and what shares its IOMMU
-    /// group is brought along.
+    /// Prepares a device for a guest that is not started yet. A mediated device is created, also after a reboot of the
+    /// host. A function that the hypervisor unbinds by itself stays on its driver; the other members of its IOMMU group
+    /// are prepared with it.
     ///
     /// # Errors
-    /// [`DeviceError`]; the device may be ready partly, and is to be reset.
+    /// [`DeviceError`]; the device may be half prepared and must be reset.
     fn prepare_device(
         &self,
         wanted: &WantedDevice,
@@ -193,12 +196,12 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.gives_no_devices()))
     }
 
-    /// Takes a device back whose guest is off and gone: a function goes to the driver it rests on, is reset, and the reset
-    /// verified, and what was brought along goes back as well; a mediated device is removed. Whoever asks for it knows that no
-    /// guest has the device; where the hypervisor knows of one, nothing is touched.
+    /// Takes back a device whose guest was deleted. A function is returned to its resting driver, reset, and verified,
+    /// and its companions are returned as well; a mediated device is removed. The caller guarantees that no guest has
+    /// the device; if the hypervisor knows a guest that has it, nothing is changed.
     ///
     /// # Errors
-    /// [`DeviceError`]; whatever it is, the device is not known to be clean.
+    /// [`DeviceError`]; after any error the device must be considered unclean.
     fn reset_device(
         &self,
         wanted: &WantedDevice,
@@ -207,8 +210,8 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(self.gives_no_devices()))
     }
 
-    /// What is out of the host's hands for guests, whether one has it or not: every mediated device that exists, and each function
-    /// that was taken off the driver it rests on. Changes nothing. What a driver does not keep is not told.
+    /// Lists the devices that are prepared for guests, in use or not: every mediated device, and each function that was
+    /// unbound from its resting driver. Read-only. The list contains only what the driver stores.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -218,7 +221,7 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Ok(Vec::new()))
     }
 
-    /// What a driver says that gives guests no devices.
+    /// The error of a driver that does not support devices.
     #[doc(hidden)]
     fn gives_no_devices(&self) -> DeviceError {
         DeviceError::NotSupported {
@@ -226,7 +229,7 @@ pub trait VirtDriver: Send + Sync + 'static {
         }
     }
 
-    /// What a driver says that only observes.
+    /// The error of a driver that only observes.
     #[doc(hidden)]
     fn makes_no_guests(&self) -> GuestError {
         GuestError::NotSupported {
@@ -234,11 +237,11 @@ pub trait VirtDriver: Send + Sync + 'static {
         }
     }
 
-    /// The tree the node should have, given the tree Placement has (in which foreign children and sharing providers stay
-    /// as they are). Pure. The spec's method of the same name edits the tree in place; this one returns it.
+    /// The desired provider tree of a node, computed from Placement's tree. Foreign children and sharing providers stay
+    /// unchanged. Pure. In Nova the method of the same name edits the tree in place.
     ///
     /// # Errors
-    /// The view makes no tree: a name is too long, an amount out of range, the node unknown.
+    /// The view does not give a valid tree: a name is too long, an amount is out of range, or the node is unknown.
     fn update_provider_tree(
         &self,
         view: &HostView,
@@ -248,7 +251,8 @@ pub trait VirtDriver: Send + Sync + 'static {
         crate::provider_tree(view, current, node)
     }
 
-    /// Where an allocation goes whose inventory moves. Pure, and asked only with all allocations of the tree in hand.
+    /// Where an allocation moves when its inventory moves. Pure. Called only when all allocations of the tree are
+    /// known.
     fn homes(
         &self,
         view: &HostView,

@@ -1,5 +1,5 @@
-//! What a node's guests hold in Placement when all is as it should be: the scheduler's claims, read back from the guests.
-//! Pure. Called by the fake driver (to fill a Placement with the world before an upgrade) and by the conformance suite.
+//! The allocations that a node's guests should have in Placement, computed from the observed guests. Pure. Used by the
+//! fake driver (to fill Placement with the state before an upgrade) and the conformance suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::{CpuPolicy, DeviceUnit, GuestCell, GuestView, HostDevice, NodeView, V
 /// Amounts by provider and class, in the classes' units.
 pub type Resources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
 
-/// What each guest's CPUs, memory, mediated devices and functions are allocated as under the node's model. `tree` is the
-/// node's tree under that model. Devices that the tree does not have are left out; a guest without cells is put whole on the
-/// first cell with room.
+/// Allocates each guest's CPUs, memory, mediated devices and functions under the node's model. `tree` is the node's
+/// tree under that model. Devices missing in the tree are omitted. A guest without NUMA placement goes to the first
+/// cell with enough room.
 #[must_use]
 pub fn guest_allocations(
     seen: &NodeView,
@@ -31,7 +31,7 @@ pub fn guest_allocations(
         used: Usages::new(),
     };
     let mut held = BTreeMap::new();
-    // Guests with a place of their own first, so that the others see what room is left.
+    // Guests with NUMA placement first, so that the remaining room is known for the others.
     let (placed, free): (Vec<_>, Vec<_>) = seen
         .guests
         .iter()
@@ -42,8 +42,8 @@ pub fn guest_allocations(
     held
 }
 
-/// The places of which the node's devices are all that can be held: units of a class on its GPUs, cards and devices. What is held
-/// of others may be of something that is not seen.
+/// The pairs of provider and class that stand for the node's devices: GPUs, cards and offered devices. Allocations of
+/// other pairs may be for something that was not observed.
 #[must_use]
 pub fn device_places(
     seen: &NodeView,
@@ -190,7 +190,7 @@ impl Claiming<'_> {
         Some((provider.uuid(), class))
     }
 
-    /// What a part of an offered device is a unit of; the parts of one that is given out whole are one.
+    /// The provider and class of a part of an offered device; all parts of a device offered as a whole are one unit.
     fn claim_of_device(
         &self,
         part: HostDevice,

@@ -1,8 +1,7 @@
-//! What a guest is made of beside the devices of the host that it holds: processors, memory, disks, interfaces. Read from what
-//! the hypervisor has and made of a spec, so that the two can be compared.
+//! The hardware of a guest apart from host devices: processors, memory, disks, interfaces. Computed from the
+//! hypervisor's definition or from a [`GuestSpec`], so that the two can be compared.
 //!
-//! Callers: drivers, which say it of the guests they list and give one that is off its own again before it starts; the agent's
-//! comparison, which tells what differs.
+//!  Drivers report it for listed guests and use it to redefine a guest before a start; the agent compares it to report differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +11,20 @@ use crate::guest_spec::{GuestSpec, InterfaceSource, VcpuPin};
 /// A guest's processors, memory, disks and interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuestHardware {
-    /// How many virtual CPUs it has.
+    /// The number of virtual CPUs.
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// The host's CPUs that each virtual CPU may run on; one that is not named may run on any.
+    /// The host CPUs that each virtual CPU may run on; a missing one may run on any.
     pub pins: BTreeMap<u32, CpuSet>,
     /// The files its disks are in.
     pub disks: BTreeSet<String>,
-    /// What each of its interfaces is plugged into (`bridge br0`, `network default`), by MAC address.
+    /// The networks of its interfaces (`bridge br0`, `network default`), by MAC address.
     pub interfaces: BTreeMap<String, String>,
 }
 
 impl GuestHardware {
-    /// That which a spec asks for.
+    /// The hardware that a specification requests.
     #[must_use]
     pub fn of(spec: &GuestSpec) -> Self {
         let topology = &spec.topology;
@@ -53,7 +52,7 @@ impl GuestHardware {
         }
     }
 
-    /// In what this differs from what is wanted, in words; none where it is the same.
+    /// How this differs from `wanted`, as text; `None` if equal.
     #[must_use]
     pub fn difference(&self, wanted: &Self) -> Option<String> {
         let mut said = Vec::new();
@@ -93,7 +92,7 @@ impl GuestHardware {
     }
 }
 
-/// The words for what an interface is plugged into.
+/// The text for the network of an interface.
 fn plugged_into(source: &InterfaceSource) -> String {
     match source {
         InterfaceSource::Network(name) => format!("network {name}"),

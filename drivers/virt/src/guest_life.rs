@@ -1,5 +1,5 @@
-//! What can be done with guests, and what comes of it. Every one of these may be asked for again after its answer was lost:
-//! what is done already is an outcome, not an error.
+//! Guest operations and their outcomes, states and errors. All operations are idempotent: if there is nothing to do,
+//! that is an outcome and not an error.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,67 +10,67 @@ use uuid::Uuid;
 use crate::guest_hardware::GuestHardware;
 use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource};
 
-/// What came of a spawn.
+/// The outcome of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an outcome is to be told"]
 pub enum Spawned {
-    /// The guest is as wanted now; something had to be done.
+    /// The guest matches its specification now, after a change.
     Spawned,
-    /// It was as wanted before.
+    /// It matched before.
     AlreadyThere,
 }
 
-/// What came of a destroy.
+/// The outcome of a destroy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an outcome is to be told"]
 pub enum Destroyed {
-    /// The guest is gone.
+    /// The guest was deleted.
     Destroyed,
     /// There was none.
     NotThere,
 }
 
-/// What came of giving a guest another document.
+/// The outcome of redefining a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an outcome is to be told"]
 pub enum Redefined {
-    /// It has the document that was given.
+    /// The guest has the new definition.
     Redefined,
-    /// There is no such guest.
+    /// The guest does not exist.
     NotThere,
 }
 
 /// An interface that cannot be plugged in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoLink {
-    /// What it was to be plugged into.
+    /// The network it should be connected to.
     pub source: InterfaceSource,
     /// Why that cannot be.
     pub reason: String,
 }
 
-/// What is to be done with a guest's power.
+/// A power operation on a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerAction {
-    /// Switch it on.
+    /// Switches the guest on.
     Start,
-    /// Ask it to end, and switch it off where it has not after the grace. None: at once.
+    /// Requests a shutdown, and switches the guest off after the grace period. Zero: immediately.
     Stop {
-        /// How long it may take.
+        /// The time that the guest has to shut down by itself.
         grace: Duration,
     },
-    /// Stop it in its tracks; it keeps what it holds.
+    /// Stops the CPUs; the guest keeps its resources.
     Pause,
-    /// Let it go on.
+    /// Resumes the CPUs.
     Unpause,
-    /// Ask it to start anew; it keeps what it holds all the while.
+    /// Requests a reboot of the guest; it keeps its resources.
     SoftReboot,
-    /// Switch it off and on again; its devices are reset as between two guests where the hypervisor manages them.
+    /// Switches the guest off and on. Devices that the hypervisor manages are reset as between two guests.
     HardReboot,
 }
 
 impl PowerAction {
-    /// The word for it, as the compute API has it.
+    /// The action's name in the compute API.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -84,28 +84,28 @@ impl PowerAction {
     }
 }
 
-/// What came of a power action.
+/// The outcome of a power operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "an outcome is to be told"]
 pub enum Powered {
-    /// It was done.
+    /// The operation was executed.
     Done,
     /// The guest was so already.
     AlreadySo,
-    /// There is no such guest.
+    /// The guest does not exist.
     NotThere,
 }
 
-/// What a guest is doing.
+/// The state of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestState {
-    /// It runs.
+    /// Running.
     Running,
-    /// It is stopped in its tracks, by us or by the hypervisor (a disk that is full, say).
+    /// Its CPUs are stopped, by Berth or by the hypervisor (for example because a disk is full).
     Paused,
-    /// It is defined and off.
+    /// Defined and switched off.
     ShutOff,
-    /// It ended by an error and still holds what it held.
+    /// It failed and still holds its resources.
     Crashed,
 }
 
@@ -120,7 +120,7 @@ impl std::fmt::Display for GuestState {
     }
 }
 
-/// A device of the host, as a guest has it.
+/// A device of the host as used by a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostDevice {
     /// A PCI function.
@@ -151,7 +151,7 @@ impl std::fmt::Display for HostDevice {
     }
 }
 
-/// A device and the ARQ it was given for, where the hypervisor's document says.
+/// A device, and the ARQ it was given for if the hypervisor's definition names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HeldDevice {
     /// The device.
@@ -160,24 +160,24 @@ pub struct HeldDevice {
     pub arq: Option<ArqUuid>,
 }
 
-/// A guest that the hypervisor has, whoever made it.
+/// A guest on the hypervisor, whether or not Berth created it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOnHost {
     /// Its name there.
     pub name: String,
-    /// What it is doing.
+    /// Its state.
     pub state: GuestState,
-    /// Whose it is, where it says so in our words: guests without are not ours to touch.
+    /// The owner, if the guest has Berth's mark. Berth must not change guests without it.
     pub owner: Option<GuestMark>,
-    /// The devices of the host that it was given.
+    /// The devices of the host that it has.
     pub devices: BTreeSet<HeldDevice>,
-    /// Why not all of it could be read; none where it could. What is not known of it then is its owner and its devices, so that
-    /// it may have any.
+    /// Why it could not be read completely; `None` if it could. Its owner and devices are then unknown, so it may have
+    /// any device.
     pub unreadable: Option<String>,
-    /// What it is made of beside those devices; none where the driver does not say.
+    /// Its other hardware; `None` if the driver does not report it.
     pub hardware: Option<GuestHardware>,
-    /// Why the hypervisor lets nobody do anything with it, and what an operator can do about that; none where it does. It holds
-    /// what it holds until then.
+    /// Why the hypervisor refuses all operations on it, and how an operator can repair that; `None` normally. The guest
+    /// keeps its resources.
     pub stuck: Option<String>,
 }
 
@@ -199,8 +199,8 @@ impl GuestSpec {
 }
 
 impl GuestOnHost {
-    /// In what the guest differs from the one that a spec of the same UUID asks for; none where it is that one. What is
-    /// compared is what must never be mixed up: whose it is, its name, and what it holds.
+    /// How the guest differs from the one that a specification of the same UUID describes; `None` if it is that guest.
+    /// Compares what must never be confused: the owner, the name and the devices.
     #[must_use]
     pub fn difference(&self, spec: &GuestSpec) -> Option<String> {
         let Some(mark) = &self.owner else {
@@ -221,10 +221,10 @@ impl GuestOnHost {
 }
 
 impl GuestOnHost {
-    /// Refuses to go by what is known of a guest that cannot be read: no device is free as long as it may have it.
+    /// Checks that the guest could be read. While it cannot, no device may be considered free.
     ///
     /// # Errors
-    /// [`GuestError::Malformed`], naming the guest.
+    /// [`GuestError::Malformed`] with the guest.
     pub fn is_readable(&self, uuid: ConsumerUuid) -> Result<(), GuestError> {
         match &self.unreadable {
             None => Ok(()),
@@ -235,10 +235,10 @@ impl GuestOnHost {
         }
     }
 
-    /// Refuses what cannot be done while the guest holds devices of the host, whether it runs or not.
+    /// Checks that the guest has no devices of the host, running or not.
     ///
     /// # Errors
-    /// [`GuestError::HoldsDevices`], with the action (`be suspended`) and the reason as they are given here.
+    /// [`GuestError::HoldsDevices`] with the given action (`be suspended`) and reason.
     pub fn holds_nothing_for(
         &self,
         uuid: ConsumerUuid,
@@ -268,21 +268,21 @@ fn listed(devices: &BTreeSet<HeldDevice>) -> String {
     devices.collect::<Vec<_>>().join(", ")
 }
 
-/// What a guest of ours says of itself.
+/// The mark of guests created by Berth, stored in the hypervisor's definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestMark {
     /// The project's id.
     pub project: String,
     /// The consumer that holds its allocations.
     pub consumer: ConsumerUuid,
-    /// The ARQs it was made with.
+    /// The ARQs it was created with.
     pub requests: BTreeSet<ArqUuid>,
 }
 
-/// Why a guest is not as it was asked to be.
+/// An error of a guest operation.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// The guest holds devices of the host, with which this cannot be done.
+    /// The guest has devices of the host, which prevent the operation.
     #[error(
         "guest {uuid} holds {}: it cannot {action}, because {reason}; stop it, or delete it and create it anew",
         listed(devices)
@@ -290,29 +290,29 @@ pub enum GuestError {
     HoldsDevices {
         /// The guest.
         uuid: ConsumerUuid,
-        /// What was asked, in words: `be suspended`.
+        /// The operation as text: `be suspended`.
         action: &'static str,
-        /// What it holds.
+        /// The devices.
         devices: BTreeSet<HeldDevice>,
         /// Why not.
         reason: &'static str,
     },
-    /// It is done only with a guest that is off.
+    /// The operation needs a guest that is off.
     #[error(
         "guest {uuid} is {state}: only one that is off is given another document; stop it first"
     )]
     NotOff {
         /// The guest.
         uuid: ConsumerUuid,
-        /// What it is doing.
+        /// The current state.
         state: GuestState,
     },
-    /// It is done only with a guest that runs.
+    /// The operation needs a running guest.
     #[error("guest {uuid} is {state}: only one that runs can be suspended")]
     NotRunning {
         /// The guest.
         uuid: ConsumerUuid,
-        /// What it is doing.
+        /// The current state.
         state: GuestState,
     },
     /// The driver cannot do that with guests.
@@ -320,10 +320,10 @@ pub enum GuestError {
     Unsupported {
         /// The driver's name.
         driver: &'static str,
-        /// What, in words.
+        /// The operation as text.
         action: &'static str,
     },
-    /// The driver makes no guests.
+    /// The driver does not support guests.
     #[error("the driver {driver} makes no guests")]
     NotSupported {
         /// The driver's name.
@@ -334,10 +334,10 @@ pub enum GuestError {
     Unreachable {
         /// URI or path.
         target: String,
-        /// What it or the system said.
+        /// The message of the hypervisor or the system.
         reason: String,
     },
-    /// A call did not come back; it may still be done.
+    /// A call timed out; it may still be executed.
     #[error(
         "{call} of the hypervisor at {target} did not come back within {limit:?}; it may still be done"
     )]
@@ -357,43 +357,43 @@ pub enum GuestError {
     NoFirmware {
         /// The guest.
         uuid: ConsumerUuid,
-        /// What is missing, in words.
+        /// The missing firmware, as text.
         firmware: &'static str,
     },
     /// A device is another guest's.
     #[error("guest {uuid}: a device is not free: {reason}")]
     DeviceBusy {
-        /// The guest that was to have it.
+        /// The guest that should have the device.
         uuid: ConsumerUuid,
-        /// Which device, and whose it is, in the hypervisor's words.
+        /// The device and its user, in the hypervisor's words.
         reason: String,
     },
     /// A device is not on the host.
     #[error("guest {uuid}: the host has no {device}; it was not started without it")]
     DeviceMissing {
-        /// The guest that was to have it.
+        /// The guest that should have the device.
         uuid: ConsumerUuid,
         /// The device.
         device: HostDevice,
     },
-    /// The guest became another while it was acted on: it ended, or somebody else changed it.
+    /// The guest changed during the operation: it ended, or another party changed it.
     #[error("guest {uuid} changed meanwhile: {call}: {reason}")]
     Changed {
         /// The guest.
         uuid: ConsumerUuid,
         /// The call.
         call: &'static str,
-        /// What the hypervisor said.
+        /// The hypervisor's message.
         reason: String,
     },
-    /// There is another guest of this UUID.
+    /// A different guest has this UUID.
     #[error(
         "guest {uuid} is on the hypervisor already and is another one ({difference}); it was left alone: destroy it first"
     )]
     Another {
         /// The UUID.
         uuid: ConsumerUuid,
-        /// In what it differs.
+        /// How it differs.
         difference: String,
     },
     /// Another guest has the name.
@@ -401,25 +401,25 @@ pub enum GuestError {
     NameTaken {
         /// The name.
         name: String,
-        /// Whose it is.
+        /// The guest that has the name.
         holder: ConsumerUuid,
     },
-    /// The guest cannot do that as it is.
+    /// The guest's state does not permit the operation.
     #[error("guest {uuid} is {state}: it cannot {}", action.as_str())]
     WrongState {
         /// The guest.
         uuid: ConsumerUuid,
-        /// What it is doing.
+        /// The current state.
         state: GuestState,
-        /// What was asked.
+        /// The refused operation.
         action: PowerAction,
     },
-    /// The hypervisor lets nobody do anything with it, until an operator mends that.
+    /// The hypervisor refuses all operations on the guest until an operator repairs it.
     #[error("guest {uuid} is stuck: {reason}")]
     Stuck {
         /// The guest.
         uuid: ConsumerUuid,
-        /// How that is seen, and the mend.
+        /// The symptom, and how to repair it.
         reason: String,
     },
     /// The hypervisor refused.
@@ -429,18 +429,18 @@ pub enum GuestError {
         uuid: ConsumerUuid,
         /// The call.
         call: &'static str,
-        /// What it said.
+        /// The hypervisor's message.
         reason: String,
     },
-    /// What the hypervisor or its state file says makes no sense.
+    /// Data of the hypervisor or a state file is malformed.
     #[error("{origin}: {reason}")]
     Malformed {
         /// The document or file.
         origin: String,
-        /// What is wrong.
+        /// What is malformed.
         reason: String,
     },
-    /// A file of the driver's own could not be read or written.
+    /// A file of the driver could not be read or written.
     #[error("cannot keep guests in {path}")]
     State {
         /// The file.
@@ -452,7 +452,7 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    /// Whether asking again may help: at once, after a new look at the host, or not.
+    /// Whether a retry may help, immediately or after another observation.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {

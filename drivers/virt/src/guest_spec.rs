@@ -1,10 +1,9 @@
-//! A guest as it is wanted: everything a driver needs to make it, as one checked value.
+//! The specification of a guest: everything a driver needs to create it, as one validated value.
 //!
-//! The agent builds a [`GuestSpec`] from a request and the handles that were bound for it, journals it, and hands it to the
-//! driver; what a driver makes of it is the driver's (libvirt: a domain XML). Each part checks itself when it is made
-//! ([`GuestSpecError`] names the field), so a spec whose pinning covers too few virtual CPUs, whose cells overlap or which
-//! holds a device twice cannot be built, and none comes out of a journal either: reading goes through the same
-//! constructors. No part holds a secret: a config drive is a path.
+//!  The agent builds a [`GuestSpec`] from a request and the bound devices, stores it in its journal, and passes it to the driver, which
+//!  translates it (libvirt: to domain XML). Each part validates itself ([`GuestSpecError`] names the field), so a specification with
+//!  too few pins, overlapping cells or duplicate devices cannot exist. Deserialising uses the same constructors. No part contains a
+//!  secret: a config drive is a path.
 
 mod cpus;
 mod device;
@@ -26,25 +25,25 @@ pub use interface::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName, 
 pub use name::{GuestName, HostPath, KernelCommandLine, ProjectId};
 pub use topology::{GuestNumaCell, GuestTopology, MemoryPages};
 
-/// A guest as it is wanted.
+/// The desired state of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestSpec {
-    /// The instance's UUID, which is the guest's on the hypervisor too.
+    /// The instance's UUID, which is also the guest's on the hypervisor.
     #[serde(with = "text")]
     pub uuid: ConsumerUuid,
-    /// The node it shall be on, of a host that has several (Ironic's manner); none in what earlier releases wrote down.
+    /// The node of a host with several nodes (like Ironic's); `None` in journals of earlier releases.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeName>,
-    /// Its name on the hypervisor, unlike every other guest's there.
+    /// Its unique name on the hypervisor.
     pub name: GuestName,
-    /// Whose it is.
+    /// The owner.
     pub owner: GuestOwner,
-    /// Virtual CPUs, memory, and where on the host they are.
+    /// Virtual CPUs, memory, and their placement on the host.
     pub topology: GuestTopology,
-    /// The processor it sees.
+    /// The CPU model visible to the guest.
     pub cpu_model: CpuModel,
-    /// What it starts from.
+    /// The boot source.
     pub boot: GuestBoot,
     /// Its disks.
     pub disks: GuestDisks,
@@ -52,13 +51,13 @@ pub struct GuestSpec {
     pub interfaces: GuestInterfaces,
     /// The host's file that its serial console is written to.
     pub console_log: HostPath,
-    /// The devices that were bound for it.
+    /// The devices bound for it.
     pub devices: GuestDevices,
-    /// Whether it should run.
+    /// The desired power state.
     pub power: DesiredPower,
 }
 
-/// Whose a guest is.
+/// The owner of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestOwner {
@@ -69,11 +68,11 @@ pub struct GuestOwner {
     pub consumer: ConsumerUuid,
 }
 
-/// What a guest starts from.
+/// The boot source of a guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestBoot {
-    /// Its root disk (or the firmware alone, where it has none).
+    /// The root disk, or the firmware alone if there is none.
     Disk,
     /// Its root disk, by UEFI firmware instead of a BIOS (Nova's `hw_firmware_type=uefi`).
     Uefi {
@@ -95,11 +94,11 @@ pub enum GuestBoot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DesiredPower {
-    /// It should run.
+    /// Running.
     Running,
-    /// It should be there, stopped in its tracks.
+    /// Defined, with its CPUs stopped.
     Paused,
-    /// It should be defined and off.
+    /// Defined and switched off.
     ShutOff,
 }
 

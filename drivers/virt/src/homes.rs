@@ -1,8 +1,8 @@
-//! Where an allocation goes when its inventory moves: read from the guest that holds it. Pure.
+//! Computes where an allocation moves when its inventory moves, from the guest that holds it. Pure.
 //!
-//! Asked by [`berth_model::PendingReshape::resolve`] for each allocation on inventory that a move names, with all
-//! allocations in hand. One room per kind of resource: [`mdevs`] (virtual GPUs), [`cpus`] (VCPU and PCPU), [`memory`],
-//! [`functions`] (SR-IOV); [`cells`] spreads over NUMA cells, [`consumer`] finds the guest behind a consumer.
+//!  [`berth_model::PendingReshape::resolve`] calls it for each allocation of a moved inventory, with all allocations of the tree. There is
+//!  one module per kind of resource: [`mdevs`] (virtual GPUs), [`cpus`] (VCPU and PCPU), [`memory`], [`functions`] (SR-IOV);
+//!  [`cells`] distributes over NUMA cells, and [`consumer`] finds the guest of a consumer.
 
 mod cells;
 mod consumer;
@@ -58,8 +58,9 @@ pub fn homes(
     }
 }
 
-/// The guest that an allocation's consumer holds for: of its UUID, known to have it beside its own, or the only one that uses what
-/// the consumer holds. None where there is none, or more than one could be it.
+/// The guest of an allocation's consumer: the guest with its UUID, the guest known to have this further consumer, or
+/// the only guest that uses exactly what the consumer holds. `None` if there is no such guest, or more than one
+/// candidate.
 #[must_use]
 pub fn guest_behind<'a>(
     seen: &'a NodeView,
@@ -79,7 +80,7 @@ pub fn guest_behind<'a>(
     asked.guest()
 }
 
-/// The question: one allocation, and all there is to answer it from.
+/// The input: one allocation and its context.
 struct Asked<'a> {
     seen: &'a NodeView,
     node: &'a NodeName,
@@ -113,7 +114,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What the consumer holds of a class on this node, by provider.
+    /// The consumer's allocations of a class on this node, by provider.
     fn held(&self, class: &ResourceClass) -> impl Iterator<Item = (ProviderUuid, u64)> {
         let held = self.all.of(&self.allocation.consumer).into_iter();
         held.flat_map(|held| &held.resources)
@@ -121,7 +122,7 @@ impl<'a> Asked<'a> {
             .map(|((provider, _), amount)| (*provider, *amount))
     }
 
-    /// The whole allocation in one place.
+    /// The result for an allocation that moves to one provider as a whole.
     fn whole(&self, provider: ProviderUuid, class: ResourceClass) -> Homes {
         at(
             vec![Home {
@@ -133,7 +134,7 @@ impl<'a> Asked<'a> {
         )
     }
 
-    /// The class's new name, where the root reports it under another one from now on.
+    /// The new name of the class, if the root reports the class under another name now.
     fn new_name(&self) -> Option<ResourceClass> {
         let class = &self.allocation.class;
         let root = self.tree.root();
@@ -149,8 +150,8 @@ impl<'a> Asked<'a> {
             .map(|custom| custom.class.clone())
     }
 
-    /// The class of the device that the allocation's provider stands for, where it is one that is offered: whatever the class
-    /// was, its units are of that device.
+    /// The class of the offered device that the allocation's provider stands for. All units of such a provider are of
+    /// that device, whatever their class was.
     fn devices_class(&self) -> Option<ResourceClass> {
         let name = &self.trees.get(self.allocation.provider)?.name;
         let devices = wanted_devices(self.seen, self.node);
@@ -159,7 +160,7 @@ impl<'a> Asked<'a> {
         Some(device.class.clone())
     }
 
-    /// Whether a provider is of this node: the one that is left, or one that either tree has.
+    /// Whether a provider belongs to this node: the source of the move, or a provider of either tree.
     fn is_on_tree(&self, provider: ProviderUuid) -> bool {
         provider == self.allocation.provider || self.trees.is_own(provider)
     }

@@ -1,9 +1,8 @@
-//! The devices that a node offers to guests whole, as virtual functions or as mediated devices: Nova's PCI devices
-//! (`[pci] device_spec`) and the accelerator service's (`[accelerators] device_spec`).
+//! The devices that a node offers to guests as a whole, as virtual functions or as mediated devices: Nova's PCI devices
+//! (`[pci] device_spec`) and those of the accelerator service (`[accelerators] device_spec`).
 //!
-//! A driver fills [`crate::NodeView::devices`] with them; the agent lays over it what only it knows (quarantine, disabled);
-//! the driver's `update_provider_tree` makes a child provider of each; and the agent tells the accelerator service of those
-//! that are its.
+//!  A driver reports them in [`crate::NodeView::devices`]. The agent adds what only it knows (quarantined, disabled). The driver's
+//!  `update_provider_tree` creates a child provider for each, and the agent reports accelerators to the accelerator service.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,82 +26,81 @@ const VENDORS: [(u16, &str); 9] = [
     (0x19e5, "HUAWEI"),
 ];
 
-/// What Cyborg calls a vendor (`NVIDIA`), by the id; none for one that it has no name for.
+/// Cyborg's name for a vendor (`NVIDIA`) by its PCI id; `None` if Cyborg has none.
 #[must_use]
 pub fn vendor_name(vendor_id: u16) -> Option<&'static str> {
     let known = VENDORS.iter().find(|(id, _)| *id == vendor_id);
     known.map(|(_, name)| *name)
 }
 
-/// A device that guests may have, or a card whose parts they may have: one child provider of the root.
+/// A device offered to guests, or a card whose parts are offered. It is one child provider of the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedDevice {
-    /// The function, or the physical function whose virtual functions (or mediated devices) are offered.
+    /// The function, or the physical function whose virtual functions or mediated devices are offered.
     pub address: PciAddress,
     /// The vendor's id, 0x10de for instance.
     pub vendor_id: u16,
     /// The product's id.
     pub product_id: u16,
-    /// Whose it is.
+    /// The service that it belongs to.
     pub owner: DeviceOwner,
-    /// What it is.
+    /// The device type.
     pub device_type: DeviceType,
-    /// Its model, where it is known by name.
+    /// The model name, if known.
     pub model: Option<String>,
-    /// The NUMA cell it hangs on, where the host says.
+    /// The NUMA cell it is attached to, if the host reports it.
     pub numa_node: Option<u32>,
-    /// The network that it is on, where the operator said so: requests of Neutron's ports need it with the device's address.
+    /// The configured physical network; requests of Neutron ports need it with the device's address.
     pub physical_network: Option<String>,
     /// The class of its inventory.
     pub class: ResourceClass,
-    /// Whose word the class is.
+    /// The origin of the class.
     pub class_origin: ClassOrigin,
-    /// Its qualities; those of its owner and its condition are not among them.
+    /// The traits, without those of its owner and condition.
     pub traits: BTreeSet<Trait>,
-    /// What guests get of it, each once. None: nothing is reported.
+    /// What guests get of it, each once. Empty: nothing is reported.
     pub handles: Vec<OfferedHandle>,
-    /// What a unit of its inventory is.
+    /// What one unit of its inventory is.
     pub unit: DeviceUnit,
-    /// Those of the handles that nobody has and nobody may have now, although the device is fit: so much of the inventory is
-    /// reserved.
+    /// Unused handles that may not be given out now although the device is fit. They are reserved in the inventory.
     pub set_aside: BTreeSet<OfferedHandle>,
-    /// Whether it is given out once and then kept back until somebody outside has cleaned it (Nova's `one_time_use`).
+    /// Whether it is given out once and then reserved until it was cleaned externally (Nova's `one_time_use`).
     pub one_time_use: bool,
-    /// Whether it may be given out now.
+    /// Whether it may be given out.
     pub condition: DeviceCondition,
 }
 
-/// Whose a device is. It has one owner.
+/// The service that a device belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceOwner {
-    /// The compute service: flavors ask for it (`[pci] device_spec`).
+    /// The compute service: flavors request it (`[pci] device_spec`).
     Compute,
-    /// The accelerator service: device profiles ask for it (`[accelerators] device_spec`).
+    /// The accelerator service: device profiles request it (`[accelerators] device_spec`).
     Accelerator,
 }
 
-/// Whose word a device's class is.
+/// The origin of a device's resource class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClassOrigin {
-    /// The operator's, or a driver's that knows: it holds.
+    /// Configured, or determined by a driver: binding.
     #[default]
     Said,
-    /// Nobody's: it is usual for devices of the kind. A provider that has CUSTOM_PCI of Cyborg keeps that.
+    /// The default for this type. A provider that has Cyborg's CUSTOM_PCI keeps that.
     Usual,
 }
 
-/// What a unit of a device's inventory is.
+/// What one unit of a device's inventory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceUnit {
     /// One handle: the inventory's total is their number.
     #[default]
     Handle,
-    /// All handles together, for one guest, which has an accelerator request for each (Cyborg's way with the two functions of a
-    /// Xilinx card): the inventory's total is 1.
+    /// All handles together, for one guest, which has an ARQ for each handle (like Cyborg with the two functions of a
+    /// Xilinx card). The inventory's total is 1.
     Device,
 }
 
-/// What a device is, in Cyborg's words.
+/// The type of a device, in Cyborg's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceType {
     /// A graphics card or another accelerator that is programmed as one.
@@ -122,7 +120,7 @@ pub enum DeviceType {
 }
 
 impl DeviceType {
-    /// All there are.
+    /// All types.
     pub const ALL: [DeviceType; 7] = [
         DeviceType::Gpu,
         DeviceType::Fpga,
@@ -133,7 +131,7 @@ impl DeviceType {
         DeviceType::Pci,
     ];
 
-    /// Cyborg's word: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
+    /// Cyborg's name: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -149,8 +147,8 @@ impl DeviceType {
 }
 
 impl DeviceType {
-    /// The class that Cyborg gives a whole device of this kind. Its driver of Ascend chips gives none, and Placement is told of
-    /// them by its PCI driver alone.
+    /// Cyborg's resource class for a whole device of this type. Cyborg's driver for Ascend chips sets none; these are
+    /// reported only by its PCI driver.
     #[must_use]
     pub fn resource_class(self) -> ResourceClass {
         match self {
@@ -173,13 +171,13 @@ impl fmt::Display for DeviceType {
 /// What one guest gets of a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferedHandle {
-    /// A whole function: the device itself or one of its virtual functions.
+    /// A function: the device itself or one of its virtual functions.
     Function(PciAddress),
-    /// A mediated device, there already or to be made.
+    /// A mediated device that exists or can be created.
     Mdev {
-        /// Its UUID: that of the device that exists, or one that depends on its provider and its number alone.
+        /// The UUID of the existing device, or one derived from its provider and number.
         uuid: Uuid,
-        /// The function it is, or will be, a part of.
+        /// The parent function.
         parent: PciAddress,
         /// Its type, by the kernel's name (`nvidia-558`).
         mdev_type: String,
@@ -187,8 +185,8 @@ pub enum OfferedHandle {
 }
 
 impl OfferedHandle {
-    /// The UUID of a mediated device of a provider that nobody has made yet: version 5 of the provider's UUID and
-    /// `mdev NUMBER`.
+    /// The UUID of a provider's mediated device that does not exist yet: version 5 of the provider's UUID and `mdev
+    /// NUMBER`.
     #[must_use]
     pub fn mdev_uuid(provider: ProviderUuid, number: u64) -> Uuid {
         Uuid::new_v5(provider.as_uuid(), format!("mdev {number}").as_bytes())
@@ -198,10 +196,10 @@ impl OfferedHandle {
 /// Whether a device may be given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceCondition {
-    /// It may.
+    /// It may be given out.
     #[default]
     Fit,
-    /// It may not: all of its inventory is reserved, and its provider has the reason's trait.
+    /// It may not: all of its inventory is reserved, and its provider has a trait for the reason.
     Unfit {
         /// Why not.
         reason: UnfitReason,
@@ -209,7 +207,7 @@ pub enum DeviceCondition {
 }
 
 impl DeviceCondition {
-    /// Why it may not be given out; none where it may.
+    /// Why it may not be given out; `None` if it may.
     #[must_use]
     pub const fn reason(self) -> Option<UnfitReason> {
         match self {
@@ -222,30 +220,30 @@ impl DeviceCondition {
 /// Why a device may not be given out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UnfitReason {
-    /// It is gone. Its provider stays while somebody holds units of it, and is deleted then.
+    /// It is missing. Its provider stays while units are allocated, and is then deleted.
     Vanished,
-    /// It reported errors that lost data.
+    /// It reported errors with data loss.
     Aer,
-    /// Its link is slower or narrower than it was, or down.
+    /// Its link is slower or narrower than before, or down.
     Link,
-    /// Another driver has it than should.
+    /// It is on an unexpected driver.
     Driver,
-    /// Its IOMMU group cannot go to a guest whole, or has changed.
+    /// Its IOMMU group cannot be given to a guest as a whole, or has changed.
     IommuGroup,
-    /// It does not answer on the bus, or another card answers.
+    /// It does not respond on the bus, or another card responds.
     ConfigSpace,
-    /// Its vendor's check says so.
+    /// Its vendor's check reports a problem.
     Vendor,
-    /// It could not be cleaned after a guest, or an operator set it aside.
+    /// It could not be cleaned after a guest, or an operator quarantined it.
     Quarantined,
-    /// An operator disabled it at the accelerator service.
+    /// An operator disabled it in the accelerator service.
     Disabled,
     /// Its reset failed.
     ResetFailed,
 }
 
 impl UnfitReason {
-    /// All there are.
+    /// All reasons.
     pub const ALL: [UnfitReason; 10] = [
         UnfitReason::Vanished,
         UnfitReason::Aer,
@@ -276,7 +274,7 @@ impl UnfitReason {
         })
     }
 
-    /// The word of machine files and of the agent's API: `vanished`, `aer`, `link`, ...
+    /// The value in machine files and the agent's API: `vanished`, `aer`, `link`, ...
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -312,8 +310,8 @@ impl fmt::Display for UnfitReason {
 }
 
 impl OfferedDevice {
-    /// The name of its provider, whoever's tree that is in: Nova's of PCI devices (`<node>_0000:AB:00.0`, upper case), or
-    /// Cyborg's (`<node>_0000:ab:00.0`).
+    /// The name of its provider, in the pattern of the service: Nova's for PCI devices (`<node>_0000:AB:00.0`, upper
+    /// case), or Cyborg's (`<node>_0000:ab:00.0`).
     #[must_use]
     pub fn provider_name(&self, node: &NodeName) -> ProviderName {
         match self.owner {
@@ -322,8 +320,8 @@ impl OfferedDevice {
         }
     }
 
-    /// The UUID that its provider is given when it is made. One that is in the tree under [`OfferedDevice::provider_name`]
-    /// already keeps the UUID it has, so ask the tree first. `root` is the node's root provider.
+    /// The UUID for a new provider of this device. If the tree already has a provider named
+    /// [`OfferedDevice::provider_name`], its UUID counts, so search the tree first. `root` is the node's root provider.
     #[must_use]
     pub fn provider_uuid(&self, node: &NodeName, root: ProviderUuid) -> ProviderUuid {
         let name = self.provider_name(node);
@@ -333,7 +331,7 @@ impl OfferedDevice {
         }
     }
 
-    /// How many units there are of it: its inventory's total.
+    /// The number of units: the inventory's total.
     #[must_use]
     pub fn units(&self) -> u64 {
         let handles = self.handles.len() as u64;
@@ -343,7 +341,7 @@ impl OfferedDevice {
         }
     }
 
-    /// How many of its handles a guest gets that holds so many units of it.
+    /// The number of handles that a guest with this number of units gets.
     #[must_use]
     pub fn handles_of(&self, units: u64) -> u64 {
         match self.unit {
@@ -352,9 +350,8 @@ impl OfferedDevice {
         }
     }
 
-    /// What Cyborg calls the driver of its own that reports such a device: the vendor's name, or the id of one without
-    /// (`NVIDIA`, `15B3`); `intel` where Intel has a driver of its own. The host's driver, which changes from guest to guest,
-    /// is no part of it.
+    /// The name of the Cyborg driver that reports such a device: the vendor's name, its id if it has no name (`NVIDIA`,
+    /// `15B3`), or `intel` for Intel's own driver. Independent of the host's driver, which changes with guests.
     #[must_use]
     pub fn cyborgs_driver(&self) -> String {
         match (self.vendor_id, self.device_type) {

@@ -1,4 +1,4 @@
-//! Everything a driver sees of its host in one pass, as a value.
+//! The result of one observation of a host, as values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,68 +7,70 @@ use uuid::Uuid;
 
 use crate::{CpuSet, NodeCapabilities, OfferedDevice, ResourceModel};
 
-/// What one `observe` saw.
+/// The result of one `observe`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostView {
     /// The hypervisor.
     pub hypervisor: Hypervisor,
-    /// The nodes it has: usually one, several for a cluster or bare-metal driver.
+    /// The nodes: usually one, several for a cluster or bare-metal driver.
     pub nodes: BTreeMap<NodeName, NodeView>,
 }
 
 /// The hypervisor itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hypervisor {
-    /// Its kind, by Nova's word (`QEMU`, `fake`).
+    /// The kind, in Nova's terms (`QEMU`, `fake`).
     pub kind: String,
-    /// Its version as it shows it, for example `7.2.13`.
+    /// The version as displayed, for example `7.2.13`.
     pub version: String,
-    /// The host's name as the hypervisor knows it.
+    /// The host's name according to the hypervisor.
     pub hostname: String,
 }
 
 /// One node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its root provider's UUID where the hypervisor itself knows one (clusters); else the agent keeps one in `compute_id`.
+    /// The root provider's UUID, if the hypervisor determines it (clusters); otherwise the agent stores one in
+    /// `compute_id`.
     pub uuid: Option<ProviderUuid>,
     /// Its CPUs.
     pub cpus: Cpus,
-    /// Its memory in MiB, 0 where it has none of its own.
+    /// Memory in MiB; 0 if the node itself has none.
     pub memory_mib: u64,
     /// Its disk.
     pub disk: Disk,
-    /// Its NUMA cells; none where the hypervisor shows none.
+    /// The NUMA cells; empty if the hypervisor reports none.
     pub cells: Vec<NumaCell>,
     /// Its physical GPUs that can be parted into mediated devices, configured or not.
     pub gpus: Vec<PhysicalGpu>,
     /// Its network cards' virtual functions that are offered.
     pub functions: Vec<VirtualFunctions>,
-    /// Devices that are offered whole, as virtual functions or as mediated devices, each a child of the root; by address.
+    /// The devices offered as a whole, as virtual functions or as mediated devices, each a child of the root; ordered
+    /// by address.
     pub devices: Vec<OfferedDevice>,
     /// Whether the compute service's devices among them are reported to Placement.
     pub pci: PciInPlacement,
     /// Further resources on the root, one class each.
     pub customs: Vec<CustomResource>,
-    /// Qualities of the node: `HW_*` of its processor, `COMPUTE_*` of what the hypervisor can do.
+    /// Traits of the node: `HW_*` of its processor, `COMPUTE_*` of the hypervisor.
     pub traits: BTreeSet<Trait>,
-    /// What it is and can run, in words that schedulers ask for.
+    /// Capabilities in terms that schedulers request.
     pub capabilities: NodeCapabilities,
     /// Its guests, running or not, by the consumer UUID that Placement knows them by (the instance's UUID).
     pub guests: BTreeMap<ConsumerUuid, GuestView>,
-    /// Guests that are there and cannot be read, by the same UUID. What they hold stays where it is.
+    /// Guests that exist but cannot be read, by UUID. Their allocations stay unchanged.
     pub unreadable: BTreeMap<ConsumerUuid, UnreadableGuest>,
     /// How its resources are modelled.
     pub model: ResourceModel,
 }
 
-/// `[pci] report_in_placement`: whether Placement is told of the compute service's PCI devices.
+/// `[pci] report_in_placement`: whether the compute service's PCI devices are reported to Placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PciInPlacement {
-    /// It is not, and what another compute service told it stays as it is.
+    /// Not reported. Providers of another compute service stay unchanged.
     #[default]
     NotReported,
-    /// It is, and what another compute service told it is taken over.
+    /// Reported. Providers of another compute service are taken over.
     Reported,
 }
 
@@ -77,8 +79,8 @@ pub enum PciInPlacement {
 pub struct Cpus {
     /// Online CPUs.
     pub online: CpuSet,
-    /// `[compute] cpu_shared_set`: CPUs that guests share. None: all that are not dedicated, or none if only a dedicated set
-    /// is given (Nova's rule).
+    /// `[compute] cpu_shared_set`: CPUs shared by guests. `None`: all that are not dedicated, or none if only a
+    /// dedicated set is configured (like in Nova).
     pub shared: Option<CpuSet>,
     /// `[compute] cpu_dedicated_set`: CPUs that guests are pinned to.
     pub dedicated: Option<CpuSet>,
@@ -107,12 +109,12 @@ impl Cpus {
 /// A node's disk for guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disk {
-    /// Its own, in GiB.
+    /// A local disk, in GiB.
     Local {
         /// Size in GiB.
         gib: u64,
     },
-    /// On a sharing provider, which reports it: the node itself reports no DISK_GB.
+    /// On a sharing provider, which reports it; the node reports no DISK_GB.
     Shared,
     /// None.
     None,
@@ -127,21 +129,21 @@ pub struct NumaCell {
     pub cpus: CpuSet,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// Its CPUs that share a core, by core; none listed: each CPU is a core of its own.
+    /// Its CPUs grouped by core; empty: each CPU is a core.
     pub siblings: Vec<CpuSet>,
-    /// Its huge pages, by size in KiB: how many there are, free or not.
+    /// The number of its huge pages, free or not, by size in KiB.
     pub huge_pages: BTreeMap<u64, u64>,
-    /// The socket that its CPUs are in; none where the host does not say, or they are in several.
+    /// The socket of its CPUs; `None` if unknown, or if they are in several.
     pub socket: Option<u32>,
     /// The size of its usual pages in KiB, above 0: 4 on most hosts, 64 or 16 on some of aarch64 and ppc64le.
     pub small_page_kib: u64,
 }
 
 impl NumaCell {
-    /// The usual page of a host that does not say, in KiB.
+    /// The normal page size in KiB, if the host does not report it.
     pub const SMALL_PAGE_KIB: u64 = 4;
 
-    /// A cell of pages of 4 KiB, without huge ones, each of whose CPUs is a core of its own.
+    /// A cell with pages of 4 KiB, without huge pages, in which each CPU is a core.
     #[must_use]
     pub fn new(id: u32, cpus: CpuSet, memory_mib: u64) -> Self {
         Self {
@@ -156,14 +158,14 @@ impl NumaCell {
     }
 }
 
-/// A physical GPU (or any card whose driver parts it into mediated devices).
+/// A physical GPU, or any card that provides mediated devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhysicalGpu {
     /// Its PCI address.
     pub address: PciAddress,
-    /// Its NUMA cell, where the host says.
+    /// Its NUMA cell, if the host reports it.
     pub numa_node: Option<u32>,
-    /// What it offers; none where no enabled type applies to it.
+    /// The offered mediated devices; `None` if no enabled type applies.
     pub offered: Option<OfferedMdevs>,
 }
 
@@ -174,7 +176,7 @@ pub struct OfferedMdevs {
     pub mdev_type: String,
     /// Their resource class: VGPU, or the type's `mdev_class`.
     pub class: ResourceClass,
-    /// How many there can be in all: existing ones and those still available.
+    /// The maximum number: existing ones and available ones.
     pub total: u64,
 }
 
@@ -185,7 +187,7 @@ pub struct VirtualFunctions {
     pub physical: PciAddress,
     /// The virtual functions offered.
     pub addresses: BTreeSet<PciAddress>,
-    /// The card's NUMA cell, where the host says.
+    /// The card's NUMA cell, if the host reports it.
     pub numa_node: Option<u32>,
     /// Their resource class, usually SRIOV_NET_VF.
     pub class: ResourceClass,
@@ -196,18 +198,18 @@ pub struct VirtualFunctions {
 pub struct CustomResource {
     /// Its class.
     pub class: ResourceClass,
-    /// Names the class had before: inventory under such a name is renamed, allocations with it.
+    /// Former names of the class: their inventories are renamed, together with allocations.
     pub formerly: BTreeSet<ResourceClass>,
-    /// How much there is, in the class's unit.
+    /// The amount, in the class's unit.
     pub total: u64,
 }
 
 /// Whether a guest runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PowerState {
-    /// It runs (or is paused: it holds what it holds).
+    /// Running, or paused: it uses its resources.
     Running,
-    /// It is defined and off.
+    /// Defined and switched off.
     ShutOff,
 }
 
@@ -218,7 +220,7 @@ pub enum CpuPolicy {
     Shared,
     /// Pinned to dedicated CPUs.
     Dedicated,
-    /// So many pinned, the others shared.
+    /// Some CPUs are pinned, the others shared.
     Mixed {
         /// Pinned CPUs.
         dedicated: u64,
@@ -232,7 +234,7 @@ pub struct GuestView {
     pub name: String,
     /// Whether it runs.
     pub power: PowerState,
-    /// Other consumers that hold allocations for it here, as far as the hypervisor knows them (a migration's).
+    /// Further consumers that hold allocations for it here, as far as the hypervisor knows them (a migration).
     pub also: BTreeSet<ConsumerUuid>,
     /// How its CPUs are placed.
     pub cpu_policy: CpuPolicy,
@@ -240,15 +242,15 @@ pub struct GuestView {
     pub vcpus: u64,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// The host's NUMA cells it is placed on; none for a guest without NUMA placement.
+    /// The host's NUMA cells it is placed on; empty without NUMA placement.
     pub cells: Vec<GuestCell>,
-    /// The mediated devices it uses.
+    /// Its mediated devices.
     pub mdevs: Vec<GuestMdev>,
-    /// The PCI functions it was given.
+    /// Its PCI functions.
     pub functions: BTreeSet<PciAddress>,
 }
 
-/// A guest of which nothing is known but that it is there.
+/// A guest that exists but cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadableGuest {
     /// Its name on the hypervisor.
@@ -262,9 +264,9 @@ pub struct UnreadableGuest {
 pub struct GuestCell {
     /// The host's cell.
     pub host_cell: u32,
-    /// Virtual CPUs on it.
+    /// Its virtual CPUs on the cell.
     pub vcpus: u64,
-    /// Memory on it, in MiB.
+    /// Its memory on the cell, in MiB.
     pub memory_mib: u64,
 }
 
@@ -273,6 +275,6 @@ pub struct GuestCell {
 pub struct GuestMdev {
     /// Its UUID.
     pub uuid: Uuid,
-    /// The physical GPU it is part of; none where that is not known (the device does not exist at present).
+    /// The physical GPU; `None` if unknown (the mediated device does not exist at present).
     pub parent: Option<PciAddress>,
 }

@@ -1,9 +1,9 @@
-//! The virt driver contract: what a driver sees ([`HostView`]), what it wants the provider tree to be, where an allocation
-//! goes when its inventory moves, how it tells that something changed, and how it makes guests ([`guest_spec`]).
+//! The virt driver contract: how a driver observes its host ([`HostView`]), which provider tree results from that,
+//! where an allocation moves with its inventory, how changes are notified, and how guests are created ([`guest_spec`]).
 //!
-//! A driver of libvirt's kind only has to `observe`: [`provider_tree`] and [`homes`] turn any [`HostView`] into a tree and
-//! into homes, the same for every such driver, so that a fake machine cannot drift from a real one. The agent is generic
-//! over [`VirtDriver`]; the composition root picks the type.
+//!  Most drivers only implement `observe` for this: [`provider_tree`] and [`homes`] compute the tree and the places of allocations from any
+//!  [`HostView`] in the same manner, so a fake machine behaves like a real one. The agent is generic over [`VirtDriver`]; the composition
+//!  root chooses the driver.
 
 #![warn(missing_docs)]
 

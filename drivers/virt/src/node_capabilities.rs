@@ -1,5 +1,5 @@
-//! What a node is and can run, beside its resources and traits: what schedulers ask of a host in words. A driver that does not
-//! tell something leaves it none or empty; whoever asks for it then finds that the host does not have it.
+//! A node's capabilities apart from resources and traits, which schedulers filter by. A driver leaves unknown values
+//! `None` or empty; for schedulers the host then does not have them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use berth_model::PciAddress;
 
-/// What a node is and can run.
+/// The capabilities of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeCapabilities {
-    /// Its processors; none where the driver does not tell.
+    /// The processors; `None` if the driver does not report them.
     pub processor: Option<Processor>,
-    /// What guests it can run, in the driver's order, each once.
+    /// The supported kinds of guests, each once, in the driver's order.
     pub supported_instances: Vec<SupportedInstance>,
-    /// Those of its functions that virtual functions can be made of, whether there are any or not.
+    /// Its functions that support virtual functions, even if none exist.
     pub physical_functions: BTreeSet<PciAddress>,
 }
 
-/// What guests a node can run, in Nova's words.
+/// A supported kind of guests, in Nova's terms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SupportedInstance {
     /// The architecture: `x86_64`, `aarch64`, `i686`.
@@ -40,19 +40,19 @@ impl fmt::Display for SupportedInstance {
 pub struct Processor {
     /// The architecture: `x86_64`, `aarch64`.
     pub arch: String,
-    /// The model, as the hypervisor names it: `EPYC-Rome`; none where it names none.
+    /// The hypervisor's name of the model: `EPYC-Rome`; `None` if unknown.
     pub model: Option<String>,
-    /// Who made it: `AMD`; none where nobody says.
+    /// The vendor: `AMD`; `None` if unknown.
     pub vendor: Option<String>,
     /// Its features, by the hypervisor's names: `avx2`, `svm`.
     pub features: BTreeSet<String>,
-    /// How its CPUs are arranged; none where nobody says.
+    /// The topology; `None` if unknown.
     pub topology: Option<ProcessorTopology>,
-    /// Width of its physical addresses in bits, 32 to 64; none where nobody says.
+    /// The width of physical addresses in bits, 32 to 64; `None` if unknown.
     pub physical_address_bits: Option<u32>,
 }
 
-/// How a node's CPUs are arranged: so many cells, of so many sockets, of so many cores, of so many threads.
+/// The topology of a node's CPUs: number of cells, sockets per cell, cores per socket, threads per core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessorTopology {
     /// NUMA cells, at least 1.
@@ -65,7 +65,7 @@ pub struct ProcessorTopology {
     pub threads: u32,
 }
 
-/// What the host's CPUs have done since it was booted, all together, and how fast they are.
+/// The total CPU times of the host since boot, and the CPU frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostCpuStats {
     /// In the kernel.
@@ -76,6 +76,6 @@ pub struct HostCpuStats {
     pub idle: Duration,
     /// Doing nothing while a disk is waited for.
     pub iowait: Duration,
-    /// How fast they are now, in MHz; none where nobody says.
+    /// The current frequency in MHz; `None` if unknown.
     pub frequency_mhz: Option<u64>,
 }

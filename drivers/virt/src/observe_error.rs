@@ -1,10 +1,10 @@
-//! Why a host could not be observed.
+//! The error of an observation.
 
 use std::time::Duration;
 
 use berth_model::Disposition;
 
-/// An `observe` that brought nothing. The tree in Placement stays as it is.
+/// Why `observe` failed. The tree in Placement stays unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The hypervisor is away or refuses the connection.
@@ -12,10 +12,10 @@ pub enum ObserveError {
     Unreachable {
         /// URI or path.
         target: String,
-        /// What it or the system said.
+        /// The message of the hypervisor or the system.
         reason: String,
     },
-    /// A call did not come back.
+    /// A call timed out.
     #[error("{call} of the hypervisor at {target} did not come back within {limit:?}")]
     TimedOut {
         /// URI or path.
@@ -30,15 +30,15 @@ pub enum ObserveError {
     Refused {
         /// The call.
         call: &'static str,
-        /// What it said.
+        /// The hypervisor's message.
         reason: String,
     },
-    /// Something that was read makes no sense.
+    /// Something the driver read is malformed.
     #[error("{origin}: {reason}")]
     Malformed {
         /// The file, document or key.
         origin: String,
-        /// What is wrong and what would be right.
+        /// What is wrong and what is expected.
         reason: String,
     },
     /// A file could not be read.
@@ -55,7 +55,7 @@ pub enum ObserveError {
     Configuration {
         /// The option, with its section.
         option: String,
-        /// What is wrong and what would be right.
+        /// What is wrong and what is expected.
         reason: String,
     },
     /// The hypervisor's library is not installed.
@@ -63,13 +63,14 @@ pub enum ObserveError {
     LibraryMissing {
         /// The library's file name.
         library: String,
-        /// What to do.
+        /// How to install it.
         mend: String,
     },
 }
 
 impl ObserveError {
-    /// Everything but a configuration that does not fit and a missing library may be well at the next look.
+    /// Only an invalid configuration and a missing library are fatal; all other errors may be gone at the next
+    /// observation.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {

@@ -1,7 +1,7 @@
-//! What is out of the host's hands for guests, whether one has it or not: so that what a guest that is no more left behind is
-//! found, and shown to whoever asks.
+//! Devices that are prepared for guests, in use or not. With this list the remains of deleted guests are found and
+//! shown.
 //!
-//! Callers: the agent's comparison, which gives back what nobody holds.
+//!  The agent's comparison resets those that no guest has.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use berth_model::PciAddress;
 
 use crate::device_life::WantedDevice;
 
-/// A device that was made ready for a guest and is so still: a mediated device that exists, or a function that is on the driver for
-/// guests and rests on another.
+/// A device that is prepared for a guest: a mediated device that exists, or a function that was moved from its resting
+/// driver to the driver for guests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedDevice {
-    /// The device, with what a mediated one is made of where that is known.
+    /// The device; for a mediated device also its source, if known.
     pub wanted: WantedDevice,
-    /// Who made it so.
+    /// Who prepared it.
     pub by: Preparer,
-    /// The functions that go to a guest and come back with it: the others of its IOMMU group.
+    /// The functions that are given to a guest together with it: the other members of its IOMMU group.
     pub fellows: BTreeSet<PciAddress>,
 }
 
-/// Who made a device ready.
+/// Who prepared a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preparer {
-    /// This driver, when it was asked to: it wrote that down before.
+    /// This driver, on request. It records each request before executing it.
     Berth,
-    /// Somebody else, or nobody knows.
+    /// Another party, or unknown.
     Another,
 }

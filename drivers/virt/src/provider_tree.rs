@@ -1,9 +1,8 @@
-//! From what is seen to the tree that is wanted. Pure.
+//! Computes the desired provider tree of a node from its view. Pure.
 //!
-//! [`wanted`] says how much of which class belongs on which provider under the node's model; [`moves`] names the inventories
-//! that Placement has elsewhere; [`names`] knows which children are this driver's to name; [`devices`] has the children that
-//! stand for offered devices. Here the wanted amounts are written
-//! into Placement's tree, so that all that is not the driver's stays as it is.
+//!  [`wanted`] computes the amounts per provider and class under the node's model; [`moves`] finds the inventories that Placement has
+//!  elsewhere; [`names`] recognises the children that this driver names; [`devices`] handles the children of offered devices.
+//!  This module writes the desired amounts into Placement's tree and leaves everything foreign unchanged.
 
 mod devices;
 mod moves;
@@ -26,10 +25,10 @@ pub(crate) use wanted::{card_cell, cells_are_modelled, dedicated_are_pcpu};
 
 use crate::{HostView, NodeView, OfferedDevice, UnfitReason, resource_kind::offered};
 
-/// A view that makes no tree.
+/// Why a view does not give a valid tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderTreeError {
-    /// The driver has no such node (any more).
+    /// The driver has no such node, at least not any more.
     #[error("the hypervisor has no node {node}")]
     UnknownNode {
         /// The node.
@@ -70,7 +69,7 @@ pub enum ProviderTreeError {
         uuid: ProviderUuid,
         /// That name.
         misnamed: ProviderName,
-        /// The other one.
+        /// The other child.
         other: ProviderUuid,
     },
     /// A device of the compute service has a provider that Cyborg writes.
@@ -86,7 +85,7 @@ pub enum ProviderTreeError {
         /// The provider.
         uuid: ProviderUuid,
     },
-    /// A child has no place: somebody else has a provider of its name in the tree.
+    /// A child cannot be added, because a foreign provider in the tree has its name.
     #[error("a child provider has no place in the tree of {node}")]
     Tree {
         /// The node.
@@ -98,7 +97,7 @@ pub enum ProviderTreeError {
 }
 
 impl ProviderTreeError {
-    /// A node that is gone may be back at the next look; the others are for an operator to mend.
+    /// An unknown node may be back at the next observation; the other errors need an operator.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -112,11 +111,11 @@ impl ProviderTreeError {
     }
 }
 
-/// The tree a node should have, given the tree Placement has: the root and the children that the view calls for, all
-/// other children and the sharing providers as they are; and the moves by which allocations follow their inventory.
+/// The desired tree of a node, based on Placement's tree: the root and the children that the view requires, with all
+/// other children and the sharing providers unchanged; and the moves by which allocations follow their inventory.
 ///
 /// # Errors
-/// The view makes no tree.
+/// The view does not give a valid tree.
 pub fn provider_tree(
     view: &HostView,
     current: &ProviderTree,
@@ -133,7 +132,7 @@ pub fn provider_tree(
     let mut misnamed = names::misnamed(current, node, wanted.children.keys())?;
     misnamed.extend(devices::misnamed(current, node, &devices)?);
     if !misnamed.is_empty() {
-        // First they get their names, so that no second child is made for the same; the rest is for the next look.
+        // The children are renamed first, so that no duplicates are created; the rest follows in the next tick.
         return Ok(Desired {
             tree: renamed(current, misnamed),
             moves: Vec::new(),
@@ -150,7 +149,8 @@ pub fn provider_tree(
         name.is_some_and(|name| !wanted.children.contains_key(name) && !devices.contains_key(name))
     };
     if !unmarked.is_empty() && (!moves.is_empty() || unmarked.keys().any(goes)) {
-        // Nobody takes from a child that does not say whose it is: first it says so, the rest is for the next look.
+        // Unmarked children are marked with their owner first, before inventory moves; the rest follows in the next
+        // tick.
         return Ok(Desired {
             tree: marked,
             moves: Vec::new(),
@@ -182,7 +182,7 @@ pub fn provider_tree(
     })
 }
 
-/// The tree in which children have these names.
+/// The tree with these names for children.
 fn renamed(current: &ProviderTree, names: BTreeMap<ProviderUuid, ProviderName>) -> ProviderTree {
     let mut renamed = current.clone();
     for (uuid, name) in names {
@@ -193,8 +193,8 @@ fn renamed(current: &ProviderTree, names: BTreeMap<ProviderUuid, ProviderName>) 
     renamed
 }
 
-/// The tree in which children that a nova-compute left unmarked (before 34.0.0 it marked none), and those of Cyborg's that are
-/// Berth's to write from now on, say whose they are.
+/// The tree with owner marks on children that a nova-compute left unmarked (before 34.0.0 it set no marks), and on
+/// those of Cyborg that Berth takes over.
 fn marked(
     current: &ProviderTree,
     unmarked: &BTreeMap<ProviderUuid, BTreeSet<Trait>>,
@@ -208,8 +208,8 @@ fn marked(
     marked
 }
 
-/// The classes this node's reports may contain under any model: inventory of such a class that is not wanted goes;
-/// inventory of other classes is somebody else's and stays.
+/// The classes that this node may report under any model. Their inventory is removed if it is not wanted; inventory of
+/// other classes is foreign and stays.
 fn reported_classes(seen: &NodeView) -> BTreeSet<ResourceClass> {
     let mut classes = BTreeSet::from([
         ResourceClass::VCPU,
@@ -228,25 +228,25 @@ fn reported_classes(seen: &NodeView) -> BTreeSet<ResourceClass> {
     classes
 }
 
-/// Traits a driver adds and takes away: what the processor has and what the hypervisor can do. The agent's own
-/// (COMPUTE_NODE, COMPUTE_STATUS_DISABLED) and everybody else's stay.
+/// Whether a driver manages this trait: processor features and the hypervisor's capabilities. The agent's own traits
+/// (COMPUTE_NODE, COMPUTE_STATUS_DISABLED) and foreign ones stay.
 fn is_a_drivers_to_judge(held: &Trait) -> bool {
     let name = held.as_str();
     (name.starts_with("HW_CPU_") || name.starts_with("COMPUTE_"))
         && ![Trait::COMPUTE_NODE, Trait::COMPUTE_STATUS_DISABLED].contains(held)
 }
 
-/// Whether guests with a device profile may come here: this tree offers accelerators, Berth's or the real Cyborg's.
+/// Whether the tree offers accelerators, Berth's or Cyborg's, so that guests with a device profile can be placed here.
 fn has_accelerators(tree: &ProviderTree) -> bool {
     let own = tree.own();
     own.iter()
         .any(|provider| provider.traits.contains(&Trait::OWNER_CYBORG))
 }
 
-/// What a conductor asks of a host for a guest with a device profile.
+/// The trait that conductors require for a guest with a device profile.
 const COMPUTE_ACCELERATORS: Trait = Trait::known("COMPUTE_ACCELERATORS");
 
-/// What the writing of the wanted amounts into the current tree needs to know.
+/// The context for writing the desired amounts into the current tree.
 struct Writing<'a> {
     seen: &'a NodeView,
     current: &'a ProviderTree,
@@ -266,8 +266,8 @@ impl Writing<'_> {
         self.inventories(root, &wanted.root)
     }
 
-    /// Children of the driver's naming that the model does not call for: removed with all below them, or emptied where
-    /// somebody's child below them stays.
+    /// Handles children of this driver's naming that the model does not need: they are removed with their subtree, or
+    /// emptied if a foreign child is below them.
     fn children_that_go(&self, tree: &mut ProviderTree, wanted: &Wanted) {
         let goes = |provider: &Provider| {
             names::is_the_drivers(self.current, self.node, provider)
@@ -283,8 +283,8 @@ impl Writing<'_> {
         }
     }
 
-    /// Children of devices that are gone: removed, or emptied where somebody's child is below them. What is still in use is
-    /// held, and says so.
+    /// Handles children of missing devices: they are removed, or emptied if a foreign child is below them. Those in use
+    /// are reserved and marked with the reason.
     fn devices_that_go(&self, tree: &mut ProviderTree) -> BTreeMap<ProviderUuid, BTreeSet<Trait>> {
         let gone = BTreeSet::from([UnfitReason::Vanished.as_trait()]);
         let goes =
@@ -344,7 +344,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// The child of this name: the one there is, whoever made it, or a new one. Cyborg's is not ours to write.
+    /// The child with this name: the existing one, whoever created it, or a new one. Cyborg's children are not
+    /// writable.
     fn child(
         &self,
         tree: &mut ProviderTree,
@@ -367,8 +368,8 @@ impl Writing<'_> {
         Ok(uuid)
     }
 
-    /// Takes away the inventories that are the driver's. On a GPU's provider all are: a GPU is offered as one class only,
-    /// and the name of a class it was offered as before is known to nobody.
+    /// Removes the inventories that the driver manages. On a GPU's provider these are all, because a GPU has only one
+    /// class and its former class may be unknown.
     fn drop_reported(&self, child: &mut Provider) {
         let all = named_for(self.node, &child.name) == Some(NamedFor::Device);
         child
@@ -393,8 +394,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// With what an operator set: reserved and ratio of the same inventory, or of the one it was renamed from; the ratio of
-    /// the inventory it comes from.
+    /// Keeps what an operator set: reserved and ratio of the same inventory or of the one it was renamed from, and the
+    /// ratio of the inventory it moves from.
     fn keeping(
         &self,
         provider: ProviderUuid,

@@ -1,11 +1,11 @@
-//! Which of a node's parts a resource class counts. Placement's classes do not say it themselves: a mediated device's class
-//! may be VGPU or any CUSTOM_ name.
+//! Maps resource classes to the parts of a node that they count. The class alone does not tell: mediated devices may
+//! have VGPU or any CUSTOM_ class.
 
 use berth_model::ResourceClass;
 
 use crate::{NodeView, OfferedMdevs};
 
-/// What units of a class are, where it matters for their home.
+/// What the units of a class are, as far as it affects moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ResourceKind {
     /// Mediated devices of physical GPUs.
@@ -39,7 +39,7 @@ impl ResourceKind {
     }
 }
 
-/// What the node's GPUs offer, those with nothing to offer left out.
+/// The mediated devices offered by the node's GPUs.
 pub(crate) fn offered(seen: &NodeView) -> impl Iterator<Item = &OfferedMdevs> {
     seen.gpus
         .iter()

@@ -1,17 +1,17 @@
-//! How a machine's resources are modelled in Placement. An upgrade edits one word here; the difference to the tree that
-//! Placement has is then a reshape.
+//! How a machine's resources are modelled in Placement. An upgrade changes one of these values; the difference to the
+//! tree in Placement is then a reshape.
 
-/// Where virtual GPUs are reported.
+/// The provider of virtual GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VgpuModel {
     /// All of them on the root provider (Nova before Stein).
     Root,
-    /// Those of each physical GPU on a child provider of its own.
+    /// A child provider per physical GPU.
     #[default]
     PerGpu,
 }
 
-/// Where CPUs, memory and network functions are reported.
+/// The provider of CPUs, memory and network functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NumaModel {
     /// On the root provider (as Nova does).
@@ -21,7 +21,7 @@ pub enum NumaModel {
     Cells,
 }
 
-/// What dedicated CPUs are reported as.
+/// The class of dedicated CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PcpuModel {
     /// As VCPU, together with the shared ones (Nova before Train).
@@ -43,7 +43,7 @@ pub struct ResourceModel {
 }
 
 impl ResourceModel {
-    /// All models there are, for whoever tries each: conformance and tests.
+    /// All models, for conformance checks and tests.
     pub fn all() -> impl Iterator<Item = Self> {
         [VgpuModel::Root, VgpuModel::PerGpu]
             .into_iter()

@@ -1,13 +1,14 @@
-//! Devices whose providers Cyborg made: which provider is a device's, and what of it stays when Berth writes it.
+//! Takeover of providers that Cyborg created: finds a device's provider, and decides what stays of it when Berth writes
+//! it.
 //!
-//! Cyborg names a provider by its option `host`, some of its drivers by what `gethostname` answers. The root provider may have
-//! another name: libvirt's of the host, with its domain mostly. So a provider is known by the address in its name and by its
-//! UUID, which Cyborg makes of that name; the name before the address may be any.
+//!  Cyborg names a provider after its option `host`; some of its drivers use `gethostname`. The root provider may have yet another
+//!  name: libvirt's name of the host, usually with its domain. So a provider is recognised by the address in its name and by its UUID,
+//!  which Cyborg derives from that name; the part before the address may be anything.
 //!
-//! Cyborg's PCI driver gives every device CUSTOM_PCI and traits that begin so, whatever the device is. Its device profiles ask
-//! for these: a provider that has them keeps them, until `resource_class` of `[accelerators] device_spec` says otherwise.
+//!  Cyborg's PCI driver gives every device CUSTOM_PCI and traits with this prefix. Cyborg's device profiles request these, so a provider
+//!  that has them keeps them unless `resource_class` of `[accelerators] device_spec` is set.
 //!
-//! Callers: the provider tree; the agent, for what it tells the accelerator service and where it builds guests.
+//!  Used by the provider tree, and by the agent for its reports to the accelerator service and when it builds guests.
 
 use berth_model::{
     NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
@@ -18,7 +19,7 @@ use crate::{
     ClassOrigin, DeviceOwner, DeviceType, DeviceUnit, NodeView, OfferedDevice, OfferedHandle,
 };
 
-/// What traits of Cyborg's PCI driver begin with.
+/// The prefix of the traits of Cyborg's PCI driver.
 const OF_CYBORGS_PCI_DRIVER: &str = "CUSTOM_PCI_";
 
 /// The address that a child's name ends with, in Nova's or Cyborg's manner.
@@ -29,7 +30,8 @@ pub(crate) fn address_in(name: &ProviderName) -> Option<PciAddress> {
     is_whole.then_some(address)
 }
 
-/// The address of the device that a child stands for which has its name and its UUID from Cyborg, or from Berth in its place.
+/// The address of the device that a child stands for, if Cyborg (or Berth in its place) gave the child its name and
+/// UUID.
 pub(crate) fn cyborgs_address(child: &Provider) -> Option<PciAddress> {
     let is_deployable = child.uuid() == ProviderUuid::of_deployable(&child.name);
     let is_novas = child.traits.contains(&PCI_TRACKERS);
@@ -37,7 +39,8 @@ pub(crate) fn cyborgs_address(child: &Provider) -> Option<PciAddress> {
 }
 
 impl OfferedDevice {
-    /// Its provider in its node's tree: the one of its name, or the one that Cyborg made of it under another name of the host.
+    /// The device's provider in its node's tree: the one with its name, or one that Cyborg created under another host
+    /// name.
     #[must_use]
     pub fn provider_in<'a>(&self, node: &NodeName, tree: &'a ProviderTree) -> Option<&'a Provider> {
         let named = tree.by_name(&self.provider_name(node));
@@ -46,8 +49,8 @@ impl OfferedDevice {
             .or_else(|| self.cyborgs_provider(tree))
     }
 
-    /// The addresses one of which Cyborg's name for its provider ends with: its own, or where its functions are units of one
-    /// provider, that of any: Cyborg takes the one that it found last.
+    /// The addresses with which Cyborg's name for the provider may end: its own, or that of any function if all
+    /// functions are units of one provider, because Cyborg uses the last one it found.
     pub(crate) fn cyborgs_addresses(&self) -> impl Iterator<Item = PciAddress> {
         let are_units = self.owner == DeviceOwner::Accelerator && self.unit == DeviceUnit::Handle;
         let functions = self.handles.iter().filter_map(move |handle| match handle {
@@ -66,7 +69,7 @@ impl OfferedDevice {
         children.find(|child| cyborgs_address(child).is_some_and(is_its))
     }
 
-    /// Whether its provider in this tree has the class of Cyborg's PCI driver and is to keep it.
+    /// Whether its provider in this tree has the class of Cyborg's PCI driver and keeps it.
     fn keeps_cyborgs_class(&self, provider: &Provider) -> bool {
         let class = DeviceType::Pci.resource_class();
         let has_only = provider.inventories.keys().eq([&class]);
@@ -78,7 +81,7 @@ impl OfferedDevice {
             && self.handles.iter().all(is_whole)
     }
 
-    /// The class that it has on its provider: its own, or Cyborg's that the provider keeps.
+    /// The class on its provider: its own, or Cyborg's if the provider keeps that.
     #[must_use]
     pub(crate) fn class_on(&self, provider: &Provider) -> ResourceClass {
         match self.keeps_cyborgs_class(provider) {
@@ -87,7 +90,7 @@ impl OfferedDevice {
         }
     }
 
-    /// Takes on what its provider in this tree keeps of Cyborg's; whether it does.
+    /// Adopts what its provider in this tree keeps of Cyborg's; returns whether it does.
     pub fn keep_cyborgs(&mut self, node: &NodeName, tree: &ProviderTree) -> bool {
         let Some(provider) = self.provider_in(node, tree) else {
             return false;
@@ -104,7 +107,7 @@ impl OfferedDevice {
 }
 
 impl NodeView {
-    /// The node with its devices as their providers in this tree keep them; none where none keeps anything.
+    /// The node with its devices as their providers in this tree keep them; `None` if nothing is kept.
     #[must_use]
     pub(crate) fn keeping_cyborgs(&self, node: &NodeName, tree: &ProviderTree) -> Option<Self> {
         let keeps = |device: &OfferedDevice| {

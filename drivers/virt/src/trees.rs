@@ -1,10 +1,10 @@
-//! The two provider trees of a reshape, side by side.
+//! The two provider trees of a reshape.
 
 use berth_model::{Provider, ProviderTree, ProviderUuid};
 
-/// The tree that Placement has and the one that the driver wants. A provider that only the first has is one that units
-/// leave: its name says what it stands for, whatever its UUID, since it may have been made by another compute service or
-/// under another name of the host.
+/// Placement's current tree and the driver's desired tree. Units leave a provider that only the current tree has. Its
+/// name determines what it stands for, because it may have been created by another compute service or under another
+/// host name.
 #[derive(Debug, Clone, Copy)]
 pub struct Trees<'a> {
     /// The tree Placement has.
@@ -14,13 +14,13 @@ pub struct Trees<'a> {
 }
 
 impl<'a> Trees<'a> {
-    /// A provider of either tree, as it is wanted where both have it.
+    /// A provider of either tree; the desired one if both have it.
     pub(crate) fn get(self, provider: ProviderUuid) -> Option<&'a Provider> {
         let wanted = self.desired.get(provider);
         wanted.or_else(|| self.current.get(provider))
     }
 
-    /// Whether a provider is the node's own in either tree, not a sharing one.
+    /// Whether a provider belongs to the node in either tree, in contrast to a sharing one.
     pub(crate) fn is_own(self, provider: ProviderUuid) -> bool {
         self.desired.is_own(provider) || self.current.is_own(provider)
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_client::{ComputeClient, Disposition, EventsError};
-use berth_store::{Moment, SqlStore};
+use berth_store::{SqlStore, SqlTimestamp};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -23,7 +23,9 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::store::AcceleratorTables;
-use crate::store::events::{PendingEvent, RecordDelivery, DeliveryRecordError, DeliveryOutcome, ClaimEvents, due};
+use crate::store::events::{
+    ClaimEvents, DeliveryOutcome, DeliveryRecordError, PendingEvent, RecordDelivery, due,
+};
 
 /// The polling interval of the outbox.
 const LOOK: Duration = Duration::from_secs(1);
@@ -121,7 +123,9 @@ impl DeliveryTasks {
 }
 
 /// The due events, by host and guest.
-async fn waiting(tables: &AcceleratorTables) -> BTreeMap<String, BTreeMap<Uuid, Vec<PendingEvent>>> {
+async fn waiting(
+    tables: &AcceleratorTables,
+) -> BTreeMap<String, BTreeMap<Uuid, Vec<PendingEvent>>> {
     let read = async {
         let mut tx = tables.read().await?;
         due(&mut tx).await
@@ -209,7 +213,12 @@ impl HostDelivery {
 
     /// POSTs the due events of one guest. Sets `away` if the receiver did not answer, so that its other guests are
     /// skipped.
-    async fn tell(&self, instance: Uuid, events: &[PendingEvent], away: &mut bool) -> DeliveryOutcome {
+    async fn tell(
+        &self,
+        instance: Uuid,
+        events: &[PendingEvent],
+        away: &mut bool,
+    ) -> DeliveryOutcome {
         let host = &self.host;
         let Some(receiver) = &self.receiver else {
             tracing::warn!(%instance, host, "accelerator request events given up: no receiver is known for this host");
@@ -231,7 +240,7 @@ impl HostDelivery {
             status: Some(event.status),
             code: None,
         });
-        let old = Moment::now().before(LIFETIME);
+        let old = SqlTimestamp::now().before(LIFETIME);
         let fresh = events.iter().any(|event| event.since > old);
         let told = timeout(LONGEST_POST, receiver.external_events(body.collect())).await;
         let Ok(told) = told else {

@@ -13,7 +13,7 @@ pub(crate) mod root;
 
 use berth_http::{ApiRequest, Fault, Microversion};
 use berth_store::{SqlError, Transaction};
-use berth_wire::accelerator::Link;
+use berth_wire::accelerator::DocumentLink;
 use http::StatusCode;
 use uuid::Uuid;
 
@@ -43,8 +43,12 @@ pub(crate) fn url(call: &ApiRequest, path: &str) -> String {
 }
 
 /// The link of a document to itself.
-pub(crate) fn link(call: &ApiRequest, collection: &str, id: impl std::fmt::Display) -> Link {
-    Link::own(url(call, &format!("/v2/{collection}/{id}")))
+pub(crate) fn link(
+    call: &ApiRequest,
+    collection: &str,
+    id: impl std::fmt::Display,
+) -> DocumentLink {
+    DocumentLink::own(url(call, &format!("/v2/{collection}/{id}")))
 }
 
 /// Returns 406 if the request's version does not have the feature.

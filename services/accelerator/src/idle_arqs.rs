@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use berth_store::{Moment, SqlError, SqlStore};
+use berth_store::{SqlError, SqlStore, SqlTimestamp};
 use tokio::time::Instant;
 
 use crate::store::AcceleratorTables;
@@ -42,7 +42,7 @@ impl From<SqlError> for IdleArqsError {
 pub struct IdleArqCollector {
     /// Requests with a timestamp in the future, and since when they are seen. The clock was set back, so their
     /// timestamps do not show their age.
-    ahead: BTreeMap<i64, (Moment, Instant)>,
+    ahead: BTreeMap<i64, (SqlTimestamp, Instant)>,
 }
 
 impl IdleArqCollector {
@@ -53,7 +53,7 @@ impl IdleArqCollector {
         grace: Duration,
     ) -> Result<usize, IdleArqsError> {
         let tables = AcceleratorTables::of(store.clone());
-        let now = Moment::now();
+        let now = SqlTimestamp::now();
         let ahead = IdleArqs::After(now.after(AHEAD));
         let old = IdleArqs::Before(now.before(grace));
         let (seen, mut is_any_left) = {
@@ -81,7 +81,12 @@ impl IdleArqCollector {
     }
 
     /// Requests that have been seen ahead for the grace time without a change.
-    fn ripe(&mut self, seen: &BTreeMap<i64, Moment>, grace: Duration, now: Instant) -> Vec<i64> {
+    fn ripe(
+        &mut self,
+        seen: &BTreeMap<i64, SqlTimestamp>,
+        grace: Duration,
+        now: Instant,
+    ) -> Vec<i64> {
         self.ahead
             .retain(|id, (first, _)| seen.get(id).is_some_and(|date| date <= first));
         let ripe = seen.iter().filter(|(id, date)| {

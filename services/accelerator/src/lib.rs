@@ -17,9 +17,10 @@
 //! Placement. A report never removes what a request holds. Agents wait for operators' changes by long polling ([`HostsBell`]).
 //! `cli` composes this crate, served or in process.
 
-mod host_changes;
 mod events;
 mod handlers;
+mod host_changes;
+mod idle_arqs;
 mod microversions;
 mod policies;
 mod programmings;
@@ -27,14 +28,13 @@ mod providers;
 mod report;
 mod router;
 mod store;
-mod idle_arqs;
 
 pub use berth_http::{serve_tcp, serve_unix};
-pub use host_changes::HostsBell;
 pub use events::{EventReceivers, EventsBell, deliver_events};
+pub use host_changes::HostsBell;
+pub use idle_arqs::{IdleArqCollector, IdleArqsError, delete_idle_arqs};
 pub use policies::default_policy;
 pub use programmings::end_late_programmings;
 pub use providers::watch_providers;
 pub use router::{AcceleratorApiOptions, ServiceTokens, router};
 pub use store::schema::{AcceleratorSchemaError, VERSION as SCHEMA_VERSION, prepare};
-pub use idle_arqs::{IdleArqsError, IdleArqCollector, delete_idle_arqs};

@@ -59,8 +59,14 @@ fn base() -> [(&'static str, PolicyRule); 17] {
         ("deny", PolicyRule::Nobody),
         ("public_api", PolicyRule::Nobody),
         ("is_admin", PolicyRule::named("admin_api")),
-        ("admin_or_owner", PolicyRule::is_admin().or(PolicyRule::own_project())),
-        ("admin_or_user", PolicyRule::is_admin().or(PolicyRule::own_user())),
+        (
+            "admin_or_owner",
+            PolicyRule::is_admin().or(PolicyRule::own_project()),
+        ),
+        (
+            "admin_or_user",
+            PolicyRule::is_admin().or(PolicyRule::own_user()),
+        ),
         ("default", PolicyRule::named("admin_or_owner")),
     ]
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use berth_store::{Moment, SqlStore};
+use berth_store::{SqlStore, SqlTimestamp};
 
 use crate::events::EventsBell;
 use crate::store::AcceleratorTables;
@@ -28,7 +28,7 @@ pub async fn end_late_programmings(
             () = &mut shutdown => return,
             () = tokio::time::sleep(LOOK) => {}
         }
-        let now = Moment::now();
+        let now = SqlTimestamp::now();
         let late = EndLateProgrammings {
             now,
             forget: now.before(KNOWN),

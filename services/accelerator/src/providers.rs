@@ -14,7 +14,7 @@ use berth_model::ProviderUuid;
 use berth_store::SqlStore;
 
 use crate::store::AcceleratorTables;
-use crate::store::providers::{ProvidersByHost, ProviderPresence, RecordPresence, of_hosts};
+use crate::store::providers::{ProviderPresence, ProvidersByHost, RecordPresence, of_hosts};
 
 /// Checks every `interval` until `shutdown` resolves, with one request to Placement per provider tree.
 pub async fn watch_providers(
@@ -61,12 +61,16 @@ async fn look(tables: &AcceleratorTables, placement: &PlacementClient) {
 }
 
 /// The providers whose state changed.
-async fn changed(placement: &PlacementClient, hosts: ProvidersByHost) -> Vec<(ProviderUuid, ProviderPresence)> {
+async fn changed(
+    placement: &PlacementClient,
+    hosts: ProvidersByHost,
+) -> Vec<(ProviderUuid, ProviderPresence)> {
     let mut changed = Vec::new();
     for (host, known) in hosts {
         match seen(placement, &known).await {
             Ok(seen) => {
-                let differs = |(provider, seen): &(ProviderUuid, ProviderPresence)| known[provider] != *seen;
+                let differs =
+                    |(provider, seen): &(ProviderUuid, ProviderPresence)| known[provider] != *seen;
                 let news: Vec<_> = seen.into_iter().filter(differs).collect();
                 for (provider, seen) in &news {
                     match seen {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use berth_model::{AttachHandleInfo, AttachHandleType, Trait};
 use berth_wire::BodyError;
-use berth_wire::accelerator::{Health, HostAttachHandle, HostDeployable, HostDevice, HostDevices};
+use berth_wire::accelerator::{
+    Health, HostAttachHandle, HostDeployable, HostDevicesReport, ReportedHostDevice,
+};
 use uuid::Uuid;
 
 /// The maximum length of a text with a column of its own.
@@ -66,7 +68,7 @@ impl DeviceReport {
     ///
     /// # Errors
     /// A name, a class, a trait or an address is none, or something is there twice.
-    pub(crate) fn new(host: &str, body: HostDevices) -> Result<Self, BodyError> {
+    pub(crate) fn new(host: &str, body: HostDevicesReport) -> Result<Self, BodyError> {
         text("host", host)?;
         let mut once = UniqueValues::default();
         let mut devices = Vec::new();
@@ -106,7 +108,7 @@ fn text(field: &str, text: &str) -> Result<(), BodyError> {
     Ok(())
 }
 
-fn device(body: HostDevice, seen: &mut UniqueValues) -> Result<ReportedDevice, BodyError> {
+fn device(body: ReportedHostDevice, seen: &mut UniqueValues) -> Result<ReportedDevice, BodyError> {
     text("name", &body.name)?;
     once(&mut seen.names, "name", body.name.clone())?;
     text("type", &body.device_type)?;
@@ -130,7 +132,10 @@ fn device(body: HostDevice, seen: &mut UniqueValues) -> Result<ReportedDevice, B
     })
 }
 
-fn deployable(body: HostDeployable, seen: &mut UniqueValues) -> Result<ReportedDeployable, BodyError> {
+fn deployable(
+    body: HostDeployable,
+    seen: &mut UniqueValues,
+) -> Result<ReportedDeployable, BodyError> {
     text("name", &body.name)?;
     once(&mut seen.providers, "rp_uuid", body.rp_uuid)?;
     // Cyborg's class GPU is none of Placement's, and has the form of a trait as all classes have.
@@ -264,7 +269,7 @@ mod tests {
             let refused = report(&PCI.replace(from, to)).unwrap_err();
             assert!(refused.contains(place), "{refused}");
         }
-        let body = HostDevices::default();
+        let body = HostDevicesReport::default();
         assert!(DeviceReport::new("a\nb", body).is_err());
     }
 }

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use berth_http::{ApiRequest, ServiceLayer, Fault, ApiDialect, RouteMethods, NoAuth2, Policy, ValidateToken, with_service_layer};
+use berth_http::{
+    ApiDialect, ApiRequest, Fault, NoAuth2, Policy, RouteMethods, ServiceLayer, ValidateToken,
+    with_service_layer,
+};
 use berth_store::SqlStore;
 use tokio::sync::Notify;
 
-use crate::host_changes::HostsBell;
 use crate::events::EventsBell;
 use crate::handlers::{
     accelerator_requests as arqs, adopted_requests, attributes, deployables,
     device_profiles as profiles, devices, host_changes, host_devices, programmings, root,
 };
+use crate::host_changes::HostsBell;
 use crate::microversions;
 use crate::policies::default_policy;
 use crate::store::AcceleratorTables;
@@ -88,7 +91,11 @@ impl AcceleratorApi {
                 call.caller.has_role("service") || call.caller.has_role("admin")
             }
         };
-        if vouched { ServiceVouch::Yes } else { ServiceVouch::No }
+        if vouched {
+            ServiceVouch::Yes
+        } else {
+            ServiceVouch::No
+        }
     }
 
     /// Signals new events in the outbox.
@@ -183,7 +190,9 @@ fn device_routes() -> Router<AcceleratorApi> {
         )
         .route(
             "/v2/deployables/{uuid}/program",
-            RouteMethods::new("PATCH").patch(deployables::program).build(),
+            RouteMethods::new("PATCH")
+                .patch(deployables::program)
+                .build(),
         )
         .route(
             // OpenStack's client sends PATCH here, with the same body. Cyborg has no such route.

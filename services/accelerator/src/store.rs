@@ -7,6 +7,7 @@
 
 pub(crate) mod adopted;
 pub(crate) mod arqs;
+pub(crate) mod arqs_of_unknown_instances;
 pub(crate) mod attributes;
 pub(crate) mod bind;
 pub(crate) mod deployables;
@@ -16,20 +17,19 @@ pub(crate) mod events;
 pub(crate) mod handles;
 pub(crate) mod host_changes;
 pub(crate) mod host_devices;
+pub(crate) mod idle_arqs;
 pub(crate) mod known_devices;
-#[cfg(test)]
-mod query_plans;
 pub(crate) mod programmings;
 pub(crate) mod providers;
+#[cfg(test)]
+mod query_plans;
 pub(crate) mod schema;
-pub(crate) mod arqs_of_unknown_instances;
-pub(crate) mod idle_arqs;
 
 use std::str::FromStr;
 
 use berth_http::{Fault, Timestamp};
 use berth_store::{
-    Disposition, Moment, Retryable, Row, SqlError, SqlStore, Transaction, Value, Work,
+    Disposition, Retryable, Row, SqlError, SqlStore, SqlTimestamp, Transaction, Value, Work,
 };
 
 /// Each writer updates this row first, so that a concurrent writer waits or gets a conflict.
@@ -92,7 +92,11 @@ pub(crate) fn typed<T: FromStr>(
     text.parse().map_err(|_| foreign(text, table, column))
 }
 
-pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> AcceleratorTableError {
+pub(crate) fn foreign(
+    text: &str,
+    table: &'static str,
+    column: &'static str,
+) -> AcceleratorTableError {
     AcceleratorTableError::Foreign {
         table,
         column,
@@ -102,7 +106,7 @@ pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> 
 
 /// The current time as a column value.
 pub(crate) fn now() -> Value {
-    Value::Moment(Moment::now())
+    Value::Timestamp(SqlTimestamp::now())
 }
 
 /// A timestamp column in the format of the API's documents.

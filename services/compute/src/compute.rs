@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use berth_conductor::Conductor;
 use berth_hosts::Hosts;
-use berth_journeys::Journeys;
+use berth_keyed_tasks::KeyedTasks;
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
 use tokio::sync::Mutex;
@@ -73,9 +73,9 @@ pub(crate) struct ComputeInner {
     pub(crate) quota: Option<QuotaHook>,
     pub(crate) options: ComputeOptions,
     /// Tasks that hand a server over to the conductor, or delete it. One per server.
-    pub(crate) server_tasks: Journeys<Uuid>,
+    pub(crate) server_tasks: KeyedTasks<Uuid>,
     /// Tasks that carry out server actions. One per server.
-    pub(crate) action_tasks: Journeys<Uuid>,
+    pub(crate) action_tasks: KeyedTasks<Uuid>,
     /// When failed actions are retried.
     pub(crate) retries: RetrySchedule,
     /// Held while Placement's aggregates are updated.
@@ -98,8 +98,8 @@ impl Compute {
             images: parts.images,
             quota: parts.quota,
             options,
-            server_tasks: Journeys::default(),
-            action_tasks: Journeys::default(),
+            server_tasks: KeyedTasks::default(),
+            action_tasks: KeyedTasks::default(),
             retries: RetrySchedule::default(),
             mirror: Mutex::default(),
             logged_foreign_owner: AtomicBool::new(false),

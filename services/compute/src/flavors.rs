@@ -10,7 +10,7 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_store::{Moment, Statement, Transaction, Work};
+use berth_store::{SqlTimestamp, Statement, Transaction, Work};
 
 pub use error::ComputeFlavorError;
 pub(crate) use listing::{FlavorQuery, FlavorSortKey, Publicity, SortDirection};
@@ -49,8 +49,8 @@ pub struct ComputeFlavor {
     pub extra_specs: BTreeMap<String, String>,
     /// The projects that may use the flavor if it is not public.
     pub projects: BTreeSet<String>,
-    pub created_at: Moment,
-    pub updated_at: Option<Moment>,
+    pub created_at: SqlTimestamp,
+    pub updated_at: Option<SqlTimestamp>,
 }
 
 impl ComputeFlavor {

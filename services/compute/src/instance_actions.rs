@@ -7,7 +7,7 @@ mod listing;
 
 use std::time::Duration;
 
-use berth_store::{Moment, Row, SqlError, Statement, Transaction};
+use berth_store::{Row, SqlError, SqlTimestamp, Statement, Transaction};
 use uuid::Uuid;
 
 pub(crate) use listing::ActionsPart;
@@ -59,8 +59,8 @@ pub struct InstanceAction {
     pub host: Option<String>,
     /// `None` while the action is pending.
     pub outcome: Option<ActionOutcome>,
-    pub started_at: Moment,
-    pub finished_at: Option<Moment>,
+    pub started_at: SqlTimestamp,
+    pub finished_at: Option<SqlTimestamp>,
 }
 
 /// An action that is still to be sent to the agent.
@@ -230,7 +230,7 @@ pub(crate) async fn cancel_all(
 }
 
 /// Deletes the old history of servers that no longer exist.
-pub(crate) async fn delete_old(tx: &mut Transaction, now: Moment) -> Result<(), SqlError> {
+pub(crate) async fn delete_old(tx: &mut Transaction, now: SqlTimestamp) -> Result<(), SqlError> {
     let sql = "DELETE FROM compute_server_actions WHERE started_at < ? AND server_uuid NOT IN (SELECT uuid FROM compute_servers)";
     let delete_old = Statement::new(sql).bind(now.before(HISTORY_RETENTION));
     tx.execute(delete_old).await.map(drop)

@@ -3,7 +3,7 @@
 mod error;
 mod rules;
 
-use berth_store::{Moment, Row, SqlError, Statement, Transaction, Work};
+use berth_store::{Row, SqlError, SqlTimestamp, Statement, Transaction, Work};
 
 pub use error::KeyPairError;
 pub use rules::NewKeyPair;
@@ -24,7 +24,7 @@ pub struct KeyPair {
     pub fingerprint: String,
     /// A line of `authorized_keys`.
     pub public_key: String,
-    pub created_at: Moment,
+    pub created_at: SqlTimestamp,
 }
 
 impl Compute {

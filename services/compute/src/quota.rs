@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_hook::{Asked, Hook, HookError, Untrusted, is_superuser, trusted};
+use berth_hook::{Hook, HookError, HookInput, TrustError, is_superuser, trusted};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
@@ -124,9 +124,9 @@ pub struct QuotaHook {
 
 impl QuotaHook {
     /// Checks that the program may be executed. It is not run.
-    pub fn open(options: QuotaOptions) -> Result<Self, Untrusted> {
+    pub fn open(options: QuotaOptions) -> Result<Self, TrustError> {
         match trusted(&options.program) {
-            Err(error @ Untrusted::Unseen { .. }) => return Err(error),
+            Err(error @ TrustError::Unseen { .. }) => return Err(error),
             Err(error) if is_superuser() => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -172,7 +172,7 @@ impl QuotaHook {
             ..self.hook.clone()
         };
         let document = berth_wire::encode(question);
-        let query = Asked {
+        let query = HookInput {
             arguments: &[],
             document: &document,
             most: LARGEST_ANSWER,

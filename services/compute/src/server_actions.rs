@@ -4,7 +4,7 @@
 
 use berth_client::{Disposition, GuestApiError};
 use berth_conductor::ConductorError;
-use berth_journeys::Turn;
+use berth_keyed_tasks::KeyGuard;
 use berth_model::ConsumerUuid;
 use berth_wire::guest::{ActionId, GuestAction, GuestBody};
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ impl Compute {
         let compute = self.clone();
         self.inner
             .action_tasks
-            .set_out(uuid, move |turn| async move {
+            .spawn_if_idle(uuid, move |turn| async move {
                 if let Err(error) = compute.run_actions(uuid, &turn).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -87,8 +87,8 @@ impl Compute {
     }
 
     /// Carries out pending actions, oldest first, until none is left, one fails, or the service stops.
-    async fn run_actions(&self, uuid: Uuid, turn: &Turn<Uuid>) -> Result<(), ServerError> {
-        let stop = turn.cut_short();
+    async fn run_actions(&self, uuid: Uuid, turn: &KeyGuard<Uuid>) -> Result<(), ServerError> {
+        let stop = turn.interrupt_token();
         match self.server(uuid).await {
             Ok(server) if self.is_owned_by_another(&server) => return Ok(()),
             // Pending actions of a deleted server are cancelled.

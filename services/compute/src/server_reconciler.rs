@@ -110,13 +110,10 @@ impl Compute {
         let own = |server: &&ServerRecord| !self.is_owned_by_another(server);
         for server in open.iter().filter(own) {
             let is_due = self.inner.retries.is_due(server.uuid, Instant::now());
-            if server.task.is_some()
-                && is_due
-                && !self.inner.action_tasks.is_under_way(&server.uuid)
-            {
+            if server.task.is_some() && is_due && !self.inner.action_tasks.is_active(&server.uuid) {
                 self.start_action_task(server.uuid);
             }
-            if !self.inner.server_tasks.is_under_way(&server.uuid) {
+            if !self.inner.server_tasks.is_active(&server.uuid) {
                 self.start_task(server.uuid);
             }
         }
@@ -128,7 +125,7 @@ impl Compute {
         let compute = self.clone();
         self.inner
             .server_tasks
-            .set_out(uuid, move |turn| async move {
+            .spawn_if_idle(uuid, move |turn| async move {
                 // Held until the task is done.
                 let _turn = turn;
                 if let Err(error) = compute.advance(uuid).await {
@@ -143,7 +140,7 @@ impl Compute {
 
     /// Continues the work on a server as far as possible now.
     pub(crate) async fn continue_work(&self, uuid: Uuid) -> Result<(), ServerError> {
-        let _turn = self.inner.server_tasks.turn(uuid).await;
+        let _turn = self.inner.server_tasks.lock(uuid).await;
         self.advance(uuid).await
     }
 

@@ -25,7 +25,7 @@ mod usage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use berth_wire::guest::FlavorBody;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -158,10 +158,10 @@ pub struct ServerRecord {
     /// The last report of its agent.
     pub last_report: Option<GuestObservation>,
     pub lock: Option<Lock>,
-    pub created_at: Moment,
-    pub updated_at: Option<Moment>,
+    pub created_at: SqlTimestamp,
+    pub updated_at: Option<SqlTimestamp>,
     /// When the end of the boot was first observed, successful or not.
-    pub settled_at: Option<Moment>,
+    pub settled_at: Option<SqlTimestamp>,
     pub metadata: BTreeMap<String, String>,
     pub tags: BTreeSet<String>,
 }

@@ -1,13 +1,13 @@
 //! Parses timestamps in queries: ISO 8601, in any time zone; pure.
 
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 
 /// Microseconds of a minute.
 const MINUTE: i64 = 60_000_000;
 
 /// Parses a date, or a date and a time with optional seconds, fraction and zone (`Z`, `+02`, `+0200`, `+02:00`; default
 /// UTC). In a query, an unencoded `+` has become a blank.
-pub(crate) fn moment_of(text: &str) -> Option<Moment> {
+pub(crate) fn moment_of(text: &str) -> Option<SqlTimestamp> {
     let day = text.get(..10)?;
     let rest = text.get(10..)?;
     if rest.is_empty() {
@@ -25,9 +25,9 @@ pub(crate) fn moment_of(text: &str) -> Option<Moment> {
     if !finer.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let local: Moment = format!("{day} {time}").parse().ok()?;
+    let local: SqlTimestamp = format!("{day} {time}").parse().ok()?;
     let minutes = minutes_of(zone)?;
-    Moment::from_micros(local.as_micros() - minutes * MINUTE)
+    SqlTimestamp::from_micros(local.as_micros() - minutes * MINUTE)
 }
 
 /// How many minutes a zone is before UTC.

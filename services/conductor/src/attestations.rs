@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_scheduler::request::{Attestation, Attestations, Expired};
-use berth_store::Moment;
+use berth_scheduler::request::{Attestation, AttestationExpiry, Attestations};
+use berth_store::SqlTimestamp;
 use serde::Deserialize;
 
 /// Maximum size of the file in bytes: more than a hundred thousand nodes.
@@ -38,7 +38,7 @@ enum AttestationError {
         "hosts[{at}].vtime: expected a UTC timestamp such as 2026-11-23T10:00:00Z, found {:?}",
         vtime.chars().take(40).collect::<String>()
     )]
-    Moment { at: usize, vtime: String },
+    SqlTimestamp { at: usize, vtime: String },
     #[error("hosts[{at}].host_name: duplicate host")]
     Twice { at: usize },
 }
@@ -58,7 +58,7 @@ struct AttestationEntry {
 impl AttestationSource {
     /// Reads the current attestations.
     pub(crate) async fn read(&self) -> Attestations {
-        match self.nodes(Moment::now()).await {
+        match self.nodes(SqlTimestamp::now()).await {
             Ok(nodes) => Attestations::new(nodes),
             Err(error) => {
                 let file = self.file.display();
@@ -68,7 +68,10 @@ impl AttestationSource {
         }
     }
 
-    async fn nodes(&self, now: Moment) -> Result<BTreeMap<String, Attestation>, AttestationError> {
+    async fn nodes(
+        &self,
+        now: SqlTimestamp,
+    ) -> Result<BTreeMap<String, Attestation>, AttestationError> {
         if tokio::fs::metadata(&self.file).await?.len() > MAX_FILE_SIZE {
             return Err(AttestationError::TooLarge);
         }
@@ -78,7 +81,7 @@ impl AttestationSource {
         for (at, entry) in file.hosts.into_iter().enumerate() {
             let Some(made) = parse_time(&entry.vtime) else {
                 let vtime = entry.vtime;
-                return Err(AttestationError::Moment { at, vtime });
+                return Err(AttestationError::SqlTimestamp { at, vtime });
             };
             let attestation = Attestation {
                 trust_level: entry.trust_lvl,
@@ -92,11 +95,11 @@ impl AttestationSource {
     }
 
     /// Tolerates clocks that differ by less than the validity period.
-    fn expired(&self, made: Moment, now: Moment) -> Option<Expired> {
+    fn expired(&self, made: SqlTimestamp, now: SqlTimestamp) -> Option<AttestationExpiry> {
         let micros = now.as_micros().saturating_sub(made.as_micros());
         let apart = Duration::from_micros(micros.unsigned_abs());
         let sign = if micros < 0 { -1.0 } else { 1.0 };
-        (apart > self.holds).then_some(Expired {
+        (apart > self.holds).then_some(AttestationExpiry {
             age_s: sign * apart.as_secs_f64(),
             holds_s: self.holds.as_secs_f64(),
         })
@@ -104,7 +107,7 @@ impl AttestationSource {
 }
 
 /// Parses an RFC 3339 timestamp in UTC.
-fn parse_time(text: &str) -> Option<Moment> {
+fn parse_time(text: &str) -> Option<SqlTimestamp> {
     let text = text.strip_suffix('Z').or(text.strip_suffix("+00:00"))?;
     let (date, time) = text.split_once(['T', ' '])?;
     format!("{date} {time}").parse().ok()

@@ -19,9 +19,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
-use berth_journeys::Journeys;
+use berth_keyed_tasks::KeyedTasks;
 use berth_model::{ConsumerUuid, NodeName};
-use berth_store::Usable;
+use berth_store::JournalHealth;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -59,11 +59,11 @@ pub struct ConductorParts {
 
 struct ConductorInner {
     context: BootContext,
-    journeys: Journeys<ConsumerUuid>,
+    journeys: KeyedTasks<ConsumerUuid>,
     blocked: Mutex<BTreeMap<ConsumerUuid, BlockedGuest>>,
     headroom: HeadroomCache,
     stale_members: StaleMembers,
-    usable: Usable,
+    journal_health: JournalHealth,
 }
 
 /// The conductor. Clones share the same state.
@@ -91,11 +91,11 @@ impl Conductor {
                 orphaned_arqs: OrphanedArqs::default(),
                 late_claims: LateClaims::default(),
             },
-            journeys: Journeys::default(),
+            journeys: KeyedTasks::default(),
             blocked: Mutex::default(),
             headroom: HeadroomCache::default(),
             stale_members: StaleMembers::default(),
-            usable: Usable::new("conductor.db"),
+            journal_health: JournalHealth::new("conductor.db"),
         };
         Self {
             inner: Arc::new(inner),
@@ -118,7 +118,7 @@ impl Conductor {
             }
         }
         let accepted = self.inner.context.journal.accept(request).await;
-        match self.inner.usable.wrote(accepted)? {
+        match self.inner.journal_health.record_write(accepted)? {
             AcceptOutcome::New => {
                 self.inner.headroom.record_request(request);
                 self.spawn_run(uuid);
@@ -161,7 +161,7 @@ impl Conductor {
         // interrupted.
         let (sender, receiver) = oneshot::channel();
         let conductor = self.clone();
-        self.inner.journeys.beside(async move {
+        self.inner.journeys.spawn_detached(async move {
             let _ = sender.send(conductor.set_delete_goal(uuid).await);
         });
         match receiver.await {
@@ -178,12 +178,12 @@ impl Conductor {
             .journal
             .set_goal(uuid, &BootGoal::Delete)
             .await;
-        match self.inner.usable.wrote(written) {
+        match self.inner.journal_health.record_write(written) {
             Err(BootJournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
             other => other?,
         }
         // Interrupt a running boot so that it reads the new goal.
-        self.inner.journeys.cut_short(&uuid);
+        self.inner.journeys.interrupt(&uuid);
         self.spawn_run(uuid);
         Ok(())
     }
@@ -252,15 +252,15 @@ impl Conductor {
         let read = self.inner.context.journal.open_guests().await;
         let failure = read.as_ref().err().map(ToString::to_string);
         self.inner
-            .usable
-            .read(failure.or_else(|| self.unreadable()));
+            .journal_health
+            .record_read_result(failure.or_else(|| self.unreadable()));
         let open = read?;
         let now = Instant::now();
         for uuid in &open {
             let held = self.blocked_guests().get(uuid).map(|held| held.next);
             let due = held.is_none_or(|next| next <= now);
             // Not if its task is still running.
-            if due && !self.inner.journeys.is_under_way(uuid) {
+            if due && !self.inner.journeys.is_active(uuid) {
                 self.spawn_run(*uuid);
             }
         }
@@ -312,16 +312,16 @@ impl Conductor {
     /// accepted.
     #[must_use]
     pub fn unusable(&self) -> watch::Receiver<Option<String>> {
-        self.inner.usable.subscribe()
+        self.inner.journal_health.subscribe()
     }
 
     /// After a failed write, tests whether the journal is writable again. Without requests, nothing else would
     /// notice.
     async fn try_write(&self) {
-        if self.inner.usable.refuses_writes() {
+        if self.inner.journal_health.refuses_writes() {
             let tried = self.inner.context.journal.try_write().await;
             // `usable` reports changes.
-            let _ = self.inner.usable.wrote(tried);
+            let _ = self.inner.journal_health.record_write(tried);
         }
     }
 

@@ -5,7 +5,7 @@ mod spec;
 
 use std::time::Duration;
 
-use berth_scheduler::request::{Attestations, Flavor};
+use berth_scheduler::request::{Attestations, RequestFlavor};
 use berth_scheduler::select::Scheduler;
 use tokio::time::Instant;
 
@@ -59,7 +59,7 @@ impl FilterScheduler {
     }
 
     /// The attestations, if the flavor requires trust.
-    pub(crate) async fn attestations(&self, flavor: &Flavor) -> Attestations {
+    pub(crate) async fn attestations(&self, flavor: &RequestFlavor) -> Attestations {
         let required = flavor.extra_specs.get(TRUST_SPEC);
         match (
             &self.attestations,

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_hook::is_superuser;
-use berth_scheduler::own::Own;
+use berth_scheduler::custom_plugins::CustomPlugins;
 use berth_scheduler::plugin::{PluginAnswers, PluginOutcome, Question};
 use berth_scheduler::request::Hints;
-use berth_scheduler::{ConsideredHost, Options, RequestSpec};
+use berth_scheduler::{ConsideredHost, RequestSpec, SchedulerOptions};
 use tokio::task::JoinSet;
 
 pub use error::{ExtraSpecsError, HintError, PluginError};
@@ -41,7 +41,7 @@ impl Plugins {
     /// that other users can change, which is not run.
     pub async fn open(
         plugins: impl IntoIterator<Item = PluginOptions>,
-        options: &Options,
+        options: &SchedulerOptions,
     ) -> Result<Self, PluginError> {
         let mut programs = Vec::new();
         for plugin in plugins {
@@ -61,7 +61,7 @@ impl Plugins {
     /// other users.
     pub fn untrusted(
         plugins: impl IntoIterator<Item = PluginOptions>,
-        options: &Options,
+        options: &SchedulerOptions,
     ) -> Vec<PluginError> {
         let enabled = plugins
             .into_iter()
@@ -73,9 +73,11 @@ impl Plugins {
     /// [`Scheduler::with_own`](berth_scheduler::select::Scheduler::with_own). Call it once: each call leaks
     /// memory.
     #[must_use]
-    pub fn own(&self) -> Own {
+    pub fn own(&self) -> CustomPlugins {
         let programs = self.programs.iter();
-        programs.fold(Own::new(), |own, one| own.with_plugin(&one.plugin))
+        programs.fold(CustomPlugins::new(), |own, one| {
+            own.with_plugin(&one.plugin)
+        })
     }
 
     /// Checks a flavor's extra specs against the manifests.

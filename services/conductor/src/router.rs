@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use berth_model::ConsumerUuid;
 use berth_wire::bounded;
 use berth_wire::conductor::{
-    API, BootStepShown, CreateGuest, GuestShown, GuestsShown, Refused, RefusedDetail,
+    API, BootRefusal, BootStepShown, CreateGuest, GuestShown, GuestsShown, RefusedDetail,
     SchedulingShown, UnreadableShown,
 };
 use uuid::Uuid;
@@ -279,7 +279,7 @@ fn error_response(error: &ConductorError) -> Response {
 }
 
 fn refusal_response(status: StatusCode, code: &str, message: String) -> Response {
-    let body = Refused {
+    let body = BootRefusal {
         api: API.to_owned(),
         error: RefusedDetail {
             code: code.to_owned(),

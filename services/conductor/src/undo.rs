@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_client::placement::{GrantedClaim, Deleted};
+use berth_client::placement::{DeleteOutcome, GrantedClaim};
 use berth_client::{AcceleratorError, GuestApiError, PlacementError};
 use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ArqState, NodeName};
@@ -120,7 +120,7 @@ async fn unbuild(
     let begun = Instant::now();
     // `AlreadyGone` means that the agent checked its hypervisor. That the agent does not list the guest is not
     // enough, because its journal may have been lost.
-    while agent.delete(guest).await? != Deleted::AlreadyGone {
+    while agent.delete(guest).await? != DeleteOutcome::AlreadyGone {
         while let Some(told) = agent.guest(guest).await? {
             if begun.elapsed() >= context.options.delete_timeout {
                 let reason = told.reason.unwrap_or(told.status);
@@ -217,7 +217,7 @@ async fn release(
     }
     let claimed = GrantedClaim::noted_before(guest, chosen.candidate.clone());
     match claimed.release(&context.placement).await {
-        Ok(Deleted::Deleted | Deleted::AlreadyGone) => Ok(()),
+        Ok(DeleteOutcome::Deleted | DeleteOutcome::AlreadyGone) => Ok(()),
         Err(not_released) => Err(not_released.reason.into()),
     }
 }

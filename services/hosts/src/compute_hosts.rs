@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Statement, Transaction, Work};
+use berth_store::{
+    Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Work,
+};
 use berth_wire::BodyError;
 use uuid::Uuid;
 
@@ -24,9 +26,9 @@ pub struct ComputeHost {
     /// Whether an operator forced the service down.
     pub forced_down: bool,
     /// Time of the first report, by the database's clock.
-    pub created_at: Moment,
+    pub created_at: SqlTimestamp,
     /// Time of the last report or heartbeat.
-    pub last_seen_at: Option<Moment>,
+    pub last_seen_at: Option<SqlTimestamp>,
     /// Seconds since the last report or heartbeat; negative if the database's clock was set back.
     pub last_seen_age_s: Option<f64>,
     /// Compute nodes in the order in which the host reports them.

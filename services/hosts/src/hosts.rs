@@ -72,7 +72,7 @@ impl Hosts {
     #[must_use]
     pub fn new(store: SqlStore, options: HostsOptions) -> Self {
         Self {
-            cache: store.companion(),
+            cache: store.extension(),
             tables: HostTables::of(store),
             options: Arc::new(options),
         }

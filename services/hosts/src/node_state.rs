@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_scheduler::host_state::{
     Aggregates, Capability, Cores, CpuInfo, CpuSet, HostState, Instance, Instances, MemoryPages,
-    NumaCell, NumaTopology, PciPool, PciPools, Service,
+    NumaCell, NumaTopology, PciPool, PciPools, ServiceState,
 };
 use berth_scheduler::request::ImageProperties;
 use berth_wire::host_state::{
@@ -48,7 +48,7 @@ pub(crate) fn from_report(node: NodeStateBody) -> HostState {
         cpu_info: node.cpu_info.map(CpuInfo::new),
         supported_instances: node.supported_instances,
         stats: node.stats.into_iter().map(stat).collect(),
-        service: Service::default(),
+        service: ServiceState::default(),
         aggregates: Aggregates::default(),
         instances: instances(node.instances),
         metrics: node.metrics,

@@ -1,6 +1,8 @@
 //! Records of scheduling decisions: one JSON document per decision, limited in number and age.
 
-use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Statement, Transaction, Work};
+use berth_store::{
+    Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Work,
+};
 use berth_wire::BodyError;
 use serde::de::IgnoredAny;
 
@@ -19,7 +21,7 @@ pub struct SchedulingRecord {
     /// The request. One request may have several decisions.
     pub request_id: String,
     /// When, by the database's clock.
-    pub created_at: Moment,
+    pub created_at: SqlTimestamp,
     /// The explanation as JSON.
     pub record: String,
 }
@@ -30,7 +32,7 @@ pub struct SchedulingRecordHead {
     pub id: i64,
     pub request_id: String,
     /// When, by the database's clock.
-    pub created_at: Moment,
+    pub created_at: SqlTimestamp,
 }
 
 /// Error of storing or reading a record.
@@ -132,7 +134,7 @@ impl Hosts {
     }
 
     /// Records created before this time have expired.
-    async fn oldest(&self, tx: &mut Transaction) -> Result<Moment, SqlError> {
+    async fn oldest(&self, tx: &mut Transaction) -> Result<SqlTimestamp, SqlError> {
         Ok(now(tx).await?.before(self.options.records.age))
     }
 }
@@ -146,10 +148,10 @@ fn head(row: &Row) -> Result<SchedulingRecordHead, SqlError> {
 }
 
 /// The database's current time.
-async fn now(tx: &mut Transaction) -> Result<Moment, SqlError> {
+async fn now(tx: &mut Transaction) -> Result<SqlTimestamp, SqlError> {
     let sql = format!("SELECT {} FROM compute_hosts_schema", tx.dialect().now());
     let row = tx.row(Statement::recurring(sql)).await?;
-    row.map_or_else(|| Ok(Moment::now()), |row| row.moment(0))
+    row.map_or_else(|| Ok(SqlTimestamp::now()), |row| row.moment(0))
 }
 
 struct InsertRecord<'a> {

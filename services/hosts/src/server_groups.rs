@@ -22,7 +22,9 @@ use berth_http::request_id::random_uuid;
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Instance;
 use berth_scheduler::request::ServerGroup;
-use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Statement, Transaction, Work};
+use berth_store::{
+    Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Work,
+};
 use berth_wire::BodyError;
 use uuid::Uuid;
 
@@ -48,7 +50,7 @@ pub struct StoredServerGroup {
     /// Increases with each change of the members.
     pub generation: i64,
     /// When it was made, by the database's clock.
-    pub created_at: Moment,
+    pub created_at: SqlTimestamp,
     /// Members with their hosts.
     pub members: BTreeMap<Uuid, String>,
 }

@@ -4,7 +4,9 @@
 //! - [`Hosts::record_heartbeat`]: confirms that the host is up and its state unchanged.
 //! - [`Hosts::reported_state`]: returns the last report.
 
-use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Statement, Transaction, Work};
+use berth_store::{
+    Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Work,
+};
 use berth_wire::host_state::{HostStateBody, HostWanted, ServiceBody};
 use berth_wire::{BodyError, decode};
 use uuid::Uuid;
@@ -264,7 +266,7 @@ impl StoreReport<'_> {
         let now = row.moment(4)?;
         let age = row
             .opt_moment(3)?
-            .map(|seen: Moment| seconds_between(seen, now));
+            .map(|seen: SqlTimestamp| seconds_between(seen, now));
         Ok(age.filter(|age| age.abs() <= self.service_down_time))
     }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use berth_http::Fault;
 use berth_http::request_id::random_uuid;
 use berth_store::{
-    Disposition, Moment, Retryable, SqlError, SqlStore, Statement, Transaction, Work,
+    Disposition, Retryable, SqlError, SqlStore, SqlTimestamp, Statement, Transaction, Work,
 };
 
 /// Locks aggregates and sets their new revision. Every writer of aggregates runs this statement first, so writers are
@@ -125,7 +125,7 @@ pub(crate) fn unexpected_value(
 }
 
 /// Seconds from one time to another; negative if the clock was set back in between.
-pub(crate) fn seconds_between(from: Moment, to: Moment) -> f64 {
+pub(crate) fn seconds_between(from: SqlTimestamp, to: SqlTimestamp) -> f64 {
     let micros = to.as_micros().saturating_sub(from.as_micros());
     let span = std::time::Duration::from_micros(micros.unsigned_abs()).as_secs_f64();
     if micros < 0 { -span } else { span }

@@ -202,7 +202,8 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             .collect();
         let extensions = &mut parts.extensions;
         // The service layer inserts all of these; a router without it is a programming error.
-        let missing = |thing: &str| Fault::internal(format!("no {thing}: the router has no service layer"));
+        let missing =
+            |thing: &str| Fault::internal(format!("no {thing}: the router has no service layer"));
         let version = extensions.remove().ok_or_else(|| missing("microversion"))?;
         let caller = extensions.remove().ok_or_else(|| missing("caller"))?;
         let CallingService(service) = extensions.remove().ok_or_else(|| missing("service"))?;

@@ -70,7 +70,10 @@ pub struct OpenApiService<'a> {
 
 impl OpenApiService<'_> {
     #[must_use]
-    pub fn document<'o>(&self, operations: impl IntoIterator<Item = &'o OpenApiOperation>) -> String {
+    pub fn document<'o>(
+        &self,
+        operations: impl IntoIterator<Item = &'o OpenApiOperation>,
+    ) -> String {
         let mut paths: BTreeMap<&str, Value> = BTreeMap::new();
         for operation in operations {
             let at = paths.entry(operation.path).or_insert_with(|| json!({}));

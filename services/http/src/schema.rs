@@ -243,10 +243,17 @@ impl BodySchema {
 type SchemaMembers = serde_json::Map<String, Value>;
 
 impl ObjectSchema {
-    fn walk(&self, map: &SchemaMembers, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
+    fn walk(
+        &self,
+        map: &SchemaMembers,
+        value: &Value,
+        place: &SchemaPath,
+        found: &mut Vec<SchemaViolation>,
+    ) {
         for (key, schema) in self.properties {
             if let Some(member) = map.get(*key) {
-                let inner = place.within(&[SchemaStep::Word("properties"), SchemaStep::Key(key)], key);
+                let inner =
+                    place.within(&[SchemaStep::Word("properties"), SchemaStep::Key(key)], key);
                 schema.walk(member, &inner, found);
             }
         }
@@ -270,11 +277,20 @@ impl ObjectSchema {
 }
 
 impl MapOf {
-    fn walk(&self, map: &SchemaMembers, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
+    fn walk(
+        &self,
+        map: &SchemaMembers,
+        value: &Value,
+        place: &SchemaPath,
+        found: &mut Vec<SchemaViolation>,
+    ) {
         let mut strange: Vec<&String> = Vec::new();
         for (key, member) in map {
             if (self.keys.matches)(key) {
-                let steps = [SchemaStep::Word("patternProperties"), SchemaStep::Key(self.keys.shown)];
+                let steps = [
+                    SchemaStep::Word("patternProperties"),
+                    SchemaStep::Key(self.keys.shown),
+                ];
                 self.values.walk(member, &place.within(&steps, key), found);
             } else {
                 strange.push(key);
@@ -297,7 +313,13 @@ impl MapOf {
 }
 
 impl ListOf {
-    fn walk(&self, items: &[Value], value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
+    fn walk(
+        &self,
+        items: &[Value],
+        value: &Value,
+        place: &SchemaPath,
+        found: &mut Vec<SchemaViolation>,
+    ) {
         for (index, item) in items.iter().enumerate() {
             let inner = place.within_item(&[SchemaStep::Word("items")], index);
             self.items.walk(item, &inner, found);
@@ -315,7 +337,13 @@ impl ListOf {
 }
 
 impl TextSchema {
-    fn walk(&self, text: &str, value: &Value, place: &SchemaPath, found: &mut Vec<SchemaViolation>) {
+    fn walk(
+        &self,
+        text: &str,
+        value: &Value,
+        place: &SchemaPath,
+        found: &mut Vec<SchemaViolation>,
+    ) {
         let length = text.chars().count();
         let shown = || python::repr(value);
         let mut refuse = |rule, message| found.push(place.violation(rule, message, value));

@@ -8,9 +8,9 @@ use axum::serve::ListenerExt as _;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tower::ServiceExt as _;
 
-pub use berth_serve::Limits;
+pub use berth_serve::ServeLimits;
 
-/// Serves on a TCP listener until `shutdown` resolves, then lets requests in progress finish. [`Limits`] sets the
+/// Serves on a TCP listener until `shutdown` resolves, then lets requests in progress finish. [`ServeLimits`] sets the
 /// bounds on connections. Each request carries its peer address as [`ConnectInfo`].
 pub async fn serve_tcp(
     listener: TcpListener,
@@ -28,7 +28,7 @@ pub async fn serve_tcp(
             request
         })
     };
-    berth_serve::serve(listener, Limits::default(), service, shutdown).await;
+    berth_serve::serve(listener, ServeLimits::default(), service, shutdown).await;
 }
 
 /// Serves on a unix socket; as [`serve_tcp`].
@@ -37,5 +37,11 @@ pub async fn serve_unix(
     router: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
-    berth_serve::serve(listener, Limits::default(), |_| router.clone(), shutdown).await;
+    berth_serve::serve(
+        listener,
+        ServeLimits::default(),
+        |_| router.clone(),
+        shutdown,
+    )
+    .await;
 }

@@ -13,10 +13,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::auth::{Caller, TokenScope, TOKEN_HEADER, TokenError, TokenRequest, ValidateToken};
+use crate::auth::{Caller, TOKEN_HEADER, TokenError, TokenRequest, TokenScope, ValidateToken};
 use crate::call::{BodyLimit, CallingService, absolute};
-use crate::fault::{self, ErrorContext, ErrorCodes, Fault};
 use crate::dialect::{ApiDialect, SERVICE_TOKEN_HEADER};
+use crate::fault::{self, ErrorCodes, ErrorContext, Fault};
 use crate::microversion::{self, Microversion, MicroversionRange};
 use crate::mount::PublicEndpoint;
 use crate::prefix::Prefix;
@@ -66,7 +66,8 @@ async fn handle(State(layer): State<ServiceLayer>, request: Request, next: Next)
         };
     }
     layer.stamp(response.headers_mut(), version, &request_id);
-    layer.dialect
+    layer
+        .dialect
         .stamp(&path, &layer.versions, response.headers_mut());
     response
 }

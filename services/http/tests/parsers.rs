@@ -1,8 +1,8 @@
 //! What reads text from outside: never a panic, and what it reads it gives back.
 
 use berth_http::schema::{
-    CUSTOM_NAME, TextFormat, ListOf, MapOf, NAME, ObjectSchema, OtherKeys, BodySchema, TextSchema, UUID_KEY, Unique,
-    is_uuid_like, normal_uuid,
+    BodySchema, CUSTOM_NAME, ListOf, MapOf, NAME, ObjectSchema, OtherKeys, TextFormat, TextSchema,
+    UUID_KEY, Unique, is_uuid_like, normal_uuid,
 };
 use berth_http::{Fault, Microversion, MicroversionRange, QueryString, Timestamp};
 use http::{HeaderMap, HeaderValue};

@@ -250,7 +250,9 @@ fn rules() -> impl Strategy<Value = PolicyRule> {
     ];
     leaf.prop_recursive(5, 24, 4, |inner| {
         prop_oneof![
-            inner.clone().prop_map(|rule| PolicyRule::Not(Box::new(rule))),
+            inner
+                .clone()
+                .prop_map(|rule| PolicyRule::Not(Box::new(rule))),
             proptest::collection::vec(inner.clone(), 2..4).prop_map(PolicyRule::All),
             proptest::collection::vec(inner, 2..4).prop_map(PolicyRule::Any),
         ]

@@ -9,8 +9,8 @@ use axum::body::Body;
 use axum::routing::{get, post};
 use berth_http::auth::Validation;
 use berth_http::{
-    ApiResponse, ApiRequest, ServiceLayer, Fault, ApiDialect, Microversion, MicroversionRange, NoAuth2, TokenError,
-    TokenRequest, ValidateToken, with_service_layer, found_at, mount,
+    ApiDialect, ApiRequest, ApiResponse, Fault, Microversion, MicroversionRange, NoAuth2,
+    ServiceLayer, TokenError, TokenRequest, ValidateToken, found_at, mount, with_service_layer,
 };
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -152,7 +152,10 @@ async fn asked(headers: &[(&str, &str)], path: &str) -> (StatusCode, http::Heade
         request = request.header(*name, *value);
     }
     let request = request.body(Body::empty()).unwrap();
-    let response = with_service_layer(routes, entrance).oneshot(request).await.unwrap();
+    let response = with_service_layer(routes, entrance)
+        .oneshot(request)
+        .await
+        .unwrap();
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let text = String::from_utf8(body.to_vec()).unwrap();

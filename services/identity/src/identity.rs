@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use berth_store::{Moment, SqlStore};
+use berth_store::{SqlStore, SqlTimestamp};
 use berth_wire::identity::{AuthAsked, AuthBody, DomainAsked, ScopeAsked, UserAsked};
 
 use crate::catalog::Catalog;
+use crate::client_address::ClientAddress;
 use crate::login_throttle::LoginSubject;
 use crate::password_verifier::{LoginError, PasswordVerifier};
-use crate::client_address::ClientAddress;
-use crate::store::{RevocationScope, TokenTableError, TokenRow, TokenTable};
-use crate::tokens::{self, TokenClock, ValidToken, NoRandomness};
-use crate::users::{Domain, AssignmentTarget, User, Users, UsersFile};
+use crate::store::{RevocationScope, TokenRow, TokenTable, TokenTableError};
+use crate::tokens::{self, NoRandomness, TokenClock, ValidToken};
+use crate::users::{AssignmentTarget, Domain, User, Users, UsersFile};
 
 /// How often tokens that are over are forgotten.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ struct ParentToken {
     /// The first of the chain.
     chain_id: String,
     /// When the chain ends.
-    expires_at: Moment,
+    expires_at: SqlTimestamp,
 }
 
 impl Identity {
@@ -129,7 +129,11 @@ impl Identity {
         self.issue(proven, target).await
     }
 
-    async fn authenticate_by_password(&self, asked: UserAsked, source: ClientAddress) -> Result<AuthenticatedUser, LoginError> {
+    async fn authenticate_by_password(
+        &self,
+        asked: UserAsked,
+        source: ClientAddress,
+    ) -> Result<AuthenticatedUser, LoginError> {
         let users = self.users();
         let password = asked.password.clone().ok_or_else(|| {
             LoginError::Malformed("auth.identity.password.user.password: missing".to_owned())
@@ -245,7 +249,7 @@ impl Identity {
     }
 
     /// Deletes expired tokens, at most once a minute. After a failure the next call tries again.
-    async fn sweep_when_due(&self, now: Moment) {
+    async fn sweep_when_due(&self, now: SqlTimestamp) {
         let due = i64::try_from(SWEEP.as_micros()).unwrap_or(i64::MAX);
         let last = self.inner.swept.load(Ordering::Relaxed);
         if now.as_micros().saturating_sub(last) < due {
@@ -307,7 +311,10 @@ fn unknown_user_key(asked: &UserAsked) -> String {
 }
 
 /// The target of the requested scope; `None` for an unscoped token.
-fn target(proven: &AuthenticatedUser, scope: Option<ScopeAsked>) -> Result<Option<AssignmentTarget>, LoginError> {
+fn target(
+    proven: &AuthenticatedUser,
+    scope: Option<ScopeAsked>,
+) -> Result<Option<AssignmentTarget>, LoginError> {
     const NO_SCOPE: LoginError = LoginError::Refused {
         reason: "there is no such project or domain",
     };

@@ -19,16 +19,16 @@
 //! change: the API is read-only for them. `cli` composes this crate.
 
 mod catalog;
-mod login_throttle;
+mod client_address;
 mod handlers;
 mod identity;
-mod password_verifier;
+mod login_throttle;
 mod openapi;
+mod password_verifier;
 mod passwords;
 mod policies;
 mod router;
 mod shown;
-mod client_address;
 mod store;
 mod tokens;
 mod users;
@@ -37,8 +37,8 @@ mod validate;
 pub use berth_http::{Prefix, serve_tcp};
 pub use catalog::{Catalog, CatalogService, Endpoint, EndpointInterface, InvalidInterface};
 pub use identity::{Identity, IdentityOptions};
-pub use password_verifier::LoginError;
 pub use openapi::openapi;
+pub use password_verifier::LoginError;
 pub use passwords::{
     LONGEST_PASSWORD, PasswordError, PasswordHash, PasswordHashError, fresh_password,
 };
@@ -47,6 +47,6 @@ pub use store::TokenTableError;
 pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};
 pub use tokens::{TokenClock, ValidToken};
 pub use users::{
-    Assignment, Domain, ReloadOutcome, UsersProblem, Project, RoleEntry, AssignmentTarget, User, Users, UsersError, UsersFile,
-    UsersFileError,
+    Assignment, AssignmentTarget, Domain, Project, ReloadOutcome, RoleEntry, User, Users,
+    UsersError, UsersFile, UsersFileError, UsersProblem,
 };

@@ -88,7 +88,11 @@ impl Drop for PendingAttempt<'_> {
 
 impl LoginThrottle {
     /// Adds an attempt from an address to the queue.
-    pub(crate) fn enqueue<'a>(&'a self, who: &'a LoginSubject, source: ClientAddress) -> PendingAttempt<'a> {
+    pub(crate) fn enqueue<'a>(
+        &'a self,
+        who: &'a LoginSubject,
+        source: ClientAddress,
+    ) -> PendingAttempt<'a> {
         self.with(who, |lane| lane.others.enqueue(source));
         PendingAttempt {
             guesses: self,
@@ -120,7 +124,10 @@ impl PendingAttempt<'_> {
         self.with(|lane| match lane.trusted.get_mut(&self.source) {
             Some(known) => known.failure_backoff.try_acquire(now),
             None => {
-                let UserBucket { trusted: known, others } = lane;
+                let UserBucket {
+                    trusted: known,
+                    others,
+                } = lane;
                 // Trusted addresses do not take part in the shared queue.
                 others.try_acquire(self.source, now, |other| !known.contains_key(other))
             }

@@ -3,7 +3,7 @@
 //!
 //! Callers: the test of generated files, and the tests that send generated requests.
 
-use berth_http::openapi::{AppliesTo, OpenApiOperation, ErrorExample, OpenApiService};
+use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiOperation, OpenApiService};
 use serde_json::{Value, json};
 
 const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
@@ -32,7 +32,11 @@ const REFUSALS: [ErrorExample; 8] = [
         AppliesTo::WithBody,
         "The body is larger than the service reads.",
     ),
-    refusal(415, AppliesTo::WithBody, "The body is not application/json."),
+    refusal(
+        415,
+        AppliesTo::WithBody,
+        "The body is not application/json.",
+    ),
     refusal(
         429,
         AppliesTo::WithBody,

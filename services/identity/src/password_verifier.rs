@@ -8,9 +8,9 @@ use berth_store::Disposition;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
-use crate::login_throttle::{LoginThrottle, AttemptSlot, LoginSubject};
-use crate::passwords::{LONGEST_PASSWORD, PasswordHash};
 use crate::client_address::ClientAddress;
+use crate::login_throttle::{AttemptSlot, LoginSubject, LoginThrottle};
+use crate::passwords::{LONGEST_PASSWORD, PasswordHash};
 use crate::store::TokenTableError;
 
 /// The number of passwords verified concurrently. Each may use a whole core and 256 MiB.
@@ -39,9 +39,7 @@ pub enum LoginError {
     UnsupportedMethod,
     /// Wrong credentials, or no access to the requested scope. The reason is logged, not returned.
     #[error("{reason}")]
-    Refused {
-        reason: &'static str,
-    },
+    Refused { reason: &'static str },
     /// too many logins at once, or too many wrong passwords; wait some seconds and try again
     #[error(
         "too many logins at once, or too many wrong passwords; wait some seconds and try again"
@@ -107,7 +105,11 @@ impl Drop for QueueSlot<'_> {
 
 impl PasswordVerifier {
     /// Reserves a place among the waiting attempts. The first attempt of a user from a trusted address always gets one.
-    fn reserve_slot<'a>(&'a self, who: &'a LoginSubject, source: ClientAddress) -> Result<QueueSlot<'a>, LoginError> {
+    fn reserve_slot<'a>(
+        &'a self,
+        who: &'a LoginSubject,
+        source: ClientAddress,
+    ) -> Result<QueueSlot<'a>, LoginError> {
         let waiting = self.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         let all: usize = waiting.values().map(Vec::len).sum();
@@ -227,8 +229,12 @@ mod tests {
     fn a_crowd_is_refused_and_not_kept_and_the_others_have_places() {
         let logins = PasswordVerifier::default();
         let (bob, alice) = (user("bob"), user("alice"));
-        let is_full =
-            |who, number| matches!(logins.reserve_slot(who, from(number)), Err(LoginError::TooMany));
+        let is_full = |who, number| {
+            matches!(
+                logins.reserve_slot(who, from(number)),
+                Err(LoginError::TooMany)
+            )
+        };
         let of_bob: Vec<_> = (0..MOST_OF_USER)
             .map(|_| logins.reserve_slot(&bob, from(1)).unwrap())
             .collect();
@@ -250,7 +256,9 @@ mod tests {
             .map(|n| user(&format!("somebody {}", n / 64)))
             .collect();
         let fill = |number| -> Vec<_> {
-            let asked = crowd.iter().map(|who| logins.reserve_slot(who, from(number)));
+            let asked = crowd
+                .iter()
+                .map(|who| logins.reserve_slot(who, from(number)));
             asked.flatten().collect()
         };
         let two = (fill(2), fill(3));
@@ -260,9 +268,15 @@ mod tests {
             "half of what is left"
         );
         assert!(logins.reserve_slot(&bob, from(4)).is_ok());
-        logins.guesses.enqueue(&bob, from(1)).record_success(Instant::now());
+        logins
+            .guesses
+            .enqueue(&bob, from(1))
+            .record_success(Instant::now());
         let rest: Vec<_> = (5..30).map(fill).collect();
-        assert!(logins.reserve_slot(&bob, from(4)).is_err(), "all slots are taken");
+        assert!(
+            logins.reserve_slot(&bob, from(4)).is_err(),
+            "all slots are taken"
+        );
         let first = logins.reserve_slot(&bob, from(1));
         assert!(first.is_ok() && logins.reserve_slot(&bob, from(1)).is_err());
         drop((two, rest, first));

@@ -6,8 +6,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
 use berth_http::{
-    ApiRequest, CorsOptions, ServiceLayer, Fault, ApiDialect, RouteMethods, Microversion, MicroversionRange, Prefix,
-    TokenRequest, ValidateToken, cors, with_service_layer, under,
+    ApiDialect, ApiRequest, CorsOptions, Fault, Microversion, MicroversionRange, Prefix,
+    RouteMethods, ServiceLayer, TokenRequest, ValidateToken, cors, under, with_service_layer,
 };
 
 use crate::handlers::{
@@ -103,7 +103,10 @@ pub fn router(identity: Identity, options: IdentityApiOptions) -> Router {
         .fallback(no_such_route)
         .with_state(api);
     let browsers = options.cors;
-    under(cors(with_service_layer(routes, entrance), browsers), options.path_prefix)
+    under(
+        cors(with_service_layer(routes, entrance), browsers),
+        options.path_prefix,
+    )
 }
 
 /// A path and its methods.

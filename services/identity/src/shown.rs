@@ -13,7 +13,7 @@ use berth_wire::identity::{
 use crate::catalog::Catalog;
 use crate::router::IdentityApi;
 use crate::tokens::{ValidToken, written};
-use crate::users::{Assignment, Domain, Project, RoleEntry, AssignmentTarget, User, Users};
+use crate::users::{Assignment, AssignmentTarget, Domain, Project, RoleEntry, User, Users};
 
 /// Builds the URLs in one response.
 pub(crate) struct Links {

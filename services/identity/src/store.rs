@@ -4,7 +4,7 @@ pub(crate) mod schema;
 
 use berth_http::Fault;
 use berth_store::{
-    Disposition, Moment, Retryable, Row, SqlError, SqlStore, Statement, Transaction, Work,
+    Disposition, Retryable, Row, SqlError, SqlStore, SqlTimestamp, Statement, Transaction, Work,
 };
 
 use crate::users::AssignmentTarget;
@@ -24,8 +24,8 @@ pub(crate) struct TokenRow {
     pub(crate) chain_id: String,
     /// Fingerprint of the password hash at the time of issue.
     pub(crate) fingerprint: String,
-    pub(crate) issued_at: Moment,
-    pub(crate) expires_at: Moment,
+    pub(crate) issued_at: SqlTimestamp,
+    pub(crate) expires_at: SqlTimestamp,
 }
 
 /// Why the table could not be read or written.
@@ -35,9 +35,7 @@ pub enum TokenTableError {
     Sql(#[from] SqlError),
     /// A column holds a value that no version of this service writes.
     #[error("column {column} of table identity_tokens holds an unknown value")]
-    Foreign {
-        column: &'static str,
-    },
+    Foreign { column: &'static str },
 }
 
 impl TokenTableError {
@@ -101,12 +99,16 @@ impl TokenTable {
     }
 
     /// Deletes a token, and with [`RevocationScope::Chain`] all tokens that were issued from it.
-    pub(crate) async fn revoke(&self, row: &TokenRow, which: RevocationScope) -> Result<(), TokenTableError> {
+    pub(crate) async fn revoke(
+        &self,
+        row: &TokenRow,
+        which: RevocationScope,
+    ) -> Result<(), TokenTableError> {
         self.0.write(&RevokeTokens(row, which)).await
     }
 
     /// Forgets the tokens that ended before a moment; how many.
-    pub(crate) async fn sweep(&self, before: Moment) -> Result<u64, TokenTableError> {
+    pub(crate) async fn sweep(&self, before: SqlTimestamp) -> Result<u64, TokenTableError> {
         self.0.write(&DeleteExpiredTokens(before)).await
     }
 }
@@ -222,7 +224,7 @@ impl Work for RevokeTokens<'_> {
     }
 }
 
-struct DeleteExpiredTokens(Moment);
+struct DeleteExpiredTokens(SqlTimestamp);
 
 impl Work for DeleteExpiredTokens {
     type Output = u64;

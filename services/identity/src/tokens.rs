@@ -5,30 +5,30 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use sha2::{Digest, Sha256};
 
 use crate::passwords::hex;
 use crate::store::TokenRow;
-use crate::users::{RoleEntry, AssignmentTarget, User, Users};
+use crate::users::{AssignmentTarget, RoleEntry, User, Users};
 
 /// A clock that tests can replace.
 #[derive(Clone)]
-pub struct TokenClock(Arc<dyn Fn() -> Moment + Send + Sync>);
+pub struct TokenClock(Arc<dyn Fn() -> SqlTimestamp + Send + Sync>);
 
 impl TokenClock {
-    pub fn new(now: impl Fn() -> Moment + Send + Sync + 'static) -> Self {
+    pub fn new(now: impl Fn() -> SqlTimestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    pub(crate) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> SqlTimestamp {
         (self.0)()
     }
 }
 
 impl Default for TokenClock {
     fn default() -> Self {
-        Self::new(Moment::now)
+        Self::new(SqlTimestamp::now)
     }
 }
 
@@ -66,14 +66,14 @@ pub(crate) fn digest(token: &str) -> String {
 }
 
 /// `2026-11-20T17:00:00.000000Z`.
-pub(crate) fn written(moment: Moment) -> String {
+pub(crate) fn written(moment: SqlTimestamp) -> String {
     format!("{}Z", moment.to_string().replace(' ', "T"))
 }
 
 /// Truncates to whole seconds, as in Keystone's tokens.
-pub(crate) fn whole_second(moment: Moment) -> Moment {
+pub(crate) fn whole_second(moment: SqlTimestamp) -> SqlTimestamp {
     let micros = moment.as_micros();
-    Moment::from_micros(micros - micros.rem_euclid(1_000_000)).unwrap_or(moment)
+    SqlTimestamp::from_micros(micros - micros.rem_euclid(1_000_000)).unwrap_or(moment)
 }
 
 /// A valid token with its users.
@@ -86,7 +86,7 @@ pub struct ValidToken {
 impl ValidToken {
     /// Validates a stored token. It is void if it has expired; if its user was removed, disabled or has a new password;
     /// or if the scope or the user's roles in it changed.
-    pub(crate) fn of(row: TokenRow, users: Arc<Users>, now: Moment) -> Option<Self> {
+    pub(crate) fn of(row: TokenRow, users: Arc<Users>, now: SqlTimestamp) -> Option<Self> {
         let user = users.user(&row.user_id)?;
         let is_good = now < row.expires_at
             && users.may_log_in(user)
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_moment_is_written_as_keystone_does() {
-        let moment: Moment = "2026-11-20 17:00:01.234567".parse().unwrap();
+        let moment: SqlTimestamp = "2026-11-20 17:00:01.234567".parse().unwrap();
         assert_eq!(written(moment), "2026-11-20T17:00:01.234567Z");
         assert_eq!(written(whole_second(moment)), "2026-11-20T17:00:01.000000Z");
     }

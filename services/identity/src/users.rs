@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub use assignments::{Assignment, AssignmentTarget};
 pub use file::{ReloadOutcome, UsersFile, UsersFileError};
 pub(crate) use ids::derived;
-pub use problem::{UsersProblem, UsersError};
+pub use problem::{UsersError, UsersProblem};
 
 use crate::passwords::PasswordHash;
 

@@ -1,7 +1,7 @@
 //! [`Identity`] as a token validator for the services in the same process, without HTTP.
 
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenScope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
 
 use crate::identity::Identity;
 use crate::tokens::ValidToken;

@@ -77,7 +77,9 @@ impl Data {
             let found = file.metadata()?;
             match (found.len(), found.modified()?) == (length, modified) {
                 true => Ok(file),
-                false => Err(io::Error::other("the file has changed since the service started")),
+                false => Err(io::Error::other(
+                    "the file has changed since the service started",
+                )),
             }
         });
         let mut file = tokio::fs::File::from_std(opened.await.map_err(io::Error::other)??);
@@ -167,7 +169,11 @@ mod tests {
             (Some("bytes=a-b"), 10, Err(OutOfRange)),
             (Some("bytes=3"), 10, Err(OutOfRange)),
         ] {
-            assert_eq!(DataRange::of(header, length), asked, "{header:?} of {length}");
+            assert_eq!(
+                DataRange::of(header, length),
+                asked,
+                "{header:?} of {length}"
+            );
         }
     }
 }

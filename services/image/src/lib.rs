@@ -21,7 +21,9 @@ mod router;
 mod shown;
 
 pub use berth_http::serve_tcp;
-pub use image::{DataChecksum, Data, DiskFormat, ChecksumAlgorithm, CatalogImage, ImageDataLocation};
+pub use image::{
+    CatalogImage, ChecksumAlgorithm, Data, DataChecksum, DiskFormat, ImageDataLocation,
+};
 pub use list::{ImageList, ImageListError};
 pub use policies::default_policy;
 pub use router::{ImageApiOptions, router};

@@ -11,8 +11,8 @@ use std::time::SystemTime;
 use berth_http::Timestamp;
 use uuid::Uuid;
 
-use crate::image::{Data, CatalogImage, ImageDataLocation};
-use entry::{ImageDefinition, EntryPlace};
+use crate::image::{CatalogImage, Data, ImageDataLocation};
+use entry::{EntryPlace, ImageDefinition};
 use sums::DataSums;
 
 /// Why images cannot be read.
@@ -139,7 +139,12 @@ fn no_data(list: &Path, entry: &ImageDefinition, data: &Path, source: io::Error)
 }
 
 /// Checks that the data have the size in the entry.
-fn is_as_long(list: &Path, entry: &ImageDefinition, data: &Path, length: u64) -> Result<(), ImageListError> {
+fn is_as_long(
+    list: &Path,
+    entry: &ImageDefinition,
+    data: &Path,
+    length: u64,
+) -> Result<(), ImageListError> {
     match entry.size.filter(|said| *said != length) {
         None => Ok(()),
         Some(said) => Err(ImageListError::Malformed {
@@ -156,13 +161,27 @@ fn is_as_long(list: &Path, entry: &ImageDefinition, data: &Path, length: u64) ->
 }
 
 /// The image of an entry of the list that was changed last at `modified`.
-fn image(list: &Path, entry: ImageDefinition, modified: SystemTime) -> Result<CatalogImage, ImageListError> {
+fn image(
+    list: &Path,
+    entry: ImageDefinition,
+    modified: SystemTime,
+) -> Result<CatalogImage, ImageListError> {
     let said = &entry.checksum;
     let (place, checksum, md5, size, changed) = match entry.place.clone() {
-        EntryPlace::Hosts(path, checksum) => {
-            (ImageDataLocation::Hosts(path), checksum, None, entry.size, modified)
-        }
-        EntryPlace::Url(url, checksum) => (ImageDataLocation::Url(url), checksum, None, entry.size, modified),
+        EntryPlace::Hosts(path, checksum) => (
+            ImageDataLocation::Hosts(path),
+            checksum,
+            None,
+            entry.size,
+            modified,
+        ),
+        EntryPlace::Url(url, checksum) => (
+            ImageDataLocation::Url(url),
+            checksum,
+            None,
+            entry.size,
+            modified,
+        ),
         EntryPlace::Here(path) => {
             let summed = DataSums::of(&path, said.clone());
             let summed = summed.map_err(|source| no_data(list, &entry, &path, source))?;

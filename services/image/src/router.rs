@@ -6,8 +6,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
 use berth_http::{
-    ApiRequest, ServiceLayer, Fault, ApiDialect, RouteMethods, Microversion, MicroversionRange, NoAuth2, Policy,
-    ValidateToken, with_service_layer,
+    ApiDialect, ApiRequest, Fault, Microversion, MicroversionRange, NoAuth2, Policy, RouteMethods,
+    ServiceLayer, ValidateToken, with_service_layer,
 };
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::image::{DiskFormat, CatalogImage};
+use crate::image::{CatalogImage, DiskFormat};
 
 /// The fixed attributes of an image; properties must not have these names.
 pub(crate) const BASE_PROPERTIES: [&str; 26] = [

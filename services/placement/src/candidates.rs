@@ -23,5 +23,5 @@ mod tests;
 pub(crate) use document::CandidatesDocument;
 pub(crate) use request::ParsedCandidatesQuery;
 pub(crate) use resolve::{Meanings, NameError};
-pub(crate) use search::{CandidateShuffle, SearchResult, CandidateOrder, search, search_in};
-pub(crate) use snapshot::{Member, SnapshotNames, Room, Snapshot, SnapshotTree};
+pub(crate) use search::{CandidateOrder, CandidateShuffle, SearchResult, search, search_in};
+pub(crate) use snapshot::{Member, Room, Snapshot, SnapshotNames, SnapshotTree};

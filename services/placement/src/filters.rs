@@ -57,7 +57,11 @@ impl ProviderFilters {
 type TraitSetsQuery = (Vec<BTreeSet<String>>, BTreeSet<String>);
 
 /// The aggregates that `member_of` with this suffix names: required sets, and forbidden ones.
-pub(crate) fn member_of(query: &QueryString, suffix: &str, version: Microversion) -> Result<TraitSetsQuery, Fault> {
+pub(crate) fn member_of(
+    query: &QueryString,
+    suffix: &str,
+    version: Microversion,
+) -> Result<TraitSetsQuery, Fault> {
     let key = format!("member_of{suffix}");
     let values: Vec<&str> = query.all(&key).collect();
     if values.len() > 1 && !version.has(microversions::REPEATED_MEMBER_OF) {
@@ -120,7 +124,11 @@ pub(crate) struct TraitSets {
 
 impl TraitSets {
     /// All values of a key.
-    pub(crate) fn of_query(query: &QueryString, key: &str, version: Microversion) -> Result<Self, Fault> {
+    pub(crate) fn of_query(
+        query: &QueryString,
+        key: &str,
+        version: Microversion,
+    ) -> Result<Self, Fault> {
         let mut values: Vec<&str> = query.all(key).collect();
         if !version.has(microversions::ANY_TRAITS) {
             // Before 1.39 only the last one counts.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use berth_http::{Fault, Microversion, QueryString, read_body};
 
-use crate::candidates::{ParsedCandidatesQuery, CandidatesDocument, CandidateOrder, search};
+use crate::candidates::{CandidateOrder, CandidatesDocument, ParsedCandidatesQuery, search};
 use crate::filters::ProviderFilters;
 use crate::handlers::allocations::{ConsumerBody, consumers};
 use crate::handlers::reshaper::Reshape;

@@ -11,12 +11,12 @@ pub(crate) mod root;
 pub(crate) mod traits;
 pub(crate) mod usages;
 
-use berth_http::{ApiResponse, ApiRequest, Fault, Microversion, Timestamp};
+use berth_http::{ApiRequest, ApiResponse, Fault, Microversion, Timestamp};
 use berth_store::{SqlError, SqlStore, Transaction};
 
 use crate::microversions;
 use crate::store;
-use crate::store::providers::{self, ProviderRow, ProviderError};
+use crate::store::providers::{self, ProviderError, ProviderRow};
 
 /// Placement's error codes.
 pub(crate) mod codes {
@@ -45,7 +45,11 @@ pub(crate) fn require(call: &ApiRequest, feature: Microversion) -> Result<(), Fa
 }
 
 /// `last-modified` and `cache-control`, from the version that has them.
-pub(crate) fn modified(answer: ApiResponse, call: &ApiRequest, moment: Option<Timestamp>) -> ApiResponse {
+pub(crate) fn modified(
+    answer: ApiResponse,
+    call: &ApiRequest,
+    moment: Option<Timestamp>,
+) -> ApiResponse {
     if call.version.has(microversions::CACHE_HEADERS) {
         answer.modified(moment.unwrap_or_else(Timestamp::now))
     } else {
@@ -79,7 +83,10 @@ fn concurrent_update() -> Fault {
 }
 
 /// The provider in the path.
-pub(crate) async fn provider_of_path(tx: &mut Transaction, uuid: &str) -> Result<ProviderRow, Fault> {
+pub(crate) async fn provider_of_path(
+    tx: &mut Transaction,
+    uuid: &str,
+) -> Result<ProviderRow, Fault> {
     providers::get(tx, uuid).await.map_err(|error| match error {
         ProviderError::NotFound(_) => Fault::not_found(format!(
             "No resource provider with uuid {uuid} found: {error}"

@@ -17,7 +17,6 @@ mod filters;
 #[doc(hidden)]
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod single_flight;
 mod handlers;
 mod inventory;
 mod ledger;
@@ -27,6 +26,7 @@ mod policies;
 mod router;
 mod schemas;
 mod searches;
+mod single_flight;
 mod snapshots;
 mod standard;
 mod store;
@@ -37,7 +37,7 @@ pub use policies::{DeprecatedDefaults, default_policy, rules};
 pub use router::{PlacementApiOptions, router};
 pub use searches::CandidatesFrom;
 pub use store::schema::{
-    CopiedTable, Copy, CopyError, Difference, HEAD, IncompleteConsumers, SyncPlan, ShapeDifference, Revision,
-    PlacementSchemaError, SchemaStep, Sync, SchemaVersion, can_be_copied_to, check, compare, copy, plan, prepare, sync,
-    version,
+    CopiedTable, Copy, CopyError, Difference, HEAD, IncompleteConsumers, PlacementSchemaError,
+    Revision, SchemaStep, SchemaVersion, ShapeDifference, Sync, SyncPlan, can_be_copied_to, check,
+    compare, copy, plan, prepare, sync, version,
 };

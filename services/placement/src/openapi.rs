@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::microversions::RANGE;
 use crate::router::routes;
-use operations::{SuccessResponse, Operation, of};
+use operations::{Operation, SuccessResponse, of};
 
 const JSON: &str = "application/json";
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::{
-    ApiRequest, CorsOptions, ServiceLayer, Fault, ApiDialect, RouteMethods, NoAuth2, Policy, Prefix, ValidateToken, cors, with_service_layer,
-    under,
+    ApiDialect, ApiRequest, CorsOptions, Fault, NoAuth2, Policy, Prefix, RouteMethods,
+    ServiceLayer, ValidateToken, cors, under, with_service_layer,
 };
 use berth_store::SqlStore;
 
@@ -136,7 +136,9 @@ fn provider_routes() -> Vec<PlacementRoute> {
     vec![
         (
             "/resource_providers",
-            RouteMethods::new("GET, POST").get(rp::list).post(rp::create),
+            RouteMethods::new("GET, POST")
+                .get(rp::list)
+                .post(rp::create),
         ),
         (
             "/resource_providers/{uuid}",
@@ -187,7 +189,9 @@ fn name_routes() -> Vec<PlacementRoute> {
     vec![
         (
             "/resource_classes",
-            RouteMethods::new("GET, POST").get(rc::list).post(rc::create),
+            RouteMethods::new("GET, POST")
+                .get(rc::list)
+                .post(rc::create),
         ),
         (
             "/resource_classes/{name}",
@@ -209,7 +213,10 @@ fn name_routes() -> Vec<PlacementRoute> {
 
 fn allocation_routes() -> Vec<PlacementRoute> {
     vec![
-        ("/allocations", RouteMethods::new("POST").post(allocations::post)),
+        (
+            "/allocations",
+            RouteMethods::new("POST").post(allocations::post),
+        ),
         (
             "/allocations/{consumer_uuid}",
             RouteMethods::new("GET, PUT, DELETE")
@@ -222,7 +229,10 @@ fn allocation_routes() -> Vec<PlacementRoute> {
             RouteMethods::new("GET").get(allocation_candidates::list),
         ),
         ("/usages", RouteMethods::new("GET").get(usages::total)),
-        ("/reshaper", RouteMethods::new("POST").post(reshaper::reshape)),
+        (
+            "/reshaper",
+            RouteMethods::new("POST").post(reshaper::reshape),
+        ),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 macro_rules! by_consumer {
     ($values:expr, $min:literal) => {
-        Schema::Map(&MapOf {
+        BodySchema::Map(&MapOf {
             keys: UUID_KEY,
             values: $values,
             min: $min,
@@ -19,7 +19,7 @@ mod providers;
 mod reshaper;
 mod usages;
 
-use berth_http::schema::{TextFormat, BodySchema, TextSchema};
+use berth_http::schema::{BodySchema, TextFormat, TextSchema};
 
 pub(crate) use allocation_candidates::check_candidates;
 pub(crate) use allocations::{post_allocations, put_allocations};

@@ -18,12 +18,13 @@ use bytes::Bytes;
 use crate::candidates::options::SearchRequest;
 use crate::candidates::snapshot::RootId;
 use crate::candidates::{
-    ParsedCandidatesQuery, CandidateShuffle, CandidatesDocument, SearchResult, NameError, SnapshotNames, CandidateOrder, Snapshot, search, search_in,
+    CandidateOrder, CandidateShuffle, CandidatesDocument, NameError, ParsedCandidatesQuery,
+    SearchResult, Snapshot, SnapshotNames, search, search_in,
 };
-use crate::single_flight::{SingleFlight, ReadPermit};
+use crate::single_flight::{ReadPermit, SingleFlight};
 use crate::snapshots::Snapshots;
-use crate::store::name_resolution::ResolvedNames;
 use crate::store::candidate_roots::{self, Roots};
+use crate::store::name_resolution::ResolvedNames;
 use crate::store::{fault, trees};
 
 /// Where allocation candidates are searched.
@@ -140,7 +141,12 @@ impl Searches {
     }
 
     /// Reads this number of trees that could serve the request, or all, in one transaction.
-    async fn read(&self, question: &SearchQuery, order: CandidateOrder, least: usize) -> Result<SearchRead, Fault> {
+    async fn read(
+        &self,
+        question: &SearchQuery,
+        order: CandidateOrder,
+        least: usize,
+    ) -> Result<SearchRead, Fault> {
         let failed = |error: SqlError| fault(&error);
         let mut tx = self.store.read().await.map_err(failed)?;
         let meanings = ResolvedNames::read(&mut tx, &question.query);
@@ -165,18 +171,32 @@ enum SearchRead {
     Nothing(SnapshotNames),
 }
 
-fn in_snapshot(snapshot: &Snapshot, question: &SearchQuery, order: CandidateOrder) -> Result<Bytes, Fault> {
+fn in_snapshot(
+    snapshot: &Snapshot,
+    question: &SearchQuery,
+    order: CandidateOrder,
+) -> Result<Bytes, Fault> {
     let names = snapshot.names();
     let Some(wanted) = question.query.resolve(snapshot).map_err(unknown)? else {
         return nothing(names, question);
     };
     let found = search(snapshot, &wanted, question.limit, order);
-    written(&CandidatesDocument::new(names, &wanted, &found, question.version))
+    written(&CandidatesDocument::new(
+        names,
+        &wanted,
+        &found,
+        question.version,
+    ))
 }
 
 fn nothing(names: &SnapshotNames, question: &SearchQuery) -> Result<Bytes, Fault> {
     let (wanted, found) = (SearchRequest::default(), SearchResult::default());
-    written(&CandidatesDocument::new(names, &wanted, &found, question.version))
+    written(&CandidatesDocument::new(
+        names,
+        &wanted,
+        &found,
+        question.version,
+    ))
 }
 
 fn written(document: &CandidatesDocument<'_>) -> Result<Bytes, Fault> {
@@ -228,7 +248,11 @@ impl SearchReading {
     }
 
     /// `None` if more trees would change the result.
-    fn answer(&self, wanted: &SearchRequest, question: &SearchQuery) -> Result<Option<Bytes>, Fault> {
+    fn answer(
+        &self,
+        wanted: &SearchRequest,
+        question: &SearchQuery,
+    ) -> Result<Option<Bytes>, Fault> {
         let trees = self.order.iter();
         let trees = trees.filter_map(|root| self.snapshot.tree(*root));
         let dice = self.dice.clone();
@@ -237,7 +261,13 @@ impl SearchReading {
             return Ok(None);
         }
         let names = self.snapshot.names();
-        written(&CandidatesDocument::new(names, wanted, &found, question.version)).map(Some)
+        written(&CandidatesDocument::new(
+            names,
+            wanted,
+            &found,
+            question.version,
+        ))
+        .map(Some)
     }
 
     async fn read(&mut self, tx: &mut Transaction, roots: &[RootId]) -> Result<(), SqlError> {

@@ -55,10 +55,12 @@ impl<Q: Clone + Eq + Hash, A: Clone> SingleFlight<Q, A> {
 
     fn join<'a>(&'a self, question: &'a Q) -> Asked<'a, Q, A> {
         let mut waiting = self.waiting();
-        let those = waiting.entry(question.clone()).or_insert_with(|| WaitingCallers {
-            cell: Arc::default(),
-            count: 0,
-        });
+        let those = waiting
+            .entry(question.clone())
+            .or_insert_with(|| WaitingCallers {
+                cell: Arc::default(),
+                count: 0,
+            });
         those.count += 1;
         Asked {
             gathering: self,
@@ -89,7 +91,10 @@ impl<Q: Clone + Eq + Hash, A: Clone> Asked<'_, Q, A> {
     }
 
     /// The group of callers, while its read has not begun.
-    fn those<'m>(&self, waiting: &'m mut HashMap<Q, WaitingCallers<A>>) -> Option<&'m mut WaitingCallers<A>> {
+    fn those<'m>(
+        &self,
+        waiting: &'m mut HashMap<Q, WaitingCallers<A>>,
+    ) -> Option<&'m mut WaitingCallers<A>> {
         let those = waiting.get_mut(self.question)?;
         Arc::ptr_eq(&those.cell, &self.cell).then_some(those)
     }

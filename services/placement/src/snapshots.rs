@@ -25,7 +25,7 @@ pub(crate) struct Snapshots {
     memory: Arc<SnapshotMemory>,
 }
 
-/// Shared by all routers over one store ([`SqlStore::companion`]), so that each sees the others' writes.
+/// Shared by all routers over one store ([`SqlStore::extension`]), so that each sees the others' writes.
 struct SnapshotMemory {
     touched: Mutex<TouchedTrees>,
     current: tokio::sync::Mutex<Arc<Snapshot>>,
@@ -43,7 +43,7 @@ impl Default for SnapshotMemory {
 impl Snapshots {
     pub(crate) fn new(store: SqlStore) -> Self {
         Self {
-            memory: store.companion(),
+            memory: store.extension(),
             store,
         }
     }

@@ -3,25 +3,25 @@
 
 pub(crate) mod aggregates;
 pub(crate) mod allocations;
+pub(crate) mod candidate_roots;
 pub(crate) mod consumers;
+pub(crate) mod invalidation;
 pub(crate) mod inventories;
 pub(crate) mod name_resolution;
 pub(crate) mod providers;
 pub(crate) mod replace;
 pub(crate) mod resource_classes;
-pub(crate) mod candidate_roots;
 pub(crate) mod schema;
-pub(crate) mod invalidation;
 pub(crate) mod traits;
 pub(crate) mod trees;
 pub(crate) mod usages;
 
 use berth_http::{Fault, Timestamp};
-use berth_store::{Disposition, Moment, Retryable, Row, SqlError, Value};
+use berth_store::{Disposition, Retryable, Row, SqlError, SqlTimestamp, Value};
 
 /// The current time as a column value.
 pub(crate) fn now() -> Value {
-    Value::Moment(Moment::now())
+    Value::Timestamp(SqlTimestamp::now())
 }
 
 /// A timestamp column; the epoch if it is empty or invalid.

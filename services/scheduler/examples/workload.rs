@@ -22,8 +22,11 @@ use std::{env, fs, thread};
 
 use berth_scheduler::explain::Explanation;
 use berth_scheduler::host_state::{Aggregate, Aggregates, ConsideredHost};
-use berth_scheduler::select::{Alternates, Ask, ClaimPolicy, NoValidHost, Scheduler, Selected, SelectionStep};
-use berth_scheduler::{SchedulerOptions, RequestSpec, replay};
+use berth_scheduler::select::{
+    Alternates, ClaimPolicy, NoValidHost, Scheduler, SelectionRequest, SelectionResult,
+    SelectionStep,
+};
+use berth_scheduler::{RequestSpec, SchedulerOptions, replay};
 use serde_json::{Value, json};
 
 /// So many hosts are made ready at a time, for as many runs as that is.
@@ -108,9 +111,9 @@ fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Valu
     }))
 }
 
-fn ask(request: &RequestSpec, instances: usize) -> Ask {
+fn ask(request: &RequestSpec, instances: usize) -> SelectionRequest {
     let uuid = |number| format!("00000007-0000-4000-8000-{number:012x}");
-    Ask {
+    SelectionRequest {
         request: request.clone(),
         instance_uuids: (0..instances).map(uuid).collect(),
         alternates: Alternates::None,
@@ -119,7 +122,7 @@ fn ask(request: &RequestSpec, instances: usize) -> Ask {
     }
 }
 
-fn end(mut step: SelectionStep<'_>) -> Result<Selected, Box<NoValidHost>> {
+fn end(mut step: SelectionStep<'_>) -> Result<SelectionResult, Box<NoValidHost>> {
     loop {
         step = match step {
             SelectionStep::Claim(claiming) => claiming.granted(),
@@ -130,7 +133,10 @@ fn end(mut step: SelectionStep<'_>) -> Result<Selected, Box<NoValidHost>> {
 }
 
 /// As services tell it.
-fn explained(scheduler: &Scheduler, ended: Result<Selected, Box<NoValidHost>>) -> Explanation {
+fn explained(
+    scheduler: &Scheduler,
+    ended: Result<SelectionResult, Box<NoValidHost>>,
+) -> Explanation {
     match ended {
         Ok(selected) => Explanation::of_selected(&selected),
         Err(none) => Explanation::of_no_valid_host(&none, scheduler.diagnose(&none)),
@@ -147,7 +153,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn of(ended: &Result<Selected, Box<NoValidHost>>) -> Self {
+    fn of(ended: &Result<SelectionResult, Box<NoValidHost>>) -> Self {
         let (selections, record) = match ended {
             Ok(selected) => (selected.selections.as_slice(), &selected.record),
             Err(none) => (&[][..], &none.record),

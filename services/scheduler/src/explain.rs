@@ -19,10 +19,10 @@ mod verdicts;
 
 use serde::{Deserialize, Serialize};
 
-use crate::select::{Asked, NoValidHost, Selected};
+use crate::select::{Asked, NoValidHost, SelectionResult};
 
 pub use diagnosis::{Diagnosis, FilterVerdicts, Nearest, NearestVerdict, Relaxation};
-pub use outcome::{Outcome, Placed, WhyNone};
+pub use outcome::{Placed, RequestOutcome, WhyNone};
 pub use search::{
     Claim, Claims, FilterPassed, Pivotal, RejectedBy, RejectedName, Scored, Search, WeigherScore,
 };
@@ -49,13 +49,13 @@ pub struct Explanation {
     /// The obstacles; `None` if every instance has a host, or filters are not the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
 }
 
 impl Explanation {
     /// Each instance has a host.
     #[must_use]
-    pub fn of_selected(selected: &Selected) -> Self {
+    pub fn of_selected(selected: &SelectionResult) -> Self {
         let turns = &selected.record.turns;
         let searches: Vec<Search> = turns.iter().take(SEARCHES).map(Search::of).collect();
         Self {
@@ -64,7 +64,7 @@ impl Explanation {
             more_searches: turns.len() - searches.len(),
             searches,
             diagnosis: None,
-            outcome: Outcome::of_selected(selected),
+            outcome: RequestOutcome::of_selected(selected),
         }
     }
 
@@ -81,7 +81,7 @@ impl Explanation {
             more_searches: turns.len() - searches.len(),
             searches,
             diagnosis,
-            outcome: Outcome::of_no_valid_host(none),
+            outcome: RequestOutcome::of_no_valid_host(none),
         }
     }
 
@@ -90,7 +90,7 @@ impl Explanation {
     pub fn of_no_candidates(asked: Asked, placement: PlacementStage) -> Self {
         Self {
             asked,
-            outcome: Outcome::of_no_candidates(&placement),
+            outcome: RequestOutcome::of_no_candidates(&placement),
             placement: Some(placement),
             searches: Vec::new(),
             more_searches: 0,
@@ -103,7 +103,7 @@ impl Explanation {
     pub fn of_failure(asked: Asked, why: &str) -> Self {
         Self {
             asked,
-            outcome: Outcome::of_failure(why),
+            outcome: RequestOutcome::of_failure(why),
             placement: None,
             searches: Vec::new(),
             more_searches: 0,
@@ -115,7 +115,7 @@ impl Explanation {
     #[must_use]
     pub fn failed(self, why: &str) -> Self {
         Self {
-            outcome: Outcome::of_failure(why),
+            outcome: RequestOutcome::of_failure(why),
             ..self
         }
     }

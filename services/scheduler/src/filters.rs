@@ -93,11 +93,15 @@ pub trait Filter: Send + Sync {
     }
 
     /// Evaluates the request once for all hosts.
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a>;
+    fn plan<'a>(
+        &'a self,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> FilterPlan<'a>;
 }
 
 /// A filter prepared for one request.
-pub enum Plan<'a> {
+pub enum FilterPlan<'a> {
     /// The request has nothing that the filter checks: every host passes.
     PassAll,
     /// Each host is checked.
@@ -108,7 +112,7 @@ pub enum Plan<'a> {
     RejectAll(Reason),
 }
 
-impl<'a> Plan<'a> {
+impl<'a> FilterPlan<'a> {
     pub fn each(
         check: impl Fn(&mut ConsideredHost) -> Result<(), Reason> + Send + Sync + 'a,
     ) -> Self {
@@ -123,7 +127,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Plan<'_> {
+impl FilterPlan<'_> {
     /// Accepts a host, or returns the reason against it.
     pub fn check(&self, host: &mut ConsideredHost) -> Result<(), Reason> {
         match self {

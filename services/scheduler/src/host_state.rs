@@ -27,15 +27,15 @@ pub use attribute::{Attribute, Found};
 pub(crate) use by_aggregates::ByAggregates;
 pub use candidate::AllocationCandidate;
 pub use capability::{Capability, CapabilityRef, Dict, Incomparable, List};
-pub use considered::{ConsideredHost, Limits, NumaLimits, Surviving};
+pub use considered::{ConsideredHost, NumaLimits, SchedulerLimits, Surviving};
 pub use cores::Cores;
 pub use cpu_info::CpuInfo;
 pub use cpus::CpuSet;
-pub use instances::{Instance, Instances, Sought};
+pub use instances::{Instance, InstanceQuery, Instances};
 pub use numa::{CellSet, MemoryPages, NumaCell, NumaTopology};
 pub(crate) use pci::{PciDevType, PciId, PciSummary};
 pub use pci::{PciPool, PciPools};
-pub use service::Service;
+pub use service::ServiceState;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostState {
@@ -80,7 +80,7 @@ pub struct HostState {
     pub supported_instances: Vec<[String; 3]>,
     /// Free-form statistics of the driver.
     pub stats: BTreeMap<String, Capability>,
-    pub service: Service,
+    pub service: ServiceState,
     pub aggregates: Aggregates,
     pub instances: Instances,
     /// Measurements of `compute_monitors` by name; `None` if the host reports none.

@@ -29,6 +29,7 @@
 //! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Caller: `cli`
 //! (`berth scheduler`).
 
+pub mod custom_plugins;
 pub mod explain;
 pub mod extra_specs;
 pub mod filters;
@@ -38,7 +39,6 @@ pub mod network;
 pub mod numa;
 pub mod numbers;
 pub mod options;
-pub mod own;
 pub mod pci;
 pub mod placement_query;
 pub mod plugin;
@@ -52,7 +52,7 @@ mod text;
 pub mod version;
 pub mod weighers;
 
-pub use filters::{Check, Filter, Plan, Runs};
+pub use filters::{Check, Filter, FilterPlan, Runs};
 pub use host_state::{ConsideredHost, HostState};
 pub use options::SchedulerOptions;
 pub use reason::Reason;

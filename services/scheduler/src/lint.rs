@@ -26,7 +26,7 @@ pub use catalogue::{
 /// A problem, certain or suspected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    pub severity: Severity,
+    pub severity: LintSeverity,
     /// The kind.
     pub code: Code,
     pub place: Place,
@@ -40,7 +40,7 @@ pub struct Finding {
 /// How bad a finding is, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
+pub enum LintSeverity {
     /// It does not work: no guest can be placed with it, or it has no reader.
     Error,
     /// Probably not intended.
@@ -150,7 +150,7 @@ pub(crate) fn misspelt(
     let mut findings = Vec::new();
     extra_specs::lint(&flavor, &Catalogue::default(), &enabled, &mut findings);
     findings.into_iter().find(|it| {
-        it.code == Code::UnknownName && (it.severity == Severity::Error || it.mend.is_some())
+        it.code == Code::UnknownName && (it.severity == LintSeverity::Error || it.mend.is_some())
     })
 }
 
@@ -163,7 +163,7 @@ impl Place {
         }
     }
 
-    fn finds(&self, severity: Severity, code: Code, text: impl Into<String>) -> Finding {
+    fn finds(&self, severity: LintSeverity, code: Code, text: impl Into<String>) -> Finding {
         Finding {
             severity,
             code,
@@ -202,7 +202,7 @@ impl Display for Finding {
     }
 }
 
-impl Display for Severity {
+impl Display for LintSeverity {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Error => "error",

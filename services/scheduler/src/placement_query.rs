@@ -17,10 +17,10 @@ mod translate;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
-pub use cloud::{Cloud, Compute};
+pub use cloud::{Cloud, ComputeNodeRef};
 pub(crate) use constraints::MEMORY_ENCRYPTION_MODELS;
 pub use error::PlacementQueryError;
-pub use groups::Group;
+pub use groups::ResourceGroup;
 
 use prefilters::Wishes;
 use translate::CpuClass;
@@ -67,7 +67,7 @@ fn outside_groups(
     request: &RequestSpec,
     options: &SchedulerOptions,
     cloud: &Cloud<'_>,
-) -> Result<Vec<(String, Group)>, PlacementQueryError> {
+) -> Result<Vec<(String, ResourceGroup)>, PlacementQueryError> {
     let mut outside = cloud.groups.to_vec();
     if options.filter_scheduler.pci_in_placement {
         outside.extend(pci::groups(&request.pci_requests)?);
@@ -80,7 +80,7 @@ fn query(
     options: &SchedulerOptions,
     cloud: &Cloud<'_>,
     wishes: &Wishes,
-    outside: &[(String, Group)],
+    outside: &[(String, ResourceGroup)],
     class: CpuClass,
 ) -> Result<(String, bool), PlacementQueryError> {
     let mut translated = translate::groups(request, outside, class)?;

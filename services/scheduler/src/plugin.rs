@@ -16,7 +16,7 @@ mod weigher;
 
 use serde::{Deserialize, Serialize};
 
-use crate::own::Own;
+use crate::custom_plugins::CustomPlugins;
 
 pub use answer::{AnswerError, HostAnswer, PluginAnswer, Verdict};
 pub use manifest::{
@@ -56,7 +56,7 @@ pub struct Plugin {
     pub weight_multiplier: f64,
 }
 
-impl Own {
+impl CustomPlugins {
     /// And this plugin's filter, its weigher, or both, by what it is. They stay in memory until the program ends, so a plugin is put
     /// in once, when the program starts.
     #[must_use]

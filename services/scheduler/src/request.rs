@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plugin::PluginAnswers;
 
-pub use attestation::{Attestation, Attestations, Expired};
+pub use attestation::{Attestation, AttestationExpiry, Attestations};
 pub use hints::Hints;
-pub use image::{RequestImage, ImageProperties, ImagePropertyError, architecture};
+pub use image::{ImageProperties, ImagePropertyError, RequestImage, architecture};
 pub(crate) use numa::Pinning;
 pub use numa::{
     CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,

@@ -17,19 +17,19 @@ mod sorted;
 
 use std::num::NonZero;
 
+use crate::custom_plugins::CustomPlugins;
 use crate::filters::{Chain, ChainError};
 use crate::host_state::ConsideredHost;
 use crate::options::{Checked, OptionError, OptionWarning, SchedulerOptions};
-use crate::own::Own;
 use crate::request::RequestSpec;
 use crate::weighers::{Weighers, WeighersError};
 use berth_model::SeededRng;
 
-pub use ask::{Alternates, Ask, ClaimPolicy};
+pub use ask::{Alternates, ClaimPolicy, SelectionRequest};
 pub use claiming::{HostClaim, PendingClaim, SelectionStep};
 pub use consume::consume;
 pub use destination::{Narrowed, narrow};
-pub use outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
+pub use outcome::{NoHost, NoValidHost, Selection, SelectionResult, Unplaced};
 use record::Detail;
 pub use record::{Asked, LeftOut, Record, Tried, Turnout};
 pub use rejections::{NAMED, RejectedHost, RejectedHosts, Rejections};
@@ -69,11 +69,14 @@ impl Scheduler {
     /// # Errors
     /// They name a filter or a weigher that is not there, or a value is out of bounds.
     pub fn new(options: SchedulerOptions) -> Result<Self, SchedulerError> {
-        Self::with_own(options, &Own::new())
+        Self::with_own(options, &CustomPlugins::new())
     }
 
     /// By these options, which may also name filters and weighers that are not built in.
-    pub fn with_own(options: SchedulerOptions, own: &Own) -> Result<Self, SchedulerError> {
+    pub fn with_own(
+        options: SchedulerOptions,
+        own: &CustomPlugins,
+    ) -> Result<Self, SchedulerError> {
         let Checked { errors, warnings } = options.check();
         if !errors.is_empty() {
             return Err(SchedulerError::Options(errors));
@@ -146,12 +149,12 @@ impl Scheduler {
 
     /// What is asked for, in short: as a record of it begins.
     #[must_use]
-    pub fn asked(&self, ask: &Ask) -> Asked {
+    pub fn asked(&self, ask: &SelectionRequest) -> Asked {
         claiming::asked(self, ask)
     }
 
     /// Begins with a request: hosts with the candidates that Placement named for it, in the order in which ties are to be broken.
-    pub fn select(&self, ask: Ask, hosts: Vec<ConsideredHost>) -> SelectionStep<'_> {
+    pub fn select(&self, ask: SelectionRequest, hosts: Vec<ConsideredHost>) -> SelectionStep<'_> {
         claiming::begin(self, ask, hosts)
     }
 }

@@ -56,11 +56,15 @@ pub trait Weigher: Send + Sync {
     }
 
     /// Reads what it needs, once for all hosts. A raw weight that is no number counts as 0, one beyond [`LARGEST`] as that.
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a>;
+    fn plan<'a>(
+        &'a self,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> WeigherPlan<'a>;
 }
 
 /// What a weigher makes of a request.
-pub struct Weighing<'a> {
+pub struct WeigherPlan<'a> {
     raw: Raw<'a>,
     unit: f64,
     share: Option<Share<'a>>,
@@ -84,7 +88,7 @@ pub struct MetricMissing {
     pub metric: String,
 }
 
-impl<'a> Weighing<'a> {
+impl<'a> WeigherPlan<'a> {
     #[must_use]
     pub fn same(raw: f64) -> Self {
         Self::of(Raw::Same(raw))

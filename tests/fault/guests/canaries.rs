@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_model::ResourceClass;
+use berth_fault_injection::{EffectPhase, Fault, FaultRepetition};
 use berth_invariants::{InvariantId, Violation, audit_at_rest};
-use berth_fault_injection::{Fault, EffectPhase, FaultRepetition};
+use berth_model::ResourceClass;
 use berth_tests::fault::busy;
 use berth_tests::guest_cloud::{Bug, GuestCloud, NODE, Point, Process, guest};
 use berth_virt::VirtDriver as _;
@@ -279,7 +279,7 @@ fn a_second_guest_has_a_place_beside_the_first() -> BTreeSet<InvariantId> {
         let group = busy(cloud.hosts.group(cloud.apart)).await.expect("a group");
         let placed = cloud
             .hosts
-            .place(cloud.member(group.uuid, 2), group.generation, NODE);
+            .place_member(cloud.member(group.uuid, 2), group.generation, NODE);
         busy(placed).await.expect("it takes it");
         broken(&cloud).await
     })

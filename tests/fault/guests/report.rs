@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use berth_model::ProviderTree;
 use berth_fault_injection::EffectKind;
+use berth_model::ProviderTree;
 use berth_tests::guest_cloud::Crossed;
 
 use super::journeys::{Journey, Outcome};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use berth_fault_injection::{Effect, EffectKind, Fault, FaultRepetition, Boundary};
+use berth_fault_injection::{Boundary, Effect, EffectKind, Fault, FaultRepetition};
 use berth_tests::guest_cloud::{Crossed, Point, Process};
 use serde::Deserialize;
 
@@ -22,7 +22,11 @@ impl Outcome {
 
 /// What a crossing does, as far as outcomes differ.
 pub(super) fn kind(crossed: &Crossed) -> &'static str {
-    let Effect { boundary: seam, kind: effect, .. } = crossed.crossing;
+    let Effect {
+        boundary: seam,
+        kind: effect,
+        ..
+    } = crossed.crossing;
     let is_served = matches!(crossed.process, Process::Placement | Process::Accelerators);
     match (seam, effect) {
         (_, EffectKind::Read) if is_served => "served_read",
@@ -63,7 +67,8 @@ impl Strike {
         known
             .filter(|fault| faults.contains(fault))
             .flat_map(|fault| {
-                [FaultRepetition::Once, FaultRepetition::Forever].map(|repetition| Self { fault, repetition })
+                [FaultRepetition::Once, FaultRepetition::Forever]
+                    .map(|repetition| Self { fault, repetition })
             })
     }
 

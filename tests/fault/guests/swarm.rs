@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use berth_fault_injection::Fault;
 use berth_invariants::audit;
 use berth_model::SeededRng;
-use berth_fault_injection::{Fault};
 use berth_tests::guest_cloud::{GuestCloud, Point};
 use berth_tests::sample::one_of;
 use futures_util::future::join_all;

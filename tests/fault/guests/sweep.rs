@@ -14,8 +14,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use berth_model::ProviderTree;
 use berth_fault_injection::{Fault, FaultRepetition};
+use berth_model::ProviderTree;
 use berth_tests::guest_cloud::{Crossed, GuestCloud, Point};
 
 use super::journeys::{Journey, Outcome};

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use berth_scheduler::host_state::{Aggregate, ConsideredHost};
 use berth_scheduler::placement_query::{Cloud, placement_query};
-use berth_scheduler::select::{Alternates, Ask, ClaimPolicy, Scheduler, Selected, SelectionStep};
-use berth_scheduler::{Options, RequestSpec, filters, replay};
+use berth_scheduler::select::{
+    Alternates, ClaimPolicy, Scheduler, SelectionRequest, SelectionResult, SelectionStep,
+};
+use berth_scheduler::{RequestSpec, SchedulerOptions, filters, replay};
 use serde_json::{Map, Value, json};
 
 /// As long as a sentence may be, whatever a user wrote.
@@ -45,7 +47,7 @@ struct Asked {
     cpu_info: Option<String>,
     policy: Option<String>,
     zone: Option<String>,
-    options: Options,
+    options: SchedulerOptions,
 }
 
 impl Asked {
@@ -97,7 +99,7 @@ impl Asked {
         asked
     }
 
-    fn options(&self) -> Options {
+    fn options(&self) -> SchedulerOptions {
         self.options.clone()
     }
 
@@ -169,7 +171,7 @@ fn select(
     request: &RequestSpec,
     hosts: &[ConsideredHost],
 ) -> Result<Vec<String>, String> {
-    let ask = Ask {
+    let ask = SelectionRequest {
         request: request.clone(),
         instance_uuids: vec!["u3".to_owned(), "u4".to_owned()],
         alternates: Alternates::Wanted,
@@ -180,7 +182,7 @@ fn select(
     let record = loop {
         step = match step {
             SelectionStep::Claim(claiming) => claiming.granted(),
-            SelectionStep::Selected(Selected {
+            SelectionStep::Selected(SelectionResult {
                 selections, record, ..
             }) => {
                 let chosen = selections.iter().flatten();

@@ -9,9 +9,7 @@ pub(crate) fn l8(snapshot: &SystemSnapshot) -> Vec<Violation> {
             findings.push(format!("{api} lists guest {guest}, which does not exist"));
         }
         for guest in snapshot.guests.keys().filter(|it| !told.contains(it)) {
-            findings.push(format!(
-                "guest {guest} exists, and {api} does not list it"
-            ));
+            findings.push(format!("guest {guest} exists, and {api} does not list it"));
         }
     }
     findings

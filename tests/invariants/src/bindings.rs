@@ -36,7 +36,9 @@ pub(crate) fn l3(snapshot: &SystemSnapshot) -> Vec<Violation> {
             Some(uuid) => Some(format!(
                 "request {arq} is bound to {device} for {uuid}, which does not exist"
             )),
-            None => Some(format!("request {arq} is bound to {device} without an instance")),
+            None => Some(format!(
+                "request {arq} is bound to {device} without an instance"
+            )),
         }
     });
     wrong

@@ -27,7 +27,9 @@ impl FactSubject {
     /// The provider whose removal makes the subject void.
     fn provider(self) -> Option<ProviderUuid> {
         match self {
-            FactSubject::Inventories(uuid) | FactSubject::Traits(uuid) | FactSubject::Aggregates(uuid) => Some(uuid),
+            FactSubject::Inventories(uuid)
+            | FactSubject::Traits(uuid)
+            | FactSubject::Aggregates(uuid) => Some(uuid),
             FactSubject::Provider(_) | FactSubject::Allocations(_) => None,
         }
     }
@@ -47,13 +49,15 @@ pub(crate) fn s8(snapshot: &SystemSnapshot) -> Vec<Violation> {
     for (at, (answer, fact)) in facts.iter().enumerate() {
         let subject = FactSubject::of(fact);
         let later = &facts[at + 1..];
-        let replaced = later
-            .iter()
-            .any(|(answer, later)| *answer == Answer::Acknowledged && FactSubject::of(later) == subject);
+        let replaced = later.iter().any(|(answer, later)| {
+            *answer == Answer::Acknowledged && FactSubject::of(later) == subject
+        });
         if *answer != Answer::Acknowledged || replaced || is_void(subject, later) {
             continue;
         }
-        let mut possible = later.iter().filter(|(_, later)| FactSubject::of(later) == subject);
+        let mut possible = later
+            .iter()
+            .filter(|(_, later)| FactSubject::of(later) == subject);
         if !holds(&snapshot.placement, fact)
             && !possible.any(|(_, f)| holds(&snapshot.placement, f))
         {

@@ -55,7 +55,8 @@ fn inventories<'a>(
                 };
                 let caused =
                     began.inventory(*uuid, class) == Some(inventory) || sent.iter().any(said);
-                (!caused).then(|| format!("no request reported {class} {inventory} on {}", row.name))
+                (!caused)
+                    .then(|| format!("no request reported {class} {inventory} on {}", row.name))
             })
     })
 }

@@ -39,7 +39,8 @@ pub(crate) fn l4(snapshot: &SystemSnapshot) -> Vec<Violation> {
         .filter(|(device, _)| !snapshot.reported.quarantined.contains(*device));
     unclean
         .map(|(device, _)| {
-            let finding = format!("device {device} is unallocated, not reset and not in quarantine");
+            let finding =
+                format!("device {device} is unallocated, not reset and not in quarantine");
             Violation::of(InvariantId::L4, finding)
         })
         .collect()

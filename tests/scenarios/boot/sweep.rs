@@ -126,7 +126,10 @@ async fn arrives(conductor: &Conductor, number: u32) {
             _ => return,
         }
     }
-    panic!("it stands still: {:?}", conductor.blocked_reason(guest(number)));
+    panic!(
+        "it stands still: {:?}",
+        conductor.blocked_reason(guest(number))
+    );
 }
 
 /// Takes the guest away, whatever came of it, so that the next case finds the stage clean.

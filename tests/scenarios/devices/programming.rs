@@ -43,7 +43,11 @@ async fn bound(stage: &Stage, n: u8) -> String {
 async fn hook_runs(folder: &Path, times: usize) {
     poll_until(&format!("the hook is started {times} times"), async || {
         let runs = asked(folder);
-        if runs.len() < times { Err(runs) } else { Ok(()) }
+        if runs.len() < times {
+            Err(runs)
+        } else {
+            Ok(())
+        }
     })
     .await;
 }

@@ -11,7 +11,8 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use berth_accelerator::{
-    EventsBell, AcceleratorApiOptions, deliver_events, end_late_programmings, prepare, router, watch_providers,
+    AcceleratorApiOptions, EventsBell, deliver_events, end_late_programmings, prepare, router,
+    watch_providers,
 };
 use berth_agent_api::devices as api;
 use berth_agent_devices::report::Scrub;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_client::{HttpService, Route, TransportError};
+use berth_client::{HttpService, RouteTemplate, TransportError};
 use bytes::Bytes;
 use http::{Request, Response};
 use tokio::sync::Notify;
@@ -153,7 +153,10 @@ impl Crossings {
         HttpService::new(service_fn(move |request: Request<Bytes>| {
             let (crossings, http) = (crossings.clone(), http.clone());
             async move {
-                let route = request.extensions().get::<Route>().map_or("?", |it| it.0);
+                let route = request
+                    .extensions()
+                    .get::<RouteTemplate>()
+                    .map_or("?", |it| it.0);
                 let what = format!("{name} {} {route}", request.method());
                 crossings.cross(what, http.send(request)).await
             }

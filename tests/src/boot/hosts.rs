@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use berth_conductor::{CloudHosts, CloudHostsFuture};
 use berth_hosts::{
-    ComputeHost, GroupMember, HostError, Hosts, StoredServerGroup, OwnedGuest, PlacedMember,
-    RecordError, SchedulingRecord, ServerGroupError, HostTableError,
+    ComputeHost, GroupMember, HostError, HostTableError, Hosts, OwnedGuest, PlacedMember,
+    RecordError, SchedulingRecord, ServerGroupError, StoredServerGroup,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
@@ -82,7 +82,10 @@ impl CloudHosts for Seam {
         self.cross("host", CloudHosts::host(&self.hosts, host))
     }
 
-    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
+    fn states<'a>(
+        &'a self,
+        nodes: &'a [Uuid],
+    ) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
         self.cross("states", CloudHosts::states(&self.hosts, nodes))
     }
 
@@ -101,7 +104,10 @@ impl CloudHosts for Seam {
     }
 
     fn release_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
-        self.cross("release_guest", CloudHosts::release_guest(&self.hosts, guest))
+        self.cross(
+            "release_guest",
+            CloudHosts::release_guest(&self.hosts, guest),
+        )
     }
 
     fn unreported_guests(&self) -> CloudHostsFuture<'_, Vec<OwnedGuest>, HostTableError> {
@@ -133,7 +139,10 @@ impl CloudHosts for Seam {
         if self.crossings.keeps_members() {
             return Box::pin(async { Ok(()) });
         }
-        self.cross("remove_member", CloudHosts::remove_member(&self.hosts, member))
+        self.cross(
+            "remove_member",
+            CloudHosts::remove_member(&self.hosts, member),
+        )
     }
 
     fn insert_record<'a>(

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use berth_conductor::BootRequest;
 use berth_conductor::journal::{
-    AcceptOutcome, BootJournalFuture, BootJournal, BootRecord, BootStep, BootGoal, FailedAttempt, BootRecords,
-    BootJournalError, SqlBootJournal, BootStepRecord, BootStepState, UnreadableBootRecord,
+    AcceptOutcome, BootGoal, BootJournal, BootJournalError, BootJournalFuture, BootRecord,
+    BootRecords, BootStep, BootStepRecord, BootStepState, FailedAttempt, SqlBootJournal,
+    UnreadableBootRecord,
 };
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
@@ -33,7 +34,11 @@ impl Seam {
         Self { journal, crossings }
     }
 
-    fn cross<'a, T: Send + 'a>(&'a self, what: String, effect: BootJournalFuture<'a, T>) -> BootJournalFuture<'a, T> {
+    fn cross<'a, T: Send + 'a>(
+        &'a self,
+        what: String,
+        effect: BootJournalFuture<'a, T>,
+    ) -> BootJournalFuture<'a, T> {
         Box::pin(self.crossings.cross(format!("journal {what}"), effect))
     }
 }
@@ -52,7 +57,10 @@ impl BootJournal for Seam {
     }
 
     fn unidentified_guest(&self) -> BootJournalFuture<'_, Option<UnreadableBootRecord>> {
-        self.cross("unidentified_guest".to_owned(), self.journal.unidentified_guest())
+        self.cross(
+            "unidentified_guest".to_owned(),
+            self.journal.unidentified_guest(),
+        )
     }
 
     fn open_guests(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {
@@ -71,12 +79,23 @@ impl BootJournal for Seam {
         self.cross("accept".to_owned(), self.journal.accept(request))
     }
 
-    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, course: &'a BootGoal) -> BootJournalFuture<'a, ()> {
+    fn set_goal<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        course: &'a BootGoal,
+    ) -> BootJournalFuture<'a, ()> {
         self.cross("turn".to_owned(), self.journal.set_goal(uuid, course))
     }
 
-    fn begin_next_attempt<'a>(&'a self, uuid: ConsumerUuid, failed: &'a FailedAttempt) -> BootJournalFuture<'a, ()> {
-        self.cross("again".to_owned(), self.journal.begin_next_attempt(uuid, failed))
+    fn begin_next_attempt<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        failed: &'a FailedAttempt,
+    ) -> BootJournalFuture<'a, ()> {
+        self.cross(
+            "again".to_owned(),
+            self.journal.begin_next_attempt(uuid, failed),
+        )
     }
 
     fn record_step<'a>(
@@ -110,7 +129,10 @@ impl BootJournal for Seam {
     }
 
     fn record_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()> {
-        self.cross("late claim".to_owned(), self.journal.record_late_claim(guest))
+        self.cross(
+            "late claim".to_owned(),
+            self.journal.record_late_claim(guest),
+        )
     }
 
     fn late_claims(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_conductor::journal::{BootJournal as _, BootGoal};
+use berth_conductor::journal::{BootGoal, BootJournal as _};
 use berth_model::{ArqState, ConsumerUuid, ResourceClass};
 
 use super::{BootStage, GPUS, NODE, gpu, root};

@@ -16,10 +16,7 @@ pub enum Wrong {
     },
     /// A generation is missing or there twice.
     #[error("generation {found} came after {last}")]
-    Generations {
-        last: i64,
-        found: i64,
-    },
+    Generations { last: i64, found: i64 },
     /// The provider changed, and nobody had asked for that: a half of a write, or one that was refused.
     #[error("nobody asked for the change to generation {}: {:?}", .0.generation, .0.changes)]
     Nobody(Step),

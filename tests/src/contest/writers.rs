@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use berth_client::Dice;
+use berth_client::JitterRng;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Method, Request, Response};
@@ -179,7 +179,7 @@ struct Writer {
     field: Arc<Shared>,
     number: u32,
     services: Vec<String>,
-    dice: Dice,
+    dice: JitterRng,
     events: Vec<Event>,
 }
 
@@ -190,7 +190,7 @@ impl Writer {
             field: Arc::clone(field),
             number,
             services,
-            dice: Dice::seeded(seed),
+            dice: JitterRng::seeded(seed),
             events: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
+use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_sysfs::{AttributeError, AttributeWrites, Written};
 
 use super::Stage;

@@ -6,8 +6,8 @@ mod guests;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     Destroyed, DeviceError, DeviceReset, GuestError, HostEvents, HostView, ObserveError,

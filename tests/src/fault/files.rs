@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
-use berth_store::state_dir::{Answer, StateFileError, StateFiles};
+use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
+use berth_store::state_dir::{StateFileError, StateFileFuture, StateFiles};
 
 use super::Stage;
 use super::stage::{Act, Owed};
@@ -46,7 +46,7 @@ impl StateFiles for GatedFiles {
         self.inner.path(name)
     }
 
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+    fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>> {
         Box::pin(async move {
             let crossing = Effect::read(Boundary::Store, "read", name);
             let act = Reading {
@@ -57,15 +57,15 @@ impl StateFiles for GatedFiles {
         })
     }
 
-    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         Box::pin(self.change("write", name, Change::Write(content.to_vec())))
     }
 
-    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         Box::pin(self.change("create", name, Change::Create(content.to_vec())))
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
         Box::pin(self.change("remove", name, Change::Remove))
     }
 }

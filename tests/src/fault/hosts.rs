@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_conductor::{CloudHosts, CloudHostsFuture};
+use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_hosts::{
-    ComputeHost, GroupMember, HostError, Hosts, StoredServerGroup, OwnedGuest, PlacedMember,
-    RecordError, SchedulingRecord, ServerGroupError, HostTableError,
+    ComputeHost, GroupMember, HostError, HostTableError, Hosts, OwnedGuest, PlacedMember,
+    RecordError, SchedulingRecord, ServerGroupError, StoredServerGroup,
 };
 use berth_scheduler::HostState;
 use berth_scheduler::host_state::Aggregate;
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_store::{Disposition, SqlError};
 use uuid::Uuid;
 
@@ -155,7 +155,10 @@ impl CloudHosts for GatedHosts {
         })
     }
 
-    fn states<'a>(&'a self, nodes: &'a [Uuid]) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
+    fn states<'a>(
+        &'a self,
+        nodes: &'a [Uuid],
+    ) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
         self.cross(read("hosts states", ""), of_table, |hosts| {
             let nodes = nodes.to_vec();
             Box::pin(async move { hosts.states(&nodes).await })
@@ -244,19 +247,27 @@ impl CloudHosts for GatedHosts {
         request_id: &'a str,
         record: &'a str,
     ) -> CloudHostsFuture<'a, i64, RecordError> {
-        self.cross(write("hosts insert_record", request_id), of_record, |hosts| {
-            let (request_id, record) = (request_id.to_owned(), record.to_owned());
-            Box::pin(async move { hosts.insert_record(&request_id, &record).await })
-        })
+        self.cross(
+            write("hosts insert_record", request_id),
+            of_record,
+            |hosts| {
+                let (request_id, record) = (request_id.to_owned(), record.to_owned());
+                Box::pin(async move { hosts.insert_record(&request_id, &record).await })
+            },
+        )
     }
 
     fn records_for_request<'a>(
         &'a self,
         request_id: &'a str,
     ) -> CloudHostsFuture<'a, Vec<SchedulingRecord>, RecordError> {
-        self.cross(read("hosts records_for_request", request_id), of_record, |hosts| {
-            let request_id = request_id.to_owned();
-            Box::pin(async move { hosts.records_for_request(&request_id).await })
-        })
+        self.cross(
+            read("hosts records_for_request", request_id),
+            of_record,
+            |hosts| {
+                let request_id = request_id.to_owned();
+                Box::pin(async move { hosts.records_for_request(&request_id).await })
+            },
+        )
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use berth_agent_journal as agent;
 use berth_conductor::{BootRequest, journal as conductor};
+use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
 use berth_virt::guest_spec::DesiredPower;
 
 use super::stage::{Act, Owed};
@@ -240,8 +240,12 @@ impl conductor::BootJournal for GatedBootJournal {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }
 
-    fn unidentified_guest(&self) -> conductor::BootJournalFuture<'_, Option<conductor::UnreadableBootRecord>> {
-        self.cross(read("conductor.db unidentified_guest", ""), || self.inner.unidentified_guest())
+    fn unidentified_guest(
+        &self,
+    ) -> conductor::BootJournalFuture<'_, Option<conductor::UnreadableBootRecord>> {
+        self.cross(read("conductor.db unidentified_guest", ""), || {
+            self.inner.unidentified_guest()
+        })
     }
 
     fn open_guests(&self) -> conductor::BootJournalFuture<'_, Vec<ConsumerUuid>> {
@@ -254,7 +258,10 @@ impl conductor::BootJournal for GatedBootJournal {
         self.cross(read("conductor.db requests", ""), || self.inner.arqs())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> conductor::BootJournalFuture<'_, Option<conductor::BootRecord>> {
+    fn guest(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> conductor::BootJournalFuture<'_, Option<conductor::BootRecord>> {
         self.cross(read("conductor.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
@@ -307,17 +314,25 @@ impl conductor::BootJournal for GatedBootJournal {
         })
     }
 
-    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::BootJournalFuture<'a, ()> {
+    fn record_lost_arqs<'a>(
+        &'a self,
+        profile: &'a DeviceProfileName,
+    ) -> conductor::BootJournalFuture<'a, ()> {
         self.cross(write("conductor.db stray", ""), move || {
             self.inner.record_lost_arqs(profile)
         })
     }
 
     fn lost_arq_profiles(&self) -> conductor::BootJournalFuture<'_, Vec<DeviceProfileName>> {
-        self.cross(read("conductor.db strays", ""), || self.inner.lost_arq_profiles())
+        self.cross(read("conductor.db strays", ""), || {
+            self.inner.lost_arq_profiles()
+        })
     }
 
-    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> conductor::BootJournalFuture<'a, ()> {
+    fn clear_lost_arqs<'a>(
+        &'a self,
+        profile: &'a DeviceProfileName,
+    ) -> conductor::BootJournalFuture<'a, ()> {
         self.cross(write("conductor.db clear_lost_arqs", ""), move || {
             self.inner.clear_lost_arqs(profile)
         })

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use berth_client::Route;
-use berth_fault_injection::{Effect, Boundary};
+use berth_client::RouteTemplate;
+use berth_fault_injection::{Boundary, Effect};
 use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::Value;
@@ -59,7 +59,7 @@ pub(super) fn crossing(request: &Request<Bytes>, names: &Names) -> Effect {
         }
         // Of the other services' the client says what the template is.
         ["v1" | "v2" | "v2.1" | "internal", ..] => {
-            let template = request.extensions().get::<Route>();
+            let template = request.extensions().get::<RouteTemplate>();
             (template.map_or(path, |it| it.0).to_owned(), String::new())
         }
         _ => (path.to_owned(), String::new()),

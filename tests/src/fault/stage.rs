@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Gate, GateDecision, Boundary};
+use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault, Gate, GateDecision};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 

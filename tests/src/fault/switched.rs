@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use berth_fault_injection::{Effect, EffectOutcome, Gate, OpenGate, GateFuture};
+use berth_fault_injection::{Effect, EffectOutcome, Gate, GateFuture, OpenGate};
 
 /// Asks another gate while it is on; else all passes.
 #[derive(Debug)]

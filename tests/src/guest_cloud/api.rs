@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use berth_client::{HttpService, Route, TransportError};
-use berth_compute::{Compute, ComputeOptions, ComputeParts, FoundImage, ComputeApiOptions, prepare, router};
+use berth_client::{HttpService, RouteTemplate, TransportError};
+use berth_compute::{
+    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, FoundImage, prepare, router,
+};
 use berth_conductor::Conductor;
 use berth_hosts::Hosts;
 use berth_store::SqlStore;
@@ -175,7 +177,7 @@ impl GuestCloud {
         let request = Request::builder()
             .method(method)
             .uri(format!("http://compute/v2.1{path}"))
-            .extension(Route(route))
+            .extension(RouteTemplate(route))
             .header("x-auth-token", "admin")
             .header("openstack-api-version", "compute 2.82")
             .header("content-type", "application/json")

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use berth_fault_injection::{
+    Effect, EffectOutcome, EffectPhase, Fault, FaultRepetition, Gate, GateDecision, GateFuture,
+};
 use berth_model::SeededRng;
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Gate, EffectPhase, GateDecision, GateFuture, FaultRepetition};
 use uuid::Uuid;
 
 use crate::fault::turn;
@@ -355,7 +357,10 @@ impl LifeGate {
         self.is_cut.load(Ordering::SeqCst)
     }
 
-    async fn release(&self, decide: impl FnOnce() -> (GateDecision, Duration) + Send) -> GateDecision {
+    async fn release(
+        &self,
+        decide: impl FnOnce() -> (GateDecision, Duration) + Send,
+    ) -> GateDecision {
         if self.over.load(Ordering::SeqCst) {
             pending::<()>().await;
         }

@@ -153,7 +153,7 @@ impl GuestCloud {
                 cloud.conductor.send_replace(Some(Arc::new(life)));
                 let serving = async {
                     match &compute {
-                        Some(compute) => compute.run_reconciler(&end).await,
+                        Some(compute) => compute.keep(&end).await,
                         None => std::future::pending().await,
                     }
                 };

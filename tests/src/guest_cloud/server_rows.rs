@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use berth_conductor::journal::{BootRecord, BootGoal};
-use berth_model::ConsumerUuid;
+use berth_conductor::journal::{BootGoal, BootRecord};
 use berth_invariants::Journal;
+use berth_model::ConsumerUuid;
 use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
 
 use super::{GuestCloud, is_asked_at_conductor};

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_journal::{Goal as AgentCourse, GuestJournal as _};
-use berth_conductor::journal::{BootJournal as _, BootRecord, BootGoal};
+use berth_conductor::journal::{BootGoal, BootJournal as _, BootRecord};
 use berth_hosts::{ComputeHost, ServerGroupPolicy};
 use berth_invariants::{
-    AcceleratorSnapshot, ArqRow, Guest, Journal, PlacementSnapshot, AgentReport, ServerGroup, SystemSnapshot,
+    AcceleratorSnapshot, AgentReport, ArqRow, Guest, Journal, PlacementSnapshot, ServerGroup,
+    SystemSnapshot,
 };
 use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, ProviderTree};
 use berth_store::{SqlError, Statement};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use berth_store::state_dir::{Answer, StateFileError, StateFiles};
+use berth_store::state_dir::{StateFileError, StateFileFuture, StateFiles};
 
 /// State files in memory. They outlive the process lives of a node, as a disk does.
 #[derive(Debug, Default)]
@@ -38,16 +38,16 @@ impl StateFiles for MemoryFiles {
         format!("/var/lib/berth/{name}")
     }
 
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+    fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>> {
         Box::pin(ready(Ok(self.files().get(name).cloned())))
     }
 
-    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         self.files().insert(name.to_owned(), content.to_vec());
         Box::pin(ready(Ok(())))
     }
 
-    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         let mut files = self.files();
         let made = if files.contains_key(name) {
             Err(StateFileError::Exists {
@@ -60,7 +60,7 @@ impl StateFiles for MemoryFiles {
         Box::pin(ready(made))
     }
 
-    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
         self.files().remove(name);
         Box::pin(ready(Ok(())))
     }

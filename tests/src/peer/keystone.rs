@@ -36,20 +36,11 @@ impl Default for KeystoneSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// `auth_type = password`, on the project `service` in the domain `default`.
-    Password {
-        username: String,
-        password: String,
-    },
+    Password { username: String, password: String },
     /// The same on the project `tenant`.
-    Tenant {
-        username: String,
-        password: String,
-    },
+    Tenant { username: String, password: String },
     /// `auth_type = v3applicationcredential`.
-    ApplicationCredential {
-        id: String,
-        secret: String,
-    },
+    ApplicationCredential { id: String, secret: String },
 }
 
 impl Credentials {

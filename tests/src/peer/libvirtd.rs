@@ -117,9 +117,7 @@ impl Libvirtd {
             .arg(self.scratch.path())
             .arg(installed()?.join(cache))
             .start(&self.scratch.join("libvirtd.log"))?;
-        process.wait_until(Duration::from_secs(60), || {
-            self.virsh(&["version"]).is_ok()
-        })?;
+        process.wait_until(Duration::from_secs(60), || self.virsh(&["version"]).is_ok())?;
         self.process = Some(process);
         Ok(())
     }

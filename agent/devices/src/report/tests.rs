@@ -43,7 +43,7 @@ fn mdev(number: u128) -> OfferedHandle {
     }
 }
 
-fn body(devices: &[OfferedDevice], register: &Register) -> HostDevices {
+fn body(devices: &[OfferedDevice], register: &Register) -> HostDevicesReport {
     let guests = BTreeSet::from([Uuid::from_u128(7).into()]);
     host_devices(&node(), None, devices, &guests, register, Scrub::Always)
 }
@@ -163,8 +163,8 @@ fn a_sick_device_says_why() {
 }
 
 /// The service's answer to a report of one card.
-fn known(told: &HostDevices, change: impl Fn(&mut KnownDevice)) -> KnownDevices {
-    let device = |card: &HostDevice| {
+fn known(told: &HostDevicesReport, change: impl Fn(&mut KnownDevice)) -> KnownDevices {
+    let device = |card: &ReportedHostDevice| {
         let deployable = &card.deployables[0];
         let handle = |handle: &HostAttachHandle| KnownAttachHandle {
             uuid: handle.uuid.unwrap_or(Uuid::from_u128(99)),

@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_journal::GuestJournal;
 use berth_agent_journal::samples::NODE;
-use berth_model::audit::{Device, Guest, Journal, Worlds, audit, audit_at_rest};
+use berth_invariants::{Device, Guest, Journal, SystemSnapshot, audit, audit_at_rest};
 use berth_model::{ArqState, ConsumerUuid};
 use berth_virt::GuestState;
 
 use crate::stage::{Mishap, Stage, names};
 
 /// The stage as the audit's worlds.
-async fn worlds(stage: &Stage) -> Worlds {
+async fn worlds(stage: &Stage) -> SystemSnapshot {
     let records = stage.journal().guests().await.unwrap();
     let world = stage.world();
     let guests = world.guests.iter().map(|(uuid, found)| {
         let guest = Guest {
             node: NODE.to_owned(),
-            also: BTreeSet::new(),
+            migrations: BTreeSet::new(),
             devices: names(found).into_iter().collect(),
         };
         (*uuid, guest)
@@ -31,14 +31,14 @@ async fn worlds(stage: &Stage) -> Worlds {
             .collect(),
     });
     let open = records.iter().filter_map(|record| record.open());
-    Worlds {
+    SystemSnapshot {
         guests: guests.collect(),
         devices: devices.collect(),
         journals: vec![Journal {
             name: "guests.db".to_owned(),
             open: open.collect(),
         }],
-        ..Worlds::default()
+        ..SystemSnapshot::default()
     }
 }
 

@@ -233,7 +233,7 @@ async fn a_guest_that_was_undone_and_appears_all_the_same_is_taken_off_again() {
     guests.create(&request).await.unwrap();
     let end = guests.journey(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Undone { .. }), "{end:?}");
-    while guests.inner.journeys.is_under_way(&guest(1)) {
+    while guests.inner.journeys.is_active(&guest(1)) {
         tokio::task::yield_now().await;
     }
     // It is defined, and does not start.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent_tracker::disabled::FILE;
-use berth_store::state_dir::{Answer, StateFiles};
+use berth_store::state_dir::{StateFileFuture, StateFiles};
 use berth_virt::VgpuModel;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -194,22 +194,22 @@ impl StateFiles for Stuck {
     fn path(&self, name: &str) -> String {
         self.files.path(name)
     }
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+    fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>> {
         Box::pin(async move {
             self.wait(name).await;
             self.files.read(name).await
         })
     }
-    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         Box::pin(async move {
             self.wait(name).await;
             self.files.write(name, content).await
         })
     }
-    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         self.files.create(name, content)
     }
-    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
         self.files.remove(name)
     }
 }

@@ -8,7 +8,7 @@ use axum::Router;
 use berth_agent_api::{PassResult, Phase, PlanState};
 use berth_agent_devices::{DeviceConditions, MissingProviders, ObservationId};
 use berth_model::NodeName;
-use berth_store::state_dir::{Answer, StateFileError, StateFiles};
+use berth_store::state_dir::{StateFileError, StateFileFuture, StateFiles};
 use berth_virt::{HostEvents, HostView, UnreadableGuest, VgpuModel};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -353,17 +353,17 @@ impl StateFiles for Full {
     fn path(&self, name: &str) -> String {
         self.0.path(name)
     }
-    fn read<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+    fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>> {
         self.0.read(name)
     }
-    fn write<'a>(&'a self, name: &'a str, _content: &'a [u8]) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, name: &'a str, _content: &'a [u8]) -> StateFileFuture<'a, ()> {
         let (path, source) = (self.path(name), std::io::ErrorKind::StorageFull.into());
         Box::pin(async move { Err(StateFileError::DiskFull { path, source }) })
     }
-    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> Answer<'a, ()> {
+    fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         self.0.create(name, content)
     }
-    fn remove<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+    fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
         self.0.remove(name)
     }
 }

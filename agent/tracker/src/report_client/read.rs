@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_client::PlacementError;
-use berth_client::placement::Answered;
+use berth_client::placement::WithGeneration;
 use berth_model::{AggregateUuid, Provider, ProviderTree, ProviderUuid, Usages};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
@@ -119,7 +119,7 @@ impl ReportClient {
     async fn aggregates(
         &self,
         uuid: ProviderUuid,
-    ) -> Result<Option<Answered<BTreeSet<AggregateUuid>>>, PlacementError> {
+    ) -> Result<Option<WithGeneration<BTreeSet<AggregateUuid>>>, PlacementError> {
         if self.new.contains(&uuid) {
             return Ok(None);
         }

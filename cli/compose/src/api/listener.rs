@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_http::auth::Validation;
 use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
-use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
+use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router, serve_tcp};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use http::{HeaderMap, StatusCode};

@@ -92,7 +92,7 @@ pub struct CorsSection {
     pub max_age: u32,
 }
 
-impl From<CorsSection> for berth_http::Cors {
+impl From<CorsSection> for berth_http::CorsOptions {
     fn from(section: CorsSection) -> Self {
         Self {
             allowed_origin: section.allowed_origin,

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use berth_client::accelerator::DeviceSwitch;
-use berth_client::placement::Deleted;
+use berth_client::placement::DeleteOutcome;
 use berth_client::{
-    AcceleratorClient, AcceleratorError, AuthOptions, AuthType, Disposition, ToldArq,
+    AcceleratorClient, AcceleratorError, AuthOptions, AuthType, Disposition, ReportedArq,
 };
 use berth_compose::{ACCELERATOR_ENDPOINT_FILE, EMBEDDED_TOKEN};
 use berth_config::{Config, Secret};
@@ -186,7 +186,7 @@ pub(super) async fn profile(
         DeviceProfileCommand::Delete { profile } => {
             let found = named(&service, profile).await?;
             match service.delete_device_profile(found.uuid).await {
-                Ok(Deleted::Deleted | Deleted::AlreadyGone) => {}
+                Ok(DeleteOutcome::Deleted | DeleteOutcome::AlreadyGone) => {}
                 Err(error) => return Err(failed(&error)),
             }
         }
@@ -243,8 +243,8 @@ pub(super) async fn request(
             requests(&[found]).print(format, out)?;
         }
         Request::Delete { request } => match service.delete_arq(*request).await {
-            Ok(Deleted::Deleted) => {}
-            Ok(Deleted::AlreadyGone) => {
+            Ok(DeleteOutcome::Deleted) => {}
+            Ok(DeleteOutcome::AlreadyGone) => {
                 return Err(unknown("accelerator request", &request.to_string()));
             }
             Err(error) => return Err(failed(&error)),
@@ -253,7 +253,7 @@ pub(super) async fn request(
     Ok(())
 }
 
-fn requests(all: &[ToldArq]) -> Listing {
+fn requests(all: &[ReportedArq]) -> Listing {
     let mut listing = Listing::new(&["uuid", "state", "profile", "guest", "host", "device"]);
     for told in all {
         let row = match &told.arq {

@@ -7,7 +7,7 @@ use berth_compose::compute_service::{OpenCompute, conductor_options, unusable_jo
 use berth_compose::hosts::OpenHosts;
 use berth_compose::images::ServerImages;
 use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
-use berth_conductor::journal::SqlJournal;
+use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
 use berth_config::{Config, Secret};
 use berth_output::{ErrorCode, Failure};

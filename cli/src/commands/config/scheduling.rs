@@ -67,7 +67,7 @@ fn problem(loaded: &LoadedConfig, sentence: &str) -> ConfigProblem {
 
 fn of_plugin(loaded: &LoadedConfig, error: &PluginError, code: ErrorCode) -> ConfigProblem {
     ConfigProblem {
-        right: error.mend(),
+        right: error.hint(),
         code,
         ..problem(loaded, &error.to_string())
     }

@@ -150,7 +150,7 @@ mod tests {
         let found = told(&named);
         assert!(
             found[0].starts_with("berth.toml:2:8: quota.hook: ")
-                && found[0].contains("name a program that is there"),
+                && found[0].contains("name a program that exists"),
             "{found:?}"
         );
         fs::write(&hook, "#!/bin/sh\n").unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use berth_client::{
-    AuthOptions, CallError, HttpService, PlacementClient, PlacementError, TransportError,
+    AuthOptions, HttpService, PlacementClient, PlacementError, ServiceCallError, TransportError,
 };
 use berth_output::sentence;
 use bytes::Bytes;
@@ -58,7 +58,7 @@ async fn conversation(http: HttpService, options: &AuthOptions) -> PlacementSeen
             }
         };
     let document = match client.version_document().await {
-        Err(PlacementError::Call(CallError::Auth(error))) => {
+        Err(PlacementError::Call(ServiceCallError::Auth(error))) => {
             return PlacementSeen::NoLogin {
                 error: sentence(&error),
             };

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
-use berth_client::placement::Deleted;
+use berth_client::placement::DeleteOutcome;
 use berth_model::ConsumerUuid;
 use berth_output::progress::GuestProgress;
 use berth_output::{ErrorCode, Failure, Listing};
@@ -116,8 +116,8 @@ pub(super) async fn delete(
         false => ways.conductor.delete(uuid).await,
     };
     match deleted.map_err(|error| failed(&error))? {
-        Deleted::Deleted => {}
-        Deleted::AlreadyGone => return Err(nobody_to_delete(&change.guest, at_agent)),
+        DeleteOutcome::Deleted => {}
+        DeleteOutcome::AlreadyGone => return Err(nobody_to_delete(&change.guest, at_agent)),
     }
     let Some(timeout) = wait else {
         let said = format!("{uuid} is being deleted");

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use berth_client::{
-    AdapterOptions, Auth, CallError, ConductorClient, Disposition, GuestApiError, GuestClient,
-    HttpService, TransportOptions,
+    AdapterOptions, Auth, ConductorClient, Disposition, GuestApiError, GuestClient, HttpService,
+    ServiceCallError, TransportOptions,
 };
 use berth_compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE, conductor_socket};
 use berth_config::Config;
@@ -104,7 +104,7 @@ pub(super) fn unknown(meant: &str) -> Failure {
 pub(super) fn failed(error: &GuestApiError) -> Failure {
     match error {
         GuestApiError::Call(
-            CallError::Transport { request, .. } | CallError::AnswerLost { request, .. },
+            ServiceCallError::Transport { request, .. } | ServiceCallError::AnswerLost { request, .. },
         ) if request.service == "agent" => {
             Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", error).mend(
                 "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket, or --agent its [agent] listen?",

@@ -7,7 +7,7 @@ use berth_compose::identity_service::{catalog, users_failure};
 use berth_compose::listener::IDENTITY;
 use berth_compose::{database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
-use berth_identity::{Identity, IdentityOptions, Options, UsersFile, router, serve_tcp};
+use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router, serve_tcp};
 use berth_output::{ErrorCode, Failure};
 
 pub(super) async fn serve(

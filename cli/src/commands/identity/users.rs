@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_compose::identity_service::users_failure;
-use berth_identity::{Target, User, Users, UsersFile};
+use berth_identity::{AssignmentTarget, User, Users, UsersFile};
 use berth_output::{Failure, ListFormat, Listing};
 use serde_json::json;
 
 /// That others can read the file is told by the log.
 fn read(path: &Path) -> Result<Arc<Users>, Failure> {
     let file = UsersFile::open(path).map_err(|error| users_failure(&error))?;
-    Ok(file.known())
+    Ok(file.cached())
 }
 
 pub(super) fn list(path: &Path, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {

@@ -10,7 +10,8 @@ use berth_compose::database::not_placement;
 use berth_config::{Config, Secret};
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_placement::{
-    Difference, HEAD, IncompleteConsumers, SyncPlan, ShapeDifference, SchemaVersion, compare, plan, sync, version,
+    Difference, HEAD, IncompleteConsumers, SchemaVersion, ShapeDifference, SyncPlan, compare, plan,
+    sync, version,
 };
 use berth_store::SqlStore;
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@ use berth_conductor::Plugins;
 use berth_config::regular_file;
 use berth_config::regular_file::bounded;
 use berth_output::{API, ErrorCode, ExitCode, Failure};
-use berth_scheduler::explain::{Explanation, Outcome};
-use berth_scheduler::own::Own;
+use berth_scheduler::custom_plugins::CustomPlugins;
+use berth_scheduler::explain::{Explanation, RequestOutcome};
 use berth_scheduler::replay::{DryRunCase, DryRunError, WhatIf};
 use berth_wire::conductor::DecisionShown;
 use serde_json::json;
@@ -98,7 +98,7 @@ pub(super) fn run(
     let case = DryRunCase::read(&text, asked.case.as_deref(), &what_if).map_err(refused)?;
     let (case, own) = match asked.plugins {
         true => with_plugins(case, context)?,
-        false => (case, Own::new()),
+        false => (case, CustomPlugins::new()),
     };
     let run = case.ready(&own).map_err(refused)?;
     let is_placed = match &asked.host {
@@ -116,7 +116,7 @@ pub(super) fn run(
                 DocumentFormat::Text => writeln!(out, "{explanation}")?,
                 other => other.print(&json!({"api": API, "explanation": explanation}), out)?,
             }
-            matches!(explanation.outcome, Outcome::Selected { .. })
+            matches!(explanation.outcome, RequestOutcome::Selected { .. })
         }
     };
     Ok(match is_placed {
@@ -126,7 +126,10 @@ pub(super) fn run(
 }
 
 /// The case with what its plugins say of its hosts.
-fn with_plugins(mut case: DryRunCase, context: &Context) -> Result<(DryRunCase, Own), Failure> {
+fn with_plugins(
+    mut case: DryRunCase,
+    context: &Context,
+) -> Result<(DryRunCase, CustomPlugins), Failure> {
     let loaded = context.load()?;
     context.block_on(async {
         let configured = loaded.config.scheduler_plugins();
@@ -164,7 +167,7 @@ pub(super) fn decided(
         }
         other => other.print(&json!({"api": API, "decisions": decisions}), out)?,
     }
-    let is_placed = |one: &Explanation| matches!(one.outcome, Outcome::Selected { .. });
+    let is_placed = |one: &Explanation| matches!(one.outcome, RequestOutcome::Selected { .. });
     Ok(match explanations.last().is_some_and(is_placed) {
         true => ExitCode::Done,
         false => ExitCode::Refused,

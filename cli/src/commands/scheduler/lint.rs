@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use berth_model::printable;
 use berth_output::{ErrorCode, ExitCode, Failure, ListFormat, Listing};
-use berth_scheduler::lint::{Catalogue, Severity, lint};
+use berth_scheduler::lint::{Catalogue, LintSeverity, lint};
 use serde_json::{Value, json};
 
 use super::explain::read;
@@ -58,7 +58,9 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
         }
         listing.print(&asked.format, out)?;
     }
-    let is_wrong = findings.iter().any(|one| one.severity == Severity::Error);
+    let is_wrong = findings
+        .iter()
+        .any(|one| one.severity == LintSeverity::Error);
     Ok(match is_wrong {
         true => ExitCode::Refused,
         false => ExitCode::Done,

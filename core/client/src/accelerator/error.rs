@@ -6,7 +6,7 @@ use berth_wire::BodyError;
 use http::{Method, StatusCode};
 
 use crate::call::Repeat;
-use crate::{CallError, Disposition, RequestLine};
+use crate::{Disposition, RequestLine, ServiceCallError};
 
 /// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl fmt::Display for AcceleratorRefusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcceleratorError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] ServiceCallError),
     /// The profile or the request does not exist.
     #[error("{0}; it does not exist, or not any more")]
     NotFound(Box<AcceleratorRefusal>),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_wire::accelerator::{
-    DueProgrammings, HostChanges, HostDevices, KnownDevices, ProgrammingEnd,
+    DueProgrammings, HostChanges, HostDevicesReport, KnownDevices, ProgrammingEnd,
 };
 use berth_wire::encode;
 use http::Method;
@@ -27,7 +27,7 @@ impl AcceleratorClient {
     pub async fn report_devices(
         &self,
         host: &str,
-        devices: &HostDevices,
+        devices: &HostDevicesReport,
     ) -> Result<KnownDevices, AcceleratorError> {
         let path = format!("/internal/v1/hosts/{host}/devices");
         let body = Some(encode(devices));

@@ -55,7 +55,10 @@ impl AcceleratorClient {
         self.parse(call, "a device profile", Ok).await
     }
 
-    pub async fn delete_device_profile(&self, uuid: Uuid) -> Result<DeleteOutcome, AcceleratorError> {
+    pub async fn delete_device_profile(
+        &self,
+        uuid: Uuid,
+    ) -> Result<DeleteOutcome, AcceleratorError> {
         let path = format!("{PROFILES}/{uuid}");
         let call = call(Method::DELETE, ONE_PROFILE, path, None, Repeat::Safe);
         let found = reading::found(self.ask(call).await?)?;
@@ -73,7 +76,8 @@ impl AcceleratorClient {
         };
         let (path, body) = (ADOPTED.to_owned(), Some(encode(&list)));
         let call = call(Method::PUT, ADOPTED, path, body, Repeat::Safe);
-        self.parse(call, "the outcome of adopted requests", Ok).await
+        self.parse(call, "the outcome of adopted requests", Ok)
+            .await
     }
 
     /// GET /v2/devices: all devices of all hosts.

@@ -1,6 +1,6 @@
 //! Converts answers to values or errors.
 
-use berth_wire::accelerator::AcceleratorError as ErrorDocument;
+use berth_wire::accelerator::AcceleratorErrorBody as ErrorDocument;
 use berth_wire::{BodyError, decode};
 use http::StatusCode;
 use serde::de::DeserializeOwned;

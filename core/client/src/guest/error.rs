@@ -5,7 +5,7 @@ use std::fmt;
 use berth_wire::BodyError;
 use http::StatusCode;
 
-use crate::{CallError, Disposition, RequestLine, Sent};
+use crate::{Delivery, Disposition, RequestLine, ServiceCallError};
 
 /// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl fmt::Display for GuestRefusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestApiError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] ServiceCallError),
     #[error("{0}")]
     NotFound(Box<GuestRefusal>),
     /// The guest is busy, or its UUID is in use.
@@ -78,8 +78,8 @@ impl GuestApiError {
     #[must_use]
     pub fn never_arrived(&self) -> bool {
         match self {
-            Self::Call(CallError::Auth(_)) => true,
-            Self::Call(CallError::Transport { reason, .. }) => reason.sent() == Sent::No,
+            Self::Call(ServiceCallError::Auth(_)) => true,
+            Self::Call(ServiceCallError::Transport { reason, .. }) => reason.sent() == Delivery::No,
             _ => false,
         }
     }

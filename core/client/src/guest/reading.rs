@@ -13,12 +13,12 @@ use crate::foreign;
 const MESSAGE: usize = 2000;
 
 #[derive(Deserialize)]
-struct Refusal {
-    error: Detail,
+struct GuestRefusalBody {
+    error: GuestRefusalDetail,
 }
 
 #[derive(Deserialize)]
-struct Detail {
+struct GuestRefusalDetail {
     code: String,
     message: String,
 }
@@ -43,7 +43,7 @@ pub(super) fn found(answer: AdapterAnswer) -> Result<Option<AdapterAnswer>, Gues
     if answer.status != StatusCode::NOT_FOUND {
         return done(answer).map(Some);
     }
-    match decode::<Refusal>(&answer.body) {
+    match decode::<GuestRefusalBody>(&answer.body) {
         Ok(_) => Ok(None),
         Err(reason) => Err(malformed(answer, reason)),
     }
@@ -58,8 +58,8 @@ fn malformed(answer: AdapterAnswer, reason: BodyError) -> GuestApiError {
 }
 
 fn refused(answer: AdapterAnswer) -> GuestApiError {
-    let (code, message) = match decode::<Refusal>(&answer.body) {
-        Ok(Refusal { error }) => (error.code, error.message),
+    let (code, message) = match decode::<GuestRefusalBody>(&answer.body) {
+        Ok(GuestRefusalBody { error }) => (error.code, error.message),
         Err(_) => (String::new(), foreign::other_message(&answer.body)),
     };
     let refusal = Box::new(GuestRefusal {

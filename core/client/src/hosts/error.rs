@@ -5,7 +5,7 @@ use std::fmt;
 use berth_wire::BodyError;
 use http::StatusCode;
 
-use crate::{CallError, Disposition, RequestLine};
+use crate::{Disposition, RequestLine, ServiceCallError};
 
 /// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl fmt::Display for HostsRefusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostsError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] ServiceCallError),
     /// Nothing takes hosts' states there.
     #[error(
         "{0}; nothing takes the states of hosts there: endpoint_override of [conductor] has to name berth's own service"

@@ -6,7 +6,7 @@ use berth_wire::BodyError;
 use http::StatusCode;
 use uuid::Uuid;
 
-use crate::{CallError, Disposition, DownloadError, RequestLine};
+use crate::{Disposition, DownloadError, RequestLine, ServiceCallError};
 
 /// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl fmt::Display for ImageRefusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] ServiceCallError),
     #[error("{0}; check the auth options of [glance]")]
     Refused(Box<ImageRefusal>),
     /// The answer is not an image.
@@ -49,10 +49,7 @@ pub enum ImageError {
     },
     /// The data could not be downloaded.
     #[error("the image service does not give the bytes of image {image}: {reason}")]
-    File {
-        image: Uuid,
-        reason: DownloadError,
-    },
+    File { image: Uuid, reason: DownloadError },
 }
 
 impl From<ImageRefusal> for ImageError {

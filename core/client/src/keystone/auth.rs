@@ -6,8 +6,8 @@ use http::HeaderValue;
 
 use super::session::{KeystoneSession, SessionToken};
 use super::target::{BaseUrl, EndpointTarget};
-use super::{AuthError, AuthOptions, AuthType, WallClock, OptionProblem, OptionsError, Secret};
-use crate::call::Link;
+use super::{AuthError, AuthOptions, AuthType, OptionProblem, OptionsError, Secret, WallClock};
+use crate::call::ServiceLink;
 use crate::{AdapterOptions, HttpService};
 
 /// An account and the location of a service. Clones share the Keystone session.
@@ -30,7 +30,9 @@ enum AuthKind {
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            AuthKind::Fixed { endpoint, .. } => write!(f, "Auth(fixed endpoint {})", endpoint.as_str()),
+            AuthKind::Fixed { endpoint, .. } => {
+                write!(f, "Auth(fixed endpoint {})", endpoint.as_str())
+            }
             AuthKind::Keystone { account, .. } => write!(f, "Auth(Keystone, {account:?})"),
         }
     }
@@ -110,7 +112,7 @@ impl Auth {
             .as_deref()
             .and_then(BaseUrl::new)
             .ok_or_else(|| missing("auth_url"))?;
-        let link = Link::new("identity", http.clone(), adapter);
+        let link = ServiceLink::new("identity", http.clone(), adapter);
         Ok(Self(AuthKind::Keystone {
             session: Arc::new(KeystoneSession::new(link, &url, options.clone(), clock)),
             target: EndpointTarget::of(options),

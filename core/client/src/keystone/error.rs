@@ -9,10 +9,7 @@ use crate::{Disposition, TransportError};
 pub enum AuthError {
     /// Keystone did not answer.
     #[error("Keystone at {url} gives no answer: {reason}")]
-    Transport {
-        url: String,
-        reason: TransportError,
-    },
+    Transport { url: String, reason: TransportError },
     /// Keystone is temporarily unavailable.
     #[error(
         "Keystone at {url} answers {status} ({request_id}); its log says more under that request id"
@@ -39,10 +36,7 @@ pub enum AuthError {
     },
     /// The server at `auth_url` does not answer like Keystone.
     #[error("the answer of {url} is not a Keystone token: {reason}; check auth_url")]
-    Malformed {
-        url: String,
-        reason: BodyError,
-    },
+    Malformed { url: String, reason: BodyError },
     /// The catalog has no such endpoint.
     #[error(
         "the catalog has no endpoint for {wanted}; it offers {offered}; \

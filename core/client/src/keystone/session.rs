@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use berth_wire::keystone::{
-    AuthRequest, CatalogService, DomainRef, IdentityErrorDocument, Login, ProjectRef, Scope,
+    AuthRequest, CatalogService, DomainRef, IdentityErrorDocument, Login, LoginScope, ProjectRef,
     TokenDocument, UserRef, parse_expiry,
 };
 use berth_wire::{BodyError, decode, encode};
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use super::target::BaseUrl;
 use super::{AuthError, AuthOptions, AuthType, Secret};
-use crate::call::{Link, Outgoing, Repeat, request_id};
+use crate::call::{PreparedRequest, Repeat, ServiceLink, request_id};
 use crate::foreign::shown;
 
 /// The wall clock, replaceable in tests.
@@ -40,7 +40,7 @@ pub(super) struct SessionToken {
 }
 
 pub(super) struct KeystoneSession {
-    link: Link,
+    link: ServiceLink,
     url: BaseUrl,
     options: AuthOptions,
     clock: WallClock,
@@ -50,7 +50,12 @@ pub(super) struct KeystoneSession {
 
 impl KeystoneSession {
     /// `url` is the checked `auth_url` of the options.
-    pub(super) fn new(link: Link, url: &BaseUrl, options: AuthOptions, clock: WallClock) -> Self {
+    pub(super) fn new(
+        link: ServiceLink,
+        url: &BaseUrl,
+        options: AuthOptions,
+        clock: WallClock,
+    ) -> Self {
         Self {
             link,
             url: url.v3(),
@@ -119,7 +124,7 @@ impl KeystoneSession {
     async fn ask(&self) -> Result<SessionToken, AuthError> {
         let url = format!("{}/auth/tokens", self.url.as_str());
         let (login, scope) = (login(&self.options), scope(&self.options));
-        let request = Outgoing {
+        let request = PreparedRequest {
             method: Method::POST,
             route: ROUTE,
             url: url.clone(),
@@ -218,12 +223,12 @@ fn revealed(secret: &Option<Secret>) -> &str {
     secret.as_ref().map_or("", Secret::reveal)
 }
 
-fn scope(options: &AuthOptions) -> Scope<'_> {
+fn scope(options: &AuthOptions) -> LoginScope<'_> {
     if options.auth_type == Some(AuthType::ApplicationCredential) {
-        return Scope::Unscoped;
+        return LoginScope::Unscoped;
     }
     if options.system_scope.is_some() {
-        return Scope::System;
+        return LoginScope::System;
     }
     let domain = || {
         domain(
@@ -233,17 +238,17 @@ fn scope(options: &AuthOptions) -> Scope<'_> {
         )
     };
     match (&options.project_id, &options.project_name) {
-        (Some(id), _) => Scope::Project(ProjectRef {
+        (Some(id), _) => LoginScope::Project(ProjectRef {
             id: Some(id),
             name: None,
             domain: None,
         }),
-        (None, Some(name)) => Scope::Project(ProjectRef {
+        (None, Some(name)) => LoginScope::Project(ProjectRef {
             id: None,
             name: Some(name),
             domain: domain(),
         }),
-        (None, None) => Scope::Unscoped,
+        (None, None) => LoginScope::Unscoped,
     }
 }
 

@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{AllocationsOfConsumer, AllocationsOfProvider, PutAllocations};
 use http::Method;
 
-use super::{WithGeneration, DeleteOutcome, PlacementClient, PlacementError, pins, read, write};
+use super::{DeleteOutcome, PlacementClient, PlacementError, WithGeneration, pins, read, write};
 
 const ONE: &str = "/allocations/{consumer}";
 const ALL: &str = "/allocations";

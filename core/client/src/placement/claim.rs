@@ -11,7 +11,7 @@ use http::StatusCode;
 use tokio::time::sleep;
 
 use super::{Candidate, DeleteOutcome, PlacementClient, PlacementError};
-use crate::{Dice, Disposition};
+use crate::{Disposition, JitterRng};
 
 /// How often a claim is tried that lost a race for a provider's generation.
 const ATTEMPTS: u32 = 8;
@@ -38,9 +38,7 @@ pub enum ClaimError {
         "guest {consumer} holds other allocations already (openstack resource provider allocation show {consumer}); delete \
          that guest, or its allocations, first"
     )]
-    HoldsOther {
-        consumer: ConsumerUuid,
-    },
+    HoldsOther { consumer: ConsumerUuid },
     /// Placement failed. Claim again to find out whether the claim exists.
     #[error(transparent)]
     Placement(Box<PlacementError>),
@@ -95,7 +93,7 @@ impl Candidate {
             resources: self.resources().clone(),
         };
         let consumer = claimant.consumer;
-        let dice = Dice::thrown();
+        let dice = JitterRng::thrown();
         let mut attempt = 1;
         loop {
             let refused = match placement.put_allocations(consumer, &wanted).await {
@@ -147,7 +145,10 @@ impl GrantedClaim {
         self.candidate
     }
 
-    pub async fn release(self, placement: &PlacementClient) -> Result<DeleteOutcome, Box<NotReleased>> {
+    pub async fn release(
+        self,
+        placement: &PlacementClient,
+    ) -> Result<DeleteOutcome, Box<NotReleased>> {
         placement
             .delete_allocations(self.consumer)
             .await

@@ -8,11 +8,11 @@ use http::{Method, StatusCode};
 
 use crate::call::Repeat;
 use crate::keystone::Account;
-use crate::{CallError, Disposition, RequestLine};
+use crate::{Disposition, RequestLine, ServiceCallError};
 
 /// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct PlacementRefusal {
     pub request: RequestLine,
     pub status: StatusCode,
     /// Placement's codes, from microversion 1.23.
@@ -23,7 +23,7 @@ pub struct Refusal {
     pub request_id: String,
 }
 
-impl Refusal {
+impl PlacementRefusal {
     /// Whether the refusal carries this code.
     #[must_use]
     pub fn has(&self, code: &ErrorCode) -> bool {
@@ -31,7 +31,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PlacementRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -55,47 +55,47 @@ impl fmt::Display for Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     #[error(transparent)]
-    Call(#[from] CallError),
+    Call(#[from] ServiceCallError),
     /// A generation conflict: another client wrote concurrently.
     #[error("{0}; it was changed by somebody else meanwhile and has to be read again")]
-    Conflict(Box<Refusal>),
+    Conflict(Box<PlacementRefusal>),
     /// The inventory is in use by allocations.
     #[error("{0}; allocations use that inventory")]
-    InventoryInUse(Box<Refusal>),
+    InventoryInUse(Box<PlacementRefusal>),
     /// A provider of this name or UUID exists already.
     #[error(
         "{0}; if this host was renamed or its compute_id file was lost, restore the file with the UUID of the existing \
          provider (openstack resource provider list --name NAME)"
     )]
-    NameTaken(Box<Refusal>),
+    NameTaken(Box<PlacementRefusal>),
     /// The provider is in use by allocations.
     #[error(
         "{0}; consumers hold allocations on it (openstack resource provider show --allocations UUID)"
     )]
-    ProviderInUse(Box<Refusal>),
+    ProviderInUse(Box<PlacementRefusal>),
     /// The provider has children.
     #[error("{0}; its children have to go first")]
-    HasChildren(Box<Refusal>),
+    HasChildren(Box<PlacementRefusal>),
     /// The provider, class or trait does not exist.
     #[error("{0}; it does not exist, or not any more")]
-    NotFound(Box<Refusal>),
+    NotFound(Box<PlacementRefusal>),
     /// The account lacks permission.
     #[error("{refusal}; {}", roles(refusal, account))]
     Forbidden {
-        refusal: Box<Refusal>,
+        refusal: Box<PlacementRefusal>,
         /// The account, as far as the options name it.
         account: Account,
     },
     /// Placement does not accept the token, nor a new one.
     #[error("{0}; check the auth options, and that Placement asks the same Keystone")]
-    Unauthorized(Box<Refusal>),
+    Unauthorized(Box<PlacementRefusal>),
     /// Placement does not speak the microversion that this call needs.
     #[error(
         "{refusal}; it speaks microversions {min_version} to {max_version}, which this call is not among: berth needs \
          Placement of Rocky (1.30) or later"
     )]
     TooOld {
-        refusal: Box<Refusal>,
+        refusal: Box<PlacementRefusal>,
         /// The minimum supported version.
         min_version: String,
         /// The maximum supported version.
@@ -103,10 +103,10 @@ pub enum PlacementError {
     },
     /// Placement or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
-    Unavailable(Box<Refusal>),
+    Unavailable(Box<PlacementRefusal>),
     /// Any other refusal.
     #[error("{}{}", .0, hint(.0))]
-    Refused(Box<Refusal>),
+    Refused(Box<PlacementRefusal>),
     /// The answer does not have the documented form.
     #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
     Malformed {
@@ -151,7 +151,7 @@ impl PlacementError {
 
     /// The refusing answer, if there was one.
     #[must_use]
-    pub fn refusal(&self) -> Option<&Refusal> {
+    pub fn refusal(&self) -> Option<&PlacementRefusal> {
         match self {
             Self::Conflict(refusal)
             | Self::InventoryInUse(refusal)
@@ -180,7 +180,7 @@ impl PlacementError {
 }
 
 /// Placement's default policy: a reshape is for the role `service` alone, everything else for `admin` too.
-fn roles(refusal: &Refusal, account: &Account) -> String {
+fn roles(refusal: &PlacementRefusal, account: &Account) -> String {
     let user = account.user.as_deref().unwrap_or("USER");
     let project = account.project.as_deref().unwrap_or("PROJECT");
     let needs = if refusal.request.route == "/reshaper" {
@@ -194,7 +194,7 @@ fn roles(refusal: &Refusal, account: &Account) -> String {
     )
 }
 
-fn hint(refusal: &Refusal) -> &'static str {
+fn hint(refusal: &PlacementRefusal) -> &'static str {
     match refusal.status {
         StatusCode::PAYLOAD_TOO_LARGE => {
             "; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it"

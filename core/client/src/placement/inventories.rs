@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{ProviderInventories, ProviderUsages, PutInventories};
 use http::Method;
 
-use super::{WithGeneration, PlacementClient, PlacementError, pins, read, write};
+use super::{PlacementClient, PlacementError, WithGeneration, pins, read, write};
 
 const INVENTORIES: &str = "/resource_providers/{uuid}/inventories";
 const USAGES: &str = "/resource_providers/{uuid}/usages";

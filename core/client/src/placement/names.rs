@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{ProviderAggregates, ProviderTraits, ResourceClassList, TraitList};
 use http::Method;
 
-use super::{WithGeneration, PlacementClient, PlacementError, pins, read, write};
+use super::{PlacementClient, PlacementError, WithGeneration, pins, read, write};
 
 const TRAITS_OF: &str = "/resource_providers/{uuid}/traits";
 const AGGREGATES_OF: &str = "/resource_providers/{uuid}/aggregates";

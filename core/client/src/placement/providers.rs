@@ -133,7 +133,10 @@ impl PlacementClient {
     }
 
     /// Deletes a provider with its inventories.
-    pub async fn delete_provider(&self, uuid: ProviderUuid) -> Result<DeleteOutcome, PlacementError> {
+    pub async fn delete_provider(
+        &self,
+        uuid: ProviderUuid,
+    ) -> Result<DeleteOutcome, PlacementError> {
         let call = write(
             Method::DELETE,
             ONE,
@@ -175,7 +178,10 @@ impl PlacementClient {
         self.provider_of(answer)
     }
 
-    fn provider_of(&self, answer: crate::adapter::AdapterAnswer) -> Result<Provider, PlacementError> {
+    fn provider_of(
+        &self,
+        answer: crate::adapter::AdapterAnswer,
+    ) -> Result<Provider, PlacementError> {
         reading::parsed(answer, PROVIDER, |body: ProviderBody| {
             Provider::try_from(body)
         })

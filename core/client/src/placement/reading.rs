@@ -5,7 +5,7 @@ use berth_wire::{BodyError, decode};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 
-use super::{PlacementError, Refusal};
+use super::{PlacementError, PlacementRefusal};
 use crate::adapter::AdapterAnswer;
 use crate::foreign;
 use crate::keystone::Account;
@@ -66,7 +66,7 @@ fn refused(answer: AdapterAnswer) -> PlacementError {
         Some(error) => error.message().to_owned(),
         None => foreign::other_message(&answer.body),
     };
-    let refusal = Box::new(Refusal {
+    let refusal = Box::new(PlacementRefusal {
         request: answer.request,
         status: answer.status,
         codes: errors.into_iter().filter_map(|error| error.code).collect(),
@@ -76,7 +76,7 @@ fn refused(answer: AdapterAnswer) -> PlacementError {
     sort(refusal, range)
 }
 
-fn sort(refusal: Box<Refusal>, range: Option<(String, String)>) -> PlacementError {
+fn sort(refusal: Box<PlacementRefusal>, range: Option<(String, String)>) -> PlacementError {
     match refusal.status {
         StatusCode::UNAUTHORIZED => PlacementError::Unauthorized(refusal),
         StatusCode::FORBIDDEN => PlacementError::Forbidden {
@@ -105,7 +105,7 @@ fn sort(refusal: Box<Refusal>, range: Option<(String, String)>) -> PlacementErro
     }
 }
 
-fn conflict(refusal: Box<Refusal>) -> PlacementError {
+fn conflict(refusal: Box<PlacementRefusal>) -> PlacementError {
     let code = refusal.codes.first().unwrap_or(&ErrorCode::Undefined);
     match code {
         ErrorCode::ConcurrentUpdate => PlacementError::Conflict(refusal),

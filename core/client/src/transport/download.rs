@@ -31,9 +31,7 @@ pub enum DownloadError {
     Transport(#[from] TransportError),
     /// Another status than 200.
     #[error("the answer is {}, not 200", status.as_u16())]
-    Status {
-        status: StatusCode,
-    },
+    Status { status: StatusCode },
     /// A redirect that is not followed.
     #[error("the answer points to {place}: {reason}")]
     Redirect {
@@ -153,7 +151,11 @@ impl Downloads {
         self.download(answer)
     }
 
-    async fn ask(&self, url: &Url, headers: HeaderMap) -> Result<Response<DownloadBody>, TransportError> {
+    async fn ask(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+    ) -> Result<Response<DownloadBody>, TransportError> {
         let unsendable = |reason: String| TransportError::Unsendable { reason };
         let mut request = Request::builder()
             .method(Method::GET)

@@ -33,11 +33,7 @@ pub(super) fn config(options: &TransportOptions) -> Result<ClientConfig, Transpo
     };
     match (&options.certfile, &options.keyfile) {
         (None, None) => Ok(builder.with_no_client_auth()),
-        (None, Some(keyfile)) => Err(unusable(
-            "keyfile",
-            keyfile,
-            "there is no certfile with it",
-        )),
+        (None, Some(keyfile)) => Err(unusable("keyfile", keyfile, "there is no certfile with it")),
         (Some(certfile), keyfile) => {
             let chain = certificates("certfile", certfile)?;
             let (option, path) = match keyfile {

@@ -74,7 +74,10 @@ async fn each_call_is_the_one_that_nova_makes() {
     assert_eq!(handle.unwrap().info.to_string(), "PCI 0000:0c:00.1");
     assert_eq!(cyborg.arq(arq).await.unwrap().unwrap().uuid, arq);
     cyborg.unbind_arqs(&BTreeSet::from([arq])).await.unwrap();
-    assert_eq!(cyborg.delete_arq(arq).await.unwrap(), DeleteOutcome::Deleted);
+    assert_eq!(
+        cyborg.delete_arq(arq).await.unwrap(),
+        DeleteOutcome::Deleted
+    );
     cyborg.delete_arqs_of_instance(guest).await.unwrap();
 
     let seen = script.seen();

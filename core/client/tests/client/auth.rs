@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use berth_client::keystone::ServiceInterface;
 use berth_client::{
-    Auth, AuthError, AuthOptions, AuthType, CallError, WallClock, Disposition, PlacementClient,
-    PlacementError, Secret,
+    Auth, AuthError, AuthOptions, AuthType, Disposition, PlacementClient, PlacementError, Secret,
+    ServiceCallError, WallClock,
 };
 use berth_model::ProviderUuid;
 use http::Response;
@@ -360,7 +360,7 @@ async fn answers_that_are_no_token_are_named() {
     assert!(
         matches!(
             error,
-            PlacementError::Call(CallError::Auth(AuthError::NoEndpoint { .. }))
+            PlacementError::Call(ServiceCallError::Auth(AuthError::NoEndpoint { .. }))
         ),
         "{error:?}"
     );

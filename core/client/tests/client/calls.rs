@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use berth_client::placement::{DeleteOutcome, TypedAllocations};
-use berth_client::{Auth, HttpService, PlacementClient, Route};
+use berth_client::{Auth, HttpService, PlacementClient, RouteTemplate};
 use berth_model::{
     AggregateUuid, ConsumerAllocations, ConsumerUuid, Generation, Inventory, Provider,
     ProviderName, ProviderUuid, ResourceClass, Trait,
@@ -437,7 +437,7 @@ async fn a_decorator_of_the_transport_is_told_the_route() {
         move |request: http::Request<bytes::Bytes>| {
             kept.lock()
                 .unwrap()
-                .push(request.extensions().get::<Route>().copied());
+                .push(request.extensions().get::<RouteTemplate>().copied());
             let inner = inner.clone();
             async move { inner.send(request).await }
         },
@@ -450,6 +450,8 @@ async fn a_decorator_of_the_transport_is_told_the_route() {
     client.inventories(root()).await.unwrap_err();
     assert_eq!(
         *routes.lock().unwrap(),
-        [Some(Route("/resource_providers/{uuid}/inventories"))]
+        [Some(RouteTemplate(
+            "/resource_providers/{uuid}/inventories"
+        ))]
     );
 }

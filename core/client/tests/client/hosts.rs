@@ -69,7 +69,10 @@ async fn a_state_that_is_not_known_is_an_answer_and_a_host_that_is_not_is_none()
         _ => refusal(409, "placement.undefined_code", "Another state is known."),
     });
     let hosts = client(&script);
-    assert_eq!(hosts.seen("c1", &seen("7")).await.unwrap(), HeartbeatOutcome::Unknown);
+    assert_eq!(
+        hosts.seen("c1", &seen("7")).await.unwrap(),
+        HeartbeatOutcome::Unknown
+    );
     assert_eq!(hosts.state("c1").await.unwrap(), None);
     let deleted = Script::of(vec![refusal(404, "x", "No host c1.")]);
     let answered = client(&deleted).seen("c1", &seen("7")).await.unwrap();

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use berth_client::{
-    AdapterOptions, Auth, CallError, HttpService, PlacementClient, PlacementError, Secret,
+    AdapterOptions, Auth, HttpService, PlacementClient, PlacementError, Secret, ServiceCallError,
     TransportError, TransportOptions,
 };
 use berth_model::ProviderUuid;
@@ -262,7 +262,7 @@ async fn a_server_that_hangs_is_given_up() {
         },
     );
     let error = client.providers_in_tree(root()).await.unwrap_err();
-    let PlacementError::Call(CallError::Transport { reason, .. }) = error else {
+    let PlacementError::Call(ServiceCallError::Transport { reason, .. }) = error else {
         panic!("{error:?}")
     };
     assert_eq!(reason, TransportError::Timeout { after: timeout });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_client::{AdapterOptions, CallError, Disposition, PlacementError, RetryPolicy};
+use berth_client::{AdapterOptions, Disposition, PlacementError, RetryPolicy, ServiceCallError};
 use berth_model::{
     Allocation, Allocations, ConsumerAllocations, Desired, Generation, Home, HomelessReason, Homes,
     Inventory, Move, Plan, Provider, ProviderName, ProviderTree, ProviderUuid, ReshapeRequest,
@@ -157,7 +157,10 @@ async fn each_way_a_reshape_ends_has_its_disposition_and_is_sent_once() {
 async fn a_lost_answer_says_so() {
     let error = reshape(closed()).await.1.unwrap_err();
     assert!(
-        matches!(error, PlacementError::Call(CallError::AnswerLost { .. })),
+        matches!(
+            error,
+            PlacementError::Call(ServiceCallError::AnswerLost { .. })
+        ),
         "{error:?}"
     );
 }

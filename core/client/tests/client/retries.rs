@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_client::{
-    AdapterOptions, CallError, Delay, Disposition, Exchange, HttpService, Outcome, PlacementError,
-    RequestObserver, RetryPolicy, TransportError,
+    AdapterOptions, Delay, Disposition, Exchange, ExchangeOutcome, HttpService, PlacementError,
+    RequestObserver, RetryPolicy, ServiceCallError, TransportError,
 };
 use berth_model::{Provider, ProviderName, ProviderUuid};
 use tokio::time::Instant;
@@ -139,7 +139,10 @@ async fn a_create_whose_answer_was_lost_is_not_sent_again() {
         .unwrap_err();
     assert_eq!(script.seen().len(), 1);
     assert!(
-        matches!(&error, PlacementError::Call(CallError::AnswerLost { .. })),
+        matches!(
+            &error,
+            PlacementError::Call(ServiceCallError::AnswerLost { .. })
+        ),
         "{error:?}"
     );
     assert_eq!(error.disposition(), Disposition::Refresh);
@@ -213,8 +216,8 @@ struct Counter(Mutex<Vec<String>>);
 impl RequestObserver for Counter {
     fn observed(&self, exchange: &Exchange<'_>) {
         let outcome = match exchange.outcome {
-            Outcome::Answered(status) => status.as_u16().to_string(),
-            Outcome::Failed(kind) => kind.to_owned(),
+            ExchangeOutcome::Answered(status) => status.as_u16().to_string(),
+            ExchangeOutcome::Failed(kind) => kind.to_owned(),
         };
         let line = format!(
             "{} {} {} {outcome} {} {}",

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use berth_client::{
-    AdapterOptions, Auth, Dice, HttpService, PlacementClient, Secret, TransportError,
+    AdapterOptions, Auth, HttpService, JitterRng, PlacementClient, Secret, TransportError,
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -89,7 +89,7 @@ impl Script {
 /// Seeded, so that every run is the same.
 pub(crate) fn options() -> AdapterOptions {
     AdapterOptions {
-        dice: Arc::new(Dice::seeded(1)),
+        dice: Arc::new(JitterRng::seeded(1)),
         ..AdapterOptions::default()
     }
 }

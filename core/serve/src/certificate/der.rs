@@ -1,6 +1,6 @@
-//! DER, as far as a certificate needs it: tag, length, value. Nothing is read beyond what is there.
+//! A reader of DER, as far as certificates need it: tag, length, value. It never reads beyond the input.
 
-/// The tags that are met in a certificate.
+/// The tags in a certificate.
 pub(super) mod tag {
     pub(in super::super) const BOOLEAN: u8 = 0x01;
     pub(in super::super) const OCTET_STRING: u8 = 0x04;
@@ -30,7 +30,7 @@ impl<'a> Der<'a> {
         self.0.is_empty()
     }
 
-    /// The next value with its tag; none where the bytes end or are none.
+    /// The next value with its tag; `None` at the end or if the bytes are malformed.
     pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
@@ -51,13 +51,13 @@ impl<'a> Der<'a> {
         Some((tag, value))
     }
 
-    /// The next value, which has to be of this kind.
+    /// The next value, which must have this tag.
     pub(super) fn value(&mut self, wanted: u8) -> Option<&'a [u8]> {
         self.next()
             .and_then(|(tag, value)| (tag == wanted).then_some(value))
     }
 
-    /// What is in the next value, which has to be of this kind.
+    /// The content of the next value, which must have this tag.
     pub(super) fn enter(&mut self, wanted: u8) -> Option<Self> {
         self.value(wanted).map(Self)
     }
@@ -66,7 +66,7 @@ impl<'a> Der<'a> {
         self.next().map(drop)
     }
 
-    /// Over the next value, if it is of this kind.
+    /// Skips the next value, if it has this tag.
     pub(super) fn skip_if(&mut self, kind: u8) {
         if self.0.first() == Some(&kind) {
             let _ = self.skip();

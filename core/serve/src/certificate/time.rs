@@ -1,11 +1,11 @@
-//! A certificate's times, in UTC.
+//! The validity times of certificates, in UTC.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::der::{Der, tag};
 
-/// A moment, in UTC. Later ones are greater.
+/// A date and time in UTC. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DateTime {
     year: u64,

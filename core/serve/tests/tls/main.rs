@@ -11,7 +11,7 @@ use std::time::Duration;
 use authority::{Authority, Pair};
 use axum::routing::get;
 use axum::{Extension, Router};
-use berth_serve::{Limits, TlsClient, TlsDoor, TlsFiles, serve_tls};
+use berth_serve::{ReloadableTls, ServeLimits, TlsClient, TlsFiles, serve_tls};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
@@ -28,8 +28,8 @@ const SHORT: Duration = Duration::from_millis(50);
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> ServeLimits {
+    ServeLimits {
         connections: 64,
         idle: LONG,
         head: LONG,
@@ -42,16 +42,16 @@ struct Served {
     folder: TempDir,
     authority: Authority,
     address: SocketAddr,
-    door: TlsDoor,
+    door: ReloadableTls,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
 
 impl Served {
-    async fn with(limits: Limits) -> Self {
+    async fn with(limits: ServeLimits) -> Self {
         let folder = TempDir::new().expect("a folder");
         let authority = Authority::new(folder.path(), "authority");
-        let door = TlsDoor::open(files(&authority)).expect("good files");
+        let door = ReloadableTls::open(files(&authority)).expect("good files");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel::<()>();
@@ -210,7 +210,7 @@ async fn plain_http_is_refused() {
 #[tokio::test]
 async fn a_handshake_that_does_not_come_or_comes_drop_by_drop_is_cut_off() {
     let head = SHORT;
-    let served = Served::with(Limits { head, ..limits() }).await;
+    let served = Served::with(ServeLimits { head, ..limits() }).await;
     to_the_close(served.connect().await).await;
 
     let (mut from, mut to) = served.connect().await.into_split();
@@ -246,7 +246,7 @@ async fn a_handshake_holds_its_place_and_one_that_ends_frees_it() {
 #[tokio::test]
 async fn handshakes_that_do_not_come_give_way_to_one_that_does() {
     let idle = SHORT;
-    let served = Served::with(Limits { idle, ..limits() }).await;
+    let served = Served::with(ServeLimits { idle, ..limits() }).await;
     let mut silent: Vec<_> = Vec::new();
     for _ in 0..limits().connections {
         silent.push(served.connect().await);
@@ -296,7 +296,7 @@ async fn new_settings_are_for_new_connections_and_open_ones_go_on() {
 #[tokio::test]
 async fn no_handshake_holds_up_the_stop() {
     let grace = LONG;
-    let served = Served::with(Limits { grace, ..limits() }).await;
+    let served = Served::with(ServeLimits { grace, ..limits() }).await;
     let silent = served.connect().await;
     served.stop.send(()).unwrap();
     served.ended.await.unwrap();

@@ -1,4 +1,4 @@
-//! Where databases differ in the text of a statement.
+//! The SQL dialects: the differences between databases in the text of statements.
 
 /// The SQL a store speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Dialect {
         }
     }
 
-    /// An expression for the database's own time, UTC, as [`super::Moment`]s are held.
+    /// An expression for the database's own time, UTC, as [`super::SqlTimestamp`]s are held.
     #[must_use]
     pub fn now(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What can go wrong with a database, by what an operator or a loop would do about it.
+//! The errors of databases, classified by what an operator or a loop does about them.
 
 mod codes;
 mod open;
@@ -9,13 +9,13 @@ use std::path::Path;
 use berth_model::Disposition;
 use sqlx::error::ErrorKind;
 
-pub(super) use codes::{Phase, of_server};
+pub(super) use codes::{TransactionPhase, of_server};
 pub use open::OpenError;
 
-/// An error that knows whether running the whole transaction again may help.
+/// An error that says whether repeating the whole transaction may help.
 pub trait Retryable {
-    /// What a loop does about it. A transaction always reads its facts again, so both [`Disposition::Retry`] and
-    /// [`Disposition::Refresh`] run the whole of it again.
+    /// What a loop does about it. [`Disposition::Retry`] and [`Disposition::Refresh`] both repeat the whole transaction, which reads its
+    /// facts again.
     fn disposition(&self) -> Disposition;
 }
 
@@ -28,15 +28,14 @@ pub enum SqlError {
     /// became free.
     #[error("the database is busy with another writer")]
     Busy(#[source] sqlx::Error),
-    /// Another transaction was in the way of this one, on a server: a deadlock, a serialization failure, a lock that was not
-    /// had in time. The server undid this one, or will.
-    #[error("another transaction was in the way")]
+    /// A conflict with another transaction on a server: a deadlock, a serialization failure, a lock timeout. The server rolls this one back.
+    #[error("the transaction conflicted with another one")]
     Conflict(#[source] sqlx::Error),
-    /// The connection to the server went before COMMIT was sent: nothing of the transaction is there.
+    /// The connection was lost before COMMIT was sent: the transaction was rolled back.
     #[error("the connection to the database was lost before the transaction was committed")]
     Lost(#[source] sqlx::Error),
-    /// The connection to the server went, or its answer did not come, after COMMIT was sent. The transaction is there whole or
-    /// not at all, and nobody knows which. Never run again by a store.
+    /// The connection was lost, or the answer timed out, after COMMIT was sent. It is unknown whether the transaction was committed. A store
+    /// never repeats it.
     #[error(
         "the connection to the database was lost while the transaction was committed: it may have been or not"
     )]
@@ -60,11 +59,11 @@ pub enum SqlError {
     /// The server has no database of this name.
     #[error("the server has no database of this name")]
     UnknownDatabase(#[source] sqlx::Error),
-    /// The server only lets read.
-    #[error("the database can only be read")]
+    /// The server or the session is read-only.
+    #[error("the database is read-only")]
     ReadOnly(#[source] sqlx::Error),
-    /// TLS could not be agreed upon.
-    #[error("no secure connection to the database server comes about")]
+    /// The TLS handshake failed.
+    #[error("the TLS connection to the database server failed")]
     Tls(#[source] sqlx::Error),
     /// A statement took longer than it may.
     #[error("a statement took longer than the statement timeout")]
@@ -84,7 +83,7 @@ pub enum SqlError {
     /// The disk reported an input/output error.
     #[error("the disk with the database reports an input/output error")]
     Io(#[source] sqlx::Error),
-    /// A unique key is taken: another writer came first, or the caller did not look.
+    /// A unique key exists already: another writer came first, or the caller did not check.
     #[error("a unique key is already taken")]
     Duplicate(#[source] sqlx::Error),
     /// Another constraint of the schema was violated.
@@ -122,17 +121,17 @@ pub enum SqlError {
 }
 
 impl SqlError {
-    /// What an operator can do about it, as one sentence.
+    /// What an operator can do about it, in one sentence.
     #[must_use]
     pub fn mend(&self) -> &'static str {
         match self {
             Self::Busy(_) => "stop the other process that writes to this database",
             Self::Conflict(_) => {
-                "ask again; where it stays, fewer clients at once or fewer services on this database will help"
+                "retry; if it persists, use fewer concurrent clients or fewer services on this database"
             }
             Self::Lost(_) => "ask again; where it stays, see the log of the database server",
             Self::OutcomeUnknown(_) => {
-                "read what is there before asking again, and see the log of the database server"
+                "check whether the change was made before you repeat it, and see the log of the database server"
             }
             Self::Ended { .. } => "ask again; where it stays, this is a defect of Berth",
             Self::Unreachable(_) => {
@@ -171,7 +170,7 @@ impl SqlError {
         }
     }
 
-    /// Whether it says nothing of the request and will pass, perhaps with somebody's help: the answer is "not now".
+    /// Whether the database is unavailable for now, independent of the request: a service answers 503.
     #[must_use]
     pub fn will_pass(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Where a database lives, as a URL says it. Callers: whoever opens a store; `cli` reads the URL from its options.
+//! The location of a database, parsed from a URL.
 //!
 //! A server's URL is read in the spelling of SQLAlchemy, which stands in `placement.conf`, and in that of the databases' own
 //! tools. The password is in no text that this module gives out.
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use super::OpenError;
 
-pub use server::{Host, Server, ServerKind, Tls, TlsMode, UrlError};
+pub use server::{Server, ServerAddress, ServerKind, Tls, TlsMode, UrlError};
 
 /// Where the database lives.
 #[derive(Debug, Clone, PartialEq, Eq)]

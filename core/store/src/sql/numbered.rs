@@ -10,26 +10,26 @@ use super::statement::Value;
 
 /// What is bound to a `?`, as far as the text of the statement depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum ParameterType {
     /// Written into the text: a NULL of any type is then of the column's.
     Null,
     Int,
     Double,
     Text,
-    Moment,
+    Timestamp,
     Ints,
     Doubles,
     Texts,
 }
 
-impl Kind {
+impl ParameterType {
     pub(super) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
             Value::Int(_) => Self::Int,
             Value::Double(_) => Self::Double,
             Value::Text(_) => Self::Text,
-            Value::Moment(_) => Self::Moment,
+            Value::Timestamp(_) => Self::Timestamp,
         }
     }
 
@@ -39,7 +39,7 @@ impl Kind {
             Self::Int => "::int8",
             Self::Double => "::float8",
             Self::Text => "::text",
-            Self::Moment => "::text::timestamp",
+            Self::Timestamp => "::text::timestamp",
             Self::Ints => "::int8[]",
             Self::Doubles => "::float8[]",
             Self::Texts => "::text[]",
@@ -56,8 +56,8 @@ pub(super) struct Mismatch {
 }
 
 /// As [`numbered`], remembered for a text that comes again.
-pub(super) fn numbered_once(sql: &str, kinds: &[Kind]) -> Result<Arc<str>, Mismatch> {
-    type Known = HashMap<String, HashMap<Vec<Kind>, Arc<str>>>;
+pub(super) fn numbered_once(sql: &str, kinds: &[ParameterType]) -> Result<Arc<str>, Mismatch> {
+    type Known = HashMap<String, HashMap<Vec<ParameterType>, Arc<str>>>;
     static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ pub(super) fn numbered_once(sql: &str, kinds: &[Kind]) -> Result<Arc<str>, Misma
 }
 
 /// The text with `$n` for each `?` that stands outside literals, quoted names and comments.
-pub(super) fn numbered(sql: &str, kinds: &[Kind]) -> Result<String, Mismatch> {
+pub(super) fn numbered(sql: &str, kinds: &[ParameterType]) -> Result<String, Mismatch> {
     let mut text = String::with_capacity(sql.len() + kinds.len() * 9);
     let mut placeholders = 0;
     let mut bound = 0;
@@ -87,7 +87,7 @@ pub(super) fn numbered(sql: &str, kinds: &[Kind]) -> Result<String, Mismatch> {
             Piece::Text(piece) => text.push_str(piece),
             Piece::Placeholder => {
                 match kinds.get(placeholders) {
-                    Some(Kind::Null) => text.push_str("NULL"),
+                    Some(ParameterType::Null) => text.push_str("NULL"),
                     Some(kind) => {
                         bound += 1;
                         text.push('$');
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn placeholders_outside_literals_are_numbered_and_typed() {
-        use Kind::{Double, Int, Moment, Null, Text, Texts};
+        use ParameterType::{Double, Int, Null, Text, Texts, Timestamp};
         for (sql, kinds, expected) in [
-            ("SELECT 1", &[] as &[Kind], "SELECT 1"),
+            ("SELECT 1", &[] as &[ParameterType], "SELECT 1"),
             (
                 "a = ? AND b = ?",
                 &[Int, Text],
@@ -209,7 +209,7 @@ mod tests {
             ),
             (
                 "VALUES (?,?,?)",
-                &[Double, Null, Moment],
+                &[Double, Null, Timestamp],
                 "VALUES ($1::float8,NULL,$2::text::timestamp)",
             ),
             ("a = '?' AND b = ?", &[Int], "a = '?' AND b = $1::int8"),
@@ -254,7 +254,7 @@ mod tests {
                     Piece::Placeholder => "?",
                 });
                 assert_eq!(pieces.collect::<String>(), *text);
-                let kinds = vec![Kind::Null; count(text)];
+                let kinds = vec![ParameterType::Null; count(text)];
                 let length = text.len() + 3 * kinds.len();
                 assert_eq!(numbered(text, &kinds).unwrap().len(), length, "{text}");
             }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_value_too_few_or_too_many_is_told() {
-        for (kinds, values) in [(&[] as &[Kind], 0), (&[Kind::Int; 2], 2)] {
+        for (kinds, values) in [(&[] as &[ParameterType], 0), (&[ParameterType::Int; 2], 2)] {
             let error = numbered("SELECT ?", kinds).unwrap_err();
             assert_eq!(
                 error,

@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! The options of a store.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Isolation {
     }
 }
 
-/// How a store is opened.
+/// The options of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlOptions {
     /// Reading connections beside the writer, 1 to 64. SQLite alone; ignored in memory, where one connection

@@ -1,12 +1,12 @@
-//! One process per SQLite file: an exclusive lock on a file beside the database, and one on the database file itself.
+//! Ownership of a SQLite file by one process: an exclusive lock on a file next to the database, and one on the database file itself.
 //!
-//! The locks are the kernel's and end with the process, so a kill leaves nothing to clean up; the file beside the database
-//! stays and holds the owner's pid. It goes by the database's own name, whatever links led there. The lock on the database
-//! file holds even where the other was removed or another mount shows the file; it is of the kind (`flock`) that does not
-//! touch SQLite's own locks (`fcntl`) on a local file system. SQLite cannot share a file over a network in any case.
+//! The kernel releases both locks at the end of the process, so nothing has to be cleaned up after a kill. The lock file next to the
+//! database stays, and contains the pid of the owner. It is named after the real file, also if the database is opened through a link. The
+//! lock on the database file itself works even if the lock file was removed, or the file is visible through another mount. It is an `flock`,
+//! which is independent of SQLite's `fcntl` locks on a local file system. SQLite cannot share a file over a network anyway.
 //!
-//! Closing any descriptor of the database would drop SQLite's own locks on it, so ours is opened before SQLite opens the
-//! file, and stays open where connections may outlive the ownership ([`Ownership::leave_open`]).
+//! Closing any descriptor of the database would release SQLite's own locks. Our descriptor is therefore opened before SQLite opens the file,
+//! and stays open if connections may outlive the ownership ([`Ownership::leave_open`]).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -19,16 +19,15 @@ use super::OpenError;
 #[derive(Debug)]
 pub(super) struct Ownership {
     beside: File,
-    /// None once it was left open.
+    /// `None` after [`Ownership::leave_open`].
     database: Option<File>,
 }
 
-/// The database's own name, behind all links; the file need not be there yet.
+/// The real path of the database, with all links resolved. The file need not exist yet.
 ///
 /// # Errors
-/// [`OpenError::NotAFile`] for a folder, a device, a pipe or a link to nothing; [`OpenError::Unreadable`] where it cannot be
-/// looked at; [`OpenError::OtherNames`] where another hard link names it: SQLite finds its log by the name, and a second
-/// name would lose it.
+/// [`OpenError::NotAFile`] for a folder, a device, a pipe or a broken link; [`OpenError::Unreadable`] if its metadata cannot be read;
+/// [`OpenError::OtherNames`] if it has another hard link, because SQLite finds its log by the name.
 pub(super) fn own_name(path: &Path) -> Result<PathBuf, OpenError> {
     let unreadable = |source| OpenError::Unreadable {
         path: path.to_owned(),
@@ -72,7 +71,7 @@ fn name_of_new(path: &Path) -> io::Result<PathBuf> {
 }
 
 impl Ownership {
-    /// Takes the database of this name, as [`own_name`] gives it; makes it, empty, where it is not there.
+    /// Takes the ownership of the database with this path from [`own_name`]; creates an empty file if it does not exist.
     pub(super) fn take(database: &Path) -> Result<Self, OpenError> {
         let path = lock_path(database);
         let failed = |source| OpenError::Ownership {
@@ -86,7 +85,7 @@ impl Ownership {
             .truncate(false)
             .open(&path)
             .map_err(failed)?;
-        // This one first: within one process nobody else then closes a descriptor of a database in use.
+        // The lock file first: then no other opening in this process closes a descriptor of a database in use.
         lock(&beside, database, failed, || read_owner(&beside))?;
         let unreadable = |source| OpenError::Unreadable {
             path: database.to_owned(),
@@ -101,8 +100,8 @@ impl Ownership {
         })
     }
 
-    /// Keeps the descriptor of the database open for as long as the process lives: connections that end later still rely on
-    /// SQLite's locks. Both locks of the ownership end with it all the same.
+    /// Keeps the descriptor of the database open until the end of the process, because connections that end later still need SQLite's locks.
+    /// Both locks of the ownership are released nevertheless.
     pub(super) fn leave_open(&mut self) {
         if let Some(file) = self.database.take() {
             file.unlock().ok();
@@ -112,9 +111,9 @@ impl Ownership {
 }
 
 impl Drop for Ownership {
-    /// Closing the files would not do: a child that is being forked has a copy of them until its exec, and with it the locks.
+    /// Unlocks explicitly: closing the files is not enough, because a child between fork and exec has copies of them.
     fn drop(&mut self) {
-        // Where even this fails, a lock goes with the last copy.
+        // If unlocking fails, the lock is released with the last copy.
         if let Some(file) = &self.database {
             file.unlock().ok();
         }
@@ -138,8 +137,8 @@ fn lock(
     }
 }
 
-/// For reading alone, so that a file that may not be written is SQLite's to tell. A new file is its owner's alone, and what
-/// SQLite puts beside it has the same mode: journals hold what tenants gave, and no umask of a shell decides who reads that.
+/// Opens the file for reading only, so that SQLite reports a read-only file. A new file is readable by its owner only, independent of the
+/// umask, because journals contain data of tenants. SQLite gives its own files the same mode.
 fn open_or_make(database: &Path) -> io::Result<File> {
     match File::open(database) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => OpenOptions::new()

@@ -1,4 +1,4 @@
-//! A statement in the form of each driver.
+//! Converts a statement to the form of each driver.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use sqlx::query::Query;
 use sqlx::sqlite::{Sqlite, SqliteArguments};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::numbered::{Kind, Mismatch, count, numbered, numbered_once, spelled};
+use super::numbered::{Mismatch, ParameterType, count, numbered, numbered_once, spelled};
 use super::{Dialect, Row, Statement, Value};
 
 pub(super) fn sqlite(statement: Statement) -> Query<'static, Sqlite, SqliteArguments> {
@@ -21,7 +21,7 @@ pub(super) fn sqlite(statement: Statement) -> Query<'static, Sqlite, SqliteArgum
             Value::Int(number) => query.bind(number),
             Value::Double(number) => query.bind(number),
             Value::Text(text) => query.bind(text),
-            Value::Moment(moment) => query.bind(moment.to_string()),
+            Value::Timestamp(moment) => query.bind(moment.to_string()),
         };
     }
     query
@@ -32,8 +32,8 @@ pub(super) fn postgres(
 ) -> Result<Query<'static, Postgres, PgArguments>, sqlx::Error> {
     few_enough(&statement, Dialect::Postgres)?;
     let keys = statement.keys.map(Keys::of);
-    let kinds = statement.values.iter().map(Kind::of);
-    let kinds: Vec<Kind> = kinds.chain(keys.as_ref().map(Keys::kind)).collect();
+    let kinds = statement.values.iter().map(ParameterType::of);
+    let kinds: Vec<ParameterType> = kinds.chain(keys.as_ref().map(Keys::kind)).collect();
     let text = match statement.recurring {
         true => numbered_once(&statement.sql, &kinds),
         false => numbered(&statement.sql, &kinds).map(Arc::from),
@@ -46,7 +46,7 @@ pub(super) fn postgres(
             Value::Int(number) => query.bind(number),
             Value::Double(number) => query.bind(number),
             Value::Text(text) => query.bind(text),
-            Value::Moment(moment) => query.bind(moment.to_string()),
+            Value::Timestamp(moment) => query.bind(moment.to_string()),
         };
     }
     Ok(match keys {
@@ -77,7 +77,7 @@ pub(super) fn mysql(statement: Statement) -> Result<MySqlQuery, sqlx::Error> {
             Value::Int(number) => query.bind(number),
             Value::Double(number) => query.bind(number),
             Value::Text(text) => query.bind(text),
-            Value::Moment(moment) => query.bind(moment.to_string()),
+            Value::Timestamp(moment) => query.bind(moment.to_string()),
         };
     }
     Ok(MySqlQuery::Prepared(query))
@@ -147,7 +147,7 @@ fn literal(value: &Value, text: &mut String) {
             text.push_str("_utf8mb4 0x");
             word.bytes().try_for_each(|byte| write!(text, "{byte:02x}"))
         }
-        Value::Moment(moment) => write!(text, "'{moment}'"),
+        Value::Timestamp(moment) => write!(text, "'{moment}'"),
     };
 }
 
@@ -199,11 +199,11 @@ impl Keys {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ParameterType {
         match self {
-            Self::Ints(_) => Kind::Ints,
-            Self::Doubles(_) => Kind::Doubles,
-            Self::Texts(_) => Kind::Texts,
+            Self::Ints(_) => ParameterType::Ints,
+            Self::Doubles(_) => ParameterType::Doubles,
+            Self::Texts(_) => ParameterType::Texts,
         }
     }
 }
@@ -214,7 +214,7 @@ fn text(value: Value) -> String {
         Value::Int(number) => number.to_string(),
         Value::Double(number) => number.to_string(),
         Value::Text(text) => text,
-        Value::Moment(moment) => moment.to_string(),
+        Value::Timestamp(moment) => moment.to_string(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A row of an answer, and what its columns hold.
+//! A row of a result, and the values of its columns.
 
 mod cell;
 mod mysql;
@@ -10,16 +10,16 @@ use sqlx::mysql::MySqlRow;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 
-use super::{Moment, SqlError};
-use cell::Cell;
-use mysql::Form;
+use super::{SqlError, SqlTimestamp};
+use cell::ColumnValue;
+use mysql::WireFormat;
 
 /// One row of an answer. Columns are counted from 0 in the order of the SELECT.
 pub struct Row {
-    inner: Inner,
+    inner: RowInner,
 }
 
-enum Inner {
+enum RowInner {
     Sqlite(SqliteRow),
     Postgres(PgRow),
     MySql(MySqlRow),
@@ -30,7 +30,7 @@ enum Inner {
 impl From<SqliteRow> for Row {
     fn from(row: SqliteRow) -> Self {
         Self {
-            inner: Inner::Sqlite(row),
+            inner: RowInner::Sqlite(row),
         }
     }
 }
@@ -38,7 +38,7 @@ impl From<SqliteRow> for Row {
 impl From<PgRow> for Row {
     fn from(row: PgRow) -> Self {
         Self {
-            inner: Inner::Postgres(row),
+            inner: RowInner::Postgres(row),
         }
     }
 }
@@ -46,13 +46,13 @@ impl From<PgRow> for Row {
 impl Row {
     pub(super) fn mysql(row: MySqlRow) -> Self {
         Self {
-            inner: Inner::MySql(row),
+            inner: RowInner::MySql(row),
         }
     }
 
     pub(super) fn mysql_text(row: MySqlRow) -> Self {
         Self {
-            inner: Inner::MySqlText(row),
+            inner: RowInner::MySqlText(row),
         }
     }
 
@@ -60,8 +60,8 @@ impl Row {
     pub fn int(&self, column: usize) -> Result<i64, SqlError> {
         let expected = "a whole number";
         match &self.inner {
-            Inner::Sqlite(row) => some(row, column, expected),
-            _ => self.cell(column, expected, Cell::int),
+            RowInner::Sqlite(row) => some(row, column, expected),
+            _ => self.cell(column, expected, ColumnValue::int),
         }
     }
 
@@ -69,8 +69,8 @@ impl Row {
     pub fn opt_int(&self, column: usize) -> Result<Option<i64>, SqlError> {
         let expected = "a whole number or NULL";
         match &self.inner {
-            Inner::Sqlite(row) => get(row, column, expected),
-            _ => self.opt_cell(column, expected, Cell::int),
+            RowInner::Sqlite(row) => get(row, column, expected),
+            _ => self.opt_cell(column, expected, ColumnValue::int),
         }
     }
 
@@ -78,46 +78,46 @@ impl Row {
     pub fn double(&self, column: usize) -> Result<f64, SqlError> {
         let expected = "a number";
         match &self.inner {
-            Inner::Sqlite(row) => some(row, column, expected),
-            _ => self.cell(column, expected, Cell::double),
+            RowInner::Sqlite(row) => some(row, column, expected),
+            _ => self.cell(column, expected, ColumnValue::double),
         }
     }
 
-    /// Text. A date of a server is given as [`Moment`] writes it.
+    /// Text. A date of a server is given as [`SqlTimestamp`] writes it.
     pub fn text(&self, column: usize) -> Result<String, SqlError> {
         let expected = "text";
         match &self.inner {
-            Inner::Sqlite(row) => some(row, column, expected),
-            _ => self.cell(column, expected, Cell::text),
+            RowInner::Sqlite(row) => some(row, column, expected),
+            _ => self.cell(column, expected, ColumnValue::text),
         }
     }
 
     pub fn opt_text(&self, column: usize) -> Result<Option<String>, SqlError> {
         let expected = "text or NULL";
         match &self.inner {
-            Inner::Sqlite(row) => get(row, column, expected),
-            _ => self.opt_cell(column, expected, Cell::text),
+            RowInner::Sqlite(row) => get(row, column, expected),
+            _ => self.opt_cell(column, expected, ColumnValue::text),
         }
     }
 
     /// A moment: a date of a server, or text that is one.
-    pub fn moment(&self, column: usize) -> Result<Moment, SqlError> {
+    pub fn moment(&self, column: usize) -> Result<SqlTimestamp, SqlError> {
         let expected = "a moment";
         let moment = self.opt_moment(column)?;
         moment.ok_or_else(|| refused(column, expected, "it is NULL".to_owned()))
     }
 
     /// A moment or NULL.
-    pub fn opt_moment(&self, column: usize) -> Result<Option<Moment>, SqlError> {
+    pub fn opt_moment(&self, column: usize) -> Result<Option<SqlTimestamp>, SqlError> {
         let expected = "a moment or NULL";
         match &self.inner {
-            Inner::Sqlite(row) => {
+            RowInner::Sqlite(row) => {
                 let text: Option<&str> = get(row, column, expected)?;
-                text.map(|text| Cell::Text(text).moment())
+                text.map(|text| ColumnValue::Text(text).moment())
                     .transpose()
                     .map_err(|why| refused(column, expected, why))
             }
-            _ => self.opt_cell(column, expected, Cell::moment),
+            _ => self.opt_cell(column, expected, ColumnValue::moment),
         }
     }
 
@@ -127,11 +127,11 @@ impl Row {
         let expected = "packed rows";
         let unread = |error: serde_json::Error| refused(column, expected, error.to_string());
         match &self.inner {
-            Inner::Sqlite(row) => {
+            RowInner::Sqlite(row) => {
                 let text: &str = some(row, column, expected)?;
                 serde_json::from_str(text).map_err(unread)
             }
-            Inner::Postgres(_) | Inner::MySql(_) | Inner::MySqlText(_) => {
+            RowInner::Postgres(_) | RowInner::MySql(_) | RowInner::MySqlText(_) => {
                 let cells = (column..self.columns()).map(|column| {
                     self.any(column)
                         .and_then(|cell| cell.json())
@@ -146,19 +146,19 @@ impl Row {
 
     fn columns(&self) -> usize {
         match &self.inner {
-            Inner::Sqlite(row) => row.len(),
-            Inner::Postgres(row) => row.len(),
-            Inner::MySql(row) | Inner::MySqlText(row) => row.len(),
+            RowInner::Sqlite(row) => row.len(),
+            RowInner::Postgres(row) => row.len(),
+            RowInner::MySql(row) | RowInner::MySqlText(row) => row.len(),
         }
     }
 
     /// What a server's row holds there. SQLite's are read by their own types.
-    fn any(&self, column: usize) -> Result<Cell<'_>, String> {
+    fn any(&self, column: usize) -> Result<ColumnValue<'_>, String> {
         match &self.inner {
-            Inner::Sqlite(_) => Ok(Cell::Other("a value of SQLite".to_owned())),
-            Inner::Postgres(row) => postgres::cell(row, column),
-            Inner::MySql(row) => mysql::cell(row, column, Form::Binary),
-            Inner::MySqlText(row) => mysql::cell(row, column, Form::Text),
+            RowInner::Sqlite(_) => Ok(ColumnValue::Other("a value of SQLite".to_owned())),
+            RowInner::Postgres(row) => postgres::cell(row, column),
+            RowInner::MySql(row) => mysql::cell(row, column, WireFormat::Binary),
+            RowInner::MySqlText(row) => mysql::cell(row, column, WireFormat::Text),
         }
     }
 
@@ -166,7 +166,7 @@ impl Row {
         &'r self,
         column: usize,
         expected: &'static str,
-        read: fn(Cell<'r>) -> Result<T, String>,
+        read: fn(ColumnValue<'r>) -> Result<T, String>,
     ) -> Result<T, SqlError> {
         self.any(column)
             .and_then(read)
@@ -177,10 +177,10 @@ impl Row {
         &'r self,
         column: usize,
         expected: &'static str,
-        read: fn(Cell<'r>) -> Result<T, String>,
+        read: fn(ColumnValue<'r>) -> Result<T, String>,
     ) -> Result<Option<T>, SqlError> {
         match self.any(column) {
-            Ok(Cell::Null) => Ok(None),
+            Ok(ColumnValue::Null) => Ok(None),
             cell => cell
                 .and_then(read)
                 .map(Some)

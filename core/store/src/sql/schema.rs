@@ -1,28 +1,27 @@
-//! The tables of a built-in service: made in a database that has none of them yet, checked in one that has, refused where a later
-//! release wrote them.
+//! The tables of a built-in service: created in a database without them, checked otherwise, and refused if a later release wrote them.
 //!
-//! A service writes its schema once, as SQLite reads it ([`Schema::text`]); on a server the same tables are made in its own types.
-//! Other services may have theirs in the same database: only tables of these names are looked at. One of them, the mark, has a row
-//! with the version, which is written last.
+//! A service has one schema in the SQL of SQLite ([`Schema::text`]); on a server the same tables are created with its types. Several
+//! services can share a database, so only tables of these names are considered. One of them, the mark, has a row with the version, which
+//! is written last.
 //!
 //! Callers: `prepare` of `services/hosts`, `services/compute` and `services/identity`; `services/accelerator`, whose databases were
-//! there before and are brought to its version, takes the words of the servers ([`in_words_of`]).
+//! older and are upgraded, uses only the translation of types ([`in_words_of`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Dialect, Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
 
-/// How long a start waits for another process that makes a schema.
+/// How long a start waits for another process that creates the schema.
 pub const SCHEMA_WAIT: Duration = Duration::from_secs(60);
 
-/// What MySQL and MariaDB are told of each table: texts that differ at all are different, as they are on SQLite and PostgreSQL,
-/// by letter case, accent or a blank at the end. Each reads its own comment.
+/// The options of each table on MySQL and MariaDB, each in a comment of its own. Strings that differ in case, accents or trailing blanks
+/// are different, as on SQLite and PostgreSQL.
 const MYSQL_TABLE: &str = ") ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 \
      COLLATE /*M! utf8mb4_nopad_bin */ /*!80017 utf8mb4_0900_bin */;\n";
 
-/// A schema as SQLite reads it in the words of a database: moments (`VARCHAR(26)`) are dates, numbers have eight bytes, and text
-/// that nobody bounds has no bound. Each statement ends with `;` and a line's end.
+/// Translates a schema from SQLite to a database: timestamps (`VARCHAR(26)`) become dates, numbers have eight bytes, and text without a
+/// limit has none. Each statement ends with `;` and a newline.
 #[must_use]
 pub fn in_words_of(dialect: Dialect, text: &str) -> String {
     let (id, moment, unbounded) = match dialect {
@@ -56,17 +55,17 @@ pub fn in_words_of(dialect: Dialect, text: &str) -> String {
 /// The tables of a service.
 #[derive(Debug, Clone, Copy)]
 pub struct Schema {
-    /// Whose they are, as an error says it: `the compute API`.
+    /// The name of the service in errors: `the compute API`.
     pub of: &'static str,
-    /// The table with the version, which is made first and gets its row last.
+    /// The table with the version. It is created first and gets its row last.
     pub mark: &'static str,
-    /// The version that this release makes and reads.
+    /// The version of this release.
     pub version: i64,
-    /// All tables and indexes, in the order in which they are made, each with `CREATE … IF NOT EXISTS`.
+    /// All tables and indexes in the order of their creation, each with `CREATE … IF NOT EXISTS`.
     pub text: &'static str,
 }
 
-/// Why a database is not ready.
+/// The database does not have the schema of the service.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// The schema is at another version.
@@ -76,12 +75,12 @@ pub enum SchemaError {
     )]
     OtherVersion {
         of: &'static str,
-        /// What the mark says.
+        /// The version in the mark.
         found: i64,
-        /// What this release knows.
+        /// The version of this release.
         known: i64,
     },
-    /// The tables are there, and no release left them so.
+    /// The tables exist, and no release creates them like this.
     #[error("the tables of {of} are damaged, or not as Berth makes them: {reason}")]
     Damaged {
         of: &'static str,
@@ -103,7 +102,7 @@ pub enum SchemaError {
 impl Retryable for SchemaError {
     fn disposition(&self) -> Disposition {
         match self {
-            // Another process made a table or wrote the version first: both will be seen then.
+            // Another process created a table or wrote the version first; the next attempt sees both.
             Self::Sql(SqlError::Duplicate(_)) => Disposition::Retry,
             Self::Sql(error) => error.disposition(),
             _ => Disposition::Fatal,
@@ -112,13 +111,13 @@ impl Retryable for SchemaError {
 }
 
 impl Schema {
-    /// Makes the tables where there are none, and checks them where they are.
+    /// Creates the tables if there are none, and checks them otherwise.
     pub async fn prepare(self, store: &SqlStore) -> Result<(), SchemaError> {
         let _lock = store.schema_lock(SCHEMA_WAIT).await?;
         store.write(&Prepare(self)).await
     }
 
-    /// The tables, in the order in which they are made.
+    /// The tables in the order of their creation.
     fn names(self) -> impl DoubleEndedIterator<Item = &'static str> {
         let lines = self.text.lines();
         lines.filter_map(|line| {
@@ -127,7 +126,7 @@ impl Schema {
         })
     }
 
-    /// The first of these tables that has a row, beside the mark.
+    /// The first of these tables with a row, except the mark.
     async fn first_with_rows(
         self,
         tx: &mut Transaction,
@@ -143,7 +142,7 @@ impl Schema {
         Ok(None)
     }
 
-    /// Makes all tables; of those that are there none has a row.
+    /// Creates all tables. Those that exist have no rows.
     async fn make(self, tx: &mut Transaction) -> Result<(), SqlError> {
         let dialect = tx.dialect();
         if dialect == Dialect::MySql {
@@ -197,7 +196,7 @@ impl Work for Prepare {
             }
             _ => {}
         }
-        // A number that comes out of a damaged page is no word of another release.
+        // A number from a damaged page is not the version of another release.
         if let Some(reason) = tx.damage().await? {
             return Err(SchemaError::Damaged { of, reason });
         }

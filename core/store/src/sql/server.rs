@@ -1,7 +1,7 @@
 //! A pool of connections to a PostgreSQL, MariaDB or MySQL server.
 //!
-//! Three concrete drivers behind our own enums, and not sqlx's `Any`: that one knows neither NUMERIC nor timestamps, which
-//! stand in OpenStack's tables (ADR 0013).
+//! It uses the concrete drivers and not sqlx's `Any`, which has neither NUMERIC nor timestamps, both used in OpenStack's tables
+//! (ADR 0013).
 
 mod connect;
 mod schema_lock;
@@ -15,48 +15,47 @@ use std::time::Duration;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 use sqlx::postgres::{PgConnectOptions, PgPool};
 
-use super::error::{Phase, of_server};
+use super::error::{TransactionPhase, of_server};
 use super::location::ServerKind;
 use super::{Dialect, OpenError, Row, SqlError, SqlOptions, Statement};
 
 pub use schema_lock::SchemaLock;
 pub use sessions::{OtherSession, OtherSessions};
 
-pub(super) use session::{Held, Session};
+pub(super) use session::{PooledConnection, ServerSession};
 
-/// What a connection is for.
+/// Whether connections of the pool may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum PoolAccess {
     Write,
-    /// The server refuses what changes something.
+    /// The server refuses writes.
     Read,
 }
 
-/// How long connections are waited for at the end. A process closes several pools one after another, and its service manager kills
-/// it after a minute and a half.
+/// How long a close waits for connections. A process closes several pools one after another, and its service manager kills it after 90 s.
 const CLOSE: Duration = Duration::from_secs(10);
 
 /// An open server database.
 #[derive(Debug)]
 pub(super) struct ServerPool {
-    pool: Pool,
+    pool: DriverPool,
     /// Shown in sentences: without the password.
     pub(super) named: String,
     options: SqlOptions,
-    access: Access,
+    access: PoolAccess,
     /// What is left to a server that does not keep to its own timeouts.
     limit: Duration,
     /// By which our own sessions are known among all.
-    own: Own,
+    own: SessionMark,
 }
 
-enum Pool {
+enum DriverPool {
     Postgres(PgPool, Box<PgConnectOptions>),
     MySql(MySqlPool, Box<MySqlConnectOptions>),
 }
 
 /// Written by hand: the drivers' options hold the password.
-impl std::fmt::Debug for Pool {
+impl std::fmt::Debug for DriverPool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Postgres(..) => "Postgres",
@@ -67,7 +66,7 @@ impl std::fmt::Debug for Pool {
 
 /// PostgreSQL's sessions carry a name, MySQL's have numbers.
 #[derive(Debug, Clone)]
-struct Own {
+struct SessionMark {
     name: String,
     numbers: Arc<Mutex<HashSet<u64>>>,
 }
@@ -75,21 +74,21 @@ struct Own {
 impl ServerPool {
     pub(super) fn dialect(&self) -> Dialect {
         match self.pool {
-            Pool::Postgres(..) => Dialect::Postgres,
-            Pool::MySql(..) => Dialect::MySql,
+            DriverPool::Postgres(..) => Dialect::Postgres,
+            DriverPool::MySql(..) => Dialect::MySql,
         }
     }
 
     /// A connection with nothing begun on it.
-    pub(super) async fn acquire(&self) -> Result<Session, SqlError> {
+    pub(super) async fn acquire(&self) -> Result<ServerSession, SqlError> {
         let held = match &self.pool {
-            Pool::Postgres(pool, _) => pool.acquire().await.map(Held::Postgres),
-            Pool::MySql(pool, _) => pool.acquire().await.map(Held::MySql),
+            DriverPool::Postgres(pool, _) => pool.acquire().await.map(PooledConnection::Postgres),
+            DriverPool::MySql(pool, _) => pool.acquire().await.map(PooledConnection::MySql),
         };
         match held {
-            Ok(held) => Ok(Session::new(held, self.limit)),
+            Ok(held) => Ok(ServerSession::new(held, self.limit)),
             Err(sqlx::Error::PoolTimedOut) => Err(self.why_no_connection().await),
-            Err(error) => Err(of_server(error, Phase::Connecting)),
+            Err(error) => Err(of_server(error, TransactionPhase::Connecting)),
         }
     }
 
@@ -98,25 +97,25 @@ impl ServerPool {
     async fn why_no_connection(&self) -> SqlError {
         let probe = self.probe(self.options.connect_timeout.min(PROBE)).await;
         let error = probe.err().unwrap_or(sqlx::Error::PoolTimedOut);
-        of_server(error, Phase::Connecting)
+        of_server(error, TransactionPhase::Connecting)
     }
 
     /// A transaction whose statements see one state of the database, and change nothing.
-    pub(super) async fn begin_read(&self) -> Result<Session, SqlError> {
+    pub(super) async fn begin_read(&self) -> Result<ServerSession, SqlError> {
         let begin = match self.pool {
-            Pool::Postgres(..) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Pool::MySql(..) => {
+            DriverPool::Postgres(..) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            DriverPool::MySql(..) => {
                 "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION READ ONLY"
             }
         };
         self.begin(begin).await
     }
 
-    pub(super) async fn begin_write(&self) -> Result<Session, SqlError> {
+    pub(super) async fn begin_write(&self) -> Result<ServerSession, SqlError> {
         let level = self.options.isolation.sql();
         self.begin(&match self.pool {
-            Pool::Postgres(..) => format!("BEGIN ISOLATION LEVEL {level}"),
-            Pool::MySql(..) => {
+            DriverPool::Postgres(..) => format!("BEGIN ISOLATION LEVEL {level}"),
+            DriverPool::MySql(..) => {
                 format!("SET TRANSACTION ISOLATION LEVEL {level}; START TRANSACTION")
             }
         })
@@ -124,7 +123,7 @@ impl ServerPool {
     }
 
     /// A server that was started anew leaves as many dead connections in the pool as it had.
-    async fn begin(&self, begin: &str) -> Result<Session, SqlError> {
+    async fn begin(&self, begin: &str) -> Result<ServerSession, SqlError> {
         let mut left = connections(&self.options);
         loop {
             let mut session = self.acquire().await?;
@@ -153,14 +152,14 @@ impl ServerPool {
     pub(super) async fn close(&self) {
         let closed = async {
             match &self.pool {
-                Pool::Postgres(pool, _) => pool.close().await,
-                Pool::MySql(pool, _) => pool.close().await,
+                DriverPool::Postgres(pool, _) => pool.close().await,
+                DriverPool::MySql(pool, _) => pool.close().await,
             }
         };
         if tokio::time::timeout(CLOSE, closed).await.is_err() {
             tracing::warn!(
                 server = self.named,
-                "not every connection is given back within {CLOSE:?}: somebody still has one, or the database server has fallen silent"
+                "timed out after {CLOSE:?} closing the connection pool: a connection is still in use, or the database server does not answer"
             );
         }
     }
@@ -175,10 +174,10 @@ impl ServerPool {
     /// Whether the database has a table at all.
     pub(super) async fn has_tables(&self) -> Result<bool, OpenError> {
         let sql = match self.pool {
-            Pool::Postgres(..) => {
+            DriverPool::Postgres(..) => {
                 "SELECT COUNT(*) FROM pg_catalog.pg_tables WHERE schemaname = ANY (current_schemas(false))"
             }
-            Pool::MySql(..) => {
+            DriverPool::MySql(..) => {
                 "SELECT COUNT(*) FROM information_schema.tables \
                  WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
             }

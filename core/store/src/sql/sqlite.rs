@@ -15,15 +15,15 @@ use super::{OpenError, SqlError, SqlOptions, Synchronous};
 /// Rows the driver may hold ready between its own thread and ours; larger means fewer hops.
 const ROW_BUFFER: usize = 1024;
 
-/// What to do where the database is not there yet.
+/// Whether to create the database if it does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Absent {
+pub(super) enum IfMissing {
     Make,
     Refuse,
 }
 
-/// The connections, and the claim to the file they are on.
-pub(super) struct Opened {
+/// The pools, and the ownership of their file.
+pub(super) struct OpenedPools {
     pub(super) writer: SqlitePool,
     pub(super) readers: SqlitePool,
     pub(super) ownership: Option<Ownership>,
@@ -33,8 +33,8 @@ pub(super) struct Opened {
 pub(super) async fn open_file(
     path: &Path,
     options: &SqlOptions,
-    absent: Absent,
-) -> Result<Opened, OpenError> {
+    absent: IfMissing,
+) -> Result<OpenedPools, OpenError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.is_dir())
         && !folder.as_os_str().is_empty()
     {
@@ -42,7 +42,7 @@ pub(super) async fn open_file(
         return Err(OpenError::NoFolder { folder });
     }
     let path = &ownership::own_name(path)?;
-    if absent == Absent::Refuse && std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
+    if absent == IfMissing::Refuse && std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Err(OpenError::Absent {
             path: path.to_owned(),
         });
@@ -60,7 +60,7 @@ pub(super) async fn open_file(
     let readers = pool(options.readers.clamp(1, 64), options)
         .min_connections(0)
         .connect_lazy_with(connect.create_if_missing(false));
-    Ok(Opened {
+    Ok(OpenedPools {
         writer,
         readers,
         ownership: Some(ownership),
@@ -68,13 +68,13 @@ pub(super) async fn open_file(
     })
 }
 
-pub(super) async fn open_memory(options: &SqlOptions) -> Result<Opened, OpenError> {
+pub(super) async fn open_memory(options: &SqlOptions) -> Result<OpenedPools, OpenError> {
     let connect = connect_options(options).in_memory(true);
     let writer = pool(1, options)
         .connect_with(connect)
         .await
         .map_err(SqlError::from)?;
-    Ok(Opened {
+    Ok(OpenedPools {
         readers: writer.clone(),
         writer,
         ownership: None,
@@ -82,7 +82,10 @@ pub(super) async fn open_memory(options: &SqlOptions) -> Result<Opened, OpenErro
     })
 }
 
-pub(super) async fn look(path: &Path, options: &SqlOptions) -> Result<Option<Opened>, OpenError> {
+pub(super) async fn open_file_read_only(
+    path: &Path,
+    options: &SqlOptions,
+) -> Result<Option<OpenedPools>, OpenError> {
     if std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Ok(None);
     }
@@ -94,7 +97,7 @@ pub(super) async fn look(path: &Path, options: &SqlOptions) -> Result<Option<Ope
         .connect_with(connect)
         .await
         .map_err(|error| SqlError::from(error).on_the_disk_of(path))?;
-    Ok(Some(Opened {
+    Ok(Some(OpenedPools {
         writer: readers.clone(),
         readers,
         ownership: None,

@@ -1,9 +1,9 @@
-//! A statement with its values.
+//! A statement: SQL text with `?` placeholders, and its values.
 
 use std::borrow::Cow;
 use std::iter;
 
-use super::{Dialect, Moment};
+use super::{Dialect, SqlTimestamp};
 
 /// A value bound to a `?`.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,7 +14,7 @@ pub enum Value {
     Double(f64),
     Text(String),
     /// A moment, for a column that holds dates. PostgreSQL takes no text there.
-    Moment(Moment),
+    Timestamp(SqlTimestamp),
 }
 
 impl From<i64> for Value {
@@ -47,9 +47,9 @@ impl From<String> for Value {
     }
 }
 
-impl From<Moment> for Value {
-    fn from(value: Moment) -> Self {
-        Self::Moment(value)
+impl From<SqlTimestamp> for Value {
+    fn from(value: SqlTimestamp) -> Self {
+        Self::Timestamp(value)
     }
 }
 
@@ -201,7 +201,7 @@ fn json(value: Value) -> serde_json::Value {
         Value::Int(number) => number.into(),
         Value::Double(number) => number.into(),
         Value::Text(text) => text.into(),
-        Value::Moment(moment) => moment.to_string().into(),
+        Value::Timestamp(moment) => moment.to_string().into(),
     }
 }
 

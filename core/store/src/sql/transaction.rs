@@ -1,38 +1,38 @@
-//! A transaction and what can be done in it.
+//! Transactions and the units of work that run in them.
 
 use std::collections::BTreeSet;
 use std::future::Future;
 
 use sqlx::Sqlite;
 
-use super::server::Session;
+use super::server::ServerSession;
 use super::statement::placeholders;
 use super::{Dialect, Retryable, Row, SqlError, Statement, Value, query};
 
-/// What a writing statement did.
+/// The result of a writing statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Done {
-    /// Rows inserted, changed or deleted. A row that an UPDATE finds counts though nothing changes in it, on every database.
+pub struct WriteOutcome {
+    /// Rows inserted, updated or deleted. On every database, a row that an UPDATE matches counts even if nothing changes in it.
     pub rows_affected: u64,
     /// The id of the last row inserted on this connection; 0 on PostgreSQL, where [`Transaction::insert`] knows it.
     pub last_id: i64,
 }
 
-/// A whole writing transaction as a value, so that it can be run again.
+/// A whole writing transaction as a value, so that it can be repeated.
 ///
 /// [`super::SqlStore::write`] begins, runs, commits; on an error it rolls back.
 pub trait Work: Sync {
-    /// What the caller gets after the commit.
+    /// The result after the commit.
     type Output: Send;
-    /// Why it may fail; must say whether another run may help.
+    /// The error, which says whether repeating may help.
     type Error: From<SqlError> + Retryable + std::fmt::Display + Send;
 
-    /// How often it is run at most, where that is less often than the options of the store say.
+    /// The maximum number of runs, if it is lower than in the options of the store.
     fn attempts(&self) -> u32 {
         u32::MAX
     }
 
-    /// Does the work. Called again from the start after a retryable error.
+    /// Runs the work. It is called again from the start after a retryable error.
     fn run(
         &self,
         tx: &mut Transaction,
@@ -41,58 +41,58 @@ pub trait Work: Sync {
 
 /// An open transaction. Dropped without commit, it is rolled back.
 ///
-/// On PostgreSQL a statement that fails ends it: whoever looks for [`SqlError::Duplicate`] to go on in another way must begin
-/// anew ([`super::Disposition::Retry`]), or not let it come to that ([`Dialect::or_nothing`]).
+/// On PostgreSQL a failed statement ends the transaction. To continue after [`SqlError::Duplicate`], start again
+/// ([`super::Disposition::Retry`]), or avoid the error ([`Dialect::or_nothing`]).
 pub struct Transaction {
-    inner: Inner,
-    record: Option<Vec<Asked>>,
+    inner: TransactionInner,
+    record: Option<Vec<RecordedStatement>>,
 }
 
-enum Inner {
+enum TransactionInner {
     Sqlite(sqlx::Transaction<'static, Sqlite>),
-    Server(Dialect, Session),
+    Server(Dialect, ServerSession),
 }
 
-/// One statement of a transaction that is recorded.
+/// A recorded statement.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct RecordedStatement {
     pub statement: Statement,
-    /// The rows that it was answered with, or that it changed.
+    /// The number of rows returned or changed.
     pub rows: u64,
 }
 
 impl Transaction {
     pub(super) fn sqlite(inner: sqlx::Transaction<'static, Sqlite>) -> Self {
         Self {
-            inner: Inner::Sqlite(inner),
+            inner: TransactionInner::Sqlite(inner),
             record: None,
         }
     }
 
-    pub(super) fn server(dialect: Dialect, session: Session) -> Self {
+    pub(super) fn server(dialect: Dialect, session: ServerSession) -> Self {
         Self {
-            inner: Inner::Server(dialect, session),
+            inner: TransactionInner::Server(dialect, session),
             record: None,
         }
     }
 
-    /// Records each statement from now on, for whoever judges what a piece of work asks of the database.
+    /// Starts to record statements, for tests that check the load on the database.
     pub fn record(&mut self) {
         self.record = Some(Vec::new());
     }
 
-    /// What was recorded; nothing is from now on.
-    pub fn recorded(&mut self) -> Vec<Asked> {
+    /// Stops recording and returns the recorded statements.
+    pub fn recorded(&mut self) -> Vec<RecordedStatement> {
         self.record.take().unwrap_or_default()
     }
 
     fn asked(&mut self, statement: Option<Statement>, rows: u64) {
         if let (Some(record), Some(statement)) = (&mut self.record, statement) {
-            record.push(Asked { statement, rows });
+            record.push(RecordedStatement { statement, rows });
         }
     }
 
-    /// A copy for the record, where there is one.
+    /// A copy for the recording, if there is one.
     fn kept(&self, statement: &Statement) -> Option<Statement> {
         self.record.as_ref().map(|_| statement.clone())
     }
@@ -101,8 +101,8 @@ impl Transaction {
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         match &self.inner {
-            Inner::Sqlite(_) => Dialect::Sqlite,
-            Inner::Server(dialect, _) => *dialect,
+            TransactionInner::Sqlite(_) => Dialect::Sqlite,
+            TransactionInner::Server(dialect, _) => *dialect,
         }
     }
 
@@ -110,11 +110,11 @@ impl Transaction {
     pub async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, SqlError> {
         let kept = self.kept(&statement);
         let rows = match &mut self.inner {
-            Inner::Sqlite(inner) => {
+            TransactionInner::Sqlite(inner) => {
                 let rows = query::sqlite(statement).fetch_all(&mut **inner).await?;
                 rows.into_iter().map(Row::from).collect()
             }
-            Inner::Server(_, session) => session.rows(statement).await?,
+            TransactionInner::Server(_, session) => session.rows(statement).await?,
         };
         self.asked(kept, u64::try_from(rows.len()).unwrap_or(u64::MAX));
         Ok(rows)
@@ -124,28 +124,28 @@ impl Transaction {
     pub async fn row(&mut self, statement: Statement) -> Result<Option<Row>, SqlError> {
         let kept = self.kept(&statement);
         let row = match &mut self.inner {
-            Inner::Sqlite(inner) => {
+            TransactionInner::Sqlite(inner) => {
                 let row = query::sqlite(statement).fetch_optional(&mut **inner);
                 row.await?.map(Row::from)
             }
-            Inner::Server(_, session) => session.row(statement).await?,
+            TransactionInner::Server(_, session) => session.row(statement).await?,
         };
         self.asked(kept, u64::from(row.is_some()));
         Ok(row)
     }
 
     /// Runs a statement that changes rows.
-    pub async fn execute(&mut self, statement: Statement) -> Result<Done, SqlError> {
+    pub async fn execute(&mut self, statement: Statement) -> Result<WriteOutcome, SqlError> {
         let kept = self.kept(&statement);
         let done = match &mut self.inner {
-            Inner::Sqlite(inner) => {
+            TransactionInner::Sqlite(inner) => {
                 let done = query::sqlite(statement).execute(&mut **inner).await?;
-                Done {
+                WriteOutcome {
                     rows_affected: done.rows_affected(),
                     last_id: done.last_insert_rowid(),
                 }
             }
-            Inner::Server(_, session) => session.execute(statement).await?,
+            TransactionInner::Server(_, session) => session.execute(statement).await?,
         };
         self.asked(kept, done.rows_affected);
         Ok(done)
@@ -169,11 +169,11 @@ impl Transaction {
     /// far stays though the work fails, and such a script must be one that can be run again.
     pub async fn script(&mut self, sql: &'static str) -> Result<(), SqlError> {
         match &mut self.inner {
-            Inner::Sqlite(inner) => {
+            TransactionInner::Sqlite(inner) => {
                 sqlx::raw_sql(sql).execute(&mut **inner).await?;
                 Ok(())
             }
-            Inner::Server(_, session) => session.script(sql).await,
+            TransactionInner::Server(_, session) => session.script(sql).await,
         }
     }
 
@@ -271,16 +271,16 @@ impl Transaction {
 
     pub(super) async fn commit(self) -> Result<(), SqlError> {
         match self.inner {
-            Inner::Sqlite(inner) => Ok(inner.commit().await?),
-            Inner::Server(_, session) => session.commit().await,
+            TransactionInner::Sqlite(inner) => Ok(inner.commit().await?),
+            TransactionInner::Server(_, session) => session.commit().await,
         }
     }
 
     /// An error of its own tells nothing: the database rolls back what a connection leaves behind.
     pub(super) async fn rollback(self) {
         match self.inner {
-            Inner::Sqlite(inner) => drop(inner.rollback().await),
-            Inner::Server(_, session) => session.rollback().await,
+            TransactionInner::Sqlite(inner) => drop(inner.rollback().await),
+            TransactionInner::Server(_, session) => session.rollback().await,
         }
     }
 }

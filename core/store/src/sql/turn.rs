@@ -1,17 +1,17 @@
-//! Writers that take turns, in all processes on one database: as many as there are, each decides on what the one before left.
+//! Serialised writers: transactions that run one after another, in all processes on one database. Each one sees everything that the
+//! previous one committed.
 //!
-//! SQLite has one writer at a time by itself. On a server each writer first changes one row that they all change, and so waits
-//! for the one before it; what it reads after that is no older. Within a process they queue in memory: each that waits at the
-//! server would keep a connection from those who read.
+//! SQLite has one writer at a time. On a server, each writer first updates the same row, and so waits for the previous writer. Within a
+//! process, writers queue in memory, because each one that waits at the server would use a connection.
 
 use tokio::time::timeout;
 
 use super::{SqlError, SqlStore, Statement, Transaction, Work};
 
 impl SqlStore {
-    /// As [`SqlStore::write`], with nobody else writing who asks in this way with the same `turn`: an UPDATE that changes one row
-    /// which is always there. It is a change and no lock, so that PostgreSQL tells at REPEATABLE READ who waited, and a Galera
-    /// cluster who was first; at READ COMMITTED ([`super::Isolation`]) nobody has to run again for it.
+    /// Like [`SqlStore::write`], and serialised with all other calls with the same `turn`: an UPDATE of one row that always exists. It is an
+    /// update and not a lock, so that PostgreSQL at REPEATABLE READ and a Galera cluster detect the conflict. At READ COMMITTED
+    /// ([`super::Isolation`]), no transaction has to be repeated for it.
     ///
     /// # Errors
     /// As [`SqlStore::write`]; [`SqlError::Busy`] where others of this process take longer than a connection may be waited for,

@@ -9,7 +9,7 @@ use berth_model::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-use super::{AttachHandleInfoBody, Link};
+use super::{AttachHandleInfoBody, DocumentLink};
 use crate::BodyError;
 use crate::body::pairs;
 
@@ -50,7 +50,7 @@ pub struct ArqBody {
     pub attach_handle_info: AttachHandleInfoBody,
     /// Links to the document.
     #[serde(default)]
-    pub links: Vec<Link>,
+    pub links: Vec<DocumentLink>,
     /// When it was created.
     #[serde(default)]
     pub created_at: Option<String>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Link;
+use super::DocumentLink;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttributeBody {
@@ -19,7 +19,7 @@ pub struct AttributeBody {
     pub updated_at: Option<String>,
     /// Links to the document.
     #[serde(default)]
-    pub links: Vec<Link>,
+    pub links: Vec<DocumentLink>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct AttributeList {
 /// POST /v2/attributes. OpenStack's client wraps it as `{"attribute": {...}}` and writes numbers as text; both forms
 /// are accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "AttributeInput")]
 pub struct CreateAttribute {
     pub deployable_id: i64,
     pub key: String,
@@ -38,11 +38,11 @@ pub struct CreateAttribute {
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct AttributeInput {
     #[serde(default)]
-    attribute: Option<Words>,
+    attribute: Option<AttributeWords>,
     #[serde(default)]
-    deployable_id: Option<Number>,
+    deployable_id: Option<AttributeNumber>,
     #[serde(default)]
     key: Option<String>,
     #[serde(default)]
@@ -50,27 +50,27 @@ struct Written {
 }
 
 #[derive(Deserialize)]
-struct Words {
-    deployable_id: Number,
+struct AttributeWords {
+    deployable_id: AttributeNumber,
     key: String,
     value: String,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Number {
+enum AttributeNumber {
     Number(i64),
     Text(String),
 }
 
-impl TryFrom<Written> for CreateAttribute {
+impl TryFrom<AttributeInput> for CreateAttribute {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: AttributeInput) -> Result<Self, String> {
         let missing = |name: &str| format!("missing field `{name}`");
         let words = match written.attribute {
             Some(words) => words,
-            None => Words {
+            None => AttributeWords {
                 deployable_id: written
                     .deployable_id
                     .ok_or_else(|| missing("deployable_id"))?,
@@ -79,8 +79,8 @@ impl TryFrom<Written> for CreateAttribute {
             },
         };
         let deployable_id = match words.deployable_id {
-            Number::Number(number) => number,
-            Number::Text(text) => text
+            AttributeNumber::Number(number) => number,
+            AttributeNumber::Text(text) => text
                 .parse()
                 .map_err(|_| format!("deployable_id {text:?} is no number"))?,
         };

@@ -5,7 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-use super::Link;
+use super::DocumentLink;
 use crate::body::pairs;
 
 /// One group: an object of texts, in the order of the document.
@@ -97,7 +97,7 @@ pub struct DeviceProfileBody {
     #[serde(default)]
     pub updated_at: Option<String>,
     #[serde(default)]
-    pub links: Vec<Link>,
+    pub links: Vec<DocumentLink>,
 }
 
 /// The profiles that match a filter, or all.

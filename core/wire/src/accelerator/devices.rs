@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Link;
+use super::DocumentLink;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBody {
@@ -27,7 +27,7 @@ pub struct DeviceBody {
     pub status: Option<String>,
     /// Links to the document.
     #[serde(default)]
-    pub links: Vec<Link>,
+    pub links: Vec<DocumentLink>,
     /// When it was first reported.
     #[serde(default)]
     pub created_at: Option<String>,

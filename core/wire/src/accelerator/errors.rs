@@ -5,24 +5,24 @@ use serde::{Deserialize, Serialize};
 /// `{"error_message": "{\"faultcode\": ..., \"faultstring\": ..., \"debuginfo\": null}"}`; a 406 has `code`, `title` and
 /// `description` inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AcceleratorError {
+pub struct AcceleratorErrorBody {
     /// The inner document, as text.
     pub error_message: String,
 }
 
 #[derive(Deserialize)]
-struct Inner {
+struct AcceleratorErrorDetail {
     #[serde(default)]
     faultstring: Option<String>,
     #[serde(default)]
     description: Option<String>,
 }
 
-impl AcceleratorError {
+impl AcceleratorErrorBody {
     /// The message; the whole text if it is not JSON.
     #[must_use]
     pub fn message(&self) -> String {
-        let inner = serde_json::from_str::<Inner>(&self.error_message).ok();
+        let inner = serde_json::from_str::<AcceleratorErrorDetail>(&self.error_message).ok();
         inner
             .and_then(|inner| inner.faultstring.or(inner.description))
             .unwrap_or_else(|| self.error_message.clone())
@@ -46,7 +46,7 @@ mod tests {
             ),
             ("gone", "gone"),
         ] {
-            let error = AcceleratorError {
+            let error = AcceleratorErrorBody {
                 error_message: text.to_owned(),
             };
             assert_eq!(error.message(), message);

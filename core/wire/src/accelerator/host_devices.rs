@@ -12,8 +12,8 @@ use super::{AttachHandleInfoBody, GroupBody};
 /// The body: every device of the host that the accelerator service is to offer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostDevices {
-    pub devices: Vec<HostDevice>,
+pub struct HostDevicesReport {
+    pub devices: Vec<ReportedHostDevice>,
     /// The guests that the host has or is building. If given, a request that is bound here for another guest is deleted
     /// after the service's grace time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,7 @@ pub struct HostDevices {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostDevice {
+pub struct ReportedHostDevice {
     /// The name, unique on the host, such as its PCI address. It identifies the device.
     pub name: String,
     /// `GPU`, `FPGA`, `NIC`, ...

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 /// `{"href": ..., "rel": "self"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
+pub struct DocumentLink {
     pub href: String,
     /// The relation to the containing document.
     pub rel: String,
 }
 
-impl Link {
+impl DocumentLink {
     /// A `self` link.
     #[must_use]
     pub fn own(href: impl Into<String>) -> Self {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Link;
+use super::DocumentLink;
 
 /// One version of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub struct VersionBody {
     pub status: String,
     pub max_version: String,
     pub min_version: String,
-    pub links: Vec<Link>,
+    pub links: Vec<DocumentLink>,
 }
 
 /// The document at `/`.

@@ -9,33 +9,33 @@ use serde::{Deserialize, Deserializer};
 /// The body. It contains secrets, so it has no `Debug`. Unknown keys are ignored, as in Keystone.
 #[derive(Deserialize)]
 pub struct AuthBody {
-    pub auth: Auth,
+    pub auth: RequestedAuth,
 }
 
 /// The identity and the requested scope.
 #[derive(Deserialize)]
-pub struct Auth {
-    identity: Identity,
+pub struct RequestedAuth {
+    identity: IdentityMethods,
     #[serde(default)]
     scope: Option<ScopeAsked>,
 }
 
 #[derive(Deserialize)]
-struct Identity {
+struct IdentityMethods {
     methods: Vec<String>,
     #[serde(default)]
-    password: Option<Password>,
+    password: Option<PasswordMethod>,
     #[serde(default)]
-    token: Option<Token>,
+    token: Option<TokenMethod>,
 }
 
 #[derive(Deserialize)]
-struct Password {
+struct PasswordMethod {
     user: UserAsked,
 }
 
 #[derive(Deserialize)]
-struct Token {
+struct TokenMethod {
     id: String,
 }
 
@@ -54,8 +54,8 @@ impl AuthBody {
     /// The authentication method and the requested scope; `None` for the user's default scope.
     #[must_use]
     pub fn into_parts(self) -> (AuthAsked, Option<ScopeAsked>) {
-        let Auth { identity, scope } = self.auth;
-        let Identity {
+        let RequestedAuth { identity, scope } = self.auth;
+        let IdentityMethods {
             methods,
             password,
             token,
@@ -129,8 +129,8 @@ pub enum ScopeAsked {
 
 impl<'de> Deserialize<'de> for ScopeAsked {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Scope;
-        impl<'de> Visitor<'de> for Scope {
+        struct ScopeBody;
+        impl<'de> Visitor<'de> for ScopeBody {
             type Value = ScopeAsked;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for ScopeAsked {
                 Members::deserialize(MapAccessDeserializer::new(map))?.scope()
             }
         }
-        deserializer.deserialize_any(Scope)
+        deserializer.deserialize_any(ScopeBody)
     }
 }
 

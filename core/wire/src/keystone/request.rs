@@ -6,15 +6,15 @@ use serde::{Serialize, Serializer};
 /// The body of POST /v3/auth/tokens with borrowed texts. It contains secrets, so it has no `Debug`.
 #[derive(Serialize)]
 pub struct AuthRequest<'a> {
-    auth: Auth<'a>,
+    auth: LoginAuth<'a>,
 }
 
 impl<'a> AuthRequest<'a> {
     /// Requests a token of `scope`.
     #[must_use]
-    pub fn new(login: Login<'a>, scope: Scope<'a>) -> Self {
+    pub fn new(login: Login<'a>, scope: LoginScope<'a>) -> Self {
         Self {
-            auth: Auth {
+            auth: LoginAuth {
                 identity: login,
                 scope,
             },
@@ -38,13 +38,11 @@ pub enum Login<'a> {
         secret: &'a str,
     },
     /// A token, exchanged for another one.
-    Token {
-        id: &'a str,
-    },
+    Token { id: &'a str },
 }
 
 /// The requested scope.
-pub enum Scope<'a> {
+pub enum LoginScope<'a> {
     /// Whatever the login has by itself.
     Unscoped,
     Project(ProjectRef<'a>),
@@ -84,19 +82,21 @@ pub enum DomainRef<'a> {
     Name(&'a str),
 }
 
-struct Auth<'a> {
+struct LoginAuth<'a> {
     identity: Login<'a>,
-    scope: Scope<'a>,
+    scope: LoginScope<'a>,
 }
 
-impl Serialize for Auth<'_> {
+impl Serialize for LoginAuth<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut auth = serializer.serialize_struct("auth", 2)?;
         auth.serialize_field("identity", &self.identity)?;
         match &self.scope {
-            Scope::Unscoped => auth.skip_field("scope")?,
-            Scope::Project(project) => auth.serialize_field("scope", &ProjectScope { project })?,
-            Scope::System => auth.serialize_field("scope", &SystemScope::ALL)?,
+            LoginScope::Unscoped => auth.skip_field("scope")?,
+            LoginScope::Project(project) => {
+                auth.serialize_field("scope", &ProjectScope { project })?
+            }
+            LoginScope::System => auth.serialize_field("scope", &SystemScope::ALL)?,
         }
         auth.end()
     }
@@ -131,7 +131,7 @@ impl Serialize for Login<'_> {
                 identity.serialize_field("methods", &["password"])?;
                 identity.serialize_field(
                     "password",
-                    &Password {
+                    &LoginPassword {
                         user: WithPassword { user, password },
                     },
                 )?;
@@ -161,7 +161,7 @@ impl Serialize for Login<'_> {
 }
 
 #[derive(Serialize)]
-struct Password<'a> {
+struct LoginPassword<'a> {
     user: WithPassword<'a>,
 }
 
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::encode;
 
-    fn text(login: Login<'_>, scope: Scope<'_>) -> String {
+    fn text(login: Login<'_>, scope: LoginScope<'_>) -> String {
         String::from_utf8(encode(&AuthRequest::new(login, scope))).unwrap()
     }
 
@@ -210,7 +210,7 @@ mod tests {
             domain: Some(DomainRef::Id("default")),
         };
         insta::assert_snapshot!(
-            text(Login::Password { user, password: "s" }, Scope::Project(project)),
+            text(Login::Password { user, password: "s" }, LoginScope::Project(project)),
             @r#"{"auth":{"identity":{"methods":["password"],"password":{"user":{"name":"nova","domain":{"name":"Default"},"password":"s"}}},"scope":{"project":{"name":"service","domain":{"id":"default"}}}}}"#
         );
     }
@@ -224,7 +224,7 @@ mod tests {
             secret: "s",
         };
         insta::assert_snapshot!(
-            text(login, Scope::Unscoped),
+            text(login, LoginScope::Unscoped),
             @r#"{"auth":{"identity":{"methods":["application_credential"],"application_credential":{"id":"c","secret":"s"}}}}"#
         );
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_token_for_the_whole_system() {
         insta::assert_snapshot!(
-            text(Login::Token { id: "t" }, Scope::System),
+            text(Login::Token { id: "t" }, LoginScope::System),
             @r#"{"auth":{"identity":{"methods":["token"],"token":{"id":"t"}},"scope":{"system":{"all":true}}}}"#
         );
     }

@@ -1,4 +1,4 @@
-//! The numbers of the errors that a driver may say. JSON-RPC's own codes are negative; ours are by family.
+//! The error codes that a driver may return. JSON-RPC's own codes are negative; these are grouped by family.
 
 /// Codes of one family.
 macro_rules! codes {
@@ -31,11 +31,11 @@ codes!(
     ObserveCode {
         /// The hypervisor is away. Data: `target`, its URI or path.
         Unreachable = 1001,
-        /// A call of the hypervisor did not come back. Data: `target`, `seconds` that were waited.
+        /// A hypervisor call timed out. Data: `target`, and `seconds`, the time waited.
         TimedOut = 1002,
         /// The hypervisor refused a call. No data.
         Refused = 1003,
-        /// Something that was read makes no sense. Data: `origin`, the file or document.
+        /// Something the driver read is malformed. Data: `origin`, the file or document.
         Malformed = 1004,
         /// A file could not be read. Data: `path`.
         Unreadable = 1005,
@@ -47,64 +47,64 @@ codes!(
 );
 
 codes!(
-    /// Why a guest is not as it was asked to be. `message` is the reason.
+    /// Errors of guest operations. `message` is the reason.
     GuestCode {
-        /// It holds devices of the host, with which this cannot be done. Data: `devices`, a list of `{device, arq}`.
+        /// The guest has devices of the host, which prevent the operation. Data: `devices`, a list of `{device, arq}`.
         HoldsDevices = 2001,
-        /// It is done only with a guest that is off. Data: `state`.
+        /// The operation needs a guest that is shut off. Data: `state`.
         NotOff = 2002,
-        /// It is done only with a guest that runs. Data: `state`.
+        /// The operation needs a running guest. Data: `state`.
         NotRunning = 2003,
         /// The driver cannot do that. No data.
         Unsupported = 2004,
         /// The hypervisor is away. Data: `target`.
         Unreachable = 2005,
-        /// A call of the hypervisor did not come back; it may still be done. Data: `target`, `seconds`.
+        /// A hypervisor call timed out; it may still be executed. Data: `target`, `seconds`.
         TimedOut = 2006,
         /// A device is another guest's. No data.
         DeviceBusy = 2007,
         /// A device is not on the host. Data: `device`.
         DeviceMissing = 2008,
-        /// The guest became another while it was acted on. No data.
+        /// The guest was replaced during the operation. No data.
         Changed = 2009,
-        /// There is another guest of this UUID; it was left alone. No data: the message is the difference.
+        /// A different guest has this UUID; it was not changed. No data: the message is the difference.
         Another = 2010,
         /// Another guest has the name. Data: `name`, `holder` (its UUID).
         NameTaken = 2011,
-        /// The guest cannot do that as it is. Data: `state`.
+        /// The guest's state does not permit the operation. Data: `state`.
         WrongState = 2012,
         /// The hypervisor refused. No data.
         Refused = 2013,
-        /// What the hypervisor or a file says makes no sense. Data: `origin`.
+        /// Data of the hypervisor or a file is malformed. Data: `origin`.
         Malformed = 2014,
-        /// A file of the driver's own could not be read or written. Data: `path`.
+        /// A file of the driver could not be read or written. Data: `path`.
         State = 2015,
-        /// The hypervisor lets nobody do anything with it, until an operator mends that. No data: the message says what is seen,
-        /// and the mend.
+        /// The hypervisor refuses every operation on the guest until an operator repairs it. No data: the message
+        /// states the symptom and the repair.
         Stuck = 2016,
     }
 );
 
 codes!(
-    /// Why a device is not as it was asked to be. `message` is the reason.
+    /// Errors of device operations. `message` is the reason.
     DeviceCode {
-        /// The host's devices cannot be looked at. No data.
+        /// The host's devices cannot be observed. No data.
         Unseen = 3001,
-        /// No allow-list means it. No data.
+        /// No allow-list includes it. No data.
         NotAllowed = 3002,
-        /// The host uses it. No data.
+        /// The host itself uses it. No data.
         HostsOwn = 3003,
-        /// Its IOMMU group cannot go to a guest whole. No data.
+        /// Its IOMMU group cannot be given to a guest as a whole. No data.
         NotWhole = 3004,
-        /// It is not on the host, or not of the type that was asked for. No data.
+        /// It is not on the host, or is not of the requested type. No data.
         Missing = 3005,
-        /// Somebody has it. No data.
+        /// It is in use. No data.
         InUse = 3006,
-        /// It was not made ready, or not taken back; it may be so partly. No data.
+        /// It was not prepared or not reset, at least not completely. No data.
         Unfinished = 3007,
-        /// A call did not come back; it may still be done. Data: `seconds`.
+        /// A call timed out; it may still be executed. Data: `seconds`.
         TimedOut = 3008,
-        /// It is not well: nobody may have it until an operator looked. Data: `cause`, one of the words of an unfit device.
+        /// It is unhealthy and may not be given out until an operator has checked it. Data: `cause`, an unfit reason.
         Quarantined = 3009,
     }
 );

@@ -1,4 +1,4 @@
-//! A device that is offered, as a driver tells it.
+//! An offered device, as a driver reports it.
 
 use std::collections::BTreeSet;
 
@@ -13,72 +13,72 @@ use uuid::Uuid;
 
 use super::value::{AsText, Text, list};
 
-/// A device that guests may have, or a card whose parts they may have.
+/// A device for guests, or a card whose parts are for guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceFacts {
-    /// The function, or the physical function whose parts are offered. Each once.
+    /// The function, or the physical function whose parts are offered. Unique.
     pub address: AsText<PciAddress>,
     /// The vendor's id as a number (0x10de is 4318).
     pub vendor_id: u16,
     /// The product's id as a number.
     pub product_id: u16,
     pub owner: OwnerFacts,
-    /// What it is, in Cyborg's words: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
+    /// The device type, in Cyborg's terms: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
     #[serde(with = "device_type")]
     pub device_type: DeviceType,
-    /// Its model, where it is known by name. Optional.
+    /// The model name. Optional.
     #[serde(default)]
     pub model: Option<Text<255>>,
-    /// The NUMA cell it hangs on. Optional.
+    /// The NUMA cell it is attached to. Optional.
     #[serde(default)]
     pub numa_node: Option<u32>,
-    /// The network that it is on; requests of Neutron's ports have it beside its address. Optional.
+    /// The physical network it is attached to; requests of Neutron ports name it. Optional.
     #[serde(default)]
     pub physical_network: Option<Text<255>>,
     /// The class of its inventory. Optional: Cyborg's for the type (`PGPU`, `CUSTOM_NIC`, ...), and for a device of the compute
     /// service Nova's (`CUSTOM_PCI_10DE_1EB8`).
     #[serde(default)]
     pub class: Option<AsText<ResourceClass>>,
-    /// Its qualities, at most 256; those of its owner and its condition are added by Berth. Optional.
+    /// The traits, at most 256. Berth adds those of the owner and the condition. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 256>")]
     pub traits: Vec<AsText<Trait>>,
-    /// What guests get of it, each once, at most 4096; the inventory's total is their number.
+    /// What guests get of it, each once, at most 4096. Their number is the inventory's total.
     #[serde(deserialize_with = "list::<_, _, 4096>")]
     pub handles: Vec<HandleFacts>,
     /// Whether one guest gets all of them together; then the inventory's total is 1. Optional: false.
     #[serde(default)]
     pub together: bool,
-    /// Whether it is given out once and then kept back until somebody outside has cleaned it. Optional: false.
+    /// Whether it is given out once and then reserved until it was cleaned externally. Optional: false.
     #[serde(default)]
     pub one_time_use: bool,
-    /// Whether it may be given out now. Optional: `"fit"`.
+    /// Whether it may be given out. Optional: `"fit"`.
     #[serde(default)]
     pub condition: ConditionFacts,
 }
 
-/// Whose a device is.
+/// The service that a device belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerFacts {
-    /// The compute service's: flavors ask for it.
+    /// The compute service: flavors request it.
     Compute,
-    /// The accelerator service's: device profiles ask for it.
+    /// The accelerator service: device profiles request it.
     Accelerator,
 }
 
-/// What one guest gets of a device: `{"function": "0000:81:00.0"}` or
+/// The part of a device that one guest gets: `{"function": "0000:81:00.0"}` or
 /// `{"mdev": {"uuid": ..., "parent": ..., "mdev_type": ...}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HandleFacts {
-    /// A whole function: the device itself or a virtual one.
+    /// A function: the device itself or a virtual function.
     Function(AsText<PciAddress>),
-    /// A mediated device, there already or to be made.
+    /// A mediated device that exists or can be created.
     Mdev {
-        /// Its UUID, the same at every look.
+        /// Its UUID, the same in every observation.
         uuid: AsText<Uuid>,
-        /// The function it is, or will be, a part of.
+        /// The address of its parent function.
         parent: AsText<PciAddress>,
         /// Its type, by the kernel's name.
         mdev_type: Text<255>,
@@ -91,12 +91,12 @@ pub enum HandleFacts {
 pub enum ConditionFacts {
     #[default]
     Fit,
-    /// It may not, and why: `aer`, `link`, `driver`, `iommu-group`, `config-space`, `vendor`, `quarantined`, `disabled`,
-    /// `reset-failed`, `vanished`.
+    /// It may not be given out, with the reason: `aer`, `link`, `driver`, `iommu-group`, `config-space`, `vendor`,
+    /// `quarantined`, `disabled`, `reset-failed`, `vanished`.
     Unfit(#[serde(with = "unfit_reason")] UnfitReason),
 }
 
-/// One of a set of words.
+/// A set of values that are serialised as words.
 macro_rules! word {
     ($name:ident, $type:ty, $what:literal) => {
         pub(super) mod $name {

@@ -1,4 +1,4 @@
-//! Guests: as a driver tells them, and what is asked of it and answered.
+//! Guests as a driver reports them, and the parameters and results of guest methods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use uuid::Uuid;
 
 use super::value::{AsText, Text, list, twice};
 
-/// A guest, as `observe` tells it: what it holds of the node.
+/// A guest in the result of `observe`: what it uses of the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestFacts {
-    /// Its UUID, by which Placement knows it as a consumer. Each once in a node.
+    /// Its UUID, which is its consumer in Placement. Unique in a node.
     pub uuid: AsText<ConsumerUuid>,
     /// Its name on the hypervisor.
     pub name: Text<255>,
-    /// Whether it runs (a paused one does: it holds what it holds).
+    /// Whether it runs. A paused guest counts as running, because it keeps its resources.
     pub running: bool,
-    /// Other consumers that hold allocations for it here (a migration's), at most 16. Optional.
+    /// Other consumers that hold allocations for it on this node (a migration), at most 16. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 16>")]
     pub also: Vec<AsText<ConsumerUuid>>,
     /// How its CPUs are placed. Optional: `"shared"`.
@@ -34,13 +34,13 @@ pub struct GuestFacts {
     pub vcpus: u64,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// The host's NUMA cells it is placed on, at most 1024. Optional.
+    /// The host's NUMA cells that it is placed on, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub cells: Vec<GuestCellFacts>,
-    /// The mediated devices it uses, at most 1024. Optional.
+    /// Its mediated devices, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub mdevs: Vec<GuestMdevFacts>,
-    /// The PCI functions it was given, at most 1024. Optional.
+    /// Its PCI functions, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub functions: Vec<AsText<PciAddress>>,
 }
@@ -53,10 +53,8 @@ pub enum CpuPolicyFacts {
     Shared,
     /// Pinned to dedicated CPUs.
     Dedicated,
-    /// Some pinned, the others shared.
-    Mixed {
-        dedicated: u64,
-    },
+    /// Some CPUs are pinned, the others shared.
+    Mixed { dedicated: u64 },
 }
 
 /// A guest's share of a host's NUMA cell.
@@ -64,9 +62,9 @@ pub enum CpuPolicyFacts {
 #[serde(deny_unknown_fields)]
 pub struct GuestCellFacts {
     pub host_cell: u32,
-    /// Virtual CPUs on it.
+    /// The number of virtual CPUs on the cell.
     pub vcpus: u64,
-    /// Memory on it, in MiB.
+    /// Memory on the cell, in MiB.
     pub memory_mib: u64,
 }
 
@@ -75,12 +73,12 @@ pub struct GuestCellFacts {
 #[serde(deny_unknown_fields)]
 pub struct GuestMdevFacts {
     pub uuid: AsText<Uuid>,
-    /// The GPU it is part of. Optional: it is not known.
+    /// The parent GPU. Optional: unknown.
     #[serde(default)]
     pub parent: Option<AsText<PciAddress>>,
 }
 
-/// A guest of which nothing is known but that it is there.
+/// A guest that exists but cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnreadableFacts {
@@ -100,30 +98,30 @@ pub enum HostDeviceFacts {
     Mdev(AsText<Uuid>),
 }
 
-/// What a guest is doing: `"running"`, `"paused"`, `"shut_off"`, `"crashed"`.
+/// The state of a guest: `"running"`, `"paused"`, `"shut_off"`, `"crashed"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateFacts {
     Running,
-    /// It is stopped in its tracks.
+    /// Its CPUs are stopped.
     Paused,
-    /// It is defined and off.
+    /// Defined and shut off.
     ShutOff,
-    /// It ended by an error and still holds what it held.
+    /// It failed and still holds its resources.
     Crashed,
 }
 
-/// A device and what it was given for.
+/// A device and the ARQ it was given for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldFacts {
     pub device: HostDeviceFacts,
-    /// The ARQ it was given for (its `origin` in the spec). Optional: none.
+    /// The ARQ (its `origin` in the spec). Optional: none.
     #[serde(default)]
     pub arq: Option<AsText<ArqUuid>>,
 }
 
-/// Whose a guest of Berth's is, kept with it by the driver as it was in its spec.
+/// The owner of a guest created by Berth, stored by the driver as given in the spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MarkFacts {
@@ -136,7 +134,7 @@ pub struct MarkFacts {
     pub requests: Vec<AsText<ArqUuid>>,
 }
 
-/// A guest, as `guests` tells it: whose it is and what it holds.
+/// A guest in the result of `guests`: its owner and devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestOnHostFacts {
@@ -144,21 +142,21 @@ pub struct GuestOnHostFacts {
     pub uuid: AsText<ConsumerUuid>,
     /// Its name on the hypervisor.
     pub name: Text<255>,
-    /// What it is doing.
+    /// The state of the guest.
     pub state: StateFacts,
-    /// Whose it is; null or left out for guests that Berth did not make, which it never touches.
+    /// The owner. Null or omitted for guests that Berth did not create, which Berth never changes.
     #[serde(default)]
     pub owner: Option<MarkFacts>,
-    /// The devices of the host that it was given, at most 1024.
+    /// The devices of the host that it has, at most 1024.
     #[serde(deserialize_with = "list::<_, _, 1024>")]
     pub devices: Vec<HeldFacts>,
 }
 
-/// The answer to `guests`.
+/// The result of `guests`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestsResult {
-    /// All guests of the hypervisor, whoever made them, at most 65536.
+    /// All guests of the hypervisor, at most 65536.
     #[serde(deserialize_with = "list::<_, _, 65536>")]
     pub guests: Vec<GuestOnHostFacts>,
 }
@@ -168,7 +166,7 @@ pub struct GuestsResult {
 #[serde(deny_unknown_fields)]
 pub struct Empty {}
 
-/// The answer that says no more than that it was done.
+/// An empty result, which only confirms the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Done {}
@@ -176,7 +174,7 @@ pub struct Done {}
 /// The params of `spawn` and `redefine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SpecParams<'a> {
-    /// The guest as it is wanted, whole.
+    /// The complete specification of the guest.
     pub spec: &'a GuestSpec,
 }
 
@@ -192,27 +190,28 @@ pub struct UuidParams {
 #[serde(deny_unknown_fields)]
 pub struct PowerParams {
     pub uuid: AsText<ConsumerUuid>,
-    /// What is to be done.
+    /// The operation.
     pub action: PowerWord,
-    /// With `stop` alone: how many seconds the guest has to end by itself before it is switched off, 0 for none.
+    /// Only with `stop`: the number of seconds that the guest has to shut down by itself before it is switched off; 0
+    /// for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_seconds: Option<u64>,
 }
 
-/// What is to be done with a guest's power.
+/// A power operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PowerWord {
     Start,
-    /// Ask it to end, and switch it off after the grace.
+    /// Requests a shutdown, and switches the guest off after the grace period.
     Stop,
-    /// Stop it in its tracks.
+    /// Stops the CPUs.
     Pause,
-    /// Let it go on.
+    /// Resumes the CPUs.
     Unpause,
-    /// Ask it to start anew.
+    /// Requests a reboot of the guest.
     SoftReboot,
-    /// Switch it off and on again.
+    /// Switches the guest off and on.
     HardReboot,
 }
 
@@ -221,64 +220,64 @@ pub enum PowerWord {
 #[serde(deny_unknown_fields)]
 pub struct MigrateParams {
     pub uuid: AsText<ConsumerUuid>,
-    /// The node it is to run on.
+    /// The destination node.
     pub destination: AsText<NodeName>,
 }
 
 /// The params of `check_device`, `prepare_device` and `reset_device`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WantedParams<'a> {
-    /// The device, and what a mediated one is made of.
+    /// The device; for a mediated device also its parent and type.
     pub wanted: &'a WantedDevice,
 }
 
-/// The answer to `reset_device`.
+/// The result of `reset_device`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ResetResult {
-    /// A function was reset and answers as before.
+    /// The function was reset and is healthy.
     Reset {
-        /// The driver that has it now. Optional: none.
+        /// Its current driver. Optional: none.
         #[serde(default)]
         driver: Option<Text<255>>,
     },
-    /// A mediated device was removed, and with it all it held.
+    /// The mediated device was removed, together with its state.
     Removed,
-    /// A mediated device that somebody else made was left.
+    /// The mediated device was not created by the driver, and was kept.
     LeftStanding,
     /// There was no such mediated device.
     NotThere,
 }
 
-/// The answer to `prepared_devices`.
+/// The result of `prepared_devices`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreparedDevicesResult {
-    /// Each mediated device that exists, and each function that was taken off the driver it rests on; at most 65536.
+    /// Every mediated device that exists, and every function that was unbound from its resting driver; at most 65536.
     #[serde(deserialize_with = "list::<_, _, 65536>")]
     pub devices: Vec<PreparedFacts>,
 }
 
-/// A device that is out of the host's hands for guests.
+/// A device that is prepared for guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PreparedFacts {
-    /// The device as it was asked for.
+    /// The device as requested.
     pub wanted: WantedDevice,
-    /// Who made it ready.
+    /// Who prepared it.
     pub by: PreparerFacts,
-    /// The functions that go with it to a guest, at most 1024. Optional: none.
+    /// The functions that must go to the same guest, at most 1024. Optional: none.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub fellows: Vec<AsText<PciAddress>>,
 }
 
-/// Who made a device ready: `"berth"`, `"another"`.
+/// Who prepared a device: `"berth"`, `"another"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PreparerFacts {
-    /// The driver, when it was asked to.
+    /// The driver, on Berth's request.
     Berth,
-    /// Somebody else, or nobody knows.
+    /// Another party, or unknown.
     Another,
 }
 
@@ -296,14 +295,14 @@ impl From<PreparedDevicesResult> for Vec<PreparedDevice> {
     }
 }
 
-/// An outcome of the contract, as a word.
+/// A contract outcome that is serialised as a word.
 macro_rules! outcome {
     ($(#[$doc:meta])* $result:ident, $word:ident, $outcome:ident { $($(#[$why:meta])* $variant:ident,)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct $result {
-            /// What came of it.
+            /// The outcome.
             pub outcome: $word,
         }
 
@@ -325,38 +324,38 @@ macro_rules! outcome {
 }
 
 outcome!(
-    /// The answer to `spawn`.
+    /// The result of `spawn`.
     SpawnResult, SpawnOutcome, Spawned {
-        /// The guest is as wanted now; something had to be done.
+        /// The guest matches the specification now, after a change.
         Spawned,
-        /// It was as wanted before.
+        /// It matched before.
         AlreadyThere,
     }
 );
 outcome!(
-    /// The answer to `destroy`.
+    /// The result of `destroy`.
     DestroyResult, DestroyOutcome, Destroyed {
-        /// The guest is gone.
+        /// The guest was deleted.
         Destroyed,
         NotThere,
     }
 );
 outcome!(
-    /// The answer to `redefine`.
+    /// The result of `redefine`.
     RedefineResult, RedefineOutcome, Redefined {
-        /// It has the spec that was given.
+        /// The guest has the given specification.
         Redefined,
-        /// There is no such guest.
+        /// The guest does not exist.
         NotThere,
     }
 );
 outcome!(
-    /// The answer to `power` and `suspend`.
+    /// The result of `power` and `suspend`.
     PowerResult, PowerOutcome, Powered {
         Done,
         /// The guest was so already.
         AlreadySo,
-        /// There is no such guest.
+        /// The guest does not exist.
         NotThere,
     }
 );
@@ -386,7 +385,7 @@ impl PowerParams {
             PowerAction::SoftReboot => (PowerWord::SoftReboot, None),
             PowerAction::HardReboot => (PowerWord::HardReboot, None),
         };
-        // A part of a second is a second: less than the grace would be taken from the guest else.
+        // Rounded up, so that the guest does not lose a part of its grace period.
         let seconds = |grace: Duration| grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
         Self {
             uuid: AsText(uuid),

@@ -1,4 +1,4 @@
-//! `hello`: what both are, before anything is asked.
+//! `hello`: the first call, in which both sides introduce themselves.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,39 +9,40 @@ use crate::options::ExecOptions;
 use berth_model::NodeName;
 use berth_virt::CpuSet;
 
-/// The protocol's version, of which there is one.
+/// The protocol version. There is only one.
 pub const VERSION: u32 = 1;
 
-/// The most calls that are sent before an answer came.
+/// The maximum number of unanswered calls.
 const MOST_CALLS: u32 = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
-    /// The protocol's version that it speaks.
+    /// The protocol version that Berth speaks.
     pub protocol: u32,
-    /// Its own version, for logs.
+    /// Berth's version, for logs.
     pub berth: Text<64>,
-    /// A directory for whatever the driver wants to keep, an absolute path; also its working directory.
+    /// A directory for the driver's own files, as an absolute path. It is also the working directory.
     pub state_path: Text<4096>,
-    /// What the operator configured and a driver may want to know.
+    /// Configured values that a driver may need.
     pub configured: Configured,
 }
 
-/// What the operator configured.
+/// Configured values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Configured {
-    /// `host`: the name that the node is to have; null where it is the driver's to say. A driver of several nodes may ignore it.
+    /// `host`: the configured name of the node; null if the driver determines it. A driver of several nodes may ignore
+    /// it.
     pub host: Option<AsText<NodeName>>,
-    /// `[compute] cpu_shared_set`; null where there is none. It stands for every node whose `cpus.shared` the driver leaves out.
+    /// `[compute] cpu_shared_set`; null if not set. It applies to every node whose `cpus.shared` the driver omits.
     pub cpu_shared_set: Option<AsText<CpuSet>>,
     /// `[compute] cpu_dedicated_set`, likewise for `cpus.dedicated`.
     pub cpu_dedicated_set: Option<AsText<CpuSet>>,
 }
 
 impl Hello {
-    /// What is said with these options.
+    /// The call for these options.
     #[must_use]
     pub fn of(options: &ExecOptions) -> Self {
         Self {
@@ -61,23 +62,23 @@ impl Hello {
     }
 }
 
-/// What the driver says.
+/// The driver's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelloResult {
-    /// The protocol's version that it speaks: 1.
+    /// The protocol version that the driver speaks: 1.
     pub protocol: u32,
     pub driver: DriverFacts,
-    /// The methods that it knows, `observe` among them; it is never asked another. At most 64; what Berth does not know is
-    /// left alone.
+    /// The supported methods, which must include `observe`; Berth calls no others. At most 64; unknown ones are
+    /// ignored.
     #[serde(deserialize_with = "list::<_, _, 64>")]
     pub methods: Vec<Text<64>>,
-    /// How many calls it takes before it has answered the first, 1 to 64. Optional: 1. It may answer them in any order.
+    /// The maximum number of unanswered calls, 1 to 64. Optional: 1. The driver may answer in any order.
     #[serde(default = "one")]
     pub concurrent_calls: u32,
 }
 
-/// What a driver is.
+/// Name and version of a driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriverFacts {
@@ -92,7 +93,7 @@ fn one() -> u32 {
 }
 
 impl HelloResult {
-    /// Nothing was said yet.
+    /// The value before the driver has answered.
     pub(crate) fn unsaid() -> Self {
         Self {
             protocol: VERSION,
@@ -105,7 +106,7 @@ impl HelloResult {
         }
     }
 
-    /// Reads what was said. The version comes first: what another version says besides is not ours to judge.
+    /// Parses the answer. The version is checked first: the rest of another version's answer cannot be validated.
     pub(crate) fn of(value: Value) -> Result<Self, String> {
         let version = value.get("protocol").and_then(Value::as_u64);
         match version {
@@ -120,16 +121,16 @@ impl HelloResult {
     pub(crate) fn is_understood(&self) -> Result<(), String> {
         if self.protocol != VERSION {
             return Err(format!(
-                "it speaks version {} of the protocol, and this berth version {VERSION}; use a driver or a berth of the other's version",
+                "it speaks version {} of the protocol, but this berth speaks version {VERSION}; use a driver or a berth of the other's version",
                 self.protocol
             ));
         }
         if !self.knows(Method::Observe) {
-            return Err("its methods have no \"observe\", which every driver needs".to_owned());
+            return Err("its methods lack \"observe\", which every driver needs".to_owned());
         }
         if !(1..=MOST_CALLS).contains(&self.concurrent_calls) {
             return Err(format!(
-                "its concurrent_calls are {}; 1 to {MOST_CALLS} are taken",
+                "its concurrent_calls are {}; expected 1 to {MOST_CALLS}",
                 self.concurrent_calls
             ));
         }

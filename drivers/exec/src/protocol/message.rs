@@ -1,4 +1,4 @@
-//! The messages themselves: JSON-RPC 2.0, with numbers for ids.
+//! JSON-RPC 2.0 messages with numeric ids.
 
 use berth_virt::HostEvent;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::lines::shown;
 
 /// The most bytes of a line, without its end.
 pub const LONGEST_LINE: usize = 16 << 20;
-/// The most characters of an error's message that are kept.
+/// The maximum number of characters kept of an error's message.
 const LONGEST_MESSAGE: usize = 2048;
 
 /// A request, as a line.
@@ -21,14 +21,14 @@ pub(crate) fn request(id: u64, method: Method, params: &Value) -> Vec<u8> {
     line
 }
 
-/// Why a driver did not do what it was asked.
+/// An error returned by a driver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ErrorObject {
-    /// Which error: one of the protocol's, or of JSON-RPC's own.
+    /// The error code: one of the protocol's or one of JSON-RPC's.
     pub code: i64,
-    /// The reason, for a person: what is in the way, and what would mend it.
+    /// The reason, for people: what prevents the operation, and how to repair it.
     pub message: String,
-    /// What else the code asks for; null where it asks for nothing.
+    /// The data that the code requires; null if it requires none.
     pub data: Value,
 }
 
@@ -40,9 +40,9 @@ pub(crate) enum Incoming {
         id: Value,
         answer: Result<Value, ErrorObject>,
     },
-    /// An error of no call: it could not read what it was sent.
+    /// An error without a call id: the driver could not read a message.
     Complaint(ErrorObject),
-    /// Something it says by itself.
+    /// A notification.
     Notification { method: String, params: Value },
 }
 
@@ -52,10 +52,10 @@ impl Incoming {
             return Err("an object is wanted");
         };
         if fields.remove("jsonrpc") != Some(Value::from("2.0")) {
-            return Err("it has no \"jsonrpc\": \"2.0\"");
+            return Err("it lacks \"jsonrpc\": \"2.0\"");
         }
         let message = match (fields.remove("method"), fields.remove("id")) {
-            (Some(_), Some(_)) => return Err("it is a request, and the driver makes none"),
+            (Some(_), Some(_)) => return Err("it is a request, which drivers may not send"),
             (Some(Value::String(method)), None) => Incoming::Notification {
                 method,
                 params: fields.remove("params").unwrap_or(json!({})),
@@ -66,7 +66,7 @@ impl Incoming {
         };
         match fields.is_empty() {
             true => Ok(message),
-            false => Err("it has fields that are not JSON-RPC's"),
+            false => Err("it has fields unknown to JSON-RPC"),
         }
     }
 
@@ -113,12 +113,12 @@ impl ErrorObject {
     }
 }
 
-/// `changed`: something on the host is not as it was. Berth looks again.
+/// `changed`: something on the host has changed. Berth observes again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changed {
     pub what: What,
-    /// For the driver's own log; nobody reads it.
+    /// For the driver's own log; Berth ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Text<1024>>,
 }
@@ -126,7 +126,7 @@ pub struct Changed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// Devices came, went or changed.
+    /// Devices appeared, disappeared or changed.
     Devices,
     /// Guests were defined, started, stopped or removed.
     Guests,

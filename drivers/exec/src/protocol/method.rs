@@ -1,4 +1,4 @@
-//! What a driver can be asked.
+//! The methods of the protocol.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 /// A method of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
-    /// Both say what they are; the first call of each child.
+    /// Both sides introduce themselves; the first call to each child.
     Hello,
-    /// Everything the driver sees, changing nothing. Every driver knows it.
+    /// Returns everything the driver observes. Read-only. Required.
     Observe,
-    /// All guests of the hypervisor, whoever made them.
+    /// Lists all guests of the hypervisor.
     Guests,
-    /// Brings a guest to what its spec says.
+    /// Creates a guest or brings it to its specification.
     Spawn,
-    /// Ends a guest at once and leaves nothing of it.
+    /// Destroys a guest immediately and completely.
     Destroy,
     /// Does something with a guest's power.
     Power,
     /// Gives a guest that is off another spec.
     Redefine,
-    /// Writes a guest's memory to disk and switches it off.
+    /// Saves a guest's memory to disk and switches it off.
     Suspend,
-    /// Moves a guest to another host while it runs.
+    /// Moves a running guest to another host.
     LiveMigrate,
-    /// Whether a device may go to a guest now, changing nothing.
+    /// Checks whether a device may be given to a guest now. Read-only.
     CheckDevice,
-    /// Makes a device ready for a guest.
+    /// Prepares a device for a guest.
     PrepareDevice,
-    /// Takes a device back whose guest is gone, reset and verified.
+    /// Resets and verifies a device whose guest was deleted.
     ResetDevice,
-    /// Makes of the host what the configuration wants it to be.
+    /// Brings the host to its configured state.
     PrepareHost,
-    /// What was made ready for guests and not taken back, changing nothing.
+    /// Lists the devices that are prepared and were not reset. Read-only.
     PreparedDevices,
 }
 
@@ -75,7 +75,7 @@ impl Method {
         }
     }
 
-    /// How long the driver may take for it, from when it is sent; a guest's grace to stop comes on top.
+    /// How long the driver may take after the call was sent. A guest's grace period is added.
     #[must_use]
     pub const fn deadline(self) -> Duration {
         Duration::from_secs(match self {
@@ -88,12 +88,13 @@ impl Method {
         })
     }
 
-    /// What a driver that makes guests cannot do without it, in words; none where it then makes no guests at all.
+    /// The action that a driver with guest methods lacks without this method; `None` if it then supports no guests at
+    /// all.
     pub(crate) const fn unsupported(self) -> Option<&'static str> {
         match self {
             Method::Redefine => Some("give a guest another document"),
             Method::Suspend => Some("suspend a guest"),
-            Method::LiveMigrate => Some("move a guest to another host while it runs"),
+            Method::LiveMigrate => Some("live-migrate a guest"),
             _ => None,
         }
     }

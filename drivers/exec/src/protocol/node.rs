@@ -1,4 +1,4 @@
-//! A node, as a driver tells it. [`berth_virt::NodeView`] with its lists for maps and its nouns as texts.
+//! A node, as a driver reports it: [`berth_virt::NodeView`] with lists instead of maps, and texts for its value types.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use crate::options::ExecOptions;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFacts {
-    /// Its name: its root provider's, by which Nova and Cyborg know the host.
+    /// The node's name. It is the name of its root provider and the host's name in Nova and Cyborg.
     pub name: AsText<NodeName>,
-    /// Its root provider's UUID where the hypervisor itself knows one. Optional: the agent keeps one.
+    /// The root provider's UUID, if the hypervisor determines it. Optional: the agent stores one.
     #[serde(default)]
     pub uuid: Option<AsText<ProviderUuid>>,
     pub cpus: CpuFacts,
-    /// Its memory in MiB, 0 where it has none of its own.
+    /// Memory in MiB; 0 if the node itself has none.
     pub memory_mib: u64,
     pub disk: DiskFacts,
     /// Its NUMA cells, at most 1024. Optional: none are shown.
@@ -35,7 +35,7 @@ pub struct NodeFacts {
     /// Its network cards' virtual functions, at most 1024 cards. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub functions: Vec<FunctionsFacts>,
-    /// Devices that are offered whole, as virtual functions or as mediated devices, at most 4096. Optional.
+    /// Devices offered as a whole, as virtual functions or as mediated devices, at most 4096. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 4096>")]
     pub devices: Vec<DeviceFacts>,
     /// Further resources on the root, at most 256. Optional.
@@ -47,7 +47,7 @@ pub struct NodeFacts {
     /// Its guests, running or not, at most 16384. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 16384>")]
     pub guests: Vec<GuestFacts>,
-    /// Guests that are there and cannot be read, at most 16384. What they hold stays where it is. Optional.
+    /// Guests that exist but cannot be read, at most 16384. Their allocations stay unchanged. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 16384>")]
     pub unreadable: Vec<UnreadableFacts>,
 }
@@ -57,10 +57,10 @@ pub struct NodeFacts {
 #[serde(deny_unknown_fields)]
 pub struct CpuFacts {
     pub online: AsText<CpuSet>,
-    /// CPUs that guests share. Optional: as `[compute] cpu_shared_set` says.
+    /// CPUs shared by guests. Optional: `[compute] cpu_shared_set`.
     #[serde(default)]
     pub shared: Option<AsText<CpuSet>>,
-    /// CPUs that guests are pinned to. Optional: as `[compute] cpu_dedicated_set` says.
+    /// CPUs for pinned guests. Optional: `[compute] cpu_dedicated_set`.
     #[serde(default)]
     pub dedicated: Option<AsText<CpuSet>>,
 }
@@ -72,7 +72,7 @@ pub enum DiskFacts {
     Local {
         gib: u64,
     },
-    /// On a sharing provider, which somebody else reports.
+    /// On a sharing provider, which is reported elsewhere.
     Shared,
     None,
 }
@@ -85,13 +85,13 @@ pub struct CellFacts {
     pub cpus: AsText<CpuSet>,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// Its CPUs that share a core, a set for each core, at most 65536. Optional: each CPU is a core of its own.
+    /// Its CPUs grouped by core, at most 65536 sets. Optional: each CPU is a core.
     #[serde(default, deserialize_with = "list::<_, _, 65536>")]
     pub siblings: Vec<AsText<CpuSet>>,
     /// Its huge pages, an entry for each size, at most 16. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 16>")]
     pub huge_pages: Vec<HugePages>,
-    /// The socket that its CPUs are in, 0 to 65535. Optional: nobody knows, or they are in several.
+    /// The socket of its CPUs, 0 to 65535. Optional: unknown, or several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<u16>,
 }
@@ -102,11 +102,11 @@ pub struct CellFacts {
 pub struct HugePages {
     /// The size of one in KiB.
     pub size_kib: u64,
-    /// How many there are, free or not.
+    /// Their number, free or not.
     pub count: u64,
 }
 
-/// A physical GPU, or any card whose driver parts it into mediated devices.
+/// A physical GPU, or any card that provides mediated devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuFacts {
@@ -114,7 +114,7 @@ pub struct GpuFacts {
     /// Its NUMA cell. Optional.
     #[serde(default)]
     pub numa_node: Option<u32>,
-    /// What it offers. Optional: nothing is enabled.
+    /// The offered mediated devices. Optional: none enabled.
     #[serde(default)]
     pub offered: Option<OfferedFacts>,
 }
@@ -127,7 +127,7 @@ pub struct OfferedFacts {
     pub mdev_type: Text<255>,
     /// Their resource class: `VGPU`, or a custom one.
     pub class: AsText<ResourceClass>,
-    /// How many there can be in all: existing ones and those still available.
+    /// The maximum number: existing ones and available ones.
     pub total: u64,
 }
 
@@ -152,10 +152,10 @@ pub struct FunctionsFacts {
 pub struct CustomFacts {
     /// Its class, each once.
     pub class: AsText<ResourceClass>,
-    /// Names the class had before, at most 16: inventory under one is renamed, allocations with it. Optional.
+    /// Former names of the class, at most 16: their inventories are renamed, together with allocations. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 16>")]
     pub formerly: Vec<AsText<ResourceClass>>,
-    /// How much there is, in the class's unit.
+    /// The amount, in the class's unit.
     pub total: u64,
 }
 

@@ -1,7 +1,7 @@
-//! From a driver's error to the contract's.
+//! Converts a driver's error to an error of the driver contract.
 //!
-//! A code that the family does not have, or data that do not fit it, is the driver's mistake: it is told as an answer that makes
-//! no sense, which may be asked for again.
+//!  A code that does not belong to the method's family, or data that do not fit the code, are a mistake of the driver. They are reported as
+//!  a malformed answer, which may be retried.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::value::{AsText, Text, decode, list};
 use crate::call_error::NAME;
 use crate::lines::shown;
 
-/// What was asked about which guest.
+/// The method and guest of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GuestQuestion {
     pub(crate) method: Method,
@@ -111,10 +111,10 @@ fn unknown(code: i64) -> Misfit {
     Misfit(format!("error.code: {code} is none of this method's"))
 }
 
-/// What is said of a misfit, with what the driver said.
+/// The error text for an invalid error of the driver, including its message.
 fn said(misfit: Misfit, error: &ErrorObject) -> String {
     format!(
-        "{}; it said: {} (code {})",
+        "{}; its error was: {} (code {})",
         misfit.0, error.message, error.code
     )
 }
@@ -296,7 +296,7 @@ fn fitting_guest(error: &ErrorObject, question: &GuestQuestion) -> Result<GuestE
     })
 }
 
-/// What a guest with devices cannot do, and why: the contract's own words.
+/// The operation that a guest's devices prevent, and the reason, in the texts of the contract.
 fn held_back(method: Method) -> Option<(&'static str, &'static str)> {
     match method {
         Method::Suspend => Some((
@@ -305,7 +305,7 @@ fn held_back(method: Method) -> Option<(&'static str, &'static str)> {
         )),
         Method::LiveMigrate => Some((
             "be moved while it runs",
-            "a device of this host cannot come along",
+            "a device of this host cannot be moved",
         )),
         _ => None,
     }
@@ -368,16 +368,16 @@ fn fitting_device(
     })
 }
 
-/// The answer to `prepare_host`.
+/// The result of `prepare_host`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareHostResult {
-    /// What could not be made as it is wanted, at most 1024; each is one device's. An empty list: all is.
+    /// What could not be prepared, at most 1024 entries, one per device. Empty if all succeeded.
     #[serde(deserialize_with = "list::<_, _, 1024>")]
     pub errors: Vec<PrepareHostFailure>,
 }
 
-/// A device that could not be made as it is wanted.
+/// A device that could not be prepared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareHostFailure {
@@ -385,7 +385,7 @@ pub struct PrepareHostFailure {
     /// One of the codes of devices ([`DeviceCode`]).
     pub code: i64,
     pub message: Text<2048>,
-    /// What the code asks for. Optional.
+    /// The data that the code requires. Optional.
     #[serde(default)]
     pub data: Value,
 }

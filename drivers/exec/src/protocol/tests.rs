@@ -1,4 +1,4 @@
-//! What a driver may say, word by word.
+//! Tests of the messages that a driver may send.
 
 use std::path::PathBuf;
 
@@ -289,7 +289,7 @@ fn each_code_of_guests_is_an_error_of_its_own() {
         let told = guest_error(error(code.number(), data), "exec:/x".to_owned(), &question);
         assert!(seen.insert(std::mem::discriminant(&told)), "{told}");
     }
-    // A question about all guests has no guest to say it of.
+    // A call about all guests has no guest for an error.
     let all = GuestQuestion::of_all(Method::Guests);
     let told = guest_error(error(2013, Value::Null), "exec:/x".to_owned(), &all);
     assert!(matches!(told, GuestError::Malformed { .. }), "{told}");

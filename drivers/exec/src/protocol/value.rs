@@ -1,4 +1,4 @@
-//! Texts, lists and what is wrong with them.
+//! Bounded texts and lists, and errors with the path of the invalid value.
 
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -8,13 +8,13 @@ use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// A text of at most so many bytes, without control characters.
+/// A text of at most `MOST` bytes without control characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Text<const MOST: usize>(String);
 
 impl<const MOST: usize> Text<MOST> {
-    /// A text of ours: cut where it is too long, with blanks for control characters.
+    /// Creates a text from Berth's own: truncated if too long, with blanks for control characters.
     #[must_use]
     pub fn cut(text: &str) -> Self {
         let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
@@ -22,7 +22,7 @@ impl<const MOST: usize> Text<MOST> {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
-        // A control character may be longer than the blank, never shorter.
+        // A blank is never longer than the control character it replaces.
         Self(text[..end].chars().map(plain).collect())
     }
 
@@ -44,19 +44,19 @@ impl<'de, const MOST: usize> Deserialize<'de> for Text<MOST> {
         if text.len() > MOST {
             let seen = text.len();
             return Err(D::Error::custom(format_args!(
-                "{seen} bytes; at most {MOST} are taken"
+                "{seen} bytes; at most {MOST} are allowed"
             )));
         }
         if text.chars().any(char::is_control) {
             return Err(D::Error::custom(
-                "a text without control characters is taken",
+                "expected a text without control characters",
             ));
         }
         Ok(Self(text))
     }
 }
 
-/// A noun that travels as its text: a PCI address, a UUID, a name, a CPU set.
+/// A value that is serialised as its text: a PCI address, UUID, name or CPU set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AsText<T>(pub T);
 
@@ -73,7 +73,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for AsText<T> {
     }
 }
 
-/// A list of at most so many.
+/// Deserialises a list of at most `MOST` items.
 pub(super) fn list<'de, D, T, const MOST: usize>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -92,7 +92,7 @@ where
             let mut all = Vec::new();
             while let Some(one) = from.next_element()? {
                 if all.len() == MOST {
-                    return Err(A::Error::custom(format_args!("at most {MOST} are taken")));
+                    return Err(A::Error::custom(format_args!("at most {MOST} are allowed")));
                 }
                 all.push(one);
             }
@@ -103,7 +103,7 @@ where
     from.deserialize_seq(Bounded::<T, MOST>(PhantomData))
 }
 
-/// What is wrong, and where.
+/// An invalid value, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
     path: String,
@@ -129,7 +129,7 @@ pub(crate) fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
 
 /// A value of ours.
 pub(crate) fn params(value: &impl Serialize) -> Value {
-    // Ours are structs with text keys, which always have a form in JSON.
+    // All our messages are structs with text keys, so serialisation cannot fail.
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 

@@ -1,4 +1,4 @@
-//! The answer to `observe`.
+//! The result of `observe`.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::options::ExecOptions;
 #[serde(deny_unknown_fields)]
 pub struct ViewResult {
     pub hypervisor: HypervisorFacts,
-    /// The nodes it has, at most 1024: usually one, several for a cluster or bare metal.
+    /// The nodes, at most 1024: usually one; several for a cluster or bare metal.
     #[serde(deserialize_with = "list::<_, _, 1024>")]
     pub nodes: Vec<NodeFacts>,
 }
@@ -22,16 +22,16 @@ pub struct ViewResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HypervisorFacts {
-    /// Its kind, by Nova's word (`QEMU`, `ironic`).
+    /// The kind, in Nova's terms (`QEMU`, `ironic`).
     pub kind: Text<64>,
-    /// Its version, as it shows it.
+    /// The version as displayed.
     pub version: Text<64>,
-    /// The host's name, as the hypervisor knows it.
+    /// The host's name according to the hypervisor.
     pub hostname: Text<255>,
 }
 
 impl ViewResult {
-    /// The contract's view. What is the configuration's to say is laid beside it.
+    /// Converts to the contract's view, completed with configured values.
     pub fn view(self, options: &ExecOptions) -> Result<HostView, String> {
         if let Some((place, name)) = twice(self.nodes.iter().map(|node| &node.name)) {
             return Err(format!("nodes[{place}].name: {} is there twice", name.0));

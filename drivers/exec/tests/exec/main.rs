@@ -1,4 +1,4 @@
-//! The driver through real children: the sample driver of the documentation, and scripts that break the rules.
+//! The driver with real children: the documented sample driver, and scripts that violate the protocol.
 
 #![cfg(test)]
 

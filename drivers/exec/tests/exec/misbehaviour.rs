@@ -1,4 +1,4 @@
-//! Children that break the rules: each is told of in a sentence, ended with its process group, and started again.
+//! Children that violate the protocol: each one is reported, killed with its process group, and restarted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use berth_virt::{DeviceError, GuestError, HostEvent, ObserveError, VirtDriver as
 use tokio::time::sleep;
 use uuid::Uuid;
 
-/// The first life does what follows; each later one answers as it should.
+/// The first process runs the body; each later one behaves well.
 const PROLOGUE: &str = r#"#!/usr/bin/python3 -IS
 import json, os, subprocess, sys, time
 
@@ -72,21 +72,18 @@ async fn each_rule_that_is_broken_is_told_and_the_child_is_another_one_then() {
             "no licence",
         ),
         ("os.kill(os.getpid(), 11)", "signal: 11"),
-        ("send('{')", "no JSON"),
-        ("send('\\0\\0')", "no JSON"),
-        ("send('[' * 10000)", "no JSON"),
+        ("send('{')", "not JSON"),
+        ("send('\\0\\0')", "not JSON"),
+        ("send('[' * 10000)", "not JSON"),
         ("send([])", "an object is wanted"),
         ("send({'id': id, 'result': VIEW})", "jsonrpc"),
         (
             "send({'jsonrpc': '2.0', 'id': id})",
             "neither result nor error",
         ),
-        (
-            "answer(id + 1, VIEW)",
-            "answered call 3, which was never made",
-        ),
-        ("answer(str(id), VIEW)", "which was never made"),
-        ("answer(-1, VIEW)", "which was never made"),
+        ("answer(id + 1, VIEW)", "answered the unknown call 3"),
+        ("answer(str(id), VIEW)", "answered the unknown call"),
+        ("answer(-1, VIEW)", "answered the unknown call"),
         ("answer(1, HELLO)", "answered call 1 a second time"),
         (
             "send({'jsonrpc': '2.0', 'id': None, 'error': {'code': -32700, 'message': 'what?'}})",
@@ -94,11 +91,11 @@ async fn each_rule_that_is_broken_is_told_and_the_child_is_another_one_then() {
         ),
         (
             "send({'jsonrpc': '2.0', 'id': 9, 'method': 'observe'})",
-            "the driver makes none",
+            "which drivers may not send",
         ),
         (
             "send({'jsonrpc': '2.0', 'method': 'dance'})",
-            "\"dance\", which nobody knows",
+            "unknown notification \"dance\"",
         ),
         (
             "send({'jsonrpc': '2.0', 'method': 'changed', 'params': {'what': 'all'}})",
@@ -118,7 +115,7 @@ async fn each_rule_that_is_broken_is_told_and_the_child_is_another_one_then() {
         ),
         (
             "[send({'jsonrpc': '2.0', 'method': 'changed', 'params': {'what': 'guests'}}) for _ in range(100000)]",
-            "notifications without end",
+            "too many notifications",
         ),
         (
             "subprocess.Popen(['/bin/sleep', '3600']); sys.exit(4)",
@@ -135,7 +132,7 @@ async fn each_rule_that_is_broken_is_told_and_the_child_is_another_one_then() {
         ("asked(); sys.exit(5)", "exit status: 5"),
         (
             "answer(asked(), {'protocol': 1})",
-            "its answer to hello is wrong",
+            "its answer to hello is invalid",
         ),
         (
             "answer(asked(), dict(HELLO, methods=[]))",
@@ -145,7 +142,7 @@ async fn each_rule_that_is_broken_is_told_and_the_child_is_another_one_then() {
             "send({'jsonrpc': '2.0', 'id': asked(), 'error': {'code': 1, 'message': 'not today'}})",
             "not today",
         ),
-        ("send('hello')", "no JSON"),
+        ("send('hello')", "not JSON"),
     ];
     let bodies =
         on_a_call.map(|(does, told)| (format!("greet(); id = asked(); {does}\nasked()\n"), told));
@@ -176,7 +173,10 @@ async fn a_call_whose_child_died_may_still_be_done() {
     let guests = driver(state.path(), "greet(); asked(); os.abort()");
     let error = guests.destroy(uuid).await.unwrap_err();
     assert_eq!(error.disposition(), Disposition::Retry);
-    assert!(error.to_string().contains("may still be done"), "{error}");
+    assert!(
+        error.to_string().contains("may still be executed"),
+        "{error}"
+    );
     let state = tempfile::tempdir().unwrap();
     let devices = driver(state.path(), "greet(); asked(); os.abort()");
     let wanted = WantedDevice::of(GuestDevice::Mdev {
@@ -184,7 +184,10 @@ async fn a_call_whose_child_died_may_still_be_done() {
     });
     let error = devices.reset_device(&wanted).await.unwrap_err();
     assert_eq!(error.disposition(), Disposition::Retry);
-    assert!(error.to_string().contains("may still be done"), "{error}");
+    assert!(
+        error.to_string().contains("may still be executed"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -212,7 +215,7 @@ async fn what_a_child_forked_ends_with_it() {
     driver.observe().await.unwrap_err();
     let pid = fs::read_to_string(state.path().join("fork")).unwrap();
     let begun = Instant::now();
-    // Gone, or nobody's that would wait for it.
+    // Exited, or a zombie without a parent that waits for it.
     while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
         assert!(begun.elapsed() < Duration::from_mins(1), "{pid} runs");
         sleep(Duration::from_millis(20)).await;
@@ -238,7 +241,7 @@ async fn a_child_that_keeps_ending_is_started_later_each_time_and_says_when() {
         let error = driver.observe().await.unwrap_err();
         let text = error.to_string();
         assert!(
-            text.contains("exit status: 1") && text.contains("started again in"),
+            text.contains("exit status: 1") && text.contains("next restart in"),
             "{text}"
         );
         assert_eq!(error.disposition(), Disposition::Retry);
@@ -349,7 +352,7 @@ async fn the_child_ends_when_the_driver_is_let_go_and_sees_no_password() {
     while !state.path().join("over").exists() {
         assert!(
             begun.elapsed() < Duration::from_mins(1),
-            "the child goes on"
+            "the child continues"
         );
         sleep(Duration::from_millis(20)).await;
     }

@@ -1,4 +1,4 @@
-//! The sample driver keeps every promise of the conformance suite, through its process.
+//! The sample driver passes the conformance suite through its process.
 
 use std::path::Path;
 use std::time::Duration;

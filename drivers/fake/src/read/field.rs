@@ -106,10 +106,7 @@ impl<'a> Field<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        self.wrong(
-            format!("found {here}; expected {right}"),
-            reading,
-        );
+        self.wrong(format!("found {here}; expected {right}"), reading);
     }
 
     pub(super) fn is_text(&self) -> bool {

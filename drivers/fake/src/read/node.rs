@@ -370,9 +370,7 @@ fn custom(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<CustomResource
     let class = class.and_then(|field| {
         let class: ResourceClass = field.parsed(reading)?;
         if REPORTED_ELSEWHERE.contains(&class) {
-            let text = format!(
-                "{class} is reported from the node's own keys; use another class"
-            );
+            let text = format!("{class} is reported from the node's own keys; use another class");
             field.wrong(text, reading);
         }
         reading.once("class", within(table, &class), &field);

@@ -80,12 +80,12 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "vgpu = \"root\"",
             "vgqu = \"root\"",
-            "m.toml:2:1: model.vgqu: this key is not known; did you mean \"vgpu\"?",
+            "m.toml:2:1: model.vgqu: unknown key; did you mean \"vgpu\"?",
         ),
         (
             "[model]",
             "[modell]",
-            "m.toml:1:2: modell: this key is not known; did you mean \"model\"?",
+            "m.toml:1:2: modell: unknown key; did you mean \"model\"?",
         ),
         (
             "[[node]]",
@@ -95,7 +95,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "name = \"n1\"",
             "",
-            "m.toml:4:1: node[0]: \"name\" is missing: the node's name, as name = \"gpu-01\"",
+            "m.toml:4:1: node[0]: \"name\" is missing: the node's name, for example name = \"gpu-01\"",
         ),
         (
             "name = \"n1\"",
@@ -125,7 +125,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "memory_mib = 1024\ndisk",
             "memroy_mib = 1024\ndisk",
-            "m.toml:4:1: node[0]: \"memory_mib\" is missing: the node's memory in MiB\nm.toml:6:1: node[0].memroy_mib: this key is not known; did you mean \"memory_mib\"?",
+            "m.toml:4:1: node[0]: \"memory_mib\" is missing: the node's memory in MiB\nm.toml:6:1: node[0].memroy_mib: unknown key; did you mean \"memory_mib\"?",
         ),
         (
             "disk = 10",
@@ -160,7 +160,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "cpus = { online",
             "cpus = { onlin",
-            "m.toml:8:8: node[0].cpus: \"online\" is missing: the CPUs that are online, as \"0-63\"\nm.toml:8:10: node[0].cpus.onlin: this key is not known; did you mean \"online\"?",
+            "m.toml:8:8: node[0].cpus: \"online\" is missing: the CPUs that are online, as \"0-63\"\nm.toml:8:10: node[0].cpus.onlin: unknown key; did you mean \"online\"?",
         ),
         (
             "[[node.gpu]]",

@@ -9,7 +9,7 @@ fn igb() -> RestsOn {
     RestsOn::Driver(Some(IGB.to_owned()))
 }
 
-/// As a hypervisor leaves it that was killed while a guest had it.
+/// The state after the hypervisor was killed while a guest had the function.
 fn left_on_vfio(kernel: &Kernel) {
     let driver = format!("bus/pci/devices/{CARD}/driver");
     kernel.tree.remove(&driver);

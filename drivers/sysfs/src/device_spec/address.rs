@@ -1,4 +1,4 @@
-//! The addresses that an entry means: a glob in one text, or four regular expressions in a table.
+//! Address patterns of an entry: a glob as one text, or four regular expressions in a table.
 
 use berth_model::PciAddress;
 use regex::{Regex, RegexBuilder};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Flaw;
 
-/// The longest expression taken, and the most that one may take compiled, in bytes.
+/// The maximum length of an expression, and its maximum compiled size in bytes.
 const LONGEST: usize = 128;
 const LARGEST: usize = 64 << 10;
 
@@ -14,8 +14,8 @@ const LARGEST: usize = 64 << 10;
 pub(super) enum AddressPattern {
     /// Each part a number or any.
     Glob([Option<u32>; 4]),
-    /// Each part's digits as the kernel writes them must begin with what the expression matches (Python's `re.match`, which
-    /// Nova uses), or be anything.
+    /// A prefix match on the digits of each part as the kernel writes them, like Python's `re.match` in Nova; `None`
+    /// matches anything.
     Expressions([Option<Regex>; 4]),
 }
 
@@ -34,7 +34,7 @@ impl AddressPattern {
         }
     }
 
-    /// Whether it means every address.
+    /// Whether it matches every address.
     pub(super) fn is_anything(&self) -> bool {
         match self {
             Self::Glob(parts) => parts.iter().all(Option::is_none),
@@ -42,7 +42,7 @@ impl AddressPattern {
         }
     }
 
-    /// The one address it means, if it is written out whole.
+    /// Its address, if it is a complete one.
     pub(super) fn single(&self) -> Option<PciAddress> {
         let Self::Glob([Some(domain), Some(bus), Some(slot), Some(function)]) = self else {
             return None;
@@ -52,7 +52,7 @@ impl AddressPattern {
             .ok()
     }
 
-    /// Whether it surely means every address that the other means: of expressions only the same are known to.
+    /// Whether it certainly matches every address of the other; expressions are only compared for equality.
     pub(super) fn covers(&self, other: &Self) -> bool {
         let part = |at: usize| match (self, other) {
             (Self::Glob(own), Self::Glob(others)) => own[at].is_none() || own[at] == others[at],
@@ -95,7 +95,7 @@ impl AddressPattern {
     }
 }
 
-/// `domain:bus:slot.function`; parts may be left out from the left, be empty, or be `*`, and mean any then.
+/// Parses `domain:bus:slot.function`. Parts may be omitted from the left, empty, or `*`, and then match anything.
 fn glob(text: &str) -> Result<[Option<u32>; 4], Flaw> {
     let shown: String = text.chars().take(80).collect();
     let refuse = |what: &str| Flaw::new("address", format!("{shown:?}: {what}"));

@@ -1,11 +1,11 @@
-//! JSON whose keys stand once: of two addresses the last would silently be the one that counts.
+//! Parses JSON with unique keys. With duplicate keys only the last one would count, silently.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A JSON value in which no table has a key twice.
+/// A JSON value in which no table has a duplicate key.
 pub(super) struct Once(pub(super) Value);
 
 impl<'de> Deserialize<'de> for Once {

@@ -1,4 +1,4 @@
-//! What an entry says of its devices beyond which they are.
+//! The tags of an entry: settings of the matched devices.
 
 use std::collections::BTreeSet;
 
@@ -7,30 +7,31 @@ use serde_json::{Map, Value};
 
 use super::Flaw;
 
-/// An entry's tags. What was not said is `None`; Nova's defaults are in the comments.
+/// An entry's tags, `None` if not set. The comments give Nova's defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceTags {
     /// The network that a network card's function is on.
     pub physical_network: Option<String>,
-    /// Whether guests may do what is dangerous to their neighbours (promiscuous mode); no.
+    /// Whether guests may use features that can harm others (promiscuous mode). Default: no.
     pub trusted: Option<bool>,
-    /// Whether another processor (a SmartNIC's) plugs it; no.
+    /// Whether another processor (a SmartNIC) connects it. Default: no.
     pub remote_managed: Option<bool>,
-    /// Whether the hypervisor takes it from its driver and gives it back; yes.
+    /// Whether the hypervisor unbinds it from its driver and rebinds it. Default: yes.
     pub managed: Option<bool>,
-    /// Whether a guest that has it can be moved while it runs; no.
+    /// Whether a guest that has it can be live-migrated. Default: no.
     pub live_migratable: Option<bool>,
-    /// Its resource class; none for one made of vendor and product.
+    /// Its resource class. Default: derived from vendor and product.
     pub resource_class: Option<ResourceClass>,
     pub traits: BTreeSet<Trait>,
-    /// Whether it is reserved after one guest, until somebody frees it; no.
+    /// Whether it is reserved after one guest until it is released externally. Default: no.
     pub one_time_use: Option<bool>,
-    /// How many virtual functions a physical one is to have when the agent starts; as many as it has. Berth's own.
+    /// The number of virtual functions that a physical function should have when the agent starts. Default: unchanged.
+    /// Not in Nova.
     pub num_vfs: Option<u32>,
 }
 
 impl DeviceTags {
-    /// Reads all keys but `others`.
+    /// Parses all keys except `others`.
     pub(super) fn read(table: &Map<String, Value>, others: &[&str]) -> Result<Self, Flaw> {
         let mut tags = Self::default();
         for (key, value) in table {
@@ -79,7 +80,7 @@ fn truth(key: &str, value: &Value) -> Result<bool, Flaw> {
     }
 }
 
-/// A number, or Nova's way of writing one in JSON as a text.
+/// A number, or a number as text, as Nova accepts in JSON.
 fn count(key: &str, value: &Value) -> Result<u32, Flaw> {
     let number = match value {
         Value::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
@@ -92,7 +93,8 @@ fn count(key: &str, value: &Value) -> Result<u32, Flaw> {
         .ok_or_else(|| Flaw::new(key, "a number from 1 to 65535 is expected"))
 }
 
-/// As Nova makes a name of what is written: upper case, other characters as `_`, `CUSTOM_` where it is no standard one.
+/// Normalises a name like Nova: upper case, other characters replaced by `_`, with `CUSTOM_` unless it is a standard
+/// name.
 fn normal(written: &str) -> String {
     let known = written
         .chars()
@@ -124,7 +126,7 @@ fn traits(key: &str, value: &Value) -> Result<BTreeSet<Trait>, Flaw> {
     named
         .map(|written| {
             let name = normal(written);
-            // Placement knows the standard ones; whatever starts as one of them is taken for one.
+            // Placement knows the standard names; anything with their prefixes is treated as one.
             let standard = ["CUSTOM_", "HW_", "COMPUTE_", "MISC_", "STORAGE_", "OWNER_"]
                 .iter()
                 .any(|prefix| name.starts_with(prefix));

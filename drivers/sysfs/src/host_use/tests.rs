@@ -69,7 +69,7 @@ fn a_mounted_disk_is_in_use_by_its_number_or_by_its_name() {
         Some(HostUse::Mounted { disk, at })
     };
     let host = Host::new();
-    // A partition of it.
+    // A partition of the disk.
     host.disk(&format!("{AT}/ata1/host0/block/sda"), "sda", "8:0");
     host.disk(&format!("{AT}/ata1/host0/block/sda/sda1"), "sda1", "8:1");
     assert_eq!(host.used(), None);
@@ -77,13 +77,13 @@ fn a_mounted_disk_is_in_use_by_its_number_or_by_its_name() {
         .write("self/mountinfo", "1 1 8:1 / /srv rw - ext4 /dev/root rw\n");
     assert_eq!(host.used(), mounted("sda1", "/srv"));
     assert_eq!(host.used_of("0000:82:00.0"), None);
-    // btrfs has numbers of its own.
+    // btrfs uses device numbers of its own.
     host.proc.write(
         "self/mountinfo",
         "1 1 0:99 / /mnt rw - btrfs /dev/sda1 rw\n",
     );
     assert_eq!(host.used(), mounted("sda1", "/mnt"));
-    // A service may be shown fewer mounts than there are.
+    // A service may see fewer mounts than exist.
     host.proc.write("self/mountinfo", "");
     host.proc
         .write("1/mountinfo", "1 1 8:1 / /home rw - ext4 /dev/sda1 rw\n");

@@ -1,4 +1,4 @@
-//! The accelerator service's devices, by Cyborg's rules: what one of its drivers finds is one.
+//! The accelerator service's devices, by Cyborg's rules: a device is what one of its drivers detects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(super) fn offer(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut Offe
     let mut whole: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
     let mut in_parts: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
     for one in listed {
-        // A graphics card's sound and USB functions go where it goes, and are listed for that alone.
+        // The sound and USB functions of a graphics card go to the same guest, and are listed only for that.
         let accompanies = !is_gpu(&one) && graphics.contains(&slot(&one));
         if parted.contains(&one.address()) || one.is_to_be_parted() || accompanies {
             continue;
@@ -48,13 +48,13 @@ pub(super) fn offer(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut Offe
     }
 }
 
-/// The card of which it is a part that counts on the card's provider.
+/// The card whose provider has this function as a unit.
 fn part_of_an_intel_fpga(one: &Listed<'_>) -> Option<PciAddress> {
     let counts = kind::is_part_of_an_intel_fpga(&one.seen.function) && one.seen.mdevs.is_none();
     one.physical().filter(|_| counts)
 }
 
-/// The first function of a card of which an operator says one thing, whichever function.
+/// The first function of a card, after checking that all functions have the same tags.
 fn first_of<'a, 'b>(functions: &'b [Listed<'a>]) -> Result<Option<&'b Listed<'a>>, DeviceRefusal> {
     let Some(first) = functions.iter().min_by_key(|one| one.address()) else {
         return Ok(None);
@@ -73,7 +73,7 @@ fn first_of<'a, 'b>(functions: &'b [Listed<'a>]) -> Result<Option<&'b Listed<'a>
     }
 }
 
-/// A card whose functions go to one guest together, under the name of the first.
+/// A card whose functions go to one guest together, named after the first one.
 fn whole_card(
     node: &NodeName,
     functions: &[Listed<'_>],
@@ -91,7 +91,7 @@ fn whole_card(
     Ok(Some(device))
 }
 
-/// A card whose virtual functions go to one guest each and count on one provider, under the name of the physical function.
+/// A card whose virtual functions are units of one provider, named after the physical function.
 fn card_in_parts(
     node: &NodeName,
     address: PciAddress,
@@ -158,8 +158,8 @@ fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
     }
 }
 
-/// Those that exist, whoever made them, and for the rest numbers of our own: the lowest that do not exist. So a handle stays
-/// what it is while devices of ours come and go.
+/// The existing devices, whoever created them, followed by Berth's own with the lowest unused numbers. So a handle
+/// stays the same while Berth's devices are created and removed.
 fn mdev_handles(node: &NodeName, parent: PciAddress, mdevs: &SeenMdevs) -> Vec<OfferedHandle> {
     let provider = ProviderUuid::of_deployable(&node.deployable_name(parent));
     let mut uuids = mdevs.existing.clone();

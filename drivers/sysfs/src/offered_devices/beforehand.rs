@@ -1,6 +1,4 @@
-//! What the lists say of the devices that are in this machine now and cannot be done, before an agent is started with them.
-//!
-//! Caller: `berth config check`.
+//! Checks the lists against the devices of this machine before an agent is started. Used by `berth config check`.
 
 use berth_model::NodeName;
 use berth_virt::DeviceCondition;
@@ -9,7 +7,7 @@ use super::{DeviceLists, DeviceRefusal, SeenFunction, offered_devices};
 use crate::{Sysfs, SysfsError};
 
 impl Sysfs {
-    /// What an agent with these lists would refuse at its first look. How devices are is not looked at.
+    /// What an agent with these lists would refuse at its first observation. The health of devices is not checked.
     pub fn refused_devices(
         &self,
         node: &NodeName,

@@ -1,4 +1,4 @@
-//! The compute service's devices, by Nova's rules: a virtual function counts on its physical one.
+//! The compute service's devices, by Nova's rules: a virtual function counts as a part of its physical function.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::{DeviceRefusal, Listed, OfferedDevices, handle, kind, parts_that_are_
 pub(super) fn offer(listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
     let mut cards: BTreeMap<PciAddress, Vec<Listed<'_>>> = BTreeMap::new();
     for one in listed {
-        // Those are for ports of networks, and are not reported as devices.
+        // Functions with a physical network are for ports, and are not reported as devices.
         if one.allowed.tags().physical_network.is_some() || one.is_to_be_parted() {
             continue;
         }
@@ -79,7 +79,7 @@ fn compute_card(
         device_type: kind::device_type(function),
         model: None,
         numa_node: function.numa_node,
-        // One that is on a network is none of these.
+        // Functions with a physical network were excluded above.
         physical_network: None,
         class,
         class_origin: ClassOrigin::Said,

@@ -1,4 +1,4 @@
-//! What a function is, by its class code and its ids, and how Nova and Cyborg call it.
+//! The type of a function by its class code and ids, and its names in Nova and Cyborg.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ const QAT: [u16; 16] = [
     0x4944, 0x4945, 0x4946, 0x4947,
 ];
 
-/// What it is. The class code's upper two bytes are base class and subclass.
+/// The device type. The class code's upper two bytes are base class and subclass.
 pub(super) fn device_type(function: &PciFunction) -> DeviceType {
     if function.vendor == INTEL && QAT.contains(&function.device) {
         return DeviceType::Qat;
@@ -42,15 +42,15 @@ pub(super) fn device_type(function: &PciFunction) -> DeviceType {
     }
 }
 
-/// Whether it is one of the functions of a Xilinx card, which Cyborg gives out together: one manages the card, the other is used,
-/// and a guest that has one alone can do nothing with it. Its virtual functions are given out each alone.
+/// Whether it is a physical function of a Xilinx card. Cyborg gives these out together, because one manages the card
+/// and the other uses it; one alone is useless to a guest. Virtual functions are given out individually.
 pub(super) fn is_of_a_xilinx_card(function: &PciFunction) -> bool {
     function.vendor == XILINX
         && device_type(function) == DeviceType::Fpga
         && !matches!(function.sriov, Sriov::Virtual { .. })
 }
 
-/// Whether it is a virtual function of a gate array whose virtual functions are units of one provider in Cyborg.
+/// Whether it is a virtual function of an FPGA whose virtual functions are units of one provider in Cyborg.
 pub(super) fn is_part_of_an_intel_fpga(function: &PciFunction) -> bool {
     function.vendor == INTEL
         && matches!(function.sriov, Sriov::Virtual { .. })
@@ -59,7 +59,7 @@ pub(super) fn is_part_of_an_intel_fpga(function: &PciFunction) -> bool {
             .any(|(_, part, _)| *part == function.device)
 }
 
-/// The traits that Cyborg's driver of this kind reports: device profiles ask for them.
+/// The traits that Cyborg's driver for this type reports, which device profiles request.
 pub(super) fn cyborgs_traits(
     function: &PciFunction,
     device_type: DeviceType,
@@ -108,7 +108,7 @@ pub(super) fn cyborgs_traits(
         .collect()
 }
 
-/// `T4_2B` of `GRID T4-2B`: the second word, as Cyborg takes it, or the only one.
+/// `T4_2B` for `GRID T4-2B`: the second word, like in Cyborg, or the only one.
 fn type_word(name: &str) -> Option<String> {
     let mut words = name.split_whitespace();
     let first = words.next()?;

@@ -1,9 +1,9 @@
-//! One look at the functions that the lists mean, and what of the looks before has to be remembered to judge it.
+//! Observes the listed functions and judges their condition by comparing them with earlier observations.
 //!
-//! A device is compared with the first look at it that found it well: a link that is narrower than it was then, errors since
-//! then, another driver of the host's. What of that says something of the card itself is kept through restarts of the agent
-//! ([`Baseline`]). A reset ([`LastLook::forget`]) and a new card in the slot begin anew: that is the way back. A card that was
-//! never seen well is compared with what it and its port can; after a reset it counts as it came back.
+//!  A device is compared with the first observation that found it healthy: its link width, its error counters, its host driver.
+//!  The part that belongs to the card itself survives restarts of the agent ([`Baseline`]). After a reset
+//!  ([`LastLook::forget`]) or with a new card in the slot, the comparison starts again, so a repaired device becomes fit. A card without a
+//!  healthy observation is compared with what the card and its port support; after a reset its new state is the baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,49 +15,49 @@ use crate::{
     AerCounts, Ailment, AllowList, DeviceHealth, GroupError, Link, PciFunction, Sysfs, SysfsError,
 };
 
-/// The base class of graphics cards, which lower their link's speed when they idle.
+/// The base class of graphics cards, which lower their link's speed when idle.
 const DISPLAY: u32 = 0x03;
 
-/// How a card was when it was well, as far as that holds for as long as the card is there. Drivers and IOMMU groups may be others
-/// after a start of the host.
+/// The healthy state of a card, as far as it stays valid while the card is installed. Drivers and IOMMU groups may
+/// change at a reboot and are not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Baseline {
     /// Its vendor and product id.
     pub ids: (u16, u16),
     pub link: Option<Link>,
-    /// What it had reported.
+    /// Its error counters.
     pub aer: Option<AerCounts>,
 }
 
-/// What is remembered between looks.
+/// State kept between observations.
 #[derive(Debug, Default)]
 pub struct LastLook {
     looked: bool,
     is_keeper: bool,
     well: BTreeMap<PciAddress, DeviceHealth>,
     baselines: BTreeMap<PciAddress, Baseline>,
-    /// The baselines as they are kept; none before they were recalled.
+    /// The stored baselines; `None` before they were loaded.
     kept: Option<BTreeMap<PciAddress, Baseline>>,
-    /// What was reset since, and counts as it came back.
+    /// Functions that were reset since; their next state becomes the baseline.
     reset: BTreeSet<PciAddress>,
     conditions: BTreeMap<PciAddress, DeviceCondition>,
     parted: BTreeSet<PciAddress>,
     refused: Vec<DeviceRefusal>,
 }
 
-/// A device whose condition changed since the last look.
+/// A device whose condition changed since the last observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionNews {
     pub address: PciAddress,
-    /// How it is now.
+    /// Its current condition.
     pub condition: DeviceCondition,
-    /// What was seen, in words; empty for a device that is well again.
+    /// What was observed, as text; empty for a device that is fit again.
     pub detail: String,
 }
 
 impl LastLook {
-    /// Remembers that a function's driver parts it, and answers whether it ever did: one that does no more has lost its driver,
-    /// and is not offered whole for that.
+    /// Records whether a function has mediated devices now, and returns whether it ever had. A function that no longer
+    /// has them has lost its driver and must not be offered as a whole.
     pub fn parts(&mut self, address: PciAddress, now: bool) -> bool {
         if now {
             self.parted.insert(address);
@@ -65,8 +65,8 @@ impl LastLook {
         self.parted.contains(&address)
     }
 
-    /// Takes note of what is refused, and answers what of it is new. At the first look nothing is noted of any: it is an
-    /// error in the configuration then, and the next look is the first again.
+    /// Records the refusals and returns the new ones. Refusals at the first observation are configuration errors: they
+    /// are not recorded, and the next observation counts as the first again.
     pub fn note(
         &mut self,
         refused: Vec<DeviceRefusal>,
@@ -81,14 +81,14 @@ impl LastLook {
         Ok(new)
     }
 
-    /// Forgets how a function was: it was reset, and counts as well as the next look finds it.
+    /// Forgets a function's baseline after a reset: the next observation counts as healthy.
     pub fn forget(&mut self, address: PciAddress) {
         self.well.remove(&address);
         self.baselines.remove(&address);
         self.reset.insert(address);
     }
 
-    /// Goes on from the baselines that an earlier process kept, once.
+    /// Loads the baselines stored by an earlier process, once.
     pub fn recall<E>(
         &mut self,
         read: impl FnOnce() -> Result<BTreeMap<PciAddress, Baseline>, E>,
@@ -101,12 +101,13 @@ impl LastLook {
         Ok(())
     }
 
-    /// From now on baselines are kept: this process has the host to itself, and does not look once beside another one.
+    /// Enables storing baselines: only the process that owns the host stores them, not one that observes once next to
+    /// it.
     pub fn keeps_baselines(&mut self) {
         self.is_keeper = true;
     }
 
-    /// Has the baselines kept where they changed and this is the process that does that.
+    /// Stores the baselines if they changed and storing is enabled.
     pub fn keep_baselines<E>(
         &mut self,
         write: impl FnOnce(&BTreeMap<PciAddress, Baseline>) -> Result<(), E>,
@@ -118,7 +119,7 @@ impl LastLook {
         Ok(())
     }
 
-    /// Judges a function and remembers it. What it was compared with stays as it is while the function is not well.
+    /// Judges a function and records it. The baseline stays unchanged while the function is unhealthy.
     fn judge(
         &mut self,
         function: &PciFunction,
@@ -167,7 +168,7 @@ impl LastLook {
             },
         };
         let mut earlier = was_well.clone();
-        // A driver that hands it to guests, or none on the way there, is ours or the hypervisor's doing.
+        // A change to a driver for guests, or temporarily to none, is done by Berth or the hypervisor.
         let is_the_hosts = |driver: &Option<String>| {
             driver
                 .as_deref()
@@ -192,11 +193,11 @@ impl LastLook {
         let group = group.map(|error| (UnfitReason::IommuGroup, error.to_string()));
         let Some((reason, detail)) = worst.or(group) else {
             let well = self.well.entry(function.address).or_insert(was_well);
-            // The driver it has while no guest has it is what it is compared with.
+            // Compare with the driver that it has while no guest has it.
             if is_the_hosts(&health.driver) {
                 well.driver = health.driver;
             }
-            // Counters that began anew, with the host, count on from there.
+            // Counters that were reset by a reboot continue from 0.
             well.aer = match (well.aer, health.aer) {
                 (Some(then), Some(now)) => Some(then.least(now)),
                 (_, now) => now,
@@ -210,7 +211,7 @@ impl LastLook {
         (Some(reason), detail)
     }
 
-    /// Forgets functions that are gone: what comes back is a new card for all that is known.
+    /// Forgets missing functions: one that returns may be a new card.
     fn keep(&mut self, there: &BTreeSet<PciAddress>) {
         self.well.retain(|address, _| there.contains(address));
         self.baselines.retain(|address, _| there.contains(address));
@@ -244,9 +245,9 @@ fn severity(reason: UnfitReason) -> usize {
 }
 
 impl Sysfs {
-    /// Looks at all functions that either list means; `mdevs` are left for the caller to fill in, who knows which functions are
-    /// parted: those stay on their driver, so their IOMMU group is nobody's concern. A function that cannot be read is unfit,
-    /// not an error: one sick device must not hide the host.
+    /// Observes all functions that match a list. The caller fills in `mdevs`, because it knows which functions have
+    /// mediated devices; those stay on their driver, so their IOMMU group does not matter. An unreadable function is
+    /// unfit instead of an error: one broken device must not hide the host.
     pub fn look_at_devices(
         &self,
         lists: DeviceLists<'_>,

@@ -1,12 +1,12 @@
-//! What the lists say and cannot be done.
+//! Listed devices that cannot be offered, with the reason.
 
 use berth_model::PciAddress;
 
-/// A device that a list means and that is not offered. At a start it is a mistake in the configuration; a device that was
-/// plugged in later must not take the others down with it.
+/// A device that matches a list but is not offered. At the start it is a configuration error; a device that was plugged
+/// in later must not affect the others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceRefusal {
-    /// Both lists mean it.
+    /// Both lists match it.
     #[error(
         "PCI function {address} is meant by entry {compute} of [pci] device_spec and by entry {accelerator} of [accelerators] \
          device_spec; a device has one owner, so narrow one of the two entries"
@@ -15,10 +15,10 @@ pub enum DeviceRefusal {
         address: PciAddress,
         /// The entry of the one list, counted from 1.
         compute: usize,
-        /// The entry of the other.
+        /// The entry of the other list.
         accelerator: usize,
     },
-    /// A card is offered whole and by its parts.
+    /// A card is offered as a whole and by its virtual functions.
     #[error(
         "PCI function {physical} is offered whole, and so are its virtual functions ({}): who gets the one takes the others away; \
          list either, for instance by product_id",
@@ -28,7 +28,7 @@ pub enum DeviceRefusal {
         physical: PciAddress,
         parts: Vec<PciAddress>,
     },
-    /// A card is offered whole and by its mediated devices.
+    /// A card is offered as a whole and by its mediated devices.
     #[error(
         "PCI function {address} is meant by entry {entry} of [pci] device_spec, and [devices] enabled_mdev_types parts it into \
          {mdev_type}; take it out of one of the two"
@@ -80,7 +80,7 @@ pub enum DeviceRefusal {
 }
 
 impl DeviceRefusal {
-    /// The option that is to be mended.
+    /// The option to correct.
     #[must_use]
     pub fn option(&self) -> &'static str {
         match self {

@@ -22,7 +22,7 @@ fn list(entries: &Value) -> AllowList {
     AllowList::read(entries.as_array().unwrap()).unwrap()
 }
 
-/// What is offered of a tree under these lists.
+/// The offered devices of a tree with these lists.
 fn offered(tree: &Tree, compute: &Value, accelerator: &Value) -> OfferedDevices {
     let (compute, accelerator) = (list(compute), list(accelerator));
     let lists = DeviceLists {
@@ -202,7 +202,7 @@ fn the_functions_of_a_xilinx_card_are_one_device_with_one_unit_as_cyborgs_are() 
     // Nova's are each one.
     let novas = offered(&tree, &json!([{"vendor_id": "10ee"}]), &json!([]));
     assert_eq!(novas.devices.len(), 3);
-    // One that is not well is not given out, and its other function neither.
+    // If one function is unhealthy, neither is given out.
     let config = "devices/pci0000:80/0000:81:00.1/config";
     tree.write(config, [0xff_u8; 64]);
     let sick = offered(&tree, &json!([]), &json!([{"vendor_id": "10ee"}]));
@@ -210,7 +210,7 @@ fn the_functions_of_a_xilinx_card_are_one_device_with_one_unit_as_cyborgs_are() 
         sick.devices[0].condition.reason(),
         Some(UnfitReason::ConfigSpace)
     );
-    // What an operator says of them is said of both.
+    // Tags apply to both functions.
     let mixed = json!([
         {"address": "81:00.0", "resource_class": "CUSTOM_A"}, {"address": "81:00.1"}
     ]);
@@ -261,7 +261,7 @@ fn the_virtual_functions_of_an_intel_gate_array_are_units_of_one_device_as_cybor
             "CUSTOM_FPGA_PRODUCT_ID_09C5"
         ]
     );
-    // One that is not well is set aside, and the others are given out.
+    // An unhealthy one is set aside; the others are given out.
     let other = format!("devices/pci0000:80/{}/config", parts[1]);
     tree.write(&other, [0xff_u8; 64]);
     let sick = offered(&tree, &json!([]), &listed);
@@ -269,7 +269,7 @@ fn the_virtual_functions_of_an_intel_gate_array_are_units_of_one_device_as_cybor
     assert_eq!(card.condition, DeviceCondition::Fit);
     let aside: Vec<_> = card.set_aside.iter().collect();
     assert_eq!(aside, [&OfferedHandle::Function(address("81:00.5"))]);
-    // What an operator says of one is said of all.
+    // Tags apply to all functions.
     let mixed = json!([{"address": parts[0], "traits": "gold"}, {"product_id": "09c5"}]);
     let mixed = offered(&tree, &json!([]), &mixed);
     assert_eq!(mixed.devices, []);
@@ -582,7 +582,7 @@ fn what_two_lists_mean_of_this_machine_is_refused_before_an_agent_is_started() {
         let node = NodeName::new("compute1").unwrap();
         tree.sysfs().refused_devices(&node, lists).unwrap()
     };
-    // No look at the entries alone can tell: this vendor's cards may be elsewhere.
+    // The entries alone do not show it: this vendor's cards may be elsewhere.
     let both = refused(
         json!([{"vendor_id": "10de"}]),
         json!([{"address": "82:00.0"}]),

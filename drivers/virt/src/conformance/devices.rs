@@ -1,4 +1,5 @@
-//! The promises about devices: looked at without a change, made ready, kept for their guest, and given back once it is gone.
+//! Guarantees about devices: checks are read-only; a device is prepared, kept for its guest, and reset after the
+//! guest's deletion.
 
 use berth_model::NodeName;
 
@@ -9,8 +10,8 @@ use crate::{
     Spawned, VirtDriver, WantedDevice,
 };
 
-/// Takes the guest's devices, `wanted`, through their life with it and back, twice. The guest must not be there before, and its
-/// devices must be free. `refused` is a device that no guest may have, if the host has one.
+/// Runs the guest's devices, `wanted`, through prepare, spawn, destroy and reset, twice. The guest must not exist
+/// before, and its devices must be free. `refused` is a device that no guest may have, if the host has one.
 pub async fn check_devices(
     driver: &impl VirtDriver,
     spec: &GuestSpec,
@@ -53,7 +54,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
     }
 
-    /// What may not be given is neither found well nor made ready.
+    /// A device that no guest may have is neither accepted by a check nor prepared.
     async fn refused(&mut self, device: &WantedDevice) {
         let checked = self.driver.check_device(device).await;
         let prepared = self.driver.prepare_device(device).await;
@@ -91,7 +92,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         self.told(wanted, true).await;
     }
 
-    /// What the driver makes is told as its own as long as it is there.
+    /// A device prepared by the driver is reported as such while it exists.
     async fn told(&mut self, wanted: &[WantedDevice], is_there: bool) {
         let prepared = match self.driver.prepared_devices().await {
             Ok(prepared) => prepared,
@@ -107,7 +108,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
     }
 
-    /// While a guest has a device, nobody takes it away, and a journey that goes through its steps again changes nothing.
+    /// While a guest has a device, a reset is refused, and repeating the earlier steps changes nothing.
     async fn held(&mut self, spec: &GuestSpec, wanted: &[WantedDevice]) {
         match self.driver.spawn(spec).await {
             Ok(Spawned::Spawned) => {}
@@ -141,7 +142,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         self.redefined(spec).await;
     }
 
-    /// A guest with devices is neither suspended nor moved, and says why.
+    /// A guest with devices can be neither suspended nor moved; the error states the reason.
     async fn stays_where_it_is(&mut self, spec: &GuestSpec) {
         if spec.devices.as_slice().is_empty() {
             return;
@@ -159,7 +160,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
     }
 
-    /// A guest is given another document while it is off, and loses no device by it.
+    /// Redefining a guest that is shut off keeps its devices.
     async fn redefined(&mut self, spec: &GuestSpec) {
         let other = GuestSpec {
             cpu_model: CpuModel::Maximum,

@@ -1,4 +1,4 @@
-//! What is in Placement and is not the driver's.
+//! Parts of Placement's tree that do not belong to the driver.
 
 use berth_model::{Inventory, NodeName, Provider, ProviderTree, ResourceClass, Trait};
 use uuid::Uuid;
@@ -46,7 +46,8 @@ pub(super) fn check(driver: &impl VirtDriver, view: &HostView, node: &NodeName) 
         .collect()
 }
 
-/// Puts a child of Cyborg's, one of the PCI tracker's, a sharing provider, an inventory and traits beside the driver's own.
+/// Adds foreign parts to the tree: a child of Cyborg, one of the PCI tracker, a sharing provider, an inventory and
+/// traits.
 fn plant(tree: &mut ProviderTree, node: &NodeName) -> Option<Vec<Provider>> {
     let class = ResourceClass::new(UNKNOWN_CLASS).ok()?;
     let one = Inventory::of(1).ok()?;

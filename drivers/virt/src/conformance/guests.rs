@@ -1,4 +1,4 @@
-//! The promises about guests: what is asked for is there, once, and asking again changes nothing.
+//! Guarantees about guests: operations have the requested result, once, and are idempotent.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ const AT_ONCE: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
 };
 
-/// Makes, changes and ends the guest, which must not be there before (nor one of its name) and should run. `rival` is another
-/// guest that wants a device of the first, if the host has one that can be given.
+/// Creates, changes and destroys the guest. It should be specified as running; neither it nor a guest of its name may
+/// exist before. `rival` is another guest that wants a device of the first, if the host has a suitable one.
 pub async fn check_guests(
     driver: &impl VirtDriver,
     spec: &GuestSpec,
@@ -153,7 +153,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
     }
 
-    /// One that somebody changed while it was off has its own again when it is on. The guest is off.
+    /// A guest that was changed while it was off is restored to its specification at the next start. The guest is off.
     async fn its_own_again(&mut self, spec: &GuestSpec) {
         let promise = Promise::SpawnsOnce;
         let changed = GuestTopology::plain(1, spec.topology.memory_mib() + 4);
@@ -182,7 +182,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
     }
 
-    /// Another guest of the same UUID is refused, and the first is left alone.
+    /// Another guest of the same UUID is refused, and the first one stays unchanged.
     async fn another(&mut self, spec: &GuestSpec) {
         let mut other = spec.clone();
         other.devices = crate::guest_spec::GuestDevices::default();
@@ -244,7 +244,7 @@ impl<D: VirtDriver> Suite<'_, D> {
                 ),
             }
         }
-        // A spawn brings a guest that is off to what is wanted.
+        // A spawn brings a guest that is shut off to its desired state.
         let spawned = self.driver.spawn(spec).await;
         self.expect(
             Promise::SpawnsOnce,
@@ -267,7 +267,7 @@ impl<D: VirtDriver> Suite<'_, D> {
                 format!("a second guest with a device of the first: {seen:?}"),
             ),
         }
-        // Whatever is left of it, it does not run.
+        // The rival may be left defined, but must not run.
         if let Some(guest) = self.guest(rival.uuid).await
             && guest.state != GuestState::ShutOff
         {
@@ -291,7 +291,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
     }
 
-    /// What a destroyed guest held can be another's.
+    /// The resources of a destroyed guest can be given to another.
     async fn freed(&mut self, rival: &GuestSpec) {
         let spawned = self.driver.spawn(rival).await;
         self.expect(

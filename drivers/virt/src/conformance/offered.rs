@@ -1,4 +1,4 @@
-//! The promises about devices that are offered: as Placement is told of them.
+//! Guarantees about offered devices as reported to Placement.
 
 use std::collections::BTreeSet;
 
@@ -112,7 +112,7 @@ fn set(view: &HostView, node: &NodeName, device: &OfferedDevice, to: DeviceCondi
     })
 }
 
-/// What comes of one tick.
+/// The result of one tick.
 fn ticked(
     driver: &impl VirtDriver,
     view: &HostView,
@@ -130,7 +130,8 @@ fn ticked(
     }
 }
 
-/// Each reason reserves all and says so, and the way back restores what an operator had reserved.
+/// Each reason reserves all units and is reported as a trait; when the device is fit again, an operator's reservation
+/// is restored.
 fn unfit(
     driver: &impl VirtDriver,
     view: &HostView,
@@ -179,7 +180,7 @@ fn gone(
         let detail = format!("{name}: {detail}");
         broken(Promise::HoldsWhatIsGone, Some(node), detail)
     };
-    // A sick device has all of it reserved, which is another promise.
+    // An unfit device is fully reserved, which another guarantee covers.
     let view = &set(view, node, device, DeviceCondition::Fit);
     let tree = &ticked(driver, view, node, tree, &Usages::new()).map_err(&fails)?;
     let without = changed(view, node, |seen| {

@@ -1,4 +1,4 @@
-//! Every change of the model, with what the guests hold and with a consumer nobody knows.
+//! Every change of the model, with the guests' allocations and with an unknown consumer.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn orphan() -> ConsumerUuid {
     Uuid::from_bytes([0x0f; 16]).into()
 }
 
-/// What the guests hold, and one unit of everything in the tree that is left for the orphan.
+/// The guests' allocations, and one unit of every remaining inventory for an unknown consumer.
 fn held(view: &HostView, node: &NodeName, tree: &ProviderTree) -> Allocations {
     let Some(seen) = view.nodes.get(node) else {
         return Allocations::none();
@@ -119,7 +119,7 @@ fn totals(held: &Allocations) -> BTreeMap<ConsumerUuid, u64> {
         .collect()
 }
 
-/// The resolver proves it by class; here it is counted once more, by consumer.
+/// The resolver guarantees this by class; this checks it by consumer.
 fn lost(held: &Allocations, request: &ReshapeRequest) -> Option<String> {
     let (before, after) = (totals(held), totals(&request.afterwards(held)));
     let (consumer, _) = before

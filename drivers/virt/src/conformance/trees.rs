@@ -1,4 +1,4 @@
-//! The tree from nothing, and once more.
+//! The provider tree created from an empty Placement, and again from the result.
 
 use berth_model::{NodeName, Plan, Provider, ProviderTree, ProviderUuid, Usages, plan};
 use uuid::Uuid;

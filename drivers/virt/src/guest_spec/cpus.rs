@@ -1,4 +1,4 @@
-//! The processor a guest sees, and the host CPUs its virtual ones run on.
+//! The CPU model of a guest, and the placement of its virtual CPUs.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub enum CpuModel {
     Default,
     /// The nearest named model to the host's (`host-model`).
     HostModel,
-    /// The host's own (`host-passthrough`); only with hardware virtualisation.
+    /// The host's CPU model (`host-passthrough`); only with hardware virtualisation.
     HostPassthrough,
     /// All the hypervisor can show, emulated or not (`maximum`).
     Maximum,
@@ -33,17 +33,17 @@ pub enum CpuModel {
     Named(CpuModelName),
 }
 
-/// Where one virtual CPU runs.
+/// The placement of one virtual CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VcpuPin {
-    /// On a host CPU of its own.
+    /// On a dedicated host CPU.
     Dedicated(u32),
-    /// On any of these, which others may share.
+    /// On any of these shared host CPUs.
     Shared(#[serde(with = "text")] CpuSet),
 }
 
-/// Where each virtual CPU runs, and the hypervisor's own threads for the guest. The first pin is virtual CPU 0's.
+/// The placement of each virtual CPU and of the hypervisor's emulator threads. The first pin belongs to virtual CPU 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PinningRecord", into = "PinningRecord")]
 pub struct Pinning {
@@ -98,7 +98,7 @@ impl Pinning {
         &self.pins
     }
 
-    /// Where the emulator's own threads run.
+    /// The host CPUs of the emulator threads.
     #[must_use]
     pub fn emulator(&self) -> &CpuSet {
         &self.emulator

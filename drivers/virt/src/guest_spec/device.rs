@@ -1,4 +1,4 @@
-//! The devices that were bound for a guest.
+//! The host devices that are bound for a guest.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,26 +10,26 @@ use uuid::Uuid;
 use super::error::GuestSpecError;
 use super::text;
 
-/// Who takes a PCI function from its driver and gives it back: Nova's device_spec tag `managed`.
+/// Who unbinds a PCI function from its driver and returns it: Nova's device_spec tag `managed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PciManagement {
     /// The hypervisor, at start and end (`managed='yes'`).
     Hypervisor,
-    /// Whoever made the function ready: it is on a VFIO driver and stays there (`managed='no'`).
+    /// The operator or another tool: the function is on a VFIO driver and stays there (`managed='no'`).
     Prepared,
 }
 
-/// A host's device, as it is given to a guest.
+/// A device of the host, as given to a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestDevice {
-    /// A whole PCI function or a virtual function.
+    /// A PCI function, physical or virtual.
     Pci {
-        /// Where it is on the host.
+        /// Its address on the host.
         #[serde(with = "text")]
         address: PciAddress,
-        /// Who takes it from its driver.
+        /// Who unbinds it from its driver.
         managed: PciManagement,
     },
     /// A mediated device.
@@ -38,35 +38,35 @@ pub enum GuestDevice {
         #[serde(with = "text")]
         uuid: Uuid,
     },
-    /// A virtual function whose vendor's own VFIO driver keeps it (vGPUs without mediated devices).
+    /// A virtual function that stays on its vendor's own VFIO driver (vGPUs without mediated devices).
     VendorVfio {
-        /// Where it is on the host.
+        /// Its address on the host.
         #[serde(with = "text")]
         address: PciAddress,
     },
 }
 
-/// What a device was given for.
+/// The request that a device was given for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceOrigin {
-    /// The accelerator request (ARQ) of this UUID, which is bound to it.
+    /// The accelerator request (ARQ) with this UUID.
     Arq(#[serde(with = "text")] ArqUuid),
-    /// A resource of the flavor itself (`resources:VGPU`), which has no request.
+    /// The flavor itself (`resources:VGPU`), which has no ARQ.
     Flavor,
 }
 
-/// A device and what it was given for.
+/// A device and the request it was given for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachedDevice {
     /// The device.
     pub device: GuestDevice,
-    /// What for.
+    /// The request.
     pub origin: DeviceOrigin,
 }
 
-/// What every alias of ours starts with. libvirt keeps aliases that start with `ua-` as they are given.
+/// The prefix of Berth's device aliases. libvirt keeps only aliases that start with `ua-`.
 const ALIAS: &str = "ua-berth-";
 
 impl AttachedDevice {

@@ -1,4 +1,4 @@
-//! A guest's disks: files on the host.
+//! A guest's disks, which are files on the host.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const MOST_EPHEMERAL: usize = 25;
 pub enum DiskFormat {
     /// The bytes themselves.
     Raw,
-    /// QEMU's own, with clusters.
+    /// QEMU's copy-on-write format.
     Qcow2,
 }
 
@@ -30,14 +30,14 @@ pub struct BaseImage {
     pub format: DiskFormat,
 }
 
-/// A qcow2 file. What it lies over is said here and never taken from the file itself, where a tenant's image could name any
-/// file of the host.
+/// A qcow2 file. Its backing file is specified here and never read from the file itself, because a tenant's image could
+/// name any file of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QcowDisk {
     /// The file.
     pub path: HostPath,
-    /// What it lies over; none for a file that stands alone.
+    /// The backing file; `None` for a standalone file.
     pub base: Option<BaseImage>,
 }
 
@@ -51,10 +51,11 @@ pub struct GuestDisks {
 }
 
 impl GuestDisks {
-    /// The root disk, the ephemeral ones in their order (at most 25), and the config drive (an ISO 9660 file).
+    /// Creates the disks: the root disk, the ephemeral disks in order (at most 25), and the config drive (an ISO 9660
+    /// file).
     ///
     /// # Errors
-    /// Two disks are one file, or a disk is what another one lies over.
+    /// Two disks are the same file, or a disk is the backing file of another.
     pub fn new(
         root: Option<QcowDisk>,
         ephemeral: Vec<QcowDisk>,
@@ -78,7 +79,7 @@ impl GuestDisks {
                 });
             }
         }
-        // Several disks may lie over one image, but none may be written that another reads.
+        // Disks may share a backing file, but a backing file must not be written.
         for base in qcow().filter_map(|disk| disk.base.as_ref()) {
             if written.contains(&base.path) {
                 return Err(GuestSpecError::Twice {

@@ -1,8 +1,8 @@
-//! Why a spec cannot be.
+//! Validation errors of a guest specification.
 
 use crate::CpuSet;
 
-/// A part of a [`GuestSpec`](super::GuestSpec) that cannot be. Says which field.
+/// An invalid part of a [`GuestSpec`](super::GuestSpec). Names the field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestSpecError {
     /// A text that does not fit.
@@ -12,7 +12,7 @@ pub enum GuestSpecError {
         field: &'static str,
         /// The text, at most 80 characters.
         found: String,
-        /// What fits, in words.
+        /// What is valid, as text.
         expected: &'static str,
     },
     /// A number that does not fit.
@@ -22,7 +22,7 @@ pub enum GuestSpecError {
         field: &'static str,
         /// The number.
         found: u64,
-        /// What fits, in words.
+        /// What is valid, as text.
         expected: &'static str,
     },
     /// Something is there twice.
@@ -30,7 +30,7 @@ pub enum GuestSpecError {
     Twice {
         /// The field.
         field: &'static str,
-        /// What.
+        /// The duplicate value.
         what: String,
     },
     /// Virtual CPUs are left out.
@@ -38,33 +38,33 @@ pub enum GuestSpecError {
     LeavesOut {
         /// The field.
         field: &'static str,
-        /// Which.
+        /// The CPUs that are missing.
         missing: CpuSet,
     },
-    /// There are no such virtual CPUs.
+    /// Unknown virtual CPUs.
     #[error("{field} names the virtual CPUs {unknown}, which the guest does not have")]
     NotThere {
         /// The field.
         field: &'static str,
-        /// Which.
+        /// The unknown CPUs.
         unknown: CpuSet,
     },
-    /// CPUs that only one may have are in two places.
+    /// CPUs that must be exclusive are in two places.
     #[error("{field} has the CPUs {shared} in two places")]
     Overlap {
         /// The field.
         field: &'static str,
-        /// Which.
+        /// The CPUs in both.
         shared: CpuSet,
     },
-    /// Parts do not make the whole.
+    /// The parts do not add up to the whole.
     #[error("{field} come to {found} in all, the guest has {whole}")]
     Sum {
         /// The field.
         field: &'static str,
-        /// What the parts come to.
+        /// The sum of the parts.
         found: u64,
-        /// The whole.
+        /// The expected sum.
         whole: u64,
     },
 }

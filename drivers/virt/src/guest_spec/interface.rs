@@ -60,7 +60,7 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// What an interface is plugged into.
+/// The network that an interface is connected to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterfaceSource {
@@ -77,11 +77,11 @@ pub struct GuestInterface {
     /// Its Ethernet address.
     #[serde(with = "text")]
     pub mac: MacAddress,
-    /// What it is plugged into.
+    /// The network it is connected to.
     pub source: InterfaceSource,
 }
 
-/// A guest's interfaces, each with an address of its own.
+/// A guest's interfaces, each with a unique address.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<GuestInterface>", into = "Vec<GuestInterface>")]
 pub struct GuestInterfaces(Vec<GuestInterface>);

@@ -1,11 +1,12 @@
-//! Names, ids and paths: texts that a hypervisor's document and the host's file system both take.
+//! Names, ids and paths: texts that are valid both in a hypervisor's XML and in the host's file system.
 
 use super::text::checked_text;
 
-/// What XML 1.0 can carry and a line can show. Everything that is markup there is carried too, escaped.
+/// Whether XML 1.0 can contain the character and a line can display it. Markup characters are allowed, because they are
+/// escaped.
 fn is_plain(character: char) -> bool {
     !character.is_control()
-        // Line and paragraph separators break a line wherever it is shown, and the last two are no characters.
+        // Line and paragraph separators break lines, and the last two are not characters.
         && !matches!(character, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
 }
 
@@ -14,8 +15,8 @@ fn is_line(text: &str, longest: usize) -> bool {
 }
 
 checked_text!(
-    /// A guest's name on the hypervisor. libvirt keeps `NAME.xml.new` and `NAME.log` in directories of its own, so it must be
-    /// a file's name of at most 240 bytes; any printable character but `/` may be in it.
+    /// A guest's name on the hypervisor. libvirt uses it in file names (`NAME.xml.new`, `NAME.log`), so it is a file
+    /// name of at most 240 bytes: printable characters except `/`.
     GuestName,
     "name",
     "1 to 240 bytes of printable characters without / are a guest's name, with no blanks at its ends, and not . or ..",
@@ -23,7 +24,7 @@ checked_text!(
 );
 
 checked_text!(
-    /// A project's id, as the identity service gives it.
+    /// A project id of the identity service.
     ProjectId,
     "owner.project",
     "1 to 255 bytes of printable characters, with no blanks at the ends, are a project's id",
@@ -45,7 +46,7 @@ checked_text!(
 );
 
 checked_text!(
-    /// A kernel's command line. It is shown in the hypervisor's documents: no place for a secret.
+    /// A kernel's command line. It is visible in the hypervisor's XML, so it must not contain secrets.
     KernelCommandLine,
     "boot.command_line",
     "at most 2047 bytes of printable characters, with no blanks at the ends, are a kernel's command line",
@@ -53,7 +54,7 @@ checked_text!(
 );
 
 impl HostPath {
-    /// The path as the file system takes it.
+    /// As a file system path.
     #[must_use]
     pub fn as_path(&self) -> &std::path::Path {
         std::path::Path::new(self.as_str())

@@ -1,4 +1,4 @@
-//! Nouns that travel in a journal as their text.
+//! Serde helpers for values that are serialised as text.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ where
     text.parse().map_err(serde::de::Error::custom)
 }
 
-/// The same of what need not be there.
+/// The same for optional values.
 pub(crate) mod maybe {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 
@@ -44,7 +44,7 @@ pub(crate) mod maybe {
     }
 }
 
-/// A checked text: reads, shows and journals as what it holds.
+/// Defines a validated text type, which is parsed, displayed and serialised as its content.
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $field:literal, $expected:literal, $fits:expr) => {
         $(#[$doc])*
@@ -53,10 +53,10 @@ macro_rules! checked_text {
         pub struct $name(String);
 
         impl $name {
-            /// Checks the text.
+            /// Validates the text.
             ///
             /// # Errors
-            /// It does not fit; the error says what would.
+            /// The text is invalid; the error states what is valid.
             pub fn new(text: &str) -> Result<Self, $crate::guest_spec::GuestSpecError> {
                 let fits: fn(&str) -> bool = $fits;
                 if fits(text) {

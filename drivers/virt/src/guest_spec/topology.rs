@@ -1,4 +1,4 @@
-//! Virtual CPUs and memory, and where on the host they are.
+//! Virtual CPUs and memory of a guest, and their placement on the host.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,21 +25,21 @@ pub enum MemoryPages {
     },
 }
 
-/// One of a guest's own NUMA cells, on a cell of the host.
+/// One of a guest's NUMA cells, and the host cell it is placed on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestNumaCell {
-    /// The guest's virtual CPUs on it, by number from 0.
+    /// The guest's virtual CPUs on it, numbered from 0.
     #[serde(with = "text")]
     pub vcpus: CpuSet,
     /// The guest's memory on it, in MiB.
     pub memory_mib: u64,
-    /// The host's cell that all of it is on.
+    /// The host cell.
     pub host_cell: u32,
 }
 
-/// A guest's virtual CPUs and memory. Made plain, then placed: [`GuestTopology::pinned`], [`GuestTopology::on_cells`],
-/// [`GuestTopology::with_pages`].
+/// A guest's virtual CPUs and memory. Created by [`GuestTopology::plain`] and then placed by [`GuestTopology::pinned`],
+/// [`GuestTopology::on_cells`], [`GuestTopology::with_pages`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "TopologyRecord", into = "TopologyRecord")]
 pub struct GuestTopology {
@@ -52,7 +52,7 @@ pub struct GuestTopology {
 }
 
 impl GuestTopology {
-    /// So many virtual CPUs (1 to 4096) and so much memory (1 MiB to 1 PiB), anywhere on the host.
+    /// A number of virtual CPUs (1 to 4096) and an amount of memory (1 MiB to 1 PiB) without placement.
     ///
     /// # Errors
     /// A number is out of range.
@@ -81,10 +81,10 @@ impl GuestTopology {
         })
     }
 
-    /// The same, its virtual CPUs floating over these host CPUs (Nova's `cpu_shared_set`).
+    /// Lets the virtual CPUs run on any of these host CPUs (Nova's `cpu_shared_set`).
     ///
     /// # Errors
-    /// There is none, or the virtual CPUs are pinned one by one.
+    /// The set is empty, or the virtual CPUs are pinned individually.
     pub fn floating_on(mut self, cpus: CpuSet) -> Result<Self, GuestSpecError> {
         let field = "topology.cpu_set";
         if cpus.is_empty() {
@@ -104,10 +104,10 @@ impl GuestTopology {
         Ok(self)
     }
 
-    /// The same, each virtual CPU pinned.
+    /// Pins each virtual CPU.
     ///
     /// # Errors
-    /// There are more or fewer pins than virtual CPUs, or they float over a set already.
+    /// The number of pins differs from the number of virtual CPUs, or these already have a shared set.
     pub fn pinned(mut self, pinning: Pinning) -> Result<Self, GuestSpecError> {
         let field = "topology.pinning";
         let pins = u32::try_from(pinning.pins().len()).unwrap_or(u32::MAX);
@@ -133,11 +133,11 @@ impl GuestTopology {
         Ok(self)
     }
 
-    /// The same, parted over the host's NUMA cells. The first is the guest's cell 0.
+    /// Distributes the guest over NUMA cells of the host. The first one is the guest's cell 0.
     ///
     /// # Errors
-    /// The cells are none, share virtual CPUs, leave some out or name some that are not there, or their memory is not the
-    /// guest's; or a cell's memory is no whole number of its huge pages.
+    /// There are no cells; they share virtual CPUs, omit some or name unknown ones; their memory does not add up to the
+    /// guest's; or a cell's memory is not a multiple of its huge page size.
     pub fn on_cells(mut self, cells: Vec<GuestNumaCell>) -> Result<Self, GuestSpecError> {
         let field = "topology.cells";
         let mut taken = CpuSet::default();
@@ -176,10 +176,10 @@ impl GuestTopology {
         self.in_whole_pages()
     }
 
-    /// The same, its memory of these pages.
+    /// Backs the memory by pages of this size.
     ///
     /// # Errors
-    /// The size is no power of two from 64 KiB to 16 GiB, or the memory (of each cell) is no whole number of pages.
+    /// The size is not a power of two from 64 KiB to 16 GiB, or the memory (of each cell) is not a multiple of it.
     pub fn with_pages(mut self, pages: MemoryPages) -> Result<Self, GuestSpecError> {
         if let MemoryPages::Huge { size_kib } = pages
             && !(size_kib.is_power_of_two() && (64..=16 << 20).contains(&size_kib))
@@ -224,19 +224,19 @@ impl GuestTopology {
         self.memory_mib
     }
 
-    /// The host CPUs its virtual ones float over; none for all, or where they are pinned.
+    /// The shared host CPUs of the virtual CPUs; `None` for all, or if they are pinned.
     #[must_use]
     pub fn cpu_set(&self) -> Option<&CpuSet> {
         self.cpu_set.as_ref()
     }
 
-    /// Where each virtual CPU runs, if they are pinned.
+    /// The placement of each virtual CPU, if they are pinned.
     #[must_use]
     pub fn pinning(&self) -> Option<&Pinning> {
         self.pinning.as_ref()
     }
 
-    /// Its own NUMA cells, cell 0 first; none for a guest without NUMA placement.
+    /// The guest's NUMA cells, cell 0 first; empty without NUMA placement.
     #[must_use]
     pub fn cells(&self) -> &[GuestNumaCell] {
         &self.cells

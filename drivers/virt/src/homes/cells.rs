@@ -1,4 +1,4 @@
-//! Spreading over NUMA cells: by the guest's own shares, or to any one cell.
+//! Distributes an allocation over NUMA cells: by the guest's cells, or to any one cell.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use super::{Asked, at};
 use crate::provider_tree::cell_name;
 use crate::{CpuPolicy, GuestCell, GuestView, guest_allocations};
 
-/// Amounts by class; more than one where an allocation parts (VCPU into VCPU and PCPU).
+/// Amounts by class; several if an allocation is split (VCPU into VCPU and PCPU).
 pub(super) type Parts = Vec<(ResourceClass, u64)>;
 
-/// What of a guest's share of its cells is meant.
+/// The resource of a guest's cells that is distributed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Share {
-    /// CPUs, those that another allocation stands for taken off the first cells.
+    /// CPUs. Those covered by another allocation are subtracted from the first cells.
     Cpus {
-        /// How many those are.
+        /// The number of CPUs to subtract.
         taken: u64,
     },
     /// Memory.
@@ -38,7 +38,7 @@ impl Share {
         }
     }
 
-    /// What the consumer has of it on a cell's provider already.
+    /// What the consumer already holds of the resource on a cell's provider.
     fn held_on(self, asked: &Asked<'_>, provider: ProviderUuid) -> u64 {
         let classes = match self {
             Share::Cpus { .. } => vec![ResourceClass::VCPU, ResourceClass::PCPU],
@@ -64,7 +64,7 @@ pub(super) fn spread(asked: &Asked<'_>, guest: &GuestView, parts: Parts, share: 
     on_cells(asked, &cells, parts, share)
 }
 
-/// All of one class, to the first cell that has room for it and the rest of the guest.
+/// Moves all parts to the first cell with room for them and the rest of the guest.
 pub(super) fn any_of(asked: &Asked<'_>, parts: Parts) -> Homes {
     let Some((class, _)) = parts.into_iter().next() else {
         return Homes::Nowhere(HomelessReason::Unknown);
@@ -101,8 +101,8 @@ pub(super) fn providers<'a>(asked: &Asked<'a>) -> BTreeMap<u32, &'a Provider> {
         .collect()
 }
 
-/// A guest with pinned and shared CPUs but without cells: its two classes must land on one cell, which "any of several"
-/// cannot say. It gets the cell that is left for it when all guests are counted, or else the first.
+/// A guest with pinned and shared CPUs but without NUMA placement: both classes must go to the same cell, which "any of
+/// several" cannot express. The guest gets the cell left for it after all guests are counted, or the first one.
 fn one_cell_for_all(asked: &Asked<'_>, guest: &GuestView) -> Option<GuestCell> {
     if !matches!(guest.cpu_policy, CpuPolicy::Mixed { .. }) {
         return None;
@@ -123,8 +123,8 @@ fn one_cell_for_all(asked: &Asked<'_>, guest: &GuestView) -> Option<GuestCell> {
     })
 }
 
-/// Fills the cells in the guest's order, what is there already taken off their shares; what these do not cover goes to its
-/// first cell. Shares of a cell that the host does not have stay where they are.
+/// Fills the cells in the guest's order, minus what is already there. The remainder goes to the guest's first cell.
+/// Shares of a cell unknown to the host do not move.
 fn on_cells(asked: &Asked<'_>, cells: &[GuestCell], parts: Parts, share: Share) -> Homes {
     let providers = providers(asked);
     let provider = |cell: &GuestCell| providers.get(&cell.host_cell).map(|p| p.uuid());
@@ -153,7 +153,7 @@ fn on_cells(asked: &Asked<'_>, cells: &[GuestCell], parts: Parts, share: Share) 
     at(homes, HomelessReason::DeviceGone { device })
 }
 
-/// Puts the parts on the shares in order: the first part first. What does not fit is left.
+/// Distributes the parts over the shares in order, and returns the remainder.
 fn fill(shares: &[(ProviderUuid, u64)], parts: Parts) -> (Vec<Home>, Parts) {
     let mut homes = Vec::new();
     let mut room: Vec<_> = shares.to_vec();

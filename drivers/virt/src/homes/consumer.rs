@@ -1,5 +1,5 @@
-//! The guest behind a consumer. Placement's consumer is an instance, whose UUID the hypervisor knows, or a migration, whose
-//! UUID it often does not: then the guest is inferred from what the consumer holds, or not at all.
+//! Finds the guest of a consumer. A consumer is an instance, whose UUID the hypervisor knows, or a migration, whose
+//! UUID it often does not know. In the latter case the guest is inferred from the consumer's allocations, if possible.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use berth_model::{ConsumerAllocations, ConsumerUuid};
 use super::Asked;
 use crate::{GuestView, NodeView, resource_kind::ResourceKind};
 
-/// Units by what they count.
+/// Amounts by kind of resource.
 type Amounts = BTreeMap<ResourceKind, u64>;
 
-/// The guest by the consumer's UUID, by another consumer it is known to have, or the only one that fits; none where the
-/// guest of the consumer's own UUID cannot be read.
+/// The guest by the consumer's UUID, by a known further consumer, or the only one that fits. `None` if the guest with
+/// the consumer's UUID cannot be read.
 pub(super) fn guest_of<'a>(asked: &Asked<'a>) -> Option<&'a GuestView> {
     let consumer = asked.allocation.consumer;
     if asked.seen.unreadable.contains_key(&consumer) {
@@ -29,8 +29,8 @@ fn named(seen: &NodeView, consumer: ConsumerUuid) -> Option<&GuestView> {
     })
 }
 
-/// The one guest that uses exactly what the consumer holds, that holds nothing of the kind under a name of its own, and
-/// that no other unknown consumer could be. Two answers are none: a guess could move units to another guest's device.
+/// The only guest that uses exactly what the consumer holds, whose own consumer holds nothing of that kind, and that
+/// fits no other unknown consumer. Two candidates give `None`: a guess could move units to another guest's device.
 fn inferred<'a>(asked: &Asked<'a>, consumer: ConsumerUuid) -> Option<&'a GuestView> {
     let held = asked.all.of(&consumer)?;
     let wanted = amounts(asked, held);
@@ -60,7 +60,7 @@ fn inferred<'a>(asked: &Asked<'a>, consumer: ConsumerUuid) -> Option<&'a GuestVi
     (fitting.next().is_none() && !contested).then_some(guest)
 }
 
-/// What a consumer holds on this tree, by kind.
+/// A consumer's allocations on this tree, by kind.
 fn amounts(asked: &Asked<'_>, held: &ConsumerAllocations) -> Amounts {
     let mut amounts = Amounts::new();
     for ((provider, class), amount) in &held.resources {
@@ -95,7 +95,7 @@ fn used(seen: &NodeView, guest: &GuestView, kind: ResourceKind) -> u64 {
     }
 }
 
-/// Whether neither the guest's own consumer nor another known one holds units of these kinds for it.
+/// Whether no known consumer of the guest holds units of these kinds.
 fn is_unclaimed(
     asked: &Asked<'_>,
     uuid: ConsumerUuid,
@@ -108,7 +108,7 @@ fn is_unclaimed(
         .all(|held| !shares_a_kind(&amounts(asked, held), wanted))
 }
 
-/// Whether a guest that cannot be read may be the one that is looked for: nothing of these kinds is held under its own name.
+/// Whether an unreadable guest may be the one searched for: its own consumer holds nothing of these kinds.
 fn may_be_unreadable(asked: &Asked<'_>, wanted: &Amounts) -> bool {
     asked.seen.unreadable.keys().any(|uuid| {
         let held = asked.all.of(uuid);

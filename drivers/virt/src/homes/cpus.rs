@@ -1,4 +1,4 @@
-//! Homes of CPUs: VCPU or PCPU by the guest's policy, on the root or on the guest's cells.
+//! Where CPUs move: VCPU or PCPU by the guest's policy, on the root or on the guest's cells.
 
 use berth_model::{Home, HomelessReason, Homes, ProviderUuid, ResourceClass};
 
@@ -20,8 +20,7 @@ pub(super) fn homes(asked: &Asked<'_>) -> Homes {
     }
 }
 
-/// The provider that all of it goes to, whatever the guest's cells are: the root where it has the CPUs, the cell it is on
-/// already.
+/// The provider for all units regardless of the guest's cells: the root if it has the CPUs, or the current cell.
 fn place(asked: &Asked<'_>) -> Option<ProviderUuid> {
     let here = asked.allocation.provider;
     if !cells_are_modelled(asked.seen) {
@@ -33,7 +32,7 @@ fn place(asked: &Asked<'_>) -> Option<ProviderUuid> {
     }
 }
 
-/// The guest's CPUs, less those that a PCPU allocation which leaves beside this one stands for.
+/// The guest's CPUs, minus those of a PCPU allocation that moves at the same time.
 fn share(asked: &Asked<'_>) -> cells::Share {
     let cells = cells::providers(asked);
     let is_on_cell = |provider| cells.values().any(|cell| cell.uuid() == provider);
@@ -48,7 +47,7 @@ fn share(asked: &Asked<'_>) -> cells::Share {
     cells::Share::Cpus { taken }
 }
 
-/// Units of nobody known would stay as they are, in a class that is not offered there any more.
+/// Whether units of an unknown guest would stay in a class that is no longer offered there.
 fn stays_unoffered(asked: &Asked<'_>, provider: ProviderUuid, parts: &Parts) -> bool {
     provider == asked.allocation.provider
         && parts
@@ -67,7 +66,7 @@ fn in_one_place(provider: ProviderUuid, parts: Parts) -> Vec<Home> {
         .collect()
 }
 
-/// The allocation by the classes it has from now on, the pinned part first.
+/// The allocation split into its new classes, the pinned part first.
 fn parts(asked: &Asked<'_>, guest: Option<&GuestView>) -> Parts {
     let amount = asked.allocation.amount;
     let pinned = match asked.seen.model.pcpu {
@@ -83,7 +82,7 @@ fn parts(asked: &Asked<'_>, guest: Option<&GuestView>) -> Parts {
     parts.into_iter().filter(|(_, part)| *part > 0).collect()
 }
 
-/// How many of the allocation's units are pinned CPUs. Those of an unknown guest count as shared.
+/// The number of pinned CPUs among the units. For an unknown guest all count as shared.
 fn pinned(asked: &Asked<'_>, guest: Option<&GuestView>) -> u64 {
     let Some(guest) = guest else {
         return 0;
@@ -100,9 +99,9 @@ fn pinned(asked: &Asked<'_>, guest: Option<&GuestView>) -> u64 {
     }
 }
 
-/// This allocation's part of the pinned CPUs that the consumer holds as VCPU. They are dealt out to all its VCPU allocations
-/// in one order, whichever is asked for, so that no CPU counts twice: first what cannot stay VCPU where it is, then the
-/// guest's cells in its own order.
+/// This allocation's part of the pinned CPUs that the consumer holds as VCPU. They are distributed over all its VCPU
+/// allocations in a fixed order, so that no CPU counts twice: first those that cannot stay VCPU, then by the guest's
+/// cells.
 fn dealt_here(asked: &Asked<'_>, guest: &GuestView, mut pinned: u64) -> u64 {
     let vcpu = &ResourceClass::VCPU;
     let cells = cells::providers(asked);

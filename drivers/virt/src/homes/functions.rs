@@ -1,4 +1,4 @@
-//! Homes of network cards' virtual functions: the root, or the cells of the cards that the guest's functions are of.
+//! Where virtual functions of network cards move: to the root, or to the cells of the cards of the guest's functions.
 
 use std::collections::BTreeMap;
 

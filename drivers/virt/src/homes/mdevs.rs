@@ -1,4 +1,4 @@
-//! Homes of virtual GPUs: on the provider of the GPU that the guest's mediated devices are part of.
+//! Where virtual GPUs move: to the provider of the GPU of the guest's mediated devices.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) fn homes(asked: &Asked<'_>) -> Homes {
     }
 }
 
-/// The new place where the old one says enough: back on the root, or on a GPU whose class has another name.
+/// The new place if the old one determines it: back to the root, or the same GPU with a renamed class.
 fn place_without_guest(asked: &Asked<'_>) -> Option<Place> {
     let left = asked.allocation.provider;
     let gpu = || gpu_of(asked, left).and_then(offered_class);
@@ -36,7 +36,7 @@ fn place_without_guest(asked: &Asked<'_>) -> Option<Place> {
     }
 }
 
-/// The GPU that a provider stands for, by its name.
+/// The GPU that a provider stands for, by name.
 pub(super) fn gpu_of<'a>(asked: &Asked<'a>, provider: ProviderUuid) -> Option<&'a PhysicalGpu> {
     let name = &asked.trees.get(provider)?.name;
     let mut gpus = asked.seen.gpus.iter();
@@ -74,7 +74,7 @@ fn on_the_guests_gpus(asked: &Asked<'_>, guest: &GuestView) -> Homes {
     at(as_homes(homes), rest(asked, gone))
 }
 
-/// Where units of a GPU are reported; none where it is gone or not offered.
+/// Where a GPU's units are reported; `None` if it is missing or not offered.
 fn place_of(asked: &Asked<'_>, address: PciAddress) -> Option<Place> {
     let gpu = asked.seen.gpus.iter().find(|gpu| gpu.address == address)?;
     let class = offered_class(gpu)?;
@@ -88,8 +88,8 @@ fn place_of(asked: &Asked<'_>, address: PciAddress) -> Option<Place> {
     Some((provider.uuid(), class))
 }
 
-/// Devices of the allocation's own class first; then those of classes that the consumer has no allocation of (their GPU's
-/// class has changed). Those of the rest belong to another of its allocations.
+/// Orders the places: first devices of the allocation's class, then those of classes that the consumer has no
+/// allocation of (the class of their GPU has changed). Other devices belong to another allocation of the consumer.
 fn best_first(asked: &Asked<'_>, places: Vec<Place>) -> Vec<Place> {
     let (mut same, other): (Vec<_>, Vec<_>) = places
         .into_iter()

@@ -1,4 +1,4 @@
-//! Homes of memory: the root, or the guest's cells.
+//! Where memory moves: to the root, or to the guest's cells.
 
 use berth_model::Homes;
 

@@ -1,14 +1,14 @@
-//! The children that stand for offered devices: one of the root for each, as Nova's PCI tracker and Cyborg's conductor make
-//! them, so that a host of either is taken over with what is there.
+//! The children of the root for offered devices. They have the same form as those of Nova's PCI tracker and Cyborg's
+//! conductor, so that existing providers are taken over.
 //!
-//! Such a child says whose it is: a PCI device of the compute service has COMPUTE_MANAGED_PCI_DEVICE; a device of the accelerator
-//! service has OWNER_CYBORG, and CUSTOM_OWNER_BERTH where Berth and not Cyborg writes it. Its inventories are the driver's
-//! whole, and so are its traits: what a device no longer is must not be found by a profile.
+//!  Traits mark the owner: COMPUTE_MANAGED_PCI_DEVICE for the compute service; OWNER_CYBORG for the accelerator service,
+//!  with CUSTOM_OWNER_BERTH if Berth and not Cyborg writes the provider. The driver manages all inventories and traits of such a child,
+//!  so that no profile matches an outdated trait.
 //!
-//! What is reserved has four causes, which must not be mixed up. An operator (or whoever cleans a device that is used once)
-//! sets it, and it stays; a device that may not be given out has all of it reserved, and says why by a trait; a card has
-//! those of its parts reserved that are set aside; and so has
-//! one whose units are still held under another class. Where ours covers an operator's, a trait remembers that one.
+//!  Units are reserved for four reasons, which must not be confused. An operator (or whoever cleans a one-time-use device)
+//!  reserves units, which stays. A device that may not be given out is fully reserved, with the reason as a trait. A card's
+//!  handles that are set aside are reserved. Units still allocated under another class are reserved. If Berth's
+//!  reservation covers an operator's, a trait records the latter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,12 +26,12 @@ use crate::{
 };
 
 const ONE_TIME_USE: Trait = Trait::known("HW_PCI_ONE_TIME_USE");
-/// How much an operator had reserved when more had to be.
+/// The prefix of the trait that records an operator's reservation while a larger one is needed.
 const RESERVED_BEFORE: &str = "CUSTOM_BERTH_DEVICE_RESERVED_";
-/// What is loaded into a gate array is not seen on the bus.
+/// Traits of FPGA images, which cannot be seen on the bus and therefore are kept.
 const LOADED: [&str; 2] = ["CUSTOM_FPGA_FUNCTION_ID_", "CUSTOM_FPGA_REGION_"];
 
-/// The devices that get a child, by its name. One that is gone gets none, nor one that has nothing to give.
+/// The devices that get a child, by its name. Missing devices and devices without handles get none.
 pub(crate) fn wanted<'a>(
     seen: &'a NodeView,
     node: &NodeName,
@@ -50,7 +50,7 @@ pub(crate) fn wanted<'a>(
         .collect()
 }
 
-/// Whose device a child of the root stands for that is Berth's to write; none for all others.
+/// The owner of the device of a child that Berth may write; `None` for all others.
 fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     let root = current.root().uuid();
     if provider.parent() != Some(root) {
@@ -61,7 +61,8 @@ fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     if has(&Trait::OWNER_CYBORG) {
         return has(&Trait::CUSTOM_OWNER_BERTH).then_some(DeviceOwner::Accelerator);
     }
-    // A Placement may not know the traits; then a child is known by its UUID, which is of the name it was made with.
+    // If Placement does not know the traits, a child is recognised by its UUID, which is derived from its original
+    // name.
     let is_deployable = provider.uuid().is_of_a_deployable();
     if is_deployable && has(&Trait::CUSTOM_OWNER_BERTH) && !has(&PCI_TRACKERS) {
         return Some(DeviceOwner::Accelerator);
@@ -70,7 +71,7 @@ fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     (is_device && current.is_ours(provider.uuid())).then_some(DeviceOwner::Compute)
 }
 
-/// Whether a child stands for a device that is not offered any more. A nova-compute's PCI devices are none of ours while PCI
+/// Whether a child stands for a device that is no longer offered. PCI devices of a nova-compute are ignored while PCI
 /// devices are not reported.
 pub(super) fn goes(
     seen: &NodeView,
@@ -85,8 +86,8 @@ pub(super) fn goes(
         })
 }
 
-/// Children of wanted devices under another name: a rename of the host was interrupted, an operator gave it, Cyborg called the
-/// host otherwise, or the device went from one owner to the other, whose names differ.
+/// Children of wanted devices under another name: a rename of the host was interrupted, an operator renamed the child,
+/// Cyborg used another host name, or the device changed its owner, which implies another name.
 ///
 /// # Errors
 /// Two children stand for one device.
@@ -134,11 +135,11 @@ pub(super) fn misnamed(
     Ok(found)
 }
 
-/// Children of wanted devices that a nova-compute or Cyborg made and that do not say yet that Berth writes them, with what
-/// they are to say.
+/// Children of wanted devices that a nova-compute or Cyborg created and that are not yet marked as Berth's, with the
+/// missing traits.
 ///
 /// # Errors
-/// A device of the compute service is Cyborg's.
+/// A device of the compute service belongs to Cyborg.
 pub(super) fn unmarked(
     current: &ProviderTree,
     node: &NodeName,
@@ -174,7 +175,7 @@ pub(super) fn unmarked(
     Ok(unmarked)
 }
 
-/// Devices whose class is another one from now on: their units go along.
+/// The moves of devices whose class changes: their units follow.
 pub(super) fn moves(
     current: &ProviderTree,
     wanted: &BTreeMap<ProviderName, &OfferedDevice>,
@@ -204,7 +205,7 @@ fn is_in_a_guest(seen: &NodeView, device: &OfferedDevice) -> bool {
     parts.any(|part| is_in_a_guest_as(seen, part))
 }
 
-/// Whether a guest has this part of it.
+/// Whether a guest has this handle.
 fn is_in_a_guest_as(seen: &NodeView, part: &OfferedHandle) -> bool {
     let mut guests = seen.guests.values();
     guests.any(|guest| match part {
@@ -213,7 +214,7 @@ fn is_in_a_guest_as(seen: &NodeView, part: &OfferedHandle) -> bool {
     })
 }
 
-/// The child as it is to be, given the one that Placement has.
+/// The desired child, based on the one in Placement.
 pub(super) fn write(
     child: &mut Provider,
     before: Option<&Provider>,
@@ -252,14 +253,14 @@ fn reserved(
     }
     let operators = operators.min(whole);
     let elsewhere = before.map_or(0, |before| held_elsewhere(before, &device.class));
-    // A part in a guest is used already: reserved besides, it would count twice.
+    // Handles in a guest are already allocated; reserving them would count them twice.
     let aside = device.set_aside.iter();
     let aside = aside.filter(|part| !is_in_a_guest_as(seen, part)).count();
     let aside = u32::try_from(aside).unwrap_or(u32::MAX);
     let (ours, amount) = match device.condition {
         DeviceCondition::Unfit { .. } => (whole, whole),
         DeviceCondition::Fit => {
-            // What an operator keeps back is kept of what is left.
+            // An operator's reservation applies to the remaining units.
             let amount = elsewhere.max(operators).saturating_add(aside);
             (elsewhere.saturating_add(aside), amount.min(whole))
         }
@@ -275,12 +276,12 @@ fn reserved_before(amount: u32) -> Option<Trait> {
     Trait::new(&format!("{RESERVED_BEFORE}{amount}")).ok()
 }
 
-/// What an operator reserved: what is there, unless that is our doing.
+/// The units reserved by an operator: the current value unless Berth set it.
 fn operators(before: &Provider, device: &OfferedDevice, whole: u32) -> u32 {
     let offered = |inventory: &&Inventory| !inventory.is_held();
     let same = before.inventories.get(&device.class).filter(offered);
     let Some(there) = same.or_else(|| before.inventories.values().find(offered)) else {
-        // It was gone while somebody had it, and nobody has cleaned it since.
+        // It was missing while in use, and has not been cleaned since.
         let was_held = before.inventories.values().any(Inventory::is_held);
         return if device.one_time_use && was_held {
             whole
@@ -302,7 +303,7 @@ fn operators(before: &Provider, device: &OfferedDevice, whole: u32) -> u32 {
     }
 }
 
-/// Units that are still held under another class: they are of the same device.
+/// Units still allocated under another class; they are of the same device.
 fn held_elsewhere(before: &Provider, class: &ResourceClass) -> u32 {
     let others = before.inventories.iter().filter(|(held, _)| *held != class);
     others
@@ -319,7 +320,7 @@ fn traits(before: Option<&Provider>, device: &OfferedDevice) -> BTreeSet<Trait> 
         DeviceOwner::Compute => {
             traits.insert(PCI_TRACKERS);
             traits.extend(device.one_time_use.then_some(ONE_TIME_USE));
-            // Which of these it is to be is the agent's to say.
+            // The agent decides which of these apply.
             traits.extend(kept.filter(|held| OWNER_TRAITS.contains(held)).cloned());
         }
         DeviceOwner::Accelerator => {

@@ -1,6 +1,6 @@
-//! Which inventories moved: a class that Placement has where this model does not report it, and that this model reports
-//! elsewhere, or under another name. A move that is named although the reshape is done would be asked for for ever, so each
-//! one requires that its source is not reported any more, or (dedicated CPUs) that its new class is not there yet.
+//! Finds moved inventories: Placement has a class where this model does not report it, and this model reports it
+//! elsewhere or under another name. A move must not be found again after its reshape, so its source must no longer be
+//! reported, or (dedicated CPUs) its new class must not exist yet.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ impl Looking<'_> {
             .map(|custom| custom.class.clone())
     }
 
-    /// The classes that units of a class may have from now on.
+    /// The possible new classes of units of a class.
     fn new_classes(
         &self,
         name: Option<&ProviderName>,
@@ -148,8 +148,8 @@ impl Looking<'_> {
         }
     }
 
-    /// VCPU inventory that the units of pinned guests leave: they are to be PCPU, and the current tree has none yet (Nova's
-    /// rule); or units of unknown guests are still held as VCPU, and their guests may be known by now.
+    /// Whether units of pinned guests leave this VCPU inventory: they become PCPU and the tree has no PCPU yet (like in
+    /// Nova), or units of unknown guests are still allocated as VCPU and their guests may be known now.
     fn parts_into_pcpu(&self, inventory: &Inventory, stays: bool) -> bool {
         let is_wanted = std::iter::once(&self.wanted.root)
             .chain(self.wanted.children.values().map(|(amounts, _)| amounts))
@@ -180,8 +180,8 @@ impl Looking<'_> {
         }
     }
 
-    /// A child that is still wanted changed its class; one that is not gives its units back to the root, unless it is
-    /// merely gone: then its units are held.
+    /// The reason of a move away from a child: a wanted child changed its class; an unwanted one returns its units to
+    /// the root, unless its device is only missing (the units are then reserved).
     fn why_it_leaves_a_child(&self, name: &ProviderName) -> Option<&'static str> {
         match named_for(self.node, name)? {
             NamedFor::Device if self.seen.model.vgpu == VgpuModel::Root => {

@@ -1,4 +1,4 @@
-//! The names a driver gives its child providers: Nova's pattern `<node>_<device>`.
+//! Names of child providers, in Nova's pattern `<node>_<device>`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use berth_model::{
 
 use super::ProviderTreeError;
 
-/// What a child provider of this driver's naming stands for.
+/// What a child provider named by this driver stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NamedFor {
     /// A PCI device: `<node>_pci_0000_84_00_0`.
@@ -17,13 +17,13 @@ pub(crate) enum NamedFor {
     Cell,
 }
 
-/// What a child's name says it stands for; none for names that no driver here gives.
+/// What a child stands for according to its name; `None` for foreign names.
 pub(crate) fn named_for(node: &NodeName, name: &ProviderName) -> Option<NamedFor> {
     let suffix = name.as_str().strip_prefix(node.as_str())?;
     stands_for(suffix.strip_prefix('_')?)
 }
 
-/// What a name says that stands behind the node's.
+/// What the part of a name after the node's name stands for.
 fn stands_for(suffix: &str) -> Option<NamedFor> {
     if PciAddress::from_nodedev_name(suffix).is_ok() {
         return Some(NamedFor::Device);
@@ -33,8 +33,8 @@ fn stands_for(suffix: &str) -> Option<NamedFor> {
     is_number.then_some(NamedFor::Cell)
 }
 
-/// Whether a child of the current tree is this driver's to take away: the compute service's, and of a name that it gives.
-/// Other children of the compute service (its PCI devices) are somebody else's here.
+/// Whether this driver may delete a child of the current tree: it belongs to the compute service and has a name of this
+/// driver's pattern. Other children of the compute service (its PCI devices) are foreign here.
 pub(crate) fn is_the_drivers(current: &ProviderTree, node: &NodeName, provider: &Provider) -> bool {
     provider.uuid() != current.root().uuid()
         && current.is_ours(provider.uuid())
@@ -42,7 +42,7 @@ pub(crate) fn is_the_drivers(current: &ProviderTree, node: &NodeName, provider: 
         && !provider.traits.contains(&PCI_TRACKERS)
 }
 
-/// The end of a name of the pattern, whatever node's name it begins with.
+/// The suffix of a name of the pattern, with any node's name.
 fn suffix_under_any_node(name: &ProviderName) -> Option<&str> {
     let name = name.as_str();
     let ends = ["_pci_", "_numa"].into_iter();
@@ -50,12 +50,12 @@ fn suffix_under_any_node(name: &ProviderName) -> Option<&str> {
     ends.find(|end| stands_for(end).is_some())
 }
 
-/// The children of the compute service that have lost their name, with the name that is theirs: a rename of the host that
-/// was interrupted leaves the old or another new name before the suffix, an operator gives any. A wanted child is known by its
-/// UUID, another by the suffix.
+/// The children of the compute service with a wrong name, with the right one. An interrupted rename of the host leaves
+/// the old or another new name before the suffix; an operator may set any name. A wanted child is recognised by its
+/// UUID, others by the suffix.
 ///
 /// # Errors
-/// Two children stand for the same, or a name is too long.
+/// Two children stand for the same device or cell, or a name is too long.
 pub(super) fn misnamed<'a>(
     current: &ProviderTree,
     node: &NodeName,
@@ -98,7 +98,7 @@ pub(super) fn misnamed<'a>(
     Ok(found)
 }
 
-/// Children right below the root that have a name this driver gives and carry nobody's mark, with the one they are to carry.
+/// Children of the root with a name of this driver's pattern and without an owner mark, with the mark to set.
 pub(super) fn unmarked(
     current: &ProviderTree,
     node: &NodeName,
@@ -117,7 +117,7 @@ pub(super) fn unmarked(
         .collect()
 }
 
-/// Nova's PCI tracker marks its providers so; their names are other (upper-case addresses), but a name is no proof.
+/// The mark of Nova's PCI tracker. Its providers have other names (upper-case addresses), but a name proves nothing.
 pub(crate) const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
 
 /// The name of a cell's provider: `<node>_numa<id>`.

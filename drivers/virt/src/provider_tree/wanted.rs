@@ -1,4 +1,4 @@
-//! How much of which class belongs on which provider, under the node's model.
+//! Computes the amounts per provider and class under the node's model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{CpuSet, Disk, NodeView, NumaCell, NumaModel, PcpuModel, VgpuModel, V
 /// Inventory wanted on one provider, in the classes' units.
 pub(super) type Amounts = BTreeMap<ResourceClass, u64>;
 
-/// The providers the node wants: the root's amounts, and each child's by name with the traits it carries.
+/// The desired providers: the root's amounts, and amounts and traits of each child by name.
 pub(super) struct Wanted {
     pub(super) root: Amounts,
     pub(super) children: BTreeMap<ProviderName, (Amounts, BTreeSet<Trait>)>,
@@ -44,12 +44,12 @@ fn add(amounts: &mut Amounts, class: &ResourceClass, amount: u64) {
     }
 }
 
-/// Whether CPUs, memory and functions are reported per NUMA cell: the model says so and the host has cells.
+/// Whether CPUs, memory and functions are reported per NUMA cell: the model requires it and the host has cells.
 pub(crate) fn cells_are_modelled(seen: &NodeView) -> bool {
     seen.model.numa == NumaModel::Cells && !seen.cells.is_empty()
 }
 
-/// Whether dedicated CPUs are reported as PCPU: the model says so and there are some.
+/// Whether dedicated CPUs are reported as PCPU: the model requires it and there are some.
 pub(crate) fn dedicated_are_pcpu(seen: &NodeView) -> bool {
     seen.model.pcpu == PcpuModel::Pcpu && !seen.cpus.dedicated_online().is_empty()
 }
@@ -100,7 +100,7 @@ fn want_cells(
     Ok(())
 }
 
-/// The cell that a card's functions are reported on: its own, or the first where it does not say (as the kernel treats it).
+/// The cell that a card's functions are reported on: its own, or the first one if unknown (like in the kernel).
 pub(crate) fn card_cell(seen: &NodeView, card: &VirtualFunctions) -> Option<u32> {
     let own = card
         .numa_node

@@ -1,4 +1,4 @@
-//! Children that this driver did not make, or made under another name of the host: found by name, used by the UUID they have.
+//! Children created by others or under another host name: they are found by name and keep their UUID.
 
 use berth_model::{Allocations, NodeName, Plan, ProviderTree, ProviderUuid, Trait, Usages, plan};
 use berth_virt::{
@@ -12,7 +12,7 @@ use crate::view::{
     reported, root_uuid, shown, two_cells,
 };
 
-/// The same tree with the children's UUIDs from elsewhere, marked as nova-compute marks them.
+/// The same tree with foreign UUIDs of children, marked like nova-compute does.
 fn strangers(tree: &ProviderTree) -> ProviderTree {
     let mut strange = ProviderTree::new(tree.root().clone());
     for (n, child) in (0xabc0_u128..).zip(tree.children(root_uuid())) {
@@ -56,7 +56,7 @@ const NEW: ResourceModel = ResourceModel {
     pcpu: PcpuModel::Pcpu,
 };
 
-/// What is held, and the tree, once the node is modelled so.
+/// The allocations and the tree after the node's model changed.
 fn remodelled(
     node: &NodeView,
     at: &NodeName,
@@ -89,7 +89,7 @@ fn by_provider(all: &Allocations, tree: &ProviderTree, n: u128) -> Vec<String> {
     shown(all, [tree, tree], consumer(n))
 }
 
-/// A guest's units held by a migration that the hypervisor does not know, so that the guest must be inferred.
+/// The allocations of a guest under a migration unknown to the hypervisor, so that the guest must be inferred.
 fn as_a_migration(held: &Allocations, n: u128) -> Allocations {
     held.consumers()
         .map(|(uuid, held)| {
@@ -105,7 +105,7 @@ fn as_a_migration(held: &Allocations, n: u128) -> Allocations {
 
 #[test]
 fn units_leave_children_of_any_uuid_and_come_back_to_them_by_name() {
-    // Their class is known to nobody any more, so that only the providers' names tell what they are.
+    // The class is unknown now, so only the providers' names identify them.
     let new = machine(NEW, "CUSTOM_GRID");
     let tree = strangers(&reported(&new, &bare()));
     let before = held(&new, &tree);
@@ -140,7 +140,7 @@ fn units_leave_children_of_any_uuid_and_come_back_to_them_by_name() {
 
 #[test]
 fn a_guest_is_inferred_from_what_a_migration_holds_on_children_of_any_uuid() {
-    // Units on three children: those that are asked for, and those that tell the guest.
+    // Units on three children: the moved ones, and those that identify the guest.
     let vcpu_cells = ResourceModel {
         pcpu: PcpuModel::Vcpu,
         ..NEW
@@ -210,7 +210,7 @@ fn children_without_a_mark_are_marked_before_anything_is_taken_from_them() {
             .iter()
             .all(|child| desired.tree.is_ours(*child))
     );
-    // Modelled otherwise, or of another class: marked first.
+    // With another model or class: marked first.
     for other in [machine(OLD, "VGPU"), machine(NEW, "CUSTOM_GRID")] {
         let desired = provider_tree(&host(other.clone()), &tree, &name()).unwrap();
         assert_eq!(desired.moves, []);

@@ -1,4 +1,4 @@
-//! Every promise of the conformance suite, broken once: a suite that finds nothing there would prove nothing elsewhere.
+//! Violates every guarantee of the conformance suite once, to prove that the suite finds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -156,7 +156,7 @@ impl VirtDriver for Planted {
             Some(Promise::LeavesTheRestAlone) => {
                 desired.tree.root_mut().traits.remove(&Trait::COMPUTE_NODE);
             }
-            // Inventory that moved stays where it was, too.
+            // Moved inventory also stays at its old place.
             Some(Promise::Reshapes) if !desired.moves.is_empty() => {
                 let kept = current.root().inventories.clone();
                 desired.tree.root_mut().inventories.extend(kept);
@@ -178,7 +178,7 @@ impl VirtDriver for Planted {
     }
 }
 
-/// One event, or none for ever.
+/// One event, or none.
 struct Events(bool);
 
 impl futures_core::Stream for Events {

@@ -1,4 +1,4 @@
-//! Offered devices in the tree: taken over from Nova and from Cyborg, sick and well, used once, of another class.
+//! Offered devices in the tree: taken over from Nova and Cyborg, unfit and fit again, one-time-use, with another class.
 
 use std::collections::BTreeSet;
 
@@ -156,13 +156,13 @@ fn a_cyborg_host_is_taken_over_whatever_cyborg_called_the_host() {
             ["CUSTOM_GOLD", "CUSTOM_OWNER_BERTH", "OWNER_CYBORG"]
         );
         assert_eq!(reported(&view, &taken), taken);
-        // What is told of it before and after is told of the same provider.
+        // Both reports use the same provider.
         let device = &view.devices[0];
         for tree in [&tree, &renamed, &taken] {
             let provider = device.provider_in(&name(), tree).unwrap();
             assert_eq!(provider.uuid(), uuid);
         }
-        // Gone, it is held until nobody uses it, even where Placement has no word for whose it is.
+        // A missing device is reserved until it is unused, even if Placement does not know the owner's trait.
         let mut unknown = taken.clone();
         let child = unknown.get_mut(uuid).unwrap();
         child.traits.remove(&Trait::OWNER_CYBORG);
@@ -203,7 +203,7 @@ fn a_card_of_cyborgs_that_is_named_by_one_of_its_functions_is_taken_over() {
         let provider = view.devices[0].provider_in(&name(), tree).unwrap();
         assert_eq!(provider.uuid(), uuid);
     }
-    // Cyborg's PCI driver made a provider of each: which of them is the card's is not ours to say.
+    // Cyborg's PCI driver created a provider for each function; which one is the card's cannot be known.
     let other = ProviderName::new("other_0000:cd:00.6").unwrap();
     let each = ProviderUuid::of_deployable(&other);
     left(
@@ -272,14 +272,15 @@ fn the_class_of_cyborgs_pci_driver_stays_until_an_operator_says_another() {
     assert!(kept.keep_cyborgs(&name(), &taken));
     assert_eq!(kept.class, class("CUSTOM_PCI"));
     assert!(!kept.keep_cyborgs(&name(), &taken), "once");
-    // A guest that has it holds a unit of that class.
+    // A guest with it holds a unit of that class.
     let mut seen = view.clone();
     let mut user = guest(1, 64);
     user.functions.insert(card.address);
     seen.guests.insert(consumer(1), user);
     let claims = guest_allocations(&seen, &name(), &taken);
     assert_eq!(claims[&consumer(1)][&(uuid, class("CUSTOM_PCI"))], 1);
-    // Parted, it is offered as something else than Cyborg's driver ever did; and an operator's word holds.
+    // As mediated devices it is offered in a form that Cyborg's driver does not know; and a configured class is
+    // binding.
     let parts = (0..2).map(|number| OfferedHandle::Mdev {
         uuid: OfferedHandle::mdev_uuid(uuid, number),
         parent: card.address,
@@ -321,7 +322,7 @@ fn a_card_that_is_given_out_whole_has_one_unit_however_many_handles() {
     seen.guests.insert(consumer(1), user);
     let claims = guest_allocations(&seen, &name(), &tree);
     assert_eq!(claims[&consumer(1)][&(child.uuid(), card.class.clone())], 1);
-    // One function that is set aside takes it all away, and no more than all.
+    // One function set aside reserves the whole unit, and no more.
     card.set_aside = (0..2).map(function).collect();
     let aside = reported(&with(vec![card]), &tree);
     assert_eq!(reserved(&aside, "n1_0000:cd:00.0"), 1);
@@ -333,7 +334,7 @@ fn beside_the_real_cyborg_its_children_stay_as_they_are() {
     let name = ProviderName::new("n1_0000:cd:00.0").unwrap();
     let uuid = ProviderUuid::of_deployable(&name);
     left(&mut tree, uuid, name.as_str(), "PGPU", &["OWNER_CYBORG"]);
-    // What it offers, guests may ask this host for.
+    // The host has the trait for guests with accelerators.
     let asked_for = "COMPUTE_ACCELERATORS".parse().unwrap();
     tree.root_mut().traits.insert(asked_for);
     assert_eq!(reported(&with(Vec::new()), &tree), tree);
@@ -378,7 +379,7 @@ fn a_device_of_nova_s_that_cyborg_writes_is_refused_with_its_name() {
     let made = |name: &str| ProviderUuid::of_deployable(&ProviderName::new(name).unwrap());
     for (bus, cyborgs, uuid) in [
         (0x81, "n1_0000:81:00.0", Uuid::from_u128(5).into()),
-        // Cyborg writes addresses in small letters, and may call the host otherwise.
+        // Cyborg writes addresses in lower case, and may use another host name.
         (0xcd, "n1_0000:cd:00.0", made("n1_0000:cd:00.0")),
         (0xcd, "other_0000:cd:00.0", made("other_0000:cd:00.0")),
     ] {
@@ -414,7 +415,7 @@ fn a_device_that_changes_hands_keeps_its_provider_and_its_units() {
             devices: vec![device(0xab, to)],
             ..before.clone()
         };
-        // First it gets its new name and its marks, then its class.
+        // First the name and the marks, then the class.
         let mut marked = reported(&after, &tree);
         let pending = loop {
             if let Some(pending) = pending(&after, &marked) {
@@ -484,7 +485,7 @@ fn of_a_card_those_parts_are_reserved_that_are_set_aside_beside_what_an_operator
             assert_eq!(reserved(&tree, name), (operators + count).min(4));
             assert_eq!(reported(&aside(parts), &tree), tree);
         }
-        // One that a guest has is used, and counts as that.
+        // A handle in a guest counts as used.
         let mut held = aside(&[3]);
         let mut user = guest(1, 64);
         user.functions.insert("0000:81:01.3".parse().unwrap());
@@ -597,7 +598,7 @@ proptest! {
         let usages: Usages = tree.own().iter().flat_map(|one| {
             one.inventories.keys().map(|of| ((one.uuid(), of.clone()), u64::from(used)))
         }).collect();
-        // Names and marks first, then the rest; a change of class is a reshape, and ends it here.
+        // Names and marks first, then the rest; a change of class is a reshape and ends the loop.
         for _ in 0..3 {
             let desired = provider_tree(&host(after.clone()), &tree, &name()).unwrap();
             match plan(&tree, desired, &usages) {

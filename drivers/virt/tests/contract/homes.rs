@@ -1,4 +1,4 @@
-//! Each kind of move on a small machine: where every unit lands.
+//! Each kind of move on a small machine, with the destination of every unit.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,8 @@ fn no_guest_is_inferred_while_one_that_cannot_be_read_may_be_the_one() {
         ]
         .into()
     };
-    // A migration holds what the guest uses. Of the two that nobody reads, one holds its own, so it is not the migration's.
+    // A migration holds what the guest uses. One of the two unreadable guests has its own allocations, so the migration
+    // is not for it.
     let unknown = |consumer, resources| (consumer, holding(resources));
     let current = reported(&node, &bare());
     for (claims, moves) in [(units(2), true), (Resources::new(), false)] {

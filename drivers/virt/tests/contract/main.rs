@@ -1,4 +1,4 @@
-//! The contract's pure half: provider trees and homes, on views built by hand and at random.
+//! The pure half of the contract: provider trees and moves, on hand-made and random views.
 
 #[cfg(test)]
 mod adopted;

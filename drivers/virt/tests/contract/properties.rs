@@ -1,4 +1,4 @@
-//! What holds for any machine, before and after any change of it.
+//! Properties of any machine, before and after any change of it.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ fn a_node() -> impl Strategy<Value = NodeView> {
     )
 }
 
-/// What is in Placement and is nobody's business here.
+/// Foreign parts of Placement's tree.
 fn add_what_is_foreign(tree: &mut ProviderTree) -> Vec<Provider> {
     let root = tree.root_mut();
     root.inventories
@@ -143,8 +143,7 @@ fn add_what_is_foreign(tree: &mut ProviderTree) -> Vec<Provider> {
     foreign
 }
 
-/// The guests' claims and others' as far as they fit: what Placement would have let in while there was `crowd` times as
-/// much room as now.
+/// Allocations of guests and others as far as they fit, if `crowd` times the current capacity had been available.
 fn claimed(
     node: &NodeView,
     tree: &ProviderTree,
@@ -183,7 +182,7 @@ fn claimed(
     claimed
 }
 
-/// The tree and the allocations after the agent did what the plan says, at a start.
+/// The tree and the allocations after the agent has executed the plan, as at a start.
 fn carried_out(
     node: &NodeView,
     current: &ProviderTree,
@@ -203,7 +202,7 @@ fn carried_out(
     })
 }
 
-/// Guests whose cells the host has and whose shares sum up, so that there is only one right answer.
+/// Only guests on existing cells whose cells add up, so that there is only one right result.
 fn only_plain_guests(node: &NodeView) -> NodeView {
     let mut node = node.clone();
     node.guests.retain(|_, guest| {

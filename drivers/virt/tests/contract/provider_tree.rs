@@ -1,4 +1,4 @@
-//! What is written into Placement's tree, and what is left alone.
+//! What is written into Placement's tree, and what stays unchanged.
 
 use berth_model::{
     AllocationRatio, Inventory, NodeName, Plan, Provider, ProviderTree, Trait, Usages, plan,

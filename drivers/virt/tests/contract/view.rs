@@ -1,4 +1,4 @@
-//! Views built by hand, and the way from one model to another.
+//! Hand-made views, and the change from one model to another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,7 @@ pub(crate) fn two_cells() -> Vec<NumaCell> {
         .collect()
 }
 
-/// The GPU on bus `bus`, offering `total` of a class; none offered where total is 0.
+/// The GPU on bus `bus` with `total` units of a class; 0: none offered.
 pub(crate) fn gpu(bus: u8, class_name: &str, total: u64) -> PhysicalGpu {
     PhysicalGpu {
         address: format!("{bus:02x}:00.0").parse().unwrap(),
@@ -134,7 +134,7 @@ pub(crate) fn guest(vcpus: u64, memory_mib: u64) -> GuestView {
     }
 }
 
-/// Mediated devices on the GPUs of these buses; on none where the bus is 0.
+/// Mediated devices on the GPUs of these buses; bus 0: without a parent.
 pub(crate) fn mdevs(buses: &[u8]) -> Vec<GuestMdev> {
     buses
         .iter()
@@ -180,7 +180,7 @@ pub(crate) fn holding(resources: Resources) -> ConsumerAllocations {
     }
 }
 
-/// What the guests hold on this tree.
+/// The guests' allocations on this tree.
 pub(crate) fn held(node: &NodeView, tree: &ProviderTree) -> Allocations {
     guest_allocations(node, &name(), tree)
         .into_iter()
@@ -189,7 +189,7 @@ pub(crate) fn held(node: &NodeView, tree: &ProviderTree) -> Allocations {
         .collect()
 }
 
-/// What is pending, if anything is.
+/// The pending reshape, if any.
 pub(crate) fn pending(node: &NodeView, current: &ProviderTree) -> Option<PendingReshape> {
     let desired = provider_tree(&host(node.clone()), current, &name()).unwrap();
     match plan(current, desired, &Usages::new()) {
@@ -235,7 +235,7 @@ pub(crate) fn shown(
     lines
 }
 
-/// The upgrade of `node` to `model`: its tree before, what guests and `others` held, and the reshape.
+/// The upgrade of `node` to `model`: the tree before, the allocations of guests and `others`, and the reshape.
 pub(crate) fn upgrade(
     before: &NodeView,
     after: &NodeView,

@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::{ArqUuid, ConsumerUuid};
-use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, CreateArqs, PatchBody, read_patch};
+use berth_wire::accelerator::{
+    ArqBody, ArqList, BindPatch, CreateArqs as CreateArqsBody, PatchBody, read_patch,
+};
 use http::StatusCode;
 
 use super::{database, link, read, require};
 use crate::handlers::device_profiles;
 use crate::router::AcceleratorApi;
 use crate::store::arqs::{
-    self, ArqError, ArqRow, CreateArqs, DeleteArqs, ArqSelection, ArqFilters, LONGEST_PROJECT, ArqScope, ServiceVouch,
+    self, ArqError, ArqFilters, ArqRow, ArqScope, ArqSelection, CreateArqs, DeleteArqs,
+    LONGEST_PROJECT, ServiceVouch,
 };
 use crate::store::bind::{BindRefusal, PatchArqs, PatchOutcome};
 use crate::{microversions, policies};
@@ -91,7 +94,7 @@ pub(crate) async fn create(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::ARQ_CREATE)?;
-    let body: CreateArqs = call.typed()?;
+    let body: CreateArqsBody = call.typed()?;
     let profile = body
         .device_profile_name
         .filter(|name| !name.is_empty())

@@ -1,7 +1,7 @@
 //! /internal/v1/accelerator_requests: adopts requests that another accelerator service has bound.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::{AdoptedArqs, ArqBody, ArqList, NotAdopted};
 
 use super::accelerator_requests::fault;

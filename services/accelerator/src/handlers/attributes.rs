@@ -1,14 +1,14 @@
 //! /v2/attributes: attributes of deployables.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::{AttributeBody, AttributeList, CreateAttribute};
 use http::StatusCode;
 
 use super::{database, link, read, uuid};
 use crate::policies;
 use crate::router::AcceleratorApi;
-use crate::store::attributes::{self, DeployableAttributeError, InsertAttribute, DeleteAttribute};
+use crate::store::attributes::{self, DeleteAttribute, DeployableAttributeError, InsertAttribute};
 
 fn fault(error: DeployableAttributeError) -> Fault {
     match error {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
-use berth_store::Moment;
-use berth_wire::accelerator::{DeployableBody, DeployableList, Link, ProgramStep, read_program};
+use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_store::SqlTimestamp;
+use berth_wire::accelerator::{
+    DeployableBody, DeployableList, DocumentLink, ProgramStep, read_program,
+};
 use http::StatusCode;
 use uuid::Uuid;
 
@@ -13,13 +15,15 @@ use super::{database, link, read, url, uuid};
 use crate::policies;
 use crate::router::AcceleratorApi;
 use crate::store::deployables;
-use crate::store::programmings::{BeginProgram, EndLateProgrammings, ProgramError, ProgrammingProgress, progress};
+use crate::store::programmings::{
+    BeginProgram, EndLateProgrammings, ProgramError, ProgrammingProgress, progress,
+};
 
 /// The polling interval while waiting for the end of a programming.
 const LOOK: Duration = Duration::from_millis(500);
 
 fn body(call: &ApiRequest, deployable: DeployableBody) -> DeployableBody {
-    let bookmark = Link {
+    let bookmark = DocumentLink {
         href: url(call, &format!("/deployables/{}", deployable.uuid)),
         rel: "bookmark".to_owned(),
     };
@@ -49,7 +53,11 @@ pub(crate) async fn show(
     document(&accelerator, &call, uuid).await
 }
 
-async fn document(accelerator: &AcceleratorApi, call: &ApiRequest, uuid: Uuid) -> Result<ApiResponse, Fault> {
+async fn document(
+    accelerator: &AcceleratorApi,
+    call: &ApiRequest,
+    uuid: Uuid,
+) -> Result<ApiResponse, Fault> {
     let mut tx = read(&accelerator.tables).await?;
     match deployables::get(&mut tx, uuid).await.map_err(database)? {
         Some(found) => ApiResponse::ok(&body(call, found)),
@@ -93,7 +101,7 @@ pub(crate) async fn program(
     let begin = BeginProgram {
         deployable,
         image,
-        deadline: Moment::now().after(accelerator.options.bind_timeout),
+        deadline: SqlTimestamp::now().after(accelerator.options.bind_timeout),
     };
     let programming = accelerator.tables.write(&begin).await.map_err(refused)?;
     loop {
@@ -109,8 +117,8 @@ pub(crate) async fn program(
             }
             ProgrammingProgress::UnderWay => {}
         }
-        if Moment::now() > begin.deadline {
-            let now = Moment::now();
+        if SqlTimestamp::now() > begin.deadline {
+            let now = SqlTimestamp::now();
             let late = EndLateProgrammings {
                 now,
                 forget: now.before(accelerator.options.bind_timeout),

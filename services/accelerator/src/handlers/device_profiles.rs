@@ -1,7 +1,7 @@
 //! /v2/device_profiles: create, list, show and delete device profiles.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::{
     CreateDeviceProfile, DeviceProfileBody, DeviceProfileDocument, DeviceProfileList,
 };
@@ -9,7 +9,9 @@ use http::StatusCode;
 
 use super::{database, link, read, require};
 use crate::router::AcceleratorApi;
-use crate::store::device_profiles::{self, CreateProfile, DeleteProfile, ProfileKey, ProfileRow, ProfileError};
+use crate::store::device_profiles::{
+    self, CreateProfile, DeleteProfile, ProfileError, ProfileKey, ProfileRow,
+};
 use crate::{microversions, policies};
 
 /// The longest sentence about a profile, in characters.
@@ -132,7 +134,10 @@ pub(crate) async fn delete_several(
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::PROFILE_DELETE)?;
     let value = call.query.last("value").unwrap_or_default();
-    let keys: Vec<ProfileKey> = listed(value).iter().map(|text| ProfileKey::of(text)).collect();
+    let keys: Vec<ProfileKey> = listed(value)
+        .iter()
+        .map(|text| ProfileKey::of(text))
+        .collect();
     if keys.is_empty() {
         return Err(Fault::bad_request(
             "Name the device profiles to delete: ?value=NAME,NAME",

@@ -1,12 +1,14 @@
 //! /v2/devices: list and show devices, and set them in and out of service.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::{DeviceBody, DeviceList};
 
 use super::{database, link, read, uuid};
 use crate::router::AcceleratorApi;
-use crate::store::devices::{self, DeviceStatusError, ENABLED, DeviceFilters, MAINTAINING, SetDeviceStatus};
+use crate::store::devices::{
+    self, DeviceFilters, DeviceStatusError, ENABLED, MAINTAINING, SetDeviceStatus,
+};
 use crate::{microversions, policies};
 
 fn fault(error: DeviceStatusError) -> Fault {

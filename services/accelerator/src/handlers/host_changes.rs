@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::HostChanges;
 
 use super::sql;

@@ -1,23 +1,23 @@
 //! /internal/v1/hosts/{host}/devices: an agent reports its host's devices and gets their desired state.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
-use berth_wire::accelerator::HostDevices;
+use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::accelerator::HostDevicesReport;
 
 use super::{database, read};
 use crate::policies;
 use crate::report::DeviceReport;
 use crate::router::AcceleratorApi;
+use crate::store::arqs_of_unknown_instances::ArqsOfUnknownInstances;
 use crate::store::host_devices::WriteReport;
 use crate::store::known_devices;
-use crate::store::arqs_of_unknown_instances::ArqsOfUnknownInstances;
 
 pub(crate) async fn put(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call, policies::HOST_DEVICES)?;
-    let body: HostDevices = call.typed()?;
+    let body: HostDevicesReport = call.typed()?;
     let report = DeviceReport::new(call.path("host")?, body)
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))?;
     let (tables, write) = (&accelerator.tables, WriteReport { report });

@@ -1,7 +1,7 @@
 //! /internal/v1/hosts/{host}/programmings: lists due programmings for an agent and takes their results.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::ProgrammingEnd;
 
 use super::{accelerator_requests, database, read, uuid};

@@ -1,8 +1,8 @@
 //! The version documents.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
-use berth_wire::accelerator::{Link, RootDocument, VersionBody};
+use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::accelerator::{DocumentLink, RootDocument, VersionBody};
 
 use super::url;
 use crate::microversions::RANGE;
@@ -14,7 +14,7 @@ fn version(id: &str, href: String) -> VersionBody {
         status: "CURRENT".to_owned(),
         max_version: RANGE.max.to_string(),
         min_version: RANGE.min.to_string(),
-        links: vec![Link::own(href)],
+        links: vec![DocumentLink::own(href)],
     }
 }
 
@@ -28,6 +28,9 @@ pub(crate) async fn show(_: State<AcceleratorApi>, call: ApiRequest) -> Result<A
     })
 }
 
-pub(crate) async fn show_v2(_: State<AcceleratorApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show_v2(
+    _: State<AcceleratorApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&version("v2.0", url(&call, "/v2/")))
 }

@@ -8,8 +8,8 @@ use berth_model::{Arq, ArqState, AttachHandle, Binding};
 use berth_store::{Statement, Transaction, Work};
 use berth_wire::accelerator::{AdoptedArqs, NotAdopted};
 
-use super::arqs::{self, ArqError, LONGEST_PROJECT, ArqScope};
-use super::device_profiles::{self, ProfileKey, ProfileError};
+use super::arqs::{self, ArqError, ArqScope, LONGEST_PROJECT};
+use super::device_profiles::{self, ProfileError, ProfileKey};
 use super::{handles, now};
 
 /// Why a request is not adopted.

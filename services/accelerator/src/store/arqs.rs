@@ -9,7 +9,7 @@ use berth_model::{
 };
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 
-use super::device_profiles::{self, ProfileKey, ProfileError};
+use super::device_profiles::{self, ProfileError, ProfileKey};
 use super::{AcceleratorTableError, events, foreign, handles, moment, now, programmings, typed};
 
 const TABLE: &str = "accelerator_requests";

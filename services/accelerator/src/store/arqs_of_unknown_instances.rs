@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use berth_model::ArqUuid;
-use berth_store::{Moment, Statement, Transaction, Work};
+use berth_store::{SqlTimestamp, Statement, Transaction, Work};
 use berth_wire::accelerator::NotTaken;
 use uuid::Uuid;
 
@@ -38,8 +38,11 @@ pub(crate) struct UnknownInstanceOutcome {
 impl ArqsOfUnknownInstances<'_> {
     /// Deletes the requests and releases their handles, one transaction per guest. A failure for one guest does not
     /// affect others.
-    pub(crate) async fn delete(&self, store: &AcceleratorTables) -> Result<UnknownInstanceOutcome, AcceleratorTableError> {
-        let before = Moment::now().before(self.grace);
+    pub(crate) async fn delete(
+        &self,
+        store: &AcceleratorTables,
+    ) -> Result<UnknownInstanceOutcome, AcceleratorTableError> {
+        let before = SqlTimestamp::now().before(self.grace);
         let mut left = UnknownInstanceOutcome::default();
         let found = {
             let mut tx = store.read().await?;
@@ -66,7 +69,12 @@ impl ArqsOfUnknownInstances<'_> {
                     let reason = format!(
                         "{requests} accelerator requests of guest {guest}, which the host does not know, stay: {error}"
                     );
-                    tracing::error!(host = self.host, device, reason, "a device stays assigned to an unknown guest");
+                    tracing::error!(
+                        host = self.host,
+                        device,
+                        reason,
+                        "a device stays assigned to an unknown guest"
+                    );
                     let name = device;
                     left.not_taken.push(NotTaken { name, reason });
                 }
@@ -79,7 +87,7 @@ impl ArqsOfUnknownInstances<'_> {
     async fn find(
         &self,
         tx: &mut Transaction,
-        before: Moment,
+        before: SqlTimestamp,
     ) -> Result<BTreeMap<String, (String, usize)>, AcceleratorTableError> {
         let mut found: BTreeMap<String, (String, usize)> = BTreeMap::new();
         let search = Statement::new(HOLDERS).bind(self.host);
@@ -99,7 +107,7 @@ impl ArqsOfUnknownInstances<'_> {
 struct DeleteBoundArqs<'a> {
     host: &'a str,
     guest: &'a str,
-    before: Moment,
+    before: SqlTimestamp,
 }
 
 impl Work for DeleteBoundArqs<'_> {

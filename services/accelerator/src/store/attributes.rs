@@ -43,7 +43,10 @@ pub(crate) async fn list(
     rows.iter().map(attribute).collect()
 }
 
-pub(crate) async fn get(tx: &mut Transaction, uuid: Uuid) -> Result<AttributeBody, DeployableAttributeError> {
+pub(crate) async fn get(
+    tx: &mut Transaction,
+    uuid: Uuid,
+) -> Result<AttributeBody, DeployableAttributeError> {
     let statement = Statement::new(format!("{SELECT} WHERE uuid = ?")).bind(uuid.to_string());
     match tx.row(statement).await? {
         Some(row) => Ok(attribute(&row)?),

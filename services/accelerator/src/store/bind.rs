@@ -5,21 +5,21 @@
 //! guest's) changes nothing. If a device must be programmed first, all requests hold their handles in `BindStarted`
 //! until the host reports the result (`programmings`).
 
-mod requirements;
 mod offer;
+mod requirements;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use berth_model::{ArqPhase, ArqUuid, Binding, ConsumerUuid, ProviderUuid};
-use berth_store::{Moment, Statement, Transaction, Work};
+use berth_store::{SqlTimestamp, Statement, Transaction, Work};
 use berth_wire::accelerator::{BindPatch, Program};
 use berth_wire::compute::EventStatus;
 
 use super::arqs::{self, ArqError, ArqRow, ArqScope, ArqTransitions, write_state};
 use super::{events, handles, programmings};
-use requirements::ProfileRequirements;
 use offer::{ProviderOffer, offer};
+use requirements::ProfileRequirements;
 
 /// Why the requests of a patch got no handles.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -182,7 +182,11 @@ async fn bind(
                 (PatchOutcome::Done, bound, Some(EventStatus::Completed))
             }
         }
-        Err(refused) => (PatchOutcome::Refused(refused), failed, Some(EventStatus::Failed)),
+        Err(refused) => (
+            PatchOutcome::Refused(refused),
+            failed,
+            Some(EventStatus::Failed),
+        ),
     };
     for (want, steps) in wanted.iter().zip(steps) {
         let binding = Some(&want.binding);
@@ -213,14 +217,16 @@ async fn begin_programming(
         program: chosen.program,
     });
     let steps: Vec<_> = steps.collect();
-    programmings::begin(tx, &steps, Moment::now().after(timeout)).await?;
+    programmings::begin(tx, &steps, SqlTimestamp::now().after(timeout)).await?;
     Ok(())
 }
 
 /// The state transitions of each request. A failed request passes through `Unbound`, so that it can be bound again.
 fn steps_of(wanted: &[BindTarget], way: &[ArqPhase]) -> Result<Vec<ArqTransitions>, ArqError> {
     let through = |want: &BindTarget| match want.row.arq.state.phase() {
-        ArqPhase::BindFailed => ArqTransitions::through(&want.row, &[&[ArqPhase::Unbound], way].concat()),
+        ArqPhase::BindFailed => {
+            ArqTransitions::through(&want.row, &[&[ArqPhase::Unbound], way].concat())
+        }
         _ => ArqTransitions::through(&want.row, way),
     };
     wanted.iter().map(through).collect()

@@ -34,7 +34,9 @@ fn deployable(row: &Row) -> Result<(i64, DeployableBody), AcceleratorTableError>
     Ok((row.int(0)?, body))
 }
 
-pub(crate) async fn list(tx: &mut Transaction) -> Result<Vec<DeployableBody>, AcceleratorTableError> {
+pub(crate) async fn list(
+    tx: &mut Transaction,
+) -> Result<Vec<DeployableBody>, AcceleratorTableError> {
     let rows = tx
         .rows(Statement::new(format!("{SELECT} ORDER BY d.id")))
         .await?;

@@ -123,7 +123,10 @@ pub(crate) async fn list(
     rows.iter().map(profile).collect()
 }
 
-pub(crate) async fn get(tx: &mut Transaction, key: &ProfileKey) -> Result<ProfileRow, ProfileError> {
+pub(crate) async fn get(
+    tx: &mut Transaction,
+    key: &ProfileKey,
+) -> Result<ProfileRow, ProfileError> {
     let statement = match key {
         ProfileKey::Uuid(uuid) => {
             Statement::new(format!("{SELECT} WHERE uuid = ?")).bind(uuid.to_string())

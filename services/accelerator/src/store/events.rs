@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use berth_model::{ArqUuid, ConsumerUuid};
-use berth_store::{Disposition, Moment, Retryable, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{
+    Disposition, Retryable, SqlError, SqlTimestamp, Statement, Transaction, Value, Work,
+};
 use berth_wire::compute::EventStatus;
 use uuid::Uuid;
 
@@ -23,7 +25,7 @@ pub(crate) struct PendingEvent {
     pub(crate) host: String,
     pub(crate) status: EventStatus,
     pub(crate) attempts: u32,
-    pub(crate) since: Moment,
+    pub(crate) since: SqlTimestamp,
 }
 
 /// Stores events about requests of one guest. They replace pending events of the same requests.
@@ -108,7 +110,7 @@ impl Work for ClaimEvents<'_> {
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<i64>, DeliveryRecordError> {
         // The time after the lock was acquired.
-        let now = Moment::now();
+        let now = SqlTimestamp::now();
         let mut taken = Vec::new();
         for event in self.events {
             let sql = "UPDATE events SET due_at = ? WHERE due_at <= ? AND id = ? AND arq_uuid = ? AND created_at = ?";
@@ -164,7 +166,7 @@ impl Work for RecordDelivery {
                     "UPDATE events SET attempts = ?, due_at = ? WHERE id = ? AND arq_uuid = ? AND created_at = ?",
                 )
                 .bind(i64::from(attempts))
-                .bind(Moment::now().after(after)),
+                .bind(SqlTimestamp::now().after(after)),
                 DeliveryOutcome::Released => Statement::new(
                     "UPDATE events SET due_at = ? WHERE id = ? AND arq_uuid = ? AND created_at = ?",
                 )

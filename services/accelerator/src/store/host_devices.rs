@@ -10,13 +10,15 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{SqlError, SqlTimestamp, Statement, Transaction, Value, Work};
 use berth_wire::accelerator::{KnownDevices, NotTaken};
 use uuid::Uuid;
 
 use super::attributes::{self, AttributeSource};
 use super::{AcceleratorTableError, devices, handles, known_devices, now};
-use crate::report::{ReportedDeployable, ReportedDevice, ReportedHandle, DeviceReport, HandleCleaning};
+use crate::report::{
+    DeviceReport, HandleCleaning, ReportedDeployable, ReportedDevice, ReportedHandle,
+};
 use rows::{DeployableRow, DeviceRow, HandleRow, HostRows, StoredRow};
 
 /// Why a part of a device was rejected.
@@ -67,7 +69,11 @@ impl Work for WriteReport {
 
 impl HostRows {
     /// Writes one device; its id.
-    async fn device(&mut self, tx: &mut Transaction, device: &ReportedDevice) -> Result<i64, AcceleratorTableError> {
+    async fn device(
+        &mut self,
+        tx: &mut Transaction,
+        device: &ReportedDevice,
+    ) -> Result<i64, AcceleratorTableError> {
         let reported: DeviceRow = (
             device.device_type.clone(),
             device.vendor.clone(),
@@ -186,7 +192,7 @@ impl HostRows {
             // that was never used before.
             let (scrubbed, releases) = match handle.scrub {
                 HandleCleaning::Never => (0, 0),
-                HandleCleaning::Always { .. } => (1, Moment::now().as_micros()),
+                HandleCleaning::Always { .. } => (1, SqlTimestamp::now().as_micros()),
             };
             let insert = Statement::new(sql)
                 .bind(uuid)
@@ -270,7 +276,10 @@ async fn mark(tx: &mut Transaction, table: &'static str, ids: &[i64]) -> Result<
 }
 
 /// The host that a provider is on.
-async fn elsewhere(tx: &mut Transaction, provider: Uuid) -> Result<Option<RejectionReason>, AcceleratorTableError> {
+async fn elsewhere(
+    tx: &mut Transaction,
+    provider: Uuid,
+) -> Result<Option<RejectionReason>, AcceleratorTableError> {
     let sql = "SELECT v.hostname FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.rp_uuid = ?";
     let search = Statement::new(sql).bind(provider.to_string());
     let Some(row) = tx.row(search).await? else {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_model::{ArqPhase, ArqUuid};
-use berth_store::{Moment, SqlError, Statement, Transaction, Work};
+use berth_store::{SqlError, SqlTimestamp, Statement, Transaction, Work};
 
 use super::arqs::ArqError;
 use super::{events, typed};
@@ -20,9 +20,9 @@ const HOLD_NOTHING: &str = "NOT EXISTS (SELECT 1 FROM attach_handles WHERE arq_i
 /// Idle requests, by the time of their last change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum IdleArqs {
-    Before(Moment),
+    Before(SqlTimestamp),
     /// By a clock that was ahead: the moment is not before now.
-    After(Moment),
+    After(SqlTimestamp),
 }
 
 impl IdleArqs {
@@ -48,7 +48,10 @@ impl IdleArqs {
     }
 
     /// All of them, by their number in the table: when each was touched.
-    pub(crate) async fn all(self, tx: &mut Transaction) -> Result<BTreeMap<i64, Moment>, SqlError> {
+    pub(crate) async fn all(
+        self,
+        tx: &mut Transaction,
+    ) -> Result<BTreeMap<i64, SqlTimestamp>, SqlError> {
         let search = self.statement("SELECT id, coalesce(updated_at, created_at) FROM", "");
         let rows = tx.rows(search).await?;
         let all = rows.iter().map(|row| Ok((row.int(0)?, row.moment(1)?)));

@@ -17,7 +17,10 @@ fn optional(
 }
 
 /// The host's devices, in the order of first report, and its change marker.
-pub(crate) async fn of_host(tx: &mut Transaction, host: &str) -> Result<KnownDevices, AcceleratorTableError> {
+pub(crate) async fn of_host(
+    tx: &mut Transaction,
+    host: &str,
+) -> Result<KnownDevices, AcceleratorTableError> {
     let sql = "SELECT v.uuid, v.name, v.status, v.vanished, d.uuid, d.rp_uuid, d.vanished, h.uuid, \
                h.attach_type, h.attach_info, h.vanished, a.uuid, a.instance_uuid, d.provider_missing, h.releases, h.cleaned FROM devices v \
                LEFT JOIN deployables d ON d.device_id = v.id \

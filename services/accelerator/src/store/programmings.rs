@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_http::request_id::random_uuid;
 use berth_model::{ArqPhase, ArqUuid, ConsumerUuid};
-use berth_store::{Moment, Row, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{Row, SqlError, SqlTimestamp, Statement, Transaction, Value, Work};
 use berth_wire::accelerator::{
     AttachHandleInfoBody, DueProgramming, DueProgrammings, Program, ProgrammedHandle,
 };
@@ -43,7 +43,11 @@ fn columns(program: Option<&Program>) -> (Value, Value) {
     }
 }
 
-fn program(row: &Row, kind: usize, subject: usize) -> Result<Option<Program>, AcceleratorTableError> {
+fn program(
+    row: &Row,
+    kind: usize,
+    subject: usize,
+) -> Result<Option<Program>, AcceleratorTableError> {
     let (Some(kind), Some(subject)) = (row.opt_text(kind)?, row.opt_text(subject)?) else {
         return Ok(None);
     };
@@ -58,7 +62,7 @@ fn program(row: &Row, kind: usize, subject: usize) -> Result<Option<Program>, Ac
 pub(crate) async fn begin(
     tx: &mut Transaction,
     steps: &[ProgrammingStep],
-    deadline: Moment,
+    deadline: SqlTimestamp,
 ) -> Result<(), SqlError> {
     let bind = random_uuid();
     for step in steps {
@@ -73,7 +77,7 @@ async fn insert(
     uuid: Uuid,
     step: &ProgrammingStep,
     arq: Option<i64>,
-    deadline: Moment,
+    deadline: SqlTimestamp,
 ) -> Result<(), SqlError> {
     let (kind, subject) = columns(step.program.as_ref());
     let sql = "INSERT INTO programmings (uuid, bind_uuid, deployable_id, arq_id, kind, subject, ended, \
@@ -191,7 +195,10 @@ const DUE: &str = "SELECT p.uuid, d.uuid, d.rp_uuid, p.kind, p.subject, a.uuid, 
      ORDER BY p.id, h.id";
 
 /// The due programmings of a host.
-pub(crate) async fn due(tx: &mut Transaction, host: &str) -> Result<DueProgrammings, AcceleratorTableError> {
+pub(crate) async fn due(
+    tx: &mut Transaction,
+    host: &str,
+) -> Result<DueProgrammings, AcceleratorTableError> {
     let mut due = DueProgrammings::default();
     for row in tx.rows(Statement::new(DUE).bind(host)).await? {
         let uuid: Uuid = typed(&row.text(0)?, TABLE, "uuid")?;
@@ -275,7 +282,10 @@ const LATE: &str =
     "SELECT id, bind_uuid, arq_id, ended FROM programmings WHERE deadline <= ? ORDER BY deadline";
 
 /// Whether anything is late or forgotten: nothing is locked for that.
-pub(crate) async fn any_late(tx: &mut Transaction, late: &EndLateProgrammings) -> Result<bool, SqlError> {
+pub(crate) async fn any_late(
+    tx: &mut Transaction,
+    late: &EndLateProgrammings,
+) -> Result<bool, SqlError> {
     let sql =
         "SELECT 1 FROM programmings WHERE deadline <= ? AND (ended = 0 OR deadline <= ?) LIMIT 1";
     let search = Statement::new(sql).bind(late.now).bind(late.forget);
@@ -285,9 +295,9 @@ pub(crate) async fn any_late(tx: &mut Transaction, late: &EndLateProgrammings) -
 /// Ends late programmings. Returns the number of binds that ended.
 pub(crate) struct EndLateProgrammings {
     /// Programmings that were due before this are late.
-    pub(crate) now: Moment,
+    pub(crate) now: SqlTimestamp,
     /// Results of operators' programmings older than this are deleted.
-    pub(crate) forget: Moment,
+    pub(crate) forget: SqlTimestamp,
 }
 
 impl Work for EndLateProgrammings {

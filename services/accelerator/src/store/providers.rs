@@ -18,7 +18,9 @@ pub(crate) enum ProviderPresence {
 }
 
 /// The providers of all devices that have not vanished.
-pub(crate) async fn of_hosts(tx: &mut Transaction) -> Result<ProvidersByHost, AcceleratorTableError> {
+pub(crate) async fn of_hosts(
+    tx: &mut Transaction,
+) -> Result<ProvidersByHost, AcceleratorTableError> {
     let sql = "SELECT v.hostname, d.rp_uuid, d.provider_missing FROM deployables d \
                JOIN devices v ON v.id = d.device_id WHERE d.vanished = 0";
     let mut hosts = ProvidersByHost::new();

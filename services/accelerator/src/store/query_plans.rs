@@ -7,17 +7,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_model::{ArqUuid, Binding, ProviderUuid};
-use berth_store::{Asked, Moment, SqlStore, Statement, Transaction, Work};
+use berth_store::{RecordedStatement, SqlStore, SqlTimestamp, Statement, Transaction, Work};
 use berth_wire::accelerator::BindPatch;
 use uuid::Uuid;
 
-use super::arqs::{self, CreateArqs, DeleteArqs, ArqSelection, ArqFilters, ArqScope, ServiceVouch};
+use super::arqs::{self, ArqFilters, ArqScope, ArqSelection, CreateArqs, DeleteArqs, ServiceVouch};
 use super::bind::{PatchArqs, PatchOutcome};
 use super::device_profiles::{self, ProfileKey};
-use super::events::{self, RecordDelivery, DeliveryOutcome};
-use super::programmings::{self, BeginProgram, EndProgramming, EndLateProgrammings};
-use super::schema;
+use super::events::{self, DeliveryOutcome, RecordDelivery};
 use super::idle_arqs::{DeleteIdleArqs, IdleArqs};
+use super::programmings::{self, BeginProgram, EndLateProgrammings, EndProgramming};
+use super::schema;
 
 /// The host of all devices.
 const HOST: &str = "host";
@@ -35,7 +35,7 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Records the statements of an operation.
 struct RecordedWork<'a, W> {
     work: &'a W,
-    record: Mutex<Vec<Asked>>,
+    record: Mutex<Vec<RecordedStatement>>,
 }
 
 impl<W: Work> Work for RecordedWork<'_, W> {
@@ -53,7 +53,7 @@ impl<W: Work> Work for RecordedWork<'_, W> {
 /// The recorded statements.
 struct StatementLog {
     store: SqlStore,
-    asked: Vec<Asked>,
+    asked: Vec<RecordedStatement>,
 }
 
 impl StatementLog {
@@ -131,7 +131,7 @@ impl StatementLog {
     }
 
     async fn end_late(&mut self) {
-        let future = Moment::now().after(LONG * 2);
+        let future = SqlTimestamp::now().after(LONG * 2);
         let late = EndLateProgrammings {
             now: future,
             forget: future,
@@ -204,14 +204,14 @@ async fn story(requests: i64) -> StatementLog {
     let begin = BeginProgram {
         deployable: uuid_of(FREE),
         image: Uuid::nil(),
-        deadline: Moment::now(),
+        deadline: SqlTimestamp::now(),
     };
     ledger.write(&begin).await;
     ledger.end_late().await;
 
-    let touched = IdleArqs::Before(Moment::now().after(LONG));
+    let touched = IdleArqs::Before(SqlTimestamp::now().after(LONG));
     assert!(ledger.read(async |tx| touched.any(tx).await).await);
-    let ahead = IdleArqs::After(Moment::now().before(LONG));
+    let ahead = IdleArqs::After(SqlTimestamp::now().before(LONG));
     let among: Vec<i64> = ledger
         .read(async |tx| ahead.all(tx).await)
         .await

@@ -122,9 +122,7 @@ pub enum AcceleratorSchemaError {
     },
     /// A table with the name of one of this service's tables belongs to another program.
     #[error("the database has a table {table} of something else; name another one")]
-    NotOurs {
-        table: &'static str,
-    },
+    NotOurs { table: &'static str },
     #[error("the schema cannot be read or created")]
     Sql(#[from] SqlError),
 }
@@ -325,7 +323,10 @@ mod tests {
     async fn tables_that_do_not_say_their_version_are_no_other_releases() {
         let store = of_version(0, SCHEMA).await;
         let refused = prepare(&store).await.unwrap_err();
-        assert!(matches!(refused, AcceleratorSchemaError::Damaged { .. }), "{refused}");
+        assert!(
+            matches!(refused, AcceleratorSchemaError::Damaged { .. }),
+            "{refused}"
+        );
     }
 
     struct Statements(&'static str);

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use berth_client::placement::Deleted;
+use berth_client::placement::DeleteOutcome;
 use berth_model::{ArqPhase, ArqUuid, Binding, DeviceProfileName};
-use berth_wire::accelerator::HostDevices;
+use berth_wire::accelerator::HostDevicesReport;
 use serde_json::json;
 
 use super::service::{HOST, RP, Service, card, guest};
@@ -15,7 +15,7 @@ async fn a_guests_accelerators_from_the_report_to_the_end() {
     let service = Service::start().await;
     let client = service.client();
     let body = json!({"devices": [card(0, RP, 2)]}).to_string();
-    let devices: HostDevices = berth_wire::decode(body.as_bytes()).unwrap();
+    let devices: HostDevicesReport = berth_wire::decode(body.as_bytes()).unwrap();
     let known = client.report_devices(HOST, &devices).await.unwrap();
     assert_eq!(known.devices[0].deployables[0].attach_handles.len(), 2);
     service.profile("dp", 2).await;
@@ -58,11 +58,11 @@ async fn a_guests_accelerators_from_the_report_to_the_end() {
     assert_eq!(told.arq.unwrap().state.phase(), ArqPhase::Unbound);
     assert_eq!(
         client.delete_arq(arqs[0].uuid).await.unwrap(),
-        Deleted::Deleted
+        DeleteOutcome::Deleted
     );
     assert_eq!(
         client.delete_arq(arqs[0].uuid).await.unwrap(),
-        Deleted::AlreadyGone
+        DeleteOutcome::AlreadyGone
     );
     client
         .delete_arqs_of_instance(binding.instance)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{EventsBell, AcceleratorApiOptions, end_late_programmings};
+use berth_accelerator::{AcceleratorApiOptions, EventsBell, end_late_programmings};
 use berth_wire::accelerator::{DueProgrammings, Program, ProgrammingEnd};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_accelerator::{EventReceivers, EventsBell, AcceleratorApiOptions, deliver_events};
+use berth_accelerator::{AcceleratorApiOptions, EventReceivers, EventsBell, deliver_events};
 use berth_client::{AdapterOptions, Auth, ComputeClient, HttpService, Secret, TransportError};
 use bytes::Bytes;
 use http::{Request, Response};

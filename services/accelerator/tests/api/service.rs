@@ -8,7 +8,7 @@ use axum::body::Body;
 use berth_accelerator::{AcceleratorApiOptions, ServiceTokens, prepare, router};
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, Secret};
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenScope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_store::{SqlStore, Statement};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;

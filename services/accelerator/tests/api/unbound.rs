@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{IdleArqsError, IdleArqCollector, delete_idle_arqs};
-use berth_store::{Location, Moment, SqlOptions, SqlStore, Statement, Synchronous};
+use berth_accelerator::{IdleArqCollector, IdleArqsError, delete_idle_arqs};
+use berth_store::{Location, SqlOptions, SqlStore, SqlTimestamp, Statement, Synchronous};
 use serde_json::json;
 
 use super::service::{ABSENT, HOST, RP, Service, bind, card, guest, options, unbind};
@@ -97,7 +97,7 @@ async fn what_is_dated_ahead_goes_once_it_was_seen_for_the_grace_time() {
     }
     let uuids = std::slice::from_ref(&unbound);
     assert_eq!(service.patch(unbind(uuids)).await.status, 202);
-    let later = |days: u64| Moment::now().after(Duration::from_hours(days * 24));
+    let later = |days: u64| SqlTimestamp::now().after(Duration::from_hours(days * 24));
     for date in ["created_at", "updated_at"] {
         let sql = format!("UPDATE accelerator_requests SET {date} = ? WHERE {date} IS NOT NULL");
         service.change(Statement::new(sql).bind(later(365))).await;

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use berth_conductor::journal::FailedAttempt;
 use berth_http::{ApiRequest, ApiResponse, Fault};
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -56,8 +56,8 @@ impl ComputeApi {
 /// The query of a list.
 struct HistoryQuery {
     page: PageQuery,
-    since: Option<Moment>,
-    before: Option<Moment>,
+    since: Option<SqlTimestamp>,
+    before: Option<SqlTimestamp>,
 }
 
 impl HistoryQuery {
@@ -97,7 +97,7 @@ impl HistoryQuery {
     }
 }
 
-fn updated_at(action: &InstanceAction) -> Moment {
+fn updated_at(action: &InstanceAction) -> SqlTimestamp {
     action.finished_at.unwrap_or(action.started_at)
 }
 

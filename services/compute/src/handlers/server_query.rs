@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use berth_http::{ApiRequest, Fault};
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use regex::{Regex, RegexBuilder};
 
 use crate::fields::{boolean, bounded};
@@ -202,7 +202,10 @@ fn can_be(call: &ApiRequest, statuses: &BTreeSet<String>, is_admin: bool) -> Res
 }
 
 /// Refuses an interval that ends before it starts.
-pub(super) fn check_span(since: Option<Moment>, before: Option<Moment>) -> Result<(), Fault> {
+pub(super) fn check_span(
+    since: Option<SqlTimestamp>,
+    before: Option<SqlTimestamp>,
+) -> Result<(), Fault> {
     match (since, before) {
         (Some(since), Some(before)) if before < since => Err(Fault::bad_request(
             "The value of changes-since must be less than or equal to changes-before.",
@@ -270,7 +273,7 @@ fn attributes(call: &ApiRequest) -> Result<Vec<ServerAttribute>, Fault> {
     for (key, of) in patterns {
         attributes.extend(pattern(call, key)?.map(of));
     }
-    let moments: SortKeys<Moment, 3> = [
+    let moments: SortKeys<SqlTimestamp, 3> = [
         ("created_at", ServerAttribute::CreatedAt),
         ("launched_at", ServerAttribute::LaunchedAt),
         ("terminated_at", |_| ServerAttribute::Nothing),
@@ -356,7 +359,7 @@ fn pattern(call: &ApiRequest, key: &str) -> Result<Option<Regex>, Fault> {
         .map_err(|_| wrong(key, text, "it is not a supported regular expression"))
 }
 
-pub(super) fn moment(call: &ApiRequest, key: &str) -> Result<Option<Moment>, Fault> {
+pub(super) fn moment(call: &ApiRequest, key: &str) -> Result<Option<SqlTimestamp>, Fault> {
     let Some(text) = call.query.last(key) else {
         return Ok(None);
     };

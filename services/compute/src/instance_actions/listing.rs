@@ -1,6 +1,6 @@
 //! Reads the history of a server: one page, one entry, and the project of a deleted server.
 
-use berth_store::{Moment, Row, SqlError, Statement, Transaction, Value};
+use berth_store::{Row, SqlError, SqlTimestamp, Statement, Transaction, Value};
 use uuid::Uuid;
 
 use super::{ActionOutcome, InstanceAction};
@@ -16,9 +16,9 @@ pub(crate) struct ActionsPart<'a> {
     /// The page starts after all entries of this request.
     pub(crate) marker: Option<&'a str>,
     /// Only entries changed at this time or later.
-    pub(crate) since: Option<Moment>,
+    pub(crate) since: Option<SqlTimestamp>,
     /// Only entries changed at this time or earlier.
-    pub(crate) before: Option<Moment>,
+    pub(crate) before: Option<SqlTimestamp>,
     /// The maximum number of entries. The entries of the last request are completed even beyond the limit, so that a
     /// request is never split across pages.
     pub(crate) limit: usize,
@@ -170,7 +170,7 @@ mod tests {
         crate::prepare(&store).await.unwrap();
         let part = ActionsPart {
             marker: None,
-            since: Some(Moment::now()),
+            since: Some(SqlTimestamp::now()),
             before: None,
             limit: 50,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use regex::Regex;
 
 use crate::server_state::VmState;
@@ -29,9 +29,9 @@ pub(crate) enum ServerAttribute {
     /// Matches `owner` or `admin`.
     LockedBy(Regex),
     /// The exact time, or any time within that second.
-    CreatedAt(Moment),
+    CreatedAt(SqlTimestamp),
     /// The time at which the boot ended.
-    LaunchedAt(Moment),
+    LaunchedAt(SqlTimestamp),
     /// The index within the request.
     LaunchIndex(i64),
     /// In percent. It is always 0.
@@ -67,13 +67,13 @@ impl ServerAttribute {
 }
 
 /// Compares two times. If `at` has no fraction, the whole second matches, because most responses show whole seconds.
-fn is_at(it: Moment, at: Moment) -> bool {
+fn is_at(it: SqlTimestamp, at: SqlTimestamp) -> bool {
     let whole = at.as_micros().rem_euclid(SECOND) == 0;
     it == at || (whole && it.as_micros().div_euclid(SECOND) == at.as_micros().div_euclid(SECOND))
 }
 
 /// When the boot of the server ended; `None` if it never ran.
-pub(crate) fn launched_at(known: &ServerWithStatus) -> Option<Moment> {
+pub(crate) fn launched_at(known: &ServerWithStatus) -> Option<SqlTimestamp> {
     let is_up = !matches!(known.state.vm_state, VmState::Building);
     let at = known.server.settled_at;
     at.filter(|_| is_up && known.placement.is_some())

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use regex::Regex;
 use uuid::Uuid;
 
@@ -41,8 +41,8 @@ pub(crate) struct ServerFilters {
     /// As shown in responses; empty for no image.
     pub(crate) image: Option<String>,
     pub(crate) reservation_id: Option<String>,
-    pub(crate) changes_since: Option<Moment>,
-    pub(crate) changes_before: Option<Moment>,
+    pub(crate) changes_since: Option<SqlTimestamp>,
+    pub(crate) changes_before: Option<SqlTimestamp>,
     pub(crate) locked: Option<bool>,
     pub(crate) tags: TagFilters,
     pub(crate) attributes: Vec<ServerAttribute>,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_store::{Moment, Row, SqlError, Statement, Transaction, Value};
+use berth_store::{Row, SqlError, SqlTimestamp, Statement, Transaction, Value};
 use uuid::Uuid;
 
 use super::{ConductorHandoff, Lock, ServerError, ServerFlavor, ServerRecord};
@@ -42,7 +42,7 @@ pub(crate) struct ServerPage<'a> {
     /// Restricts the page to the servers of one request.
     pub(crate) reservation: Option<&'a str>,
     /// The marker: creation time and row number of the server before the page.
-    pub(crate) behind: Option<(Moment, i64)>,
+    pub(crate) behind: Option<(SqlTimestamp, i64)>,
     /// The maximum number of servers.
     pub(crate) limit: usize,
 }
@@ -260,7 +260,7 @@ mod tests {
     async fn a_page_is_read_by_an_index_in_its_order() {
         let store = SqlStore::in_memory().await.unwrap();
         crate::prepare(&store).await.unwrap();
-        let moment: Moment = "2026-11-23 07:56:44".parse().unwrap();
+        let moment: SqlTimestamp = "2026-11-23 07:56:44".parse().unwrap();
         for (project, behind, index) in [
             (None, None, "compute_servers_created"),
             (None, Some((moment, 7)), "compute_servers_created"),

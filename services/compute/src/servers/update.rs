@@ -1,6 +1,6 @@
 //! Changes to a server's row, except metadata and tags.
 
-use berth_store::{Moment, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{SqlError, SqlTimestamp, Statement, Transaction, Value, Work};
 use uuid::Uuid;
 
 use super::{ConductorHandoff, Lock, Locker, ServerError, ServerRecord, rows};
@@ -404,6 +404,6 @@ impl Work for DeleteOldActions {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
-        Ok(instance_actions::delete_old(tx, Moment::now()).await?)
+        Ok(instance_actions::delete_old(tx, SqlTimestamp::now()).await?)
     }
 }

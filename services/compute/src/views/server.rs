@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_http::ApiRequest;
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha224};
 
@@ -67,13 +67,13 @@ const WHOLE: [&str; 9] = [
 ];
 
 /// The time format of most Nova documents: whole seconds with `Z`.
-pub(crate) fn moment(moment: Moment) -> String {
+pub(crate) fn moment(moment: SqlTimestamp) -> String {
     let text = moment.to_string();
     format!("{}Z", text.get(..19).unwrap_or(&text).replace(' ', "T"))
 }
 
 /// The time format with microseconds and without a zone.
-pub(crate) fn precise(moment: Moment) -> String {
+pub(crate) fn precise(moment: SqlTimestamp) -> String {
     moment.to_string().replace(' ', "T")
 }
 

@@ -18,7 +18,7 @@ use berth_conductor::journal::{
 use berth_conductor::{Conductor, ConductorOptions, ConductorParts, FilterScheduler, SingleAgent};
 use berth_hosts::{Hosts, HostsOptions};
 use berth_model::{ConsumerUuid, NodeName};
-use berth_scheduler::Options as SchedulerOptions;
+use berth_scheduler::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
 use berth_wire::guest::{GuestAction, ImageBody, ImageLocation, LimitsBody};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use berth_client::{AcceleratorError, ToldArq};
+use berth_client::{AcceleratorError, ReportedArq};
 use berth_model::{ArqState, ArqUuid, Binding, Disposition, GroupSuffix};
 
 use super::{BootError, BoundBoot, PlacedBoot, ProvidedBoot};
@@ -160,7 +160,10 @@ impl ProvidedBoot {
     }
 }
 
-fn bind_observation(told: &[ToldArq], bindings: &BTreeMap<ArqUuid, Binding>) -> BindObservation {
+fn bind_observation(
+    told: &[ReportedArq],
+    bindings: &BTreeMap<ArqUuid, Binding>,
+) -> BindObservation {
     if told.is_empty() {
         return BindObservation::None;
     }
@@ -172,7 +175,7 @@ fn bind_observation(told: &[ToldArq], bindings: &BTreeMap<ArqUuid, Binding>) -> 
         return BindObservation::Failed;
     }
     let mut binding = false;
-    for ToldArq { uuid, arq } in told {
+    for ReportedArq { uuid, arq } in told {
         let Some(expected) = bindings.get(uuid) else {
             return BindObservation::Mismatch(format!(
                 "accelerator request {uuid} of another boot is bound to the guest"

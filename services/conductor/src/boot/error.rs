@@ -3,7 +3,7 @@
 use std::fmt;
 
 use berth_client::placement::ClaimError;
-use berth_client::{AcceleratorError, CallError, GuestApiError, PlacementError};
+use berth_client::{AcceleratorError, GuestApiError, PlacementError, ServiceCallError};
 use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ConsumerUuid, Disposition, NodeName, RequestGroupsError};
 use berth_store::SqlError;
@@ -182,7 +182,7 @@ impl BootError {
     /// service affects all agents.
     pub(crate) fn is_agent_failure(&self) -> bool {
         match self {
-            Self::Agent(GuestApiError::Call(CallError::Auth(_))) => false,
+            Self::Agent(GuestApiError::Call(ServiceCallError::Auth(_))) => false,
             Self::Agent(_) | Self::NoAgent(_) => true,
             _ => false,
         }

@@ -7,7 +7,7 @@
 //! Delete --undo of all steps--> gone
 //! ```
 
-use berth_journeys::Turn;
+use berth_keyed_tasks::KeyGuard;
 use berth_model::ConsumerUuid;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -55,18 +55,24 @@ impl Conductor {
     /// Starts the guest's task, unless one is already waiting to start.
     pub(super) fn spawn_run(&self, uuid: ConsumerUuid) {
         let conductor = self.clone();
-        self.inner.journeys.set_out(uuid, move |turn| async move {
-            log_outcome(uuid, &conductor.run_guest(&turn, uuid).await);
-        });
+        self.inner
+            .journeys
+            .spawn_if_idle(uuid, move |turn| async move {
+                log_outcome(uuid, &conductor.run_guest(&turn, uuid).await);
+            });
     }
 
     /// Runs the guest's task to its outcome. Only one task per guest runs at a time.
     pub async fn reconcile_guest(&self, uuid: ConsumerUuid) -> GuestRunOutcome {
-        let turn = self.inner.journeys.turn(uuid).await;
+        let turn = self.inner.journeys.lock(uuid).await;
         self.run_guest(&turn, uuid).await
     }
 
-    async fn run_guest(&self, turn: &Turn<ConsumerUuid>, uuid: ConsumerUuid) -> GuestRunOutcome {
+    async fn run_guest(
+        &self,
+        turn: &KeyGuard<ConsumerUuid>,
+        uuid: ConsumerUuid,
+    ) -> GuestRunOutcome {
         let mut at = None;
         let mut rows = JournalRows::Readable;
         let end = match self.advance_guest(turn, uuid).await {
@@ -75,7 +81,7 @@ impl Conductor {
                 if let BlockedRun::Journal(error)
                 | BlockedRun::Undo(BootUndoError::Journal(error)) = &reason
                 {
-                    self.inner.usable.not_written(error);
+                    self.inner.journal_health.record_write_error(error);
                     if matches!(error, BootJournalError::Unreadable(_)) {
                         rows = JournalRows::Unreadable;
                     }
@@ -138,13 +144,13 @@ impl Conductor {
 
     async fn advance_guest(
         &self,
-        turn: &Turn<ConsumerUuid>,
+        turn: &KeyGuard<ConsumerUuid>,
         uuid: ConsumerUuid,
     ) -> Result<GuestRunOutcome, BlockedRun> {
         let context = &self.inner.context;
         loop {
             // Take the token before reading the goal: a goal that is written later cancels it.
-            let cancel = turn.cut_short();
+            let cancel = turn.interrupt_token();
             let Some(record) = context.journal.guest(uuid).await? else {
                 return Ok(GuestRunOutcome::Gone);
             };

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use berth_scheduler::request::{
-    Destination, Flavor, Hints, Image, ImageProperties, ImagePropertyError, InstanceNumaTopology,
-    NumaRequestError, PciAliasError, PciRequest, ServerGroup,
+    Destination, Hints, ImageProperties, ImagePropertyError, InstanceNumaTopology,
+    NumaRequestError, PciAliasError, PciRequest, RequestFlavor, RequestImage, ServerGroup,
 };
-use berth_scheduler::{Options, RequestSpec};
+use berth_scheduler::{RequestSpec, SchedulerOptions};
 use berth_wire::guest::{FlavorBody, ImageBody, ImageLocation};
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ use crate::request::HostFiltering;
 pub enum RequestSpecError {
     /// An image property is invalid.
     #[error(transparent)]
-    Image(#[from] ImagePropertyError),
+    RequestImage(#[from] ImagePropertyError),
     /// The PCI aliases are invalid.
     #[error(transparent)]
     Pci(#[from] PciAliasError),
@@ -32,12 +32,12 @@ pub enum RequestSpecError {
 pub(crate) fn request_spec(
     record: &BootRecord,
     group: Option<ServerGroup>,
-    options: &Options,
+    options: &SchedulerOptions,
 ) -> Result<RequestSpec, RequestSpecError> {
     // A guest that boots a kernel of its host has no image.
     let image = match &record.request.body().image {
         Some(body) => image(body)?,
-        None => Image::default(),
+        None => RequestImage::default(),
     };
     let plain = plain_spec(record);
     Ok(RequestSpec {
@@ -54,9 +54,9 @@ pub(crate) fn request_spec(
 /// The PCI requests of the flavor's aliases, with reproducible IDs.
 fn pci_requests(
     request: &BootRequest,
-    flavor: &Flavor,
-    image: Option<&Image>,
-    options: &Options,
+    flavor: &RequestFlavor,
+    image: Option<&RequestImage>,
+    options: &SchedulerOptions,
 ) -> Result<Vec<PciRequest>, PciAliasError> {
     let guest = request.uuid();
     let id = |at: usize| {
@@ -71,7 +71,10 @@ fn pci_requests(
 }
 
 /// Checks the flavor's PCI aliases, without an image.
-pub(crate) fn check_devices(request: &BootRequest, options: &Options) -> Result<(), PciAliasError> {
+pub(crate) fn check_devices(
+    request: &BootRequest,
+    options: &SchedulerOptions,
+) -> Result<(), PciAliasError> {
     let flavor = flavor(&request.body().flavor);
     pci_requests(request, &flavor, None, options).map(|_| ())
 }
@@ -126,9 +129,9 @@ fn destination(record: &BootRecord) -> Option<Destination> {
     })
 }
 
-fn flavor(body: &FlavorBody) -> Flavor {
+fn flavor(body: &FlavorBody) -> RequestFlavor {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    Flavor {
+    RequestFlavor {
         name: body.name.clone(),
         // The API's flavors have no other ID.
         flavorid: body.name.clone(),
@@ -141,13 +144,13 @@ fn flavor(body: &FlavorBody) -> Flavor {
     }
 }
 
-fn image(body: &ImageBody) -> Result<Image, ImagePropertyError> {
+fn image(body: &ImageBody) -> Result<RequestImage, ImagePropertyError> {
     let id = match &body.location {
         ImageLocation::Glance(id) => Some(id.to_string()),
         ImageLocation::Path(_) | ImageLocation::Url(_) => None,
     };
     let properties: BTreeMap<String, String> = body.properties.clone();
-    Ok(Image {
+    Ok(RequestImage {
         id,
         disk_format: Some(body.format.clone()),
         properties: ImageProperties::new(properties)?,
@@ -185,7 +188,7 @@ mod tests {
             ],
             steps: BTreeMap::new(),
         };
-        let spec = request_spec(&record, None, &Options::default()).unwrap();
+        let spec = request_spec(&record, None, &SchedulerOptions::default()).unwrap();
         let pair = |host: &str, node: &str| (host.to_owned(), node.to_owned());
         assert_eq!(spec.tried, [pair("host1", "node1"), pair("node2", "node2")]);
     }

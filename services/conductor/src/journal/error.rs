@@ -58,7 +58,7 @@ impl From<JournalFileError> for BootJournalError {
 }
 
 impl JournalFault for BootJournalError {
-    fn is_of_the_file(&self) -> bool {
+    fn affects_whole_journal(&self) -> bool {
         !matches!(self, Self::Unknown { .. } | Self::Unreadable(_))
     }
 }

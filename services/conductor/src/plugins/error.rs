@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_hook::{HookError, Untrusted};
+use berth_hook::{HookError, TrustError};
 use berth_scheduler::plugin::{AnswerError, ExtraSpecError, ManifestError};
 
 /// A plugin that cannot be opened. Each error names its section.
@@ -11,7 +11,7 @@ use berth_scheduler::plugin::{AnswerError, ExtraSpecError, ManifestError};
 pub enum PluginError {
     /// Users other than the superuser and the service's user can change the program.
     #[error("[scheduler_plugin_{plugin}] program: {source}")]
-    Untrusted { plugin: String, source: Untrusted },
+    Untrusted { plugin: String, source: TrustError },
     /// The program failed with `--manifest`.
     #[error("[scheduler_plugin_{plugin}] program: failed with --manifest: {source}")]
     NotRun {

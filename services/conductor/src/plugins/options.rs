@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_hook::{Untrusted, trusted};
+use berth_hook::{TrustError, trusted};
 use berth_scheduler::options::FilterSchedulerOptions;
 use berth_scheduler::plugin::OnFailure;
 
@@ -27,7 +27,7 @@ impl PluginOptions {
     /// when it is run.
     pub(super) fn check_trusted(&self) -> Result<(), PluginError> {
         match trusted(&self.program) {
-            Ok(()) | Err(Untrusted::Unseen { .. }) => Ok(()),
+            Ok(()) | Err(TrustError::Unseen { .. }) => Ok(()),
             Err(source) => Err(PluginError::Untrusted {
                 plugin: self.name.clone(),
                 source,

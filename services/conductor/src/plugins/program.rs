@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_hook::{Asked, Hook};
+use berth_hook::{Hook, HookInput};
 use berth_scheduler::plugin::{OnFailure, Plugin, PluginAnswer, PluginManifest};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
@@ -44,7 +44,7 @@ impl PluginProgram {
             program: options.program.clone(),
             deadline: MANIFEST_TIMEOUT,
         };
-        let asked = Asked {
+        let asked = HookInput {
             arguments: &["--manifest"],
             document: b"",
             most: MAX_MANIFEST,
@@ -90,7 +90,7 @@ impl PluginProgram {
             ..self.hook.clone()
         };
         let of_hosts = hosts.len().saturating_mul(ANSWER_PER_HOST);
-        let asked = Asked {
+        let asked = HookInput {
             arguments: &[],
             document: question,
             most: ANSWER_BASE.saturating_add(of_hosts).min(MAX_ANSWER),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_scheduler::host_state::{Aggregate, Aggregates, Instances, Service};
+use berth_scheduler::host_state::{Aggregate, Aggregates, Instances, ServiceState};
 use berth_scheduler::plugin::{OnFailure, SCHEMA};
 use berth_scheduler::select::Scheduler;
 use berth_scheduler::{ConsideredHost, HostState};
@@ -45,7 +45,7 @@ fn host(name: &str, vcpus_used: i64, metadata: &[(&str, &str)]) -> ConsideredHos
         cpu_info: None,
         supported_instances: Vec::new(),
         stats: BTreeMap::new(),
-        service: Service::default(),
+        service: ServiceState::default(),
         aggregates: Aggregates::new(vec![Arc::new(aggregate)]),
         instances: Instances::default(),
         metrics: None,
@@ -100,9 +100,9 @@ fn configured(program: PathBuf, on_failure: Option<OnFailure>) -> PluginOptions 
     }
 }
 
-fn options(filters: &[&str], weighers: &[&str]) -> Options {
+fn options(filters: &[&str], weighers: &[&str]) -> SchedulerOptions {
     let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = own(filters);
     options.filter_scheduler.weight_classes = own(weighers);
     options

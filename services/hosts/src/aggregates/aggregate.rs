@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_store::Moment;
+use berth_store::SqlTimestamp;
 use uuid::Uuid;
 
 use crate::store::HostTableError;
@@ -22,9 +22,9 @@ pub struct HostAggregate {
     pub metadata: BTreeMap<String, String>,
     pub hosts: BTreeSet<String>,
     /// Creation time, by the database's clock.
-    pub created_at: Moment,
+    pub created_at: SqlTimestamp,
     /// Time of the last change of name or metadata.
-    pub updated_at: Option<Moment>,
+    pub updated_at: Option<SqlTimestamp>,
 }
 
 impl HostAggregate {

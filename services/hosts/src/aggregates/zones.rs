@@ -70,7 +70,7 @@ pub(super) fn zone_changes(
 
 #[cfg(test)]
 mod tests {
-    use berth_store::Moment;
+    use berth_store::SqlTimestamp;
     use uuid::Uuid;
 
     use super::*;
@@ -84,7 +84,7 @@ mod tests {
             name: "a".to_owned(),
             metadata: zone.into_iter().collect(),
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
-            created_at: Moment::now(),
+            created_at: SqlTimestamp::now(),
             updated_at: None,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_scheduler::HostState;
-use berth_scheduler::host_state::Service;
+use berth_scheduler::host_state::ServiceState;
 use uuid::Uuid;
 
 use super::rows::NodeRow;
@@ -135,7 +135,7 @@ impl CachedNode {
 }
 
 /// Whether two services differ only in their ages, by less than [`AGE_SLACK`].
-fn is_nearly_equal(one: &Service, other: &Service) -> bool {
+fn is_nearly_equal(one: &ServiceState, other: &ServiceState) -> bool {
     let near = |one: Option<f64>, other: Option<f64>| match (one, other) {
         (Some(one), Some(other)) => (one - other).abs() < AGE_SLACK,
         (None, None) => true,
@@ -178,7 +178,7 @@ mod tests {
             revision: "r".to_owned(),
             host: "h".to_owned(),
             cell: "c".to_owned(),
-            service: Service::default(),
+            service: ServiceState::default(),
         }
     }
 

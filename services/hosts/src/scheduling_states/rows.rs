@@ -1,7 +1,7 @@
 //! Queries of node rows with the services of their hosts, and of stored node states.
 
-use berth_scheduler::host_state::Service;
-use berth_store::{Moment, Row, Statement, Transaction};
+use berth_scheduler::host_state::ServiceState;
+use berth_store::{Row, SqlTimestamp, Statement, Transaction};
 use uuid::Uuid;
 
 use crate::store::{HostTableError, seconds_between, typed};
@@ -14,7 +14,7 @@ pub(super) struct NodeRow {
     pub(super) revision: String,
     pub(super) host: String,
     pub(super) cell: String,
-    pub(super) service: Service,
+    pub(super) service: ServiceState,
 }
 
 /// A stored state as JSON text.
@@ -72,7 +72,7 @@ pub(super) async fn list_nodes(
 fn node_from_columns(columns: NodeColumns) -> Result<NodeRow, HostTableError> {
     let (uuid, revision, host, cell, disabled, reason, by_agent, forced, seen, created, now) =
         columns;
-    let moment = |text: &str| typed::<Moment>(text, "compute_hosts", "last_seen_at");
+    let moment = |text: &str| typed::<SqlTimestamp>(text, "compute_hosts", "last_seen_at");
     let now = moment(&now)?;
     let age = |text: &str| moment(text).map(|at| seconds_between(at, now));
     let by_operator = disabled != 0;
@@ -81,7 +81,7 @@ fn node_from_columns(columns: NodeColumns) -> Result<NodeRow, HostTableError> {
         revision,
         host,
         cell,
-        service: Service {
+        service: ServiceState {
             disabled: by_operator || by_agent.is_some(),
             disabled_reason: if by_operator { reason } else { by_agent },
             forced_down: forced != 0,

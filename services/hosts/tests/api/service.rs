@@ -173,7 +173,7 @@ impl Service {
 
     /// The host was heard of so long ago.
     pub(crate) async fn was_seen(&self, host: &str, seconds: u64) {
-        let then = berth_store::Moment::now().before(std::time::Duration::from_secs(seconds));
+        let then = berth_store::SqlTimestamp::now().before(std::time::Duration::from_secs(seconds));
         let set = Statement::new("UPDATE compute_hosts SET last_seen_at = ? WHERE host = ?");
         self.store
             .write(&One(set.bind(then).bind(host)))

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use serde_json::json;
 
-use super::{ErrorContext, Fault, ErrorFormat, explanation, html, json_response};
+use super::{ErrorContext, ErrorFormat, Fault, explanation, html, json_response};
 
 impl Fault {
     /// The response in Glance's shape.

@@ -60,7 +60,9 @@ pub enum PolicyFileError {
         way: Vec<String>,
     },
     /// Too many rules refer to one another in a row.
-    #[error("line {line}: {rule}: more than {MAX_REFERENCE_CHAIN} rules refer to one another in a row")]
+    #[error(
+        "line {line}: {rule}: more than {MAX_REFERENCE_CHAIN} rules refer to one another in a row"
+    )]
     Far {
         line: u64,
         /// The first of them.
@@ -104,7 +106,10 @@ impl PolicyFile {
     }
 
     /// Checks the file against the rules of a service, including those that exist only as references.
-    pub(super) fn check(&self, of_service: &BTreeMap<&str, &PolicyRule>) -> Result<(), PolicyFileError> {
+    pub(super) fn check(
+        &self,
+        of_service: &BTreeMap<&str, &PolicyRule>,
+    ) -> Result<(), PolicyFileError> {
         let names = || {
             of_service
                 .keys()
@@ -165,7 +170,10 @@ impl PolicyFile {
 }
 
 /// The shortest cycle through a rule, if there is one.
-fn way_round<'a>(name: &'a str, found: &impl Fn(&str) -> Option<&'a PolicyRule>) -> Option<Vec<String>> {
+fn way_round<'a>(
+    name: &'a str,
+    found: &impl Fn(&str) -> Option<&'a PolicyRule>,
+) -> Option<Vec<String>> {
     let mut seen = vec![name];
     // A breadth-first search: the paths from the rule so far.
     let mut ways = vec![vec![name]];

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::rule::{PolicyCheck, PolicyCredential, TemplatePart, PolicyRule, TargetKey, Template};
+use super::rule::{PolicyCheck, PolicyCredential, PolicyRule, TargetKey, Template, TemplatePart};
 
 /// The maximum nesting depth of a rule.
 const DEEPEST: usize = 20;
@@ -223,7 +223,9 @@ fn check(text: &str) -> Result<PolicyRule, RuleError> {
         _ => {
             let known = PolicyCredential::ALL.iter().find(|(name, _)| *name == kind);
             match (known, literal(kind)) {
-                (Some((_, credential)), _) => PolicyCheck::Credential(*credential, template(matched)?),
+                (Some((_, credential)), _) => {
+                    PolicyCheck::Credential(*credential, template(matched)?)
+                }
                 (None, Some(literal)) => PolicyCheck::Literal(literal, template(matched)?),
                 (None, None) => return Err(RuleError::UnknownKind(kind.to_owned())),
             }

@@ -164,7 +164,12 @@ impl PolicyRule {
 }
 
 impl PolicyCheck {
-    fn admits(&self, caller: &Caller, target: PolicyTarget<'_>, named: &dyn Fn(&str) -> bool) -> bool {
+    fn admits(
+        &self,
+        caller: &Caller,
+        target: PolicyTarget<'_>,
+        named: &dyn Fn(&str) -> bool,
+    ) -> bool {
         match self {
             Self::Rule(name) => named(name),
             Self::Role(role) => role.fill(target).is_some_and(|role| caller.has_role(&role)),

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{ListOf, MapOf, ObjectSchema, OtherKeys, BodySchema, TextSchema, Unique, is_uuid_like};
+use super::{BodySchema, ListOf, MapOf, ObjectSchema, OtherKeys, TextSchema, Unique, is_uuid_like};
 
 impl BodySchema {
     /// Whether this JSON text surely has the shape.
@@ -45,7 +45,10 @@ impl<'de> Visitor<'de> for Admit<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        check(matches!(self.0, BodySchema::IntegerOrNull | BodySchema::UuidOrNull))
+        check(matches!(
+            self.0,
+            BodySchema::IntegerOrNull | BodySchema::UuidOrNull
+        ))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
@@ -239,7 +242,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::super::{TextFormat, NAME, UUID_KEY};
+    use super::super::{NAME, TextFormat, UUID_KEY};
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{TextFormat, ListOf, MapOf, ObjectSchema, OtherKeys, BodySchema, TextSchema, Unique};
+use super::{BodySchema, ListOf, MapOf, ObjectSchema, OtherKeys, TextFormat, TextSchema, Unique};
 
 impl BodySchema {
     /// The schema as JSON Schema (draft 2020-12). A pattern is represented by its regular expression.

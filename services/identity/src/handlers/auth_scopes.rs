@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{CatalogDocument, Domains, Projects, SelfLink, SystemAll, SystemScopes};
 
 use crate::router::IdentityApi;
 use crate::shown::{self, Links};
 use crate::users::AssignmentTarget;
 
-pub(crate) async fn catalog(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn catalog(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     if call.caller.project_id().is_none() {
         return Err(Fault::forbidden(
             "A project-scoped token is required to produce a service catalog.",
@@ -24,7 +27,10 @@ pub(crate) async fn catalog(State(api): State<IdentityApi>, call: ApiRequest) ->
     })
 }
 
-pub(crate) async fn projects(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn projects(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let projects = users
         .projects_of(&call.caller.user_id)
@@ -35,7 +41,10 @@ pub(crate) async fn projects(State(api): State<IdentityApi>, call: ApiRequest) -
     })
 }
 
-pub(crate) async fn domains(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn domains(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let ids: BTreeSet<&str> = users
         .targets_of(&call.caller.user_id)
@@ -52,7 +61,10 @@ pub(crate) async fn domains(State(api): State<IdentityApi>, call: ApiRequest) ->
     })
 }
 
-pub(crate) async fn system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn system(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let users = api.identity.users();
     let is_there = users
         .targets_of(&call.caller.user_id)

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::Extension;
 use axum::extract::{ConnectInfo, State};
 use berth_http::auth::TOKEN_HEADER;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::AuthBody;
 use http::{HeaderName, StatusCode};
 
@@ -30,13 +30,20 @@ fn fault(error: LoginError) -> Fault {
         LoginError::TooMany => Fault::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
         LoginError::Table(error) => store::fault(&error),
         LoginError::System => {
-            tracing::error!(error = &error as &dyn std::error::Error, "issuing a token failed");
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "issuing a token failed"
+            );
             Fault::internal("The token could not be issued.")
         }
     }
 }
 
-fn document(api: &IdentityApi, call: &ApiRequest, token: &ValidToken) -> Result<Vec<u8>, serde_json::Error> {
+fn document(
+    api: &IdentityApi,
+    call: &ApiRequest,
+    token: &ValidToken,
+) -> Result<Vec<u8>, serde_json::Error> {
     let with_catalog = call.query.last("nocatalog").is_none();
     let catalog = with_catalog.then(|| api.identity.catalog());
     serde_json::to_vec(&shown::token(token, catalog))
@@ -60,7 +67,12 @@ pub(crate) async fn create(
 }
 
 /// The token named by `X-Subject-Token`. A caller may always ask about its own token; other tokens need a rule.
-async fn subject(api: &IdentityApi, call: &ApiRequest, rule: &str, may: bool) -> Result<ValidToken, Fault> {
+async fn subject(
+    api: &IdentityApi,
+    call: &ApiRequest,
+    rule: &str,
+    may: bool,
+) -> Result<ValidToken, Fault> {
     let subject = call.header(SUBJECT);
     let own = call.header(TOKEN_HEADER);
     allow(may || (subject.is_some() && subject == own), rule)?;
@@ -73,13 +85,19 @@ async fn subject(api: &IdentityApi, call: &ApiRequest, rule: &str, may: bool) ->
         .ok_or_else(nobodys)
 }
 
-pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let token = subject(&api, &call, VALIDATE_TOKEN, may_validate(&call.caller)).await?;
     let answer = ApiResponse::written(document(&api, &call, &token))?;
     Ok(answer.with_header(SUBJECT_HEADER, call.header(SUBJECT).unwrap_or_default()))
 }
 
-pub(crate) async fn revoke(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn revoke(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let may = call.caller.has_role("admin") || call.caller.has_role("service");
     let token = subject(&api, &call, REVOKE_TOKEN, may).await?;
     let which = match call.query.last("cascade") {

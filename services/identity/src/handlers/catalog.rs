@@ -1,7 +1,7 @@
 //! /v3/services, /v3/endpoints, /v3/regions: the service catalog. It comes from the configuration and is read-only.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{
     EndpointDocument, Endpoints, RegionDocument, Regions, ServiceDocument, Services,
 };
@@ -19,7 +19,10 @@ pub(crate) async fn refuse(State(_): State<IdentityApi>, _: ApiRequest) -> Fault
     )
 }
 
-pub(crate) async fn services(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn services(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_services")?;
     let links = Links::of(&api, &call);
     let entries = shown::entries(api.identity.catalog()).iter();
@@ -30,7 +33,10 @@ pub(crate) async fn services(State(api): State<IdentityApi>, call: ApiRequest) -
     })
 }
 
-pub(crate) async fn service(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn service(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_service")?;
     let id = call.path("id")?;
     let mut entries = shown::entries(api.identity.catalog()).iter();
@@ -41,7 +47,10 @@ pub(crate) async fn service(State(api): State<IdentityApi>, call: ApiRequest) ->
     })
 }
 
-pub(crate) async fn endpoints(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn endpoints(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_endpoints")?;
     let links = Links::of(&api, &call);
     let kept = api.identity.catalog().endpoints().filter(|(service, it)| {
@@ -61,7 +70,10 @@ pub(crate) async fn endpoints(State(api): State<IdentityApi>, call: ApiRequest) 
     })
 }
 
-pub(crate) async fn endpoint(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn endpoint(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_endpoint")?;
     let id = call.path("id")?;
     let mut endpoints = api.identity.catalog().endpoints();
@@ -73,7 +85,10 @@ pub(crate) async fn endpoint(State(api): State<IdentityApi>, call: ApiRequest) -
 }
 
 /// Regions are visible to all callers.
-pub(crate) async fn regions(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn regions(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let links = Links::of(&api, &call);
     // No region is below another.
     let below = call.query.last("parent_region_id").is_some();
@@ -85,7 +100,10 @@ pub(crate) async fn regions(State(api): State<IdentityApi>, call: ApiRequest) ->
     })
 }
 
-pub(crate) async fn region(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn region(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let id = call.path("id")?;
     let regions = api.identity.catalog().regions();
     let region = regions.into_iter().find(|it| *it == id);

@@ -2,14 +2,14 @@
 //! roles are not included.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::Roles;
 
 use super::not_found;
 use crate::policies::{allow, may_read_all};
 use crate::router::IdentityApi;
 use crate::shown::{self, Links};
-use crate::users::{RoleEntry, AssignmentTarget, Users};
+use crate::users::{AssignmentTarget, RoleEntry, Users};
 
 fn project(call: &ApiRequest) -> Result<AssignmentTarget, Fault> {
     Ok(AssignmentTarget::Project(call.path("id")?.to_owned()))
@@ -20,10 +20,18 @@ fn domain(call: &ApiRequest) -> Result<AssignmentTarget, Fault> {
 }
 
 /// The roles assigned to the user in the path, for this target.
-fn given<'a>(users: &'a Users, call: &ApiRequest, target: &AssignmentTarget) -> Result<Vec<&'a RoleEntry>, Fault> {
+fn given<'a>(
+    users: &'a Users,
+    call: &ApiRequest,
+    target: &AssignmentTarget,
+) -> Result<Vec<&'a RoleEntry>, Fault> {
     match target {
-        AssignmentTarget::Project(id) if users.project(id).is_none() => return Err(not_found("project", id)),
-        AssignmentTarget::Domain(id) if users.domain(id).is_none() => return Err(not_found("domain", id)),
+        AssignmentTarget::Project(id) if users.project(id).is_none() => {
+            return Err(not_found("project", id));
+        }
+        AssignmentTarget::Domain(id) if users.domain(id).is_none() => {
+            return Err(not_found("domain", id));
+        }
         _ => {}
     }
     let id = call.path("user")?;
@@ -35,7 +43,11 @@ fn given<'a>(users: &'a Users, call: &ApiRequest, target: &AssignmentTarget) -> 
     Ok(users.roles().filter(is_given).collect())
 }
 
-fn list(api: &IdentityApi, call: &ApiRequest, target: &AssignmentTarget) -> Result<ApiResponse, Fault> {
+fn list(
+    api: &IdentityApi,
+    call: &ApiRequest,
+    target: &AssignmentTarget,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_grants")?;
     let (users, links) = (api.identity.users(), Links::of(api, call));
     let roles = given(&users, call, target)?;
@@ -54,7 +66,11 @@ fn list(api: &IdentityApi, call: &ApiRequest, target: &AssignmentTarget) -> Resu
     })
 }
 
-fn check(api: &IdentityApi, call: &ApiRequest, target: &AssignmentTarget) -> Result<ApiResponse, Fault> {
+fn check(
+    api: &IdentityApi,
+    call: &ApiRequest,
+    target: &AssignmentTarget,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:check_grant")?;
     let users = api.identity.users();
     let id = call.path("role")?;
@@ -66,26 +82,44 @@ fn check(api: &IdentityApi, call: &ApiRequest, target: &AssignmentTarget) -> Res
     }
 }
 
-pub(crate) async fn of_project(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn of_project(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     list(&api, &call, &project(&call)?)
 }
 
-pub(crate) async fn of_domain(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn of_domain(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     list(&api, &call, &domain(&call)?)
 }
 
-pub(crate) async fn of_system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn of_system(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     list(&api, &call, &AssignmentTarget::System)
 }
 
-pub(crate) async fn in_project(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn in_project(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     check(&api, &call, &project(&call)?)
 }
 
-pub(crate) async fn in_domain(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn in_domain(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     check(&api, &call, &domain(&call)?)
 }
 
-pub(crate) async fn in_system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn in_system(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     check(&api, &call, &AssignmentTarget::System)
 }

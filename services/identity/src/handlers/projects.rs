@@ -1,7 +1,7 @@
 //! /v3/projects: list and show projects.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{ProjectDocument, Projects};
 
 use super::{kept, kept_enabled, not_found};
@@ -9,7 +9,10 @@ use crate::policies::{allow, may_read_all};
 use crate::router::IdentityApi;
 use crate::shown::{self, Links};
 
-pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_projects")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.projects().filter(|project| {
@@ -29,7 +32,10 @@ pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Re
     })
 }
 
-pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let id = call.path("id")?;
     let is_own = call.caller.project_id() == Some(id);
     allow(is_own || may_read_all(&call.caller), "identity:get_project")?;

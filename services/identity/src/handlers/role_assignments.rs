@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::RoleAssignments;
 
 use crate::policies::{allow, may_read_all};
 use crate::router::IdentityApi;
 use crate::shown::{self, Links};
-use crate::users::{Assignment, RoleEntry, AssignmentTarget, Users};
+use crate::users::{Assignment, AssignmentTarget, RoleEntry, Users};
 
 /// Whether a boolean query key is set.
 fn says_yes(call: &ApiRequest, key: &str) -> bool {
@@ -17,7 +17,12 @@ fn says_yes(call: &ApiRequest, key: &str) -> bool {
     value.is_some_and(|text| !matches!(text, "0" | "false" | "False"))
 }
 
-fn is_wanted(call: &ApiRequest, user_id: &str, target: &AssignmentTarget, role: &RoleEntry) -> bool {
+fn is_wanted(
+    call: &ApiRequest,
+    user_id: &str,
+    target: &AssignmentTarget,
+    role: &RoleEntry,
+) -> bool {
     let wanted = |key: &str, value: Option<&str>| {
         let asked = call.query.last(key);
         asked.is_none_or(|asked| Some(asked) == value)
@@ -45,7 +50,10 @@ fn roles<'a>(users: &'a Users, one: &'a Assignment, effective: bool) -> Vec<&'a 
     }
 }
 
-pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let is_own = call.query.last("user.id") == Some(&call.caller.user_id);
     allow(
         is_own || may_read_all(&call.caller),

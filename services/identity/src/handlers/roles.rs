@@ -1,7 +1,7 @@
 //! /v3/roles: list and show roles.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{RoleDocument, Roles};
 
 use super::{kept, not_found};
@@ -9,7 +9,10 @@ use crate::policies::{allow, may_read_all};
 use crate::router::IdentityApi;
 use crate::shown::{self, Links};
 
-pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_roles")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     // There are no domain-specific roles.
@@ -23,7 +26,10 @@ pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Re
     })
 }
 
-pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_role")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;

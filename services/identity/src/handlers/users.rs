@@ -1,7 +1,7 @@
 //! /v3/users: list and show users, their projects and (empty) groups. The users file is the only way to change users.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{Groups, Projects, UserDocument, Users};
 
 use super::{kept, kept_enabled, not_found};
@@ -24,7 +24,10 @@ pub(crate) async fn refuse(State(api): State<IdentityApi>, call: ApiRequest) -> 
     ))
 }
 
-pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_users")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.users().filter(|user| {
@@ -45,7 +48,10 @@ fn allow_own(call: &ApiRequest, rule: &str) -> Result<(), Fault> {
     allow(is_own || may_read_all(&call.caller), rule)
 }
 
-pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:get_user")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
@@ -55,7 +61,10 @@ pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Re
     })
 }
 
-pub(crate) async fn projects(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn projects(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:list_user_projects")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
@@ -73,7 +82,10 @@ pub(crate) async fn projects(State(api): State<IdentityApi>, call: ApiRequest) -
 }
 
 /// A user's groups: always empty, because there are no groups.
-pub(crate) async fn groups(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn groups(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:list_groups_for_user")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
@@ -85,7 +97,10 @@ pub(crate) async fn groups(State(api): State<IdentityApi>, call: ApiRequest) -> 
 }
 
 /// All groups: always empty.
-pub(crate) async fn all_groups(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn all_groups(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_groups")?;
     ApiResponse::ok(&Groups {
         groups: [],

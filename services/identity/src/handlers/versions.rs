@@ -1,7 +1,7 @@
 //! / and /v3: the version documents.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{
     MediaType, Version, VersionDocument, VersionLink, VersionList, VersionValues,
 };
@@ -25,7 +25,10 @@ fn version(url: String) -> Version {
     }
 }
 
-pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     let url = api.url(&call, "/");
     let values = [version(url.clone())];
     let list = VersionList {
@@ -35,7 +38,10 @@ pub(crate) async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Re
     Ok(answer.with_header(header::LOCATION, &url))
 }
 
-pub(crate) async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(api): State<IdentityApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&VersionDocument {
         version: version(api.url(&call, "/")),
     })

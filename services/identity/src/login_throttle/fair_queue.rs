@@ -65,7 +65,11 @@ impl FairQueue {
         turn
     }
 
-    fn is_first(&self, source: ClientAddress, takes_turns: impl Fn(&ClientAddress) -> bool) -> bool {
+    fn is_first(
+        &self,
+        source: ClientAddress,
+        takes_turns: impl Fn(&ClientAddress) -> bool,
+    ) -> bool {
         let waiting = self.waiting.iter().filter(|(it, _)| takes_turns(it));
         let first = waiting.min_by_key(|(_, queued)| queued.place);
         first.is_none_or(|(first, _)| *first == source)

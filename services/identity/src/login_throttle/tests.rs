@@ -16,14 +16,25 @@ fn from(number: u8) -> ClientAddress {
     ClientAddress::from(Some(IpAddr::from(Ipv4Addr::new(192, 0, 2, number))))
 }
 
-fn wrong(guesses: &LoginThrottle, who: &LoginSubject, source: ClientAddress, times: u32, now: Instant) {
+fn wrong(
+    guesses: &LoginThrottle,
+    who: &LoginSubject,
+    source: ClientAddress,
+    times: u32,
+    now: Instant,
+) {
     let waiter = guesses.enqueue(who, source);
     for _ in 0..times {
         waiter.record_failure(now);
     }
 }
 
-fn turn(guesses: &LoginThrottle, who: &LoginSubject, source: ClientAddress, now: Instant) -> AttemptSlot {
+fn turn(
+    guesses: &LoginThrottle,
+    who: &LoginSubject,
+    source: ClientAddress,
+    now: Instant,
+) -> AttemptSlot {
     guesses.enqueue(who, source).try_acquire(now)
 }
 
@@ -78,7 +89,10 @@ fn wrong_passwords_of_yesterday_are_forgotten() {
     wrong(&guesses, &user("a"), from(1), 20, now);
     let tomorrow = now + FORGET + Duration::from_secs(1);
     for _ in 0..2 {
-        assert_eq!(turn(&guesses, &user("a"), from(1), tomorrow), AttemptSlot::Now);
+        assert_eq!(
+            turn(&guesses, &user("a"), from(1), tomorrow),
+            AttemptSlot::Now
+        );
     }
 }
 
@@ -96,7 +110,10 @@ fn a_user_is_held_up_at_an_address_that_it_has_logged_in_from_by_wrong_passwords
         assert_eq!(turn(&guesses, &a, from(1), now), AttemptSlot::Now);
     }
     wrong(&guesses, &a, from(1), 20, now);
-    assert!(matches!(turn(&guesses, &a, from(1), now), AttemptSlot::Later(_)));
+    assert!(matches!(
+        turn(&guesses, &a, from(1), now),
+        AttemptSlot::Later(_)
+    ));
 }
 
 #[test]
@@ -126,7 +143,9 @@ fn an_address_where_a_crowd_waits_has_every_other_turn_where_another_waits_too()
     let mut turns = Vec::new();
     for _ in 0..4 {
         now += LONGEST_PAUSE;
-        let first = crowd.iter().find(|guess| guess.try_acquire(now) == AttemptSlot::Now);
+        let first = crowd
+            .iter()
+            .find(|guess| guess.try_acquire(now) == AttemptSlot::Now);
         if let Some(guess) = first {
             guess.record_failure(now);
         }

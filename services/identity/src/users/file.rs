@@ -27,22 +27,16 @@ pub enum UsersFileError {
     },
     /// Others than the owner may write to the file, and could make themselves administrators.
     #[error("the users file {} is writable by others than its owner; run chmod 0600 on it", path.display())]
-    Writable {
-        path: PathBuf,
-    },
+    Writable { path: PathBuf },
     /// The file is not UTF-8.
     #[error("the file of users {} is not UTF-8", path.display())]
-    NoText {
-        path: PathBuf,
-    },
+    NoText { path: PathBuf },
     /// The file is invalid.
     #[error("{0}")]
     Wrong(#[from] UsersError),
     /// The file has no user, so nobody could log in. A file that is being written may be empty, too.
     #[error("the users file {} has no user; add a [[user]]", path.display())]
-    Empty {
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
 }
 
 /// Metadata that changes when the file is replaced or written.
@@ -121,13 +115,18 @@ impl UsersFile {
     #[must_use]
     pub fn current(&self) -> Arc<Users> {
         let is_due = {
-            let seen = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
+            let seen = self
+                .last_check
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             seen.checked_at.elapsed() >= LOOK_INTERVAL
         };
         if is_due {
             match self.reload_if_changed() {
                 Ok(ReloadOutcome::Unchanged) => {}
-                Ok(ReloadOutcome::Reloaded) => tracing::info!(file = %self.path.display(), "users read again"),
+                Ok(ReloadOutcome::Reloaded) => {
+                    tracing::info!(file = %self.path.display(), "users read again")
+                }
                 Err(error) => tracing::error!(
                     error = &error as &dyn std::error::Error,
                     file = %self.path.display(),
@@ -140,9 +139,14 @@ impl UsersFile {
 
     /// Reads the file if it changed since the last check.
     pub fn reload_if_changed(&self) -> Result<ReloadOutcome, UsersFileError> {
-        let mut seen = self.last_check.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self
+            .last_check
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         seen.checked_at = Instant::now();
-        let stamp = fs::metadata(&self.path).ok().map(|it| UsersFileFingerprint::from(&it));
+        let stamp = fs::metadata(&self.path)
+            .ok()
+            .map(|it| UsersFileFingerprint::from(&it));
         if stamp == seen.stamp {
             return Ok(ReloadOutcome::Unchanged);
         }

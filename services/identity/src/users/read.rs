@@ -12,7 +12,7 @@ use toml::de::DeTable;
 use self::field::UsersTable;
 use self::people::People as UsersBuilder;
 use super::problem::UsersProblems;
-use super::{UsersProblem, Users, UsersError};
+use super::{Users, UsersError, UsersProblem};
 
 impl Users {
     /// Parses the text of a users file. `file` is the name that messages use.

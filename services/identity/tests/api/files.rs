@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use berth_identity::{ReloadOutcome, AssignmentTarget, Users, UsersFile, UsersFileError};
+use berth_identity::{AssignmentTarget, ReloadOutcome, Users, UsersFile, UsersFileError};
 use proptest::prelude::*;
 
 use super::service::{cloud, hash, user, write};
@@ -237,15 +237,29 @@ fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_on
     let path = folder.path().join("identity.toml");
     write(&path, &user("alice", ""));
     let file = UsersFile::open(&path).unwrap();
-    let names = || -> Vec<String> { file.cached().users().map(|user| user.name.clone()).collect() };
-    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)));
+    let names = || -> Vec<String> {
+        file.cached()
+            .users()
+            .map(|user| user.name.clone())
+            .collect()
+    };
+    assert!(matches!(
+        file.reload_if_changed(),
+        Ok(ReloadOutcome::Unchanged)
+    ));
     write(&path, &user("robert", ""));
-    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Reloaded)));
+    assert!(matches!(
+        file.reload_if_changed(),
+        Ok(ReloadOutcome::Reloaded)
+    ));
     assert_eq!(names(), ["robert"]);
     write(&path, "[[user]]\nname = 7\n");
     let said = file.reload_if_changed().unwrap_err().to_string();
     assert!(said.contains("user[0].name"), "{said}");
-    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)), "told once");
+    assert!(
+        matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)),
+        "told once"
+    );
     assert_eq!(names(), ["robert"]);
     for nobody in ["", "[[project]]\nname = \"p\"\n"] {
         write(&path, nobody);
@@ -259,10 +273,16 @@ fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_on
     }
     fs::remove_file(&path).unwrap();
     assert!(file.reload_if_changed().is_err());
-    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)));
+    assert!(matches!(
+        file.reload_if_changed(),
+        Ok(ReloadOutcome::Unchanged)
+    ));
     assert_eq!(names(), ["robert"]);
     write(&path, &user("alice", ""));
-    assert!(matches!(file.reload_if_changed(), Ok(ReloadOutcome::Reloaded)));
+    assert!(matches!(
+        file.reload_if_changed(),
+        Ok(ReloadOutcome::Reloaded)
+    ));
     assert_eq!(names(), ["alice"]);
 }
 

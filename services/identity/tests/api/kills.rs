@@ -18,7 +18,12 @@ async fn over(folder: &Path) -> Service {
     let store = SqlStore::open(&location, &SqlOptions::default())
         .await
         .unwrap();
-    Service::over(store, &folder.join("identity.toml"), IdentityApiOptions::default()).await
+    Service::over(
+        store,
+        &folder.join("identity.toml"),
+        IdentityApiOptions::default(),
+    )
+    .await
 }
 
 /// Not a test by itself: the child that the next test kills. Without the variable it ends at once.

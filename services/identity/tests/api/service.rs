@@ -11,10 +11,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use berth_identity::{
-    Catalog, CatalogService, TokenClock, Endpoint, Identity, IdentityOptions, EndpointInterface, IdentityApiOptions,
-    PasswordHash, UsersFile, prepare, router,
+    Catalog, CatalogService, Endpoint, EndpointInterface, Identity, IdentityApiOptions,
+    IdentityOptions, PasswordHash, TokenClock, UsersFile, prepare, router,
 };
-use berth_store::{Moment, SqlError, SqlStore, Statement, Transaction, Work};
+use berth_store::{SqlError, SqlStore, SqlTimestamp, Statement, Transaction, Work};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -154,7 +154,7 @@ impl Service {
         let clock = {
             let (ahead, start) = (
                 Arc::clone(&ahead),
-                "2026-11-23 10:00:00".parse::<Moment>().unwrap(),
+                "2026-11-23 10:00:00".parse::<SqlTimestamp>().unwrap(),
             );
             move || {
                 let seconds = u64::try_from(ahead.load(Ordering::Relaxed)).unwrap();

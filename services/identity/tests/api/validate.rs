@@ -1,6 +1,6 @@
 //! What a service in the same process is told of a token.
 
-use berth_http::{Caller, TokenScope, TokenError, TokenRequest, ValidateToken};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
 use http::HeaderMap;
 use serde_json::json;
 

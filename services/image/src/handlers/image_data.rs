@@ -3,17 +3,20 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
-use crate::data::{DataRange, DataBody};
+use crate::data::{DataBody, DataRange};
 use crate::image::{CatalogImage, ImageDataLocation};
 use crate::policies::DOWNLOAD_IMAGE;
 use crate::router::ImageApi;
 
 static CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 
-pub(crate) async fn download(State(api): State<ImageApi>, call: ApiRequest) -> Result<Response, Fault> {
+pub(crate) async fn download(
+    State(api): State<ImageApi>,
+    call: ApiRequest,
+) -> Result<Response, Fault> {
     api.allow(&call, DOWNLOAD_IMAGE)?;
     let image = api.image(&call)?;
     let ImageDataLocation::Local(data) = &image.place else {

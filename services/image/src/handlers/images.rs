@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Caller, Fault};
+use berth_http::{ApiRequest, ApiResponse, Caller, Fault};
 use serde_json::json;
 
 use crate::listing::ImageQuery;
@@ -10,7 +10,10 @@ use crate::policies::{GET_IMAGE, GET_IMAGES};
 use crate::router::ImageApi;
 use crate::shown;
 
-pub(crate) async fn list(State(api): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(api): State<ImageApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, GET_IMAGES)?;
     let page = ImageQuery::of(&call.query)?.page(api.list.images())?;
     let images: Vec<_> = page
@@ -29,14 +32,20 @@ pub(crate) async fn list(State(api): State<ImageApi>, call: ApiRequest) -> Resul
     ApiResponse::ok(&document)
 }
 
-pub(crate) async fn show(State(api): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(api): State<ImageApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     api.allow(&call, GET_IMAGE)?;
     ApiResponse::ok(&shown::image(api.image(&call)?))
 }
 
 /// Refuses requests that would change images. Only operators see the path of the list. The body is not read, because it
 /// may be a large image.
-pub(crate) async fn refuse(State(api): State<ImageApi>, Extension(caller): Extension<Caller>) -> Fault {
+pub(crate) async fn refuse(
+    State(api): State<ImageApi>,
+    Extension(caller): Extension<Caller>,
+) -> Fault {
     if !caller.has_role("admin") {
         return Fault::forbidden(
             "Images are read here and not changed: ask the operator of this cloud.",

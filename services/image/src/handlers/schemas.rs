@@ -1,7 +1,7 @@
 //! /v2/schemas: the JSON schemas of the API's documents.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
 use crate::router::ImageApi;
@@ -96,7 +96,10 @@ pub(crate) async fn member(State(_): State<ImageApi>, _: ApiRequest) -> Result<A
     ApiResponse::ok(&one_member())
 }
 
-pub(crate) async fn members(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn members(
+    State(_): State<ImageApi>,
+    _: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&json!({
         "name": "members",
         "properties": {

@@ -1,7 +1,7 @@
 //! /, /versions and /v2: the version documents.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -21,10 +21,16 @@ fn document(call: &ApiRequest) -> Value {
     json!({"versions": versions.collect::<Vec<_>>()})
 }
 
-pub(crate) async fn choices(State(_): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn choices(
+    State(_): State<ImageApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     ApiResponse::with_body(StatusCode::MULTIPLE_CHOICES, &document(&call))
 }
 
-pub(crate) async fn list(State(_): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(_): State<ImageApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&document(&call))
 }

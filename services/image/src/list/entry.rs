@@ -199,7 +199,8 @@ fn place(
     checksum: Option<&DataChecksum>,
 ) -> Result<EntryPlace, String> {
     let sum = || {
-        let missing = "checksum = \"sha256:HEX\" is missing: data that this service does not read need one";
+        let missing =
+            "checksum = \"sha256:HEX\" is missing: data that this service does not read need one";
         checksum.cloned().ok_or_else(|| missing.to_owned())
     };
     match (file, path, url) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use md5::Md5;
 use sha2::{Digest as _, Sha512};
 
-use crate::image::{DataChecksum, Data, ChecksumAlgorithm};
+use crate::image::{ChecksumAlgorithm, Data, DataChecksum};
 
 /// How much is read at a time, in bytes.
 const PIECE: usize = 1 << 20;

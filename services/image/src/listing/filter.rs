@@ -33,12 +33,16 @@ pub(super) enum ImageFilter {
 impl ImageFilter {
     pub(super) fn keeps(&self, image: &CatalogImage) -> bool {
         match self {
-            Self::OneOf(key, values) => attribute(image, key).is_some_and(|it| values.contains(&it)),
+            Self::OneOf(key, values) => {
+                attribute(image, key).is_some_and(|it| values.contains(&it))
+            }
             Self::Tag(tag) => image.tags.contains(tag),
             Self::Hidden(hidden) => image.os_hidden == *hidden,
             Self::SizeMin(least) => image.size.is_some_and(|size| size >= *least),
             Self::SizeMax(most) => image.size.is_some_and(|size| size <= *most),
-            Self::CreatedAt(orders, moment) => orders.contains(&seconds(image.created_at).cmp(moment)),
+            Self::CreatedAt(orders, moment) => {
+                orders.contains(&seconds(image.created_at).cmp(moment))
+            }
             Self::Nothing => false,
         }
     }
@@ -78,7 +82,11 @@ pub(super) fn filters(query: &QueryString) -> Result<Vec<ImageFilter>, Fault> {
         let value = query.last(key).unwrap_or_default();
         match key {
             "os_hidden" => {}
-            "tag" => filters.extend(query.all("tag").map(|it| ImageFilter::Tag(it.trim().to_owned()))),
+            "tag" => filters.extend(
+                query
+                    .all("tag")
+                    .map(|it| ImageFilter::Tag(it.trim().to_owned())),
+            ),
             key if OTHERS.contains(&key) => {}
             key => filters.extend(filter(query, key, value)?),
         }

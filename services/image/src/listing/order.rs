@@ -104,7 +104,10 @@ fn sorted_by(sort: &str) -> Result<Vec<(ImageSortKey, SortDirection)>, Fault> {
     pairs.collect()
 }
 
-fn by_lists(keys: &[&str], directions: &[&str]) -> Result<Vec<(ImageSortKey, SortDirection)>, Fault> {
+fn by_lists(
+    keys: &[&str],
+    directions: &[&str],
+) -> Result<Vec<(ImageSortKey, SortDirection)>, Fault> {
     let keys = match keys {
         [] => vec![ImageSortKey::CreatedAt],
         keys => keys.iter().map(|it| key(it)).collect::<Result<_, _>>()?,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use berth_http::{Prefix, mount};
-use berth_image::{ImageList, ImageApiOptions, router};
+use berth_image::{ImageApiOptions, ImageList, router};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::options::SearchRequest;
 use super::snapshot::MemberRef;
-use super::{SearchResult, Member, SnapshotNames, SnapshotTree};
+use super::{Member, SearchResult, SnapshotNames, SnapshotTree};
 use crate::ledger::ClassId;
 use crate::microversions as since;
 

@@ -1,6 +1,6 @@
 //! For one tree: the providers that could serve each part of a request, each part considered on its own.
 
-use super::snapshot::{AggregateKey, Member, MemberRef, RootId, Snapshot, TraitId, SnapshotTree};
+use super::snapshot::{AggregateKey, Member, MemberRef, RootId, Snapshot, SnapshotTree, TraitId};
 use crate::ledger::ClassId;
 
 /// Whether one provider may serve several suffixed groups.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_http::schema::{is_uuid_like, normal_uuid};
 use berth_http::{Fault, Microversion, QueryString};
 
-use super::options::{SearchGroupPolicy, NestedProviders};
+use super::options::{NestedProviders, SearchGroupPolicy};
 use crate::filters::{self, TraitSets};
 use crate::handlers::codes;
 use crate::microversions as since;
@@ -129,7 +129,10 @@ fn same_subtrees(query: &QueryString) -> Result<Vec<BTreeSet<String>>, Fault> {
         .collect()
 }
 
-fn groups(query: &QueryString, version: Microversion) -> Result<BTreeMap<String, QueryGroup>, Fault> {
+fn groups(
+    query: &QueryString,
+    version: Microversion,
+) -> Result<BTreeMap<String, QueryGroup>, Fault> {
     let mut groups: BTreeMap<String, QueryGroup> = BTreeMap::new();
     let mut read = BTreeSet::new();
     for (key, value) in query.pairs() {
@@ -180,8 +183,16 @@ pub(crate) enum QueryKeyPart {
 
 const PARTS: [(&str, QueryKeyPart, Microversion); 4] = [
     ("resources", QueryKeyPart::Resources, since::CANDIDATES),
-    ("required", QueryKeyPart::Required, since::CANDIDATES_REQUIRED),
-    ("member_of", QueryKeyPart::MemberOf, since::CANDIDATES_MEMBER_OF),
+    (
+        "required",
+        QueryKeyPart::Required,
+        since::CANDIDATES_REQUIRED,
+    ),
+    (
+        "member_of",
+        QueryKeyPart::MemberOf,
+        since::CANDIDATES_MEMBER_OF,
+    ),
     ("in_tree", QueryKeyPart::InTree, since::CANDIDATES_IN_TREE),
 ];
 

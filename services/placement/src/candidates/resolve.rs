@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use super::options::{SearchGroup, NestedProviders, RequestPart, SearchRequest};
+use super::options::{NestedProviders, RequestPart, SearchGroup, SearchRequest};
 use super::request::{ParsedCandidatesQuery, QueryGroup};
-use super::snapshot::{AggregateKey, SnapshotNames, RootId, Snapshot, TraitId};
+use super::snapshot::{AggregateKey, RootId, Snapshot, SnapshotNames, TraitId};
 
 /// Looks up names.
 pub(crate) trait Meanings {
@@ -46,7 +46,10 @@ pub(crate) enum NameError {
 
 impl ParsedCandidatesQuery {
     /// Resolves all names. `None` if a required tree does not exist, so that nothing can be served.
-    pub(crate) fn resolve(&self, meanings: &impl Meanings) -> Result<Option<SearchRequest>, NameError> {
+    pub(crate) fn resolve(
+        &self,
+        meanings: &impl Meanings,
+    ) -> Result<Option<SearchRequest>, NameError> {
         let names = meanings.names();
         let mut wanted = SearchRequest {
             root_required: traits(names, &self.root_required)?,

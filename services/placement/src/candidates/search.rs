@@ -6,7 +6,7 @@ use berth_model::SeededRng;
 
 use super::assignment::{Assignments, shared_classes};
 use super::options::SearchRequest;
-use super::snapshot::{MemberRef, RootId, SHARES, Snapshot, TraitId, SnapshotTree};
+use super::snapshot::{MemberRef, RootId, SHARES, Snapshot, SnapshotTree, TraitId};
 
 /// The order of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

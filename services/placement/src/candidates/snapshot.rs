@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-use crate::inventory::Inventory;
+use crate::inventory::InventoryRecord;
 use crate::ledger::{ClassId, ProviderId};
 
 /// A trait's row id.
@@ -71,7 +71,7 @@ impl SnapshotNames {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Room {
     pub(crate) class: ClassId,
-    pub(crate) inventory: Inventory,
+    pub(crate) inventory: InventoryRecord,
     pub(crate) used: i64,
 }
 

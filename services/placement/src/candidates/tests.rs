@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::options::{SearchGroup, SearchGroupPolicy, RequestPart, SearchRequest};
+use super::options::{RequestPart, SearchGroup, SearchGroupPolicy, SearchRequest};
 use super::search::{CandidateOrder, search};
-use super::snapshot::{Member, SnapshotNames, Room, SHARES, Snapshot, SnapshotTree};
+use super::snapshot::{Member, Room, SHARES, Snapshot, SnapshotNames, SnapshotTree};
 use crate::inventory::InventoryRecord;
 
 const VCPU: i64 = 0;
@@ -82,10 +82,13 @@ fn groups(amounts: &[i64], class: i64, policy: SearchGroupPolicy) -> SearchReque
         suffix: suffix(index),
         ..SearchGroup::default()
     });
-    let parts = amounts.iter().enumerate().map(|(group, amount)| RequestPart {
-        group,
-        resources: vec![(class, *amount)],
-    });
+    let parts = amounts
+        .iter()
+        .enumerate()
+        .map(|(group, amount)| RequestPart {
+            group,
+            resources: vec![(class, *amount)],
+        });
     SearchRequest {
         groups: groups.collect(),
         parts: parts.collect(),

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use uuid::Uuid;
 
 use crate::candidates::snapshot::SHARES;
-use crate::candidates::{Member, SnapshotNames, Room, Snapshot, SnapshotTree};
+use crate::candidates::{Member, Room, Snapshot, SnapshotNames, SnapshotTree};
 use crate::inventory::InventoryRecord;
-use crate::ledger::{ProviderId, ProviderClass};
+use crate::ledger::{ProviderClass, ProviderId};
 
 const CLASSES: [&str; 5] = ["VCPU", "MEMORY_MB", "DISK_GB", "VGPU", "CUSTOM_A"];
 const TRAITS: [&str; 4] = [SHARES, "HW_CPU_X86_AVX2", "CUSTOM_FAST", "CUSTOM_B"];

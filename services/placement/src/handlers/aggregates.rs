@@ -1,7 +1,7 @@
 //! /resource_providers/{uuid}/aggregates: show and replace the aggregates of a provider.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde::{Deserialize, Serialize};
 
 use super::{GENERATION_CHANGED, codes, database, modified, provider_fault, read, require};
@@ -30,7 +30,10 @@ fn answer<'a>(
     Ok(modified(ApiResponse::ok(&document)?, call, None))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     require(&call, microversions::AGGREGATES)?;
     placement.allow(&call, policies::AGGREGATES_LIST)?;
@@ -50,7 +53,10 @@ struct AggregatesRequest {
     resource_provider_generation: i64,
 }
 
-pub(crate) async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn set(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     require(&call, microversions::AGGREGATES)?;
     placement.allow(&call, policies::AGGREGATES_UPDATE)?;

@@ -1,7 +1,7 @@
 //! /allocation_candidates: search for allocation candidates.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 
 use super::{modified, require};
 use crate::candidates::ParsedCandidatesQuery;
@@ -9,7 +9,10 @@ use crate::router::Placement;
 use crate::searches::SearchQuery;
 use crate::{microversions, policies, schemas};
 
-pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::CANDIDATES)?;
     call.check_accept()?;
     placement.allow(&call, policies::CANDIDATES_LIST)?;

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_http::schema::normal_uuid;
-use berth_http::{ApiResponse, ApiRequest, Fault, Timestamp};
+use berth_http::{ApiRequest, ApiResponse, Fault, Timestamp};
 use serde::Serialize;
 
 use super::{codes, database, modified, outrun, provider_fault, read, require};
 use crate::router::Placement;
-use crate::store::allocations::{self, Consumer, HeldAllocation, ProviderAllocation, Release, ReleaseError};
+use crate::store::allocations::{
+    self, Consumer, HeldAllocation, ProviderAllocation, Release, ReleaseError,
+};
 use crate::store::providers::{self, ProviderError};
 use crate::store::replace::{Replace, ReplaceError};
 use crate::store::usages::UNTYPED;
@@ -38,7 +40,10 @@ struct OfConsumer<'a> {
     consumer_type: Option<&'a str>,
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::ALLOCATIONS_LIST)?;
     let consumer = placement
@@ -114,7 +119,10 @@ pub(crate) async fn of_provider(
     Ok(modified(ApiResponse::ok(&document)?, &call, newest))
 }
 
-fn by_consumer<'a>(call: &ApiRequest, holdings: &'a [ProviderAllocation]) -> BTreeMap<&'a str, ByConsumer<'a>> {
+fn by_consumer<'a>(
+    call: &ApiRequest,
+    holdings: &'a [ProviderAllocation],
+) -> BTreeMap<&'a str, ByConsumer<'a>> {
     let shown = call.version.has(microversions::CONSUMER_GENERATIONS);
     let mut consumers: BTreeMap<&str, ByConsumer> = BTreeMap::new();
     for one in holdings {
@@ -125,7 +133,10 @@ fn by_consumer<'a>(call: &ApiRequest, holdings: &'a [ProviderAllocation]) -> BTr
     consumers
 }
 
-pub(crate) async fn put(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn put(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::ALLOCATIONS_UPDATE)?;
     let given = call.path("consumer_uuid")?;
@@ -149,11 +160,15 @@ pub(crate) async fn put(State(placement): State<Placement>, call: ApiRequest) ->
     Ok(ApiResponse::no_content())
 }
 
-pub(crate) async fn post(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn post(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::POST_ALLOCATIONS)?;
     call.require_json()?;
     placement.allow(&call, policies::ALLOCATIONS_MANAGE)?;
-    let bodies: BTreeMap<String, ConsumerBody> = call.body(&schemas::post_allocations(call.version))?;
+    let bodies: BTreeMap<String, ConsumerBody> =
+        call.body(&schemas::post_allocations(call.version))?;
     let replace = Replace {
         providers: Vec::new(),
         consumers: consumers(bodies, call.version, &placement.options),

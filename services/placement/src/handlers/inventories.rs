@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::{codes, database, modified, provider_fault, read};
 use crate::inventory::InventoryRecord;
 use crate::router::Placement;
 use crate::store::inventories::{self, Add, ChangeInventory, InventoryTableError, Remove, SetAll};
-use crate::store::providers::{self, ProviderRow, ProviderError};
+use crate::store::providers::{self, ProviderError, ProviderRow};
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
@@ -54,7 +54,10 @@ async fn provider(tx: &mut berth_store::Transaction, uuid: &str) -> Result<Provi
     })
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::INVENTORIES_LIST)?;
     let mut tx = read(&placement.store).await?;
@@ -73,7 +76,10 @@ pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -
     Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::INVENTORIES_SHOW)?;
     let (uuid, class) = (call.path("uuid")?, call.path("resource_class")?);
@@ -90,7 +96,11 @@ pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -
         resource_provider_generation: provider.generation,
         inventory: &record.inventory,
     };
-    Ok(modified(ApiResponse::ok(&single)?, &call, Some(record.modified)))
+    Ok(modified(
+        ApiResponse::ok(&single)?,
+        &call,
+        Some(record.modified),
+    ))
 }
 
 #[derive(Deserialize)]
@@ -120,9 +130,11 @@ pub(crate) async fn create(
         .write(&add)
         .await
         .map_err(|error| match error {
-            InventoryTableError::Reserved { .. } | InventoryTableError::NoSuchClass(_) => Fault::bad_request(
-                format!("Unable to create inventory for resource provider {uuid}: {error}"),
-            ),
+            InventoryTableError::Reserved { .. } | InventoryTableError::NoSuchClass(_) => {
+                Fault::bad_request(format!(
+                    "Unable to create inventory for resource provider {uuid}: {error}"
+                ))
+            }
             InventoryTableError::Exists(_) | InventoryTableError::ConcurrentUpdate => {
                 Fault::conflict(format!("Update conflict: {error}"))
                     .with_code(codes::CONCURRENT_UPDATE)
@@ -153,7 +165,10 @@ struct WantedInventories {
     inventories: BTreeMap<String, InventoryRecord>,
 }
 
-pub(crate) async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn set(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(&call, policies::INVENTORIES_UPDATE)?;
     let uuid = call.path("uuid")?;
@@ -174,8 +189,10 @@ pub(crate) async fn set(State(placement): State<Placement>, call: ApiRequest) ->
                 "Unknown resource class in inventory for resource provider {uuid}: {error}"
             )),
             InventoryTableError::Reserved { .. } => cannot_update(uuid, &error),
-            InventoryTableError::InUse { .. } => Fault::conflict(format!("update conflict: {error}"))
-                .with_code(codes::INVENTORY_INUSE),
+            InventoryTableError::InUse { .. } => {
+                Fault::conflict(format!("update conflict: {error}"))
+                    .with_code(codes::INVENTORY_INUSE)
+            }
             other => plain(other),
         })?;
     let listing = InventoryList {
@@ -251,10 +268,12 @@ pub(crate) async fn delete(
         .write(&remove)
         .await
         .map_err(|error| match error {
-            InventoryTableError::InUse { .. } | InventoryTableError::ConcurrentUpdate => Fault::conflict(
-                format!("Unable to delete inventory of class {class}: {error}"),
-            )
-            .with_code(codes::CONCURRENT_UPDATE),
+            InventoryTableError::InUse { .. } | InventoryTableError::ConcurrentUpdate => {
+                Fault::conflict(format!(
+                    "Unable to delete inventory of class {class}: {error}"
+                ))
+                .with_code(codes::CONCURRENT_UPDATE)
+            }
             InventoryTableError::NoSuchClass(_) => Fault::not_found(format!(
                 "No inventory of class {class} found for delete: {error}"
             )),

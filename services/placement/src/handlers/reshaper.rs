@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault, Microversion};
+use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
 use serde::Deserialize;
 
 use super::allocations::{ConsumerBody, consumers, replace_fault};
 use super::require;
 use crate::inventory::InventoryRecord;
-use crate::router::{PlacementApiOptions, Placement};
+use crate::router::{Placement, PlacementApiOptions};
 use crate::store::replace::{Replace, ReplaceError, ReshapedProvider};
 use crate::{microversions, policies, schemas};
 

@@ -1,7 +1,7 @@
 //! /resource_classes: list, show, create, rename and delete resource classes.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{database, modified, read, require};
 use crate::router::Placement;
 use crate::store::resource_classes::{
-    self, ClassError, DeleteClass, EnsureClass, ClassEnsured, RenameClass, is_standard,
+    self, ClassEnsured, ClassError, DeleteClass, EnsureClass, RenameClass, is_standard,
 };
 use crate::{microversions, policies, schemas};
 
@@ -59,7 +59,10 @@ fn fault(error: ClassError) -> Fault {
     }
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESOURCE_CLASSES)?;
     call.check_accept()?;
     placement.allow(&call, policies::CLASSES_LIST)?;
@@ -75,7 +78,10 @@ pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -
     Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::RESOURCE_CLASSES)?;
     call.check_accept()?;
     placement.allow(&call, policies::CLASSES_SHOW)?;
@@ -103,7 +109,9 @@ pub(crate) async fn create(
     let location = url(&name);
     let taken = format!("Conflicting resource class already exists: {name}");
     match placement.snapshots.write(&EnsureClass { name }).await {
-        Ok(ClassEnsured::Made) => Ok(ApiResponse::empty(StatusCode::CREATED).located(&call, &location)),
+        Ok(ClassEnsured::Made) => {
+            Ok(ApiResponse::empty(StatusCode::CREATED).located(&call, &location))
+        }
         Ok(ClassEnsured::Found) => Err(Fault::conflict(taken)),
         Err(error) => Err(fault(error)),
     }

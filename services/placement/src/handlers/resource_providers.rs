@@ -3,14 +3,17 @@
 use axum::extract::State;
 use berth_http::request_id::random_uuid;
 use berth_http::schema::normal_uuid;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{codes, modified, provider_fault, read};
 use crate::filters::ProviderFilters;
 use crate::router::Placement;
-use crate::store::providers::{self, CreateProvider, DeleteProvider, ProviderRow, ProviderError, ReparentingRule, UpdateProvider};
+use crate::store::providers::{
+    self, CreateProvider, DeleteProvider, ProviderError, ProviderRow, ReparentingRule,
+    UpdateProvider,
+};
 use crate::{microversions, policies, schemas};
 
 #[derive(Serialize)]
@@ -83,7 +86,10 @@ fn answer(provider: &ProviderRow, call: &ApiRequest) -> Result<ApiResponse, Faul
     Ok(modified(answer, call, Some(provider.modified)))
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::PROVIDERS_LIST)?;
     call.check_query(&schemas::list_providers(call.version))?;
@@ -110,7 +116,10 @@ pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -
     Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call, policies::PROVIDERS_SHOW)?;
     let mut tx = read(&placement.store).await?;

@@ -1,7 +1,7 @@
 //! / : the version document.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::json;
 
 use super::modified;

@@ -1,7 +1,7 @@
 //! /traits and /resource_providers/{uuid}/traits: list, create, delete and assign traits.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault, QueryString, Timestamp};
+use berth_http::{ApiRequest, ApiResponse, Fault, QueryString, Timestamp};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::router::Placement;
 use crate::store::traits::{
-    self, TraitAssociation, DeleteTrait, EnsureTrait, TraitEnsured, SetProviderTraits, TraitRow, TraitTableError, TraitFilters,
+    self, DeleteTrait, EnsureTrait, SetProviderTraits, TraitAssociation, TraitEnsured,
+    TraitFilters, TraitRow, TraitTableError,
 };
 use crate::{microversions, policies, schemas};
 
@@ -82,7 +83,10 @@ pub(crate) fn filters(query: &QueryString) -> Result<TraitFilters, Fault> {
     Ok(filters)
 }
 
-pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn list(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     call.check_accept()?;
     placement.allow(&call, policies::TRAITS_LIST)?;
@@ -94,7 +98,10 @@ pub(crate) async fn list(State(placement): State<Placement>, call: ApiRequest) -
     Ok(modified(answer, &call, newest(&found)))
 }
 
-pub(crate) async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn show(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TRAITS)?;
     placement.allow(&call, policies::TRAITS_SHOW)?;
     let mut tx = read(&placement.store).await?;

@@ -1,7 +1,7 @@
 //! /resource_providers/{uuid}/usages and /usages: show usage.
 
 use axum::extract::State;
-use berth_http::{ApiResponse, ApiRequest, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -41,7 +41,10 @@ pub(crate) async fn of_provider(
     Ok(modified(ApiResponse::ok(&document)?, &call, None))
 }
 
-pub(crate) async fn total(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(crate) async fn total(
+    State(placement): State<Placement>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
     require(&call, microversions::TOTAL_USAGES)?;
     call.check_accept()?;
     let project = call.query.last("project_id");

@@ -1,6 +1,6 @@
 //! The query string of GET /allocation_candidates.
 
-use berth_http::schema::{ObjectSchema, TextPattern, BodySchema, TextSchema};
+use berth_http::schema::{BodySchema, ObjectSchema, TextPattern, TextSchema};
 use berth_http::{Fault, Microversion, QueryString};
 
 use super::ANY_TEXT;
@@ -28,7 +28,7 @@ fn ungrouped(version: Microversion) -> BodySchema {
     ];
     macro_rules! first {
         ($count:literal) => {{
-            const FIRST: Schema = Schema::Object(&Object {
+            const FIRST: BodySchema = BodySchema::Object(&ObjectSchema {
                 properties: ALL.split_at($count).0,
                 required: &["resources"],
             });

@@ -2,7 +2,8 @@
 
 use berth_http::Microversion;
 use berth_http::schema::{
-    ListOf, MapOf, NAME, ObjectSchema, OtherKeys, TextPattern, BodySchema, TextSchema, UUID_KEY, Unique,
+    BodySchema, ListOf, MapOf, NAME, ObjectSchema, OtherKeys, TextPattern, TextSchema, UUID_KEY,
+    Unique,
 };
 
 use super::{EXTERNAL_ID, GENERATION, UUID};
@@ -79,7 +80,7 @@ const CONSUMER_TYPE: BodySchema = BodySchema::Text(TextSchema {
 /// The schema of one consumer's body: its allocations, then what later versions added. Keys after `may` are optional.
 macro_rules! consumer {
     ($allocations:expr $(, $name:literal: $shape:expr)* $(; may $also:literal: $optional:expr)*) => {
-        Schema::Object(&Object {
+        BodySchema::Object(&ObjectSchema {
             properties: &[
                 ("allocations", $allocations),
                 $(($name, $shape),)*

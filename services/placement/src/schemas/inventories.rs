@@ -1,6 +1,6 @@
 //! Inventories.
 
-use berth_http::schema::{MapOf, NAME, ObjectSchema, OtherKeys, BodySchema, TextSchema};
+use berth_http::schema::{BodySchema, MapOf, NAME, ObjectSchema, OtherKeys, TextSchema};
 
 use super::GENERATION;
 use crate::inventory::MAX_INT;

@@ -1,6 +1,6 @@
 //! Resource classes, traits and aggregates.
 
-use berth_http::schema::{CUSTOM_NAME, ListOf, ObjectSchema, BodySchema, TextSchema, Unique};
+use berth_http::schema::{BodySchema, CUSTOM_NAME, ListOf, ObjectSchema, TextSchema, Unique};
 
 use super::{ANY_TEXT, EXTERNAL_ID, GENERATION, UUID};
 

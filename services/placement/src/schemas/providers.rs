@@ -1,7 +1,7 @@
 //! Resource providers.
 
 use berth_http::Microversion;
-use berth_http::schema::{ObjectSchema, BodySchema};
+use berth_http::schema::{BodySchema, ObjectSchema};
 
 use super::{ANY_TEXT, DASHED_UUID, PROVIDER_NAME, UUID};
 use crate::microversions as since;
@@ -53,7 +53,7 @@ pub(crate) fn list_providers(version: Microversion) -> BodySchema {
     ];
     macro_rules! first {
         ($count:literal) => {{
-            const FIRST: Schema = Schema::Object(&Object {
+            const FIRST: BodySchema = BodySchema::Object(&ObjectSchema {
                 properties: ALL.split_at($count).0,
                 required: &[],
             });

@@ -1,7 +1,7 @@
 //! Inventories and allocations of a reshape.
 
 use berth_http::Microversion;
-use berth_http::schema::{MapOf, ObjectSchema, OtherKeys, BodySchema, UUID_KEY};
+use berth_http::schema::{BodySchema, MapOf, ObjectSchema, OtherKeys, UUID_KEY};
 
 use super::allocations::{ALLOCATIONS_1_28, ALLOCATIONS_1_34, ALLOCATIONS_1_38};
 use super::inventories::INVENTORIES;
@@ -9,11 +9,11 @@ use crate::microversions as since;
 
 macro_rules! reshape_with {
     ($consumer:expr) => {
-        Schema::Object(&Object {
+        BodySchema::Object(&ObjectSchema {
             properties: &[
                 (
                     "inventories",
-                    Schema::Map(&MapOf {
+                    BodySchema::Map(&MapOf {
                         keys: UUID_KEY,
                         values: INVENTORIES,
                         min: 1,

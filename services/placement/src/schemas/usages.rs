@@ -1,7 +1,7 @@
 //! Usages.
 
 use berth_http::Microversion;
-use berth_http::schema::{NAME, ObjectSchema, TextPattern, BodySchema, TextSchema};
+use berth_http::schema::{BodySchema, NAME, ObjectSchema, TextPattern, TextSchema};
 
 use super::EXTERNAL_ID;
 use crate::microversions as since;

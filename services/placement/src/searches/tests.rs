@@ -1,7 +1,7 @@
 //! The statements and rows of a search, by the size of the cloud and the number of matches.
 
 use berth_http::QueryString;
-use berth_store::Asked;
+use berth_store::RecordedStatement;
 
 use super::*;
 use crate::microversions::RANGE;
@@ -32,7 +32,7 @@ macro_rules! hosts {
 }
 
 /// The statements until a first result is possible, and the number of trees read.
-async fn asked(store: &SqlStore, query: &str, limit: usize) -> (Vec<Asked>, usize) {
+async fn asked(store: &SqlStore, query: &str, limit: usize) -> (Vec<RecordedStatement>, usize) {
     let query = QueryString::parse(query).unwrap();
     let query = ParsedCandidatesQuery::parse(&query, RANGE.max).unwrap();
     let mut tx = store.read().await.unwrap();
@@ -45,7 +45,7 @@ async fn asked(store: &SqlStore, query: &str, limit: usize) -> (Vec<Asked>, usiz
 }
 
 /// The number of rows, without the names of classes and traits.
-fn rows(asked: &[Asked]) -> u64 {
+fn rows(asked: &[RecordedStatement]) -> u64 {
     asked.iter().skip(2).map(|asked| asked.rows).sum()
 }
 

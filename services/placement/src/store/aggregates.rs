@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Value, Work};
 
 use super::now;
-use super::providers::{self, ProviderRow, ProviderError};
+use super::providers::{self, ProviderError, ProviderRow};
 
 /// Why aggregates could not be set.
 #[derive(Debug, thiserror::Error)]

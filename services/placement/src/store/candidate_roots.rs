@@ -10,7 +10,7 @@ use berth_store::{Dialect, SqlError, Statement, Transaction, Value};
 
 use crate::candidates::options::SearchRequest;
 use crate::candidates::snapshot::{RootId, TraitId};
-use crate::candidates::{CandidateShuffle, CandidateOrder};
+use crate::candidates::{CandidateOrder, CandidateShuffle};
 use conditions::conditions;
 
 /// The roots of trees that could serve a request, read page by page in search order.

@@ -69,7 +69,7 @@ pub(crate) trait Touches: Work<Error: std::error::Error + 'static> {
 macro_rules! touches {
     ($($work:ty: |$this:ident, $output:ident| $touched:expr;)*) => {
         $(impl Touches for $work {
-            fn touched(&self, $output: &Self::Output) -> Touched {
+            fn touched(&self, $output: &Self::Output) -> TouchedTrees {
                 let $this = self;
                 $touched
             }

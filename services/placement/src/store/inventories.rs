@@ -7,7 +7,7 @@ use berth_store::{
     Dialect, Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work,
 };
 
-use super::providers::{self, ProviderRow, ProviderError};
+use super::providers::{self, ProviderError, ProviderRow};
 use super::{moment, now, resource_classes};
 use crate::inventory::{InventoryRecord, ReservedError, check_reserved};
 
@@ -189,7 +189,10 @@ async fn refuse_used(
     })
 }
 
-async fn raise(tx: &mut Transaction, provider: &mut ProviderRow) -> Result<(), InventoryTableError> {
+async fn raise(
+    tx: &mut Transaction,
+    provider: &mut ProviderRow,
+) -> Result<(), InventoryTableError> {
     if !providers::bump(tx, provider.id, provider.generation).await? {
         return Err(InventoryTableError::ConcurrentUpdate);
     }

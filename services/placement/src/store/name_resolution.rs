@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::trees;
 use crate::candidates::snapshot::{AggregateKey, RootId, SHARES, TraitId};
-use crate::candidates::{ParsedCandidatesQuery, Meanings, SnapshotNames};
+use crate::candidates::{Meanings, ParsedCandidatesQuery, SnapshotNames};
 
 /// The resolved names of one request.
 pub(crate) struct ResolvedNames {

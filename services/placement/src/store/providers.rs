@@ -86,7 +86,10 @@ fn provider(row: &berth_store::Row) -> Result<ProviderRow, SqlError> {
 }
 
 /// The provider with this uuid.
-pub(crate) async fn find(tx: &mut Transaction, uuid: &str) -> Result<Option<ProviderRow>, SqlError> {
+pub(crate) async fn find(
+    tx: &mut Transaction,
+    uuid: &str,
+) -> Result<Option<ProviderRow>, SqlError> {
     let row = tx.row(Statement::new(SELECT_ONE).bind(uuid)).await?;
     row.as_ref().map(provider).transpose()
 }

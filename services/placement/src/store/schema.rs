@@ -25,7 +25,7 @@ pub use copy::{CopiedTable, Copy, CopyError, can_be_copied_to, copy};
 pub use data::IncompleteConsumers;
 pub use revision::Revision;
 pub use shape::{Difference, ShapeDifference};
-pub use sync::{SyncPlan, SchemaStep, Sync, SchemaVersion, compare, plan, sync, version};
+pub use sync::{SchemaStep, SchemaVersion, Sync, SyncPlan, compare, plan, sync, version};
 
 /// The alembic revision of the schema.
 pub const HEAD: &str = "a082b8bb98d0";
@@ -104,9 +104,7 @@ pub enum PlacementSchemaError {
         "no root can be found for {} resource providers: a parent is not there, or they are parents of each other: {}",
         providers.len(), few(providers)
     )]
-    NoRoot {
-        providers: Vec<String>,
-    },
+    NoRoot { providers: Vec<String> },
     /// Tables without `alembic_version`.
     #[error(
         "the database has tables but no alembic_version: it is not Placement's; name another file"

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_http::Timestamp;
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 
-use super::providers::{self, ProviderRow, ProviderError};
+use super::providers::{self, ProviderError, ProviderRow};
 use super::{moment, now};
 use crate::standard::CUSTOM_PREFIX;
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_store::{Row, SqlError, Statement, Transaction, Value};
 use uuid::Uuid;
 
-use super::inventories;
 use super::invalidation::TouchedTrees;
+use super::inventories;
 use crate::candidates::snapshot::AggregateKey;
 use crate::candidates::snapshot::RootId;
-use crate::candidates::{Member, SnapshotNames, Room, Snapshot, SnapshotTree};
+use crate::candidates::{Member, Room, Snapshot, SnapshotNames, SnapshotTree};
 use crate::ledger::ProviderId;
 
 pub(crate) async fn all(tx: &mut Transaction) -> Result<Snapshot, SqlError> {

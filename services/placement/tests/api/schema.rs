@@ -87,7 +87,9 @@ async fn another_revision_is_refused_with_both_named() {
     let older = Script("UPDATE alembic_version SET version_num = '422ece571366'");
     store.write(&older).await.unwrap();
     let error = prepare(&store).await.unwrap_err();
-    assert!(matches!(&error, PlacementSchemaError::OtherRevision { found } if found == "422ece571366"));
+    assert!(
+        matches!(&error, PlacementSchemaError::OtherRevision { found } if found == "422ece571366")
+    );
     assert!(error.to_string().contains(HEAD), "{error}");
 }
 
@@ -113,7 +115,10 @@ async fn a_database_of_something_else_is_refused() {
         .await
         .unwrap();
     let error = prepare(&store).await.unwrap_err();
-    assert!(matches!(error, PlacementSchemaError::NotPlacement), "{error}");
+    assert!(
+        matches!(error, PlacementSchemaError::NotPlacement),
+        "{error}"
+    );
     assert_eq!(
         column(&store, "SELECT name FROM sqlite_master").await,
         ["music"]

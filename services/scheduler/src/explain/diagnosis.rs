@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::masks::{Filters, Hosts, LARGEST, Sets, bit, parts, places};
 use super::nearness::distance;
 use super::told::Told;
-use crate::filters::{Plan, in_shares};
+use crate::filters::{FilterPlan, in_shares};
 use crate::host_state::ConsideredHost;
 use crate::reason::Reason;
 use crate::select::{NoHost, NoValidHost, Scheduler};
@@ -99,7 +99,7 @@ impl Scheduler {
 const WAYS: usize = 15;
 
 /// Filters with their names, each once.
-pub(super) type Plans<'a> = [(&'static str, Plan<'a>)];
+pub(super) type Plans<'a> = [(&'static str, FilterPlan<'a>)];
 
 pub(super) fn diagnose(
     threads: NonZero<usize>,
@@ -231,7 +231,7 @@ fn walk(
     let mut host = untouched(host);
     let mut walk = Walk::default();
     for (place, (_, plan)) in plans.iter().enumerate() {
-        let is_asked = left_out & bit(place) == 0 && !matches!(plan, Plan::PassAll);
+        let is_asked = left_out & bit(place) == 0 && !matches!(plan, FilterPlan::PassAll);
         if !is_asked {
             continue;
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::PlacementStage;
-use crate::select::{NoHost, NoValidHost, Selected};
+use crate::select::{NoHost, NoValidHost, SelectionResult};
 use crate::text::shortened;
 
 /// The maximum number of recorded placements.
@@ -12,7 +12,7 @@ const INSTANCES: usize = 100;
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// Each instance has a host.
     Selected {
         /// In their order; a hundred at most.
@@ -64,8 +64,8 @@ pub enum WhyNone {
     GivenUp,
 }
 
-impl Outcome {
-    pub(super) fn of_selected(selected: &Selected) -> Self {
+impl RequestOutcome {
+    pub(super) fn of_selected(selected: &SelectionResult) -> Self {
         let turns = selected.record.turns.iter();
         let all = turns.zip(&selected.selections).take(INSTANCES);
         let instances = all.filter_map(|(turn, selections)| {

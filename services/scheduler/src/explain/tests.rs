@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::options::SchedulerOptions;
 use crate::replay::testing::{hosts, request};
-use crate::select::{Alternates, Ask, ClaimPolicy as Claimed, Scheduler, SelectionStep};
+use crate::select::{
+    Alternates, ClaimPolicy as Claimed, Scheduler, SelectionRequest, SelectionStep,
+};
 
 fn scheduler(filters: &[&str], weighers: &[&str]) -> Scheduler {
     let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
@@ -25,7 +27,7 @@ fn explained(
     many: usize,
     refusing: &str,
 ) -> Explanation {
-    let ask = Ask {
+    let ask = SelectionRequest {
         request: request(asked),
         instance_uuids: (0..many).map(|at| format!("i{at}")).collect(),
         alternates: Alternates::Wanted,
@@ -35,7 +37,9 @@ fn explained(
     let mut step = scheduler.select(ask, hosts(these));
     loop {
         step = match step {
-            SelectionStep::Claim(claiming) if claiming.claim().host.host == refusing => claiming.refused(),
+            SelectionStep::Claim(claiming) if claiming.claim().host.host == refusing => {
+                claiming.refused()
+            }
             SelectionStep::Claim(claiming) => claiming.granted(),
             SelectionStep::Selected(selected) => return Explanation::of_selected(&selected),
             SelectionStep::NoValidHost(none) => {
@@ -86,7 +90,7 @@ fn hosts_that_the_request_leaves_out_are_named() {
     let asked = json!({"ignore_hosts": ["ACC-01", "nobody"]});
     let explained = explained(&scheduler, &asked, &these, 1, "");
     assert_eq!(round_trip(&explained), explained);
-    let Outcome::NoValidHost { text, .. } = &explained.outcome else {
+    let RequestOutcome::NoValidHost { text, .. } = &explained.outcome else {
         panic!("no host: {explained}");
     };
     assert_eq!(
@@ -178,7 +182,7 @@ fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
         let explained = explained(&scheduler(FILTERS, &[]), &json!({}), &these, 1, "");
         let explained = explained.with_placement(placement.clone());
         assert_eq!(round_trip(&explained), explained);
-        let Outcome::NoValidHost { text, .. } = &explained.outcome else {
+        let RequestOutcome::NoValidHost { text, .. } = &explained.outcome else {
             panic!("no host: {explained}");
         };
         assert_eq!(text.ends_with(&format!("; {cut}")), expected, "{text}");
@@ -186,21 +190,22 @@ fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
         let first = first.lines().next().unwrap_or_default().to_owned();
         assert_eq!(first.contains(cut), expected, "{first}");
 
-        let ask = Ask {
+        let ask = SelectionRequest {
             request: request(&json!({})),
             instance_uuids: vec!["i".to_owned()],
             alternates: Alternates::Wanted,
             claims: Claimed::Needed,
             seed: 7,
         };
-        let SelectionStep::NoValidHost(none) = scheduler(FILTERS, &[]).select(ask, hosts(&these)) else {
+        let SelectionStep::NoValidHost(none) = scheduler(FILTERS, &[]).select(ask, hosts(&these))
+        else {
             panic!("a host");
         };
         let none = none.after(&placement);
         assert_eq!(none.to_string().ends_with(&format!("; {cut}")), expected);
         let told = Explanation::of_no_valid_host(&none, None).with_placement(placement);
         assert_eq!(told.to_string().matches(cut).count(), usize::from(expected));
-        let Outcome::NoValidHost { text, .. } = told.outcome else {
+        let RequestOutcome::NoValidHost { text, .. } = told.outcome else {
             panic!("no host");
         };
         assert_eq!(text.matches(cut).count(), usize::from(expected));
@@ -360,8 +365,8 @@ fn each_way_of_having_no_host_has_its_name() {
     ] {
         let got = explained(&scheduler, &asked, &these, 1, "no");
         let is = match &got.outcome {
-            Outcome::NoValidHost { why, .. } => Some(*why),
-            Outcome::Selected { .. } | Outcome::Failed { .. } => None,
+            RequestOutcome::NoValidHost { why, .. } => Some(*why),
+            RequestOutcome::Selected { .. } | RequestOutcome::Failed { .. } => None,
         };
         assert_eq!(is, Some(why));
         assert_eq!(got.diagnosis.is_some(), why == WhyNone::AllRejected);

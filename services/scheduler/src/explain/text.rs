@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Claims, Diagnosis, Explanation, Nearest, Outcome, PlacementStage, RejectedBy, Relaxation,
-    Scored, Search, WhyNone,
+    Claims, Diagnosis, Explanation, Nearest, PlacementStage, RejectedBy, Relaxation,
+    RequestOutcome, Scored, Search, WhyNone,
 };
 use crate::request::Hints;
 use crate::text::all_printable;
@@ -49,7 +49,7 @@ impl Explanation {
 
     fn outcome(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.outcome {
-            Outcome::Selected { instances, more } => {
+            RequestOutcome::Selected { instances, more } => {
                 for (at, one) in instances.iter().enumerate() {
                     let line = if at > 0 { "\n" } else { "" };
                     write!(f, "{line}{} was selected", on(&one.host, &one.node))?;
@@ -69,10 +69,10 @@ impl Explanation {
                     more => write!(f, "\nand so for {}.", counted(*more, "more instance")),
                 }
             }
-            Outcome::Failed { text } => {
+            RequestOutcome::Failed { text } => {
                 write!(f, "No host was chosen: {}.", text.trim_end_matches('.'))
             }
-            Outcome::NoValidHost { why, instance, .. } => {
+            RequestOutcome::NoValidHost { why, instance, .. } => {
                 write!(f, "No valid host was found")?;
                 if self.asked.instances > 1 {
                     write!(

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use super::Told;
-use crate::filters::Plan;
+use crate::filters::FilterPlan;
 use crate::host_state::ConsideredHost;
 use crate::request::RequestSpec;
 use crate::select::{Scheduler, narrow};
@@ -63,7 +63,7 @@ impl Scheduler {
             }
             HostVerdict {
                 filter: filter.to_owned(),
-                looks: !matches!(plan, Plan::PassAll),
+                looks: !matches!(plan, FilterPlan::PassAll),
                 rejects: rejects.as_ref().map(Told::of),
             }
         });

@@ -1,7 +1,7 @@
 //! `AggregateImagePropertiesIsolation`: if the host's aggregates have a key with the name of an image property, the
 //! image must have one of its values or lack the property.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::Aggregates;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -18,9 +18,13 @@ impl Filter for AggregateImagePropertiesIsolation {
         Runs::ONCE_AND_ON_REBUILD
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(
+        &'a self,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> FilterPlan<'a> {
         let Some(image) = &request.image else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
         let options = &options.filter_scheduler;
         let namespace = options
@@ -34,9 +38,9 @@ impl Filter for AggregateImagePropertiesIsolation {
             .filter(|(name, _)| name.starts_with(&prefix))
             .collect();
         if properties.is_empty() {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::by_aggregates(move |aggregates: &Aggregates| {
+        FilterPlan::by_aggregates(move |aggregates: &Aggregates| {
             let is_wrong = |(name, value): &&(&str, &str)| {
                 aggregates.has(name) && !aggregates.split(name).any(|it| it == *value)
             };

@@ -3,7 +3,7 @@
 //! It uses extra specs without a scope and those under `aggregate_instance_extra_specs:`. If a key has several values,
 //! one match is enough, even if others are unreadable.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::extra_specs::{Requirement, Unreadable};
 use crate::host_state::{Aggregates, CapabilityRef};
 use crate::options::SchedulerOptions;
@@ -21,13 +21,13 @@ impl Filter for AggregateInstanceExtraSpecsFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let specs = request.flavor.extra_specs.iter();
         let demands: Vec<Demand<'_>> = specs.filter_map(Demand::read).collect();
         if demands.is_empty() {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::by_aggregates(move |aggregates: &Aggregates| {
+        FilterPlan::by_aggregates(move |aggregates: &Aggregates| {
             demands.iter().try_for_each(|it| it.check(aggregates))
         })
     }

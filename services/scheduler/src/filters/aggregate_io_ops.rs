@@ -1,7 +1,7 @@
 //! `AggregateIoOpsFilter`: like `IoOpsFilter`, with the limit of the host's aggregates.
 
 use super::io_ops::is_below;
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -17,9 +17,9 @@ impl Filter for AggregateIoOpsFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> FilterPlan<'a> {
         let configured = options.filter_scheduler.max_io_ops_per_host;
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let own = host.state.aggregates.least_int("max_io_ops_per_host");
             is_below(host.state.num_io_ops, own.unwrap_or(configured))
         })

@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::{Aggregates, parts};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -20,9 +20,9 @@ impl Filter for AggregateMultiTenancyIsolation {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let project = request.project_id.as_deref();
-        Plan::by_aggregates(move |aggregates: &Aggregates| {
+        FilterPlan::by_aggregates(move |aggregates: &Aggregates| {
             let mut any = false;
             for allowed in projects(aggregates) {
                 if Some(allowed) == project {

@@ -1,7 +1,7 @@
 //! `AggregateNumInstancesFilter`: like `NumInstancesFilter`, with the limit of the host's aggregates.
 
 use super::num_instances::is_below;
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -17,9 +17,9 @@ impl Filter for AggregateNumInstancesFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> FilterPlan<'a> {
         let configured = options.filter_scheduler.max_instances_per_host;
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let own = host.state.aggregates.least_int("max_instances_per_host");
             is_below(host.state.num_instances, own.unwrap_or(configured))
         })

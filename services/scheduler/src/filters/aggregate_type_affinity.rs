@@ -1,7 +1,7 @@
 //! `AggregateTypeAffinityFilter`: if the host's aggregates have the key `instance_type`, one of its values must name
 //! the flavor.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::Aggregates;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -18,9 +18,9 @@ impl Filter for AggregateTypeAffinityFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let flavor = request.flavor.name.as_str();
-        Plan::by_aggregates(move |aggregates: &Aggregates| {
+        FilterPlan::by_aggregates(move |aggregates: &Aggregates| {
             if !aggregates.has(KEY) || aggregates.split(KEY).any(|it| it == flavor) {
                 return Ok(());
             }

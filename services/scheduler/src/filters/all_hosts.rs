@@ -1,6 +1,6 @@
 //! `AllHostsFilter`: every host passes.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
@@ -15,7 +15,7 @@ impl Filter for AllHostsFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
-        Plan::PassAll
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
+        FilterPlan::PassAll
     }
 }

@@ -1,7 +1,7 @@
 //! `AvailabilityZoneFilter`: the host must be in the requested zone. A host without a zone is in
 //! `default_availability_zone`.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -18,13 +18,17 @@ impl Filter for AvailabilityZoneFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(
+        &'a self,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> FilterPlan<'a> {
         let asked = request.availability_zone.as_deref();
         let Some(asked) = asked.filter(|zone| !zone.is_empty()) else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
         let default = &options.default.default_availability_zone;
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let aggregates = &host.state.aggregates;
             let is_there = match aggregates.has(KEY) {
                 true => aggregates.split(KEY).any(|zone| zone == asked),

@@ -10,10 +10,10 @@ use std::thread;
 use looking::Looking;
 pub(crate) use shares::in_shares;
 
-use super::{ALL, Filter, Plan, named};
+use super::{ALL, Filter, FilterPlan, named};
+use crate::custom_plugins::CustomPlugins;
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
-use crate::own::Own;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 use berth_model::nearest_name;
@@ -97,11 +97,11 @@ pub enum Turn {
 impl Chain {
     /// The filters that the options enable.
     pub fn new(options: &SchedulerOptions) -> Result<Self, ChainError> {
-        Self::with_own(options, &Own::new())
+        Self::with_own(options, &CustomPlugins::new())
     }
 
     /// Like [`Chain::new`]; options may also name custom filters.
-    pub fn with_own(options: &SchedulerOptions, own: &Own) -> Result<Self, ChainError> {
+    pub fn with_own(options: &SchedulerOptions, own: &CustomPlugins) -> Result<Self, ChainError> {
         let options = &options.filter_scheduler;
         let available = available(&options.available_filters, own)?;
         let filters = options.enabled_filters.iter().map(|name| {
@@ -143,9 +143,9 @@ impl Chain {
         &self,
         request: &'a RequestSpec,
         options: &'a SchedulerOptions,
-    ) -> Vec<(&'static str, Plan<'a>)> {
+    ) -> Vec<(&'static str, FilterPlan<'a>)> {
         let is_rebuild = request.hints.is_rebuild();
-        let mut plans: Vec<(&'static str, Plan<'a>)> = Vec::new();
+        let mut plans: Vec<(&'static str, FilterPlan<'a>)> = Vec::new();
         for filter in &self.filters {
             if plans.iter().all(|(name, _)| *name != filter.name()) {
                 let plan = plan(*filter, is_rebuild, request, options);
@@ -237,7 +237,7 @@ impl Chain {
     /// a filter never sees a host that an earlier one rejected.
     fn first_rejections(
         &self,
-        plans: &[(&'static dyn Filter, Plan<'_>)],
+        plans: &[(&'static dyn Filter, FilterPlan<'_>)],
         hosts: &mut [ConsideredHost],
     ) -> Vec<Rejection> {
         in_shares(self.threads, hosts, || {
@@ -262,15 +262,18 @@ fn plan<'a>(
     is_rebuild: bool,
     request: &'a RequestSpec,
     options: &'a SchedulerOptions,
-) -> Plan<'a> {
+) -> FilterPlan<'a> {
     match is_rebuild && !filter.runs().on_rebuild {
-        true => Plan::PassAll,
+        true => FilterPlan::PassAll,
         false => filter.plan(request, options),
     }
 }
 
 /// The available filters: those that the option names, and all custom ones.
-fn available(texts: &[String], own: &Own) -> Result<Vec<&'static dyn Filter>, ChainError> {
+fn available(
+    texts: &[String],
+    own: &CustomPlugins,
+) -> Result<Vec<&'static dyn Filter>, ChainError> {
     let mut available = own.filters.clone();
     for text in texts {
         match text == ALL_FILTERS {
@@ -281,7 +284,11 @@ fn available(texts: &[String], own: &Own) -> Result<Vec<&'static dyn Filter>, Ch
     Ok(available)
 }
 
-fn known(option: &'static str, name: &str, own: &Own) -> Result<&'static dyn Filter, ChainError> {
+fn known(
+    option: &'static str,
+    name: &str,
+    own: &CustomPlugins,
+) -> Result<&'static dyn Filter, ChainError> {
     let unknown = || ChainError::Unknown {
         option,
         name: name.to_owned(),
@@ -302,7 +309,7 @@ type Rejection = (usize, (usize, Reason));
 
 /// The result of each filter, up to the one that left no host.
 fn passed(
-    plans: &[(&'static dyn Filter, Plan<'_>)],
+    plans: &[(&'static dyn Filter, FilterPlan<'_>)],
     hosts: usize,
     rejections: &[Rejection],
 ) -> Vec<Passed> {

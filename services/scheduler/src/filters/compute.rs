@@ -1,7 +1,7 @@
 //! `ComputeFilter`: the host's agent must be enabled and alive.
 
-use super::{Filter, Plan, Runs};
-use crate::host_state::{ConsideredHost, Service};
+use super::{Filter, FilterPlan, Runs};
+use crate::host_state::{ConsideredHost, ServiceState};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -17,13 +17,13 @@ impl Filter for ComputeFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> FilterPlan<'a> {
         let allowed = options.service_down_time();
-        Plan::each(move |host: &mut ConsideredHost| is_up(&host.state.service, allowed))
+        FilterPlan::each(move |host: &mut ConsideredHost| is_up(&host.state.service, allowed))
     }
 }
 
-fn is_up(service: &Service, allowed: f64) -> Result<(), Reason> {
+fn is_up(service: &ServiceState, allowed: f64) -> Result<(), Reason> {
     if service.disabled {
         return Err(Reason::ServiceDisabled {
             disabled_reason: service.disabled_reason.clone(),

@@ -4,7 +4,7 @@
 //! counts where hosts have such an attribute, or this host such a stat. `hw:maxphysaddr_bits` is the least that
 //! `capabilities:cpu_info:maxphysaddr:bits` may be.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::extra_specs::{Requirement, Unreadable};
 use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
 use crate::options::SchedulerOptions;
@@ -22,7 +22,7 @@ impl Filter for ComputeCapabilitiesFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let mut demands: Vec<Demand> = Vec::new();
         let bits = request.flavor.extra_specs.get("hw:maxphysaddr_bits");
         demands.extend(bits.map(|bits| Demand::new(BITS, &format!(">= {bits}"), Counts::Always)));
@@ -36,9 +36,9 @@ impl Filter for ComputeCapabilitiesFilter {
             }
         }
         if demands.is_empty() {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             demands.iter().try_for_each(|demand| demand.check(host))
         })
     }

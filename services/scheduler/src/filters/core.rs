@@ -1,7 +1,7 @@
 //! `CoreFilter`: the host must have enough free CPUs, at its allocation ratio. A host that does not report its CPUs
 //! passes.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -19,8 +19,8 @@ impl Filter for CoreFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
-        Plan::each(move |host: &mut ConsideredHost| {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let ratio = host.state.cpu_allocation_ratio;
             fits(host, &request.flavor, ratio)
         })
@@ -28,7 +28,11 @@ impl Filter for CoreFilter {
 }
 
 /// Sets the limit, if any, and checks whether the flavor fits.
-pub(super) fn fits(host: &mut ConsideredHost, flavor: &RequestFlavor, ratio: f64) -> Result<(), Reason> {
+pub(super) fn fits(
+    host: &mut ConsideredHost,
+    flavor: &RequestFlavor,
+    ratio: f64,
+) -> Result<(), Reason> {
     let (resource, requested) = (Resource::Vcpu, flavor.vcpus);
     let total = host.state.vcpus_total;
     if total == 0 {

@@ -1,7 +1,7 @@
 //! `DifferentHostFilter`: the host must not have any instance named by the hint `different_host`.
 
-use super::{Filter, Plan, Runs};
-use crate::host_state::{ConsideredHost, Sought};
+use super::{Filter, FilterPlan, Runs};
+use crate::host_state::{ConsideredHost, InstanceQuery};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -17,12 +17,12 @@ impl Filter for DifferentHostFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let Some(apart) = request.hints.said("different_host") else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
-        let apart = Sought::new(apart);
-        Plan::each(move |host: &mut ConsideredHost| {
+        let apart = InstanceQuery::new(apart);
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let found = host.state.instances.these(&apart).next();
             found.map_or(Ok(()), |uuid| {
                 Err(Reason::NotDifferentHost {
@@ -55,7 +55,12 @@ mod tests {
             (json!(""), ["", "", ""]),
         ] {
             let request = json!({"hints": {"different_host": hint}});
-            let got = verdicts("DifferentHostFilter", &SchedulerOptions::default(), &request, &hosts);
+            let got = verdicts(
+                "DifferentHostFilter",
+                &SchedulerOptions::default(),
+                &request,
+                &hosts,
+            );
             assert_eq!(got, expected, "{hint}");
         }
     }

@@ -1,7 +1,7 @@
 //! `DiskFilter`: the host must have enough free disk, at its allocation ratio.
 
 use super::ram::at_most;
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -19,8 +19,8 @@ impl Filter for DiskFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
-        Plan::each(move |host: &mut ConsideredHost| {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let ratio = host.state.disk_allocation_ratio;
             fits(host, &request.flavor, ratio)
         })
@@ -28,7 +28,11 @@ impl Filter for DiskFilter {
 }
 
 /// Checks whether the flavor fits, and sets the limit if it does.
-pub(super) fn fits(host: &mut ConsideredHost, flavor: &RequestFlavor, ratio: f64) -> Result<(), Reason> {
+pub(super) fn fits(
+    host: &mut ConsideredHost,
+    flavor: &RequestFlavor,
+    ratio: f64,
+) -> Result<(), Reason> {
     let total = host.state.total_usable_disk_gb.saturating_mul(1024);
     let used = total.saturating_sub(host.state.free_disk_mb);
     let limit = as_float(total) * ratio;

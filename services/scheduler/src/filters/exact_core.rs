@@ -1,6 +1,6 @@
 //! `ExactCoreFilter`: the number of free CPUs must equal that of the flavor.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -18,9 +18,9 @@ impl Filter for ExactCoreFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let requested = request.flavor.vcpus;
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             // A host that does not report its CPUs may have any number.
             if host.state.vcpus_total == 0 {
                 return Err(Reason::TotalTooSmall {

@@ -2,7 +2,7 @@
 
 use super::disk::requested_mb;
 use super::exact_core::exactly;
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -20,9 +20,9 @@ impl Filter for ExactDiskFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let requested = requested_mb(&request.flavor);
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let free = host.state.free_disk_mb;
             exactly(Resource::DiskMb, requested, free)?;
             host.limits.disk_gb = Some(as_float(host.state.total_usable_disk_gb));

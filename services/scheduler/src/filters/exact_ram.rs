@@ -1,7 +1,7 @@
 //! `ExactRamFilter`: the free memory must equal that of the flavor.
 
 use super::exact_core::exactly;
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -19,9 +19,9 @@ impl Filter for ExactRamFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let requested = request.flavor.memory_mb;
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let free = host.state.free_ram_mb;
             exactly(Resource::MemoryMb, requested, free)?;
             host.limits.memory_mb = Some(as_float(host.state.total_usable_ram_mb));

@@ -3,7 +3,7 @@
 //!
 //! An image without any of the three passes everywhere, whatever version it requires.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::{CapabilityRef, ConsideredHost, HostState};
 use crate::numbers;
 use crate::options::SchedulerOptions;
@@ -22,12 +22,16 @@ impl Filter for ImagePropertiesFilter {
         Runs::ONCE_AND_ON_REBUILD
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(
+        &'a self,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> FilterPlan<'a> {
         let demand = Demand::read(request, options);
         if demand.kind.iter().all(Option::is_none) {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| demand.check(&host.state))
+        FilterPlan::each(move |host: &mut ConsideredHost| demand.check(&host.state))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `IoOpsFilter`: the host must have fewer builds, moves and snapshots in progress than `max_io_ops_per_host`.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -17,9 +17,9 @@ impl Filter for IoOpsFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> FilterPlan<'a> {
         let limit = options.filter_scheduler.max_io_ops_per_host;
-        Plan::each(move |host: &mut ConsideredHost| is_below(host.state.num_io_ops, limit))
+        FilterPlan::each(move |host: &mut ConsideredHost| is_below(host.state.num_io_ops, limit))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -20,16 +20,20 @@ impl Filter for IsolatedHostsFilter {
         Runs::ONCE_AND_ON_REBUILD
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(
+        &'a self,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> FilterPlan<'a> {
         let options = &options.filter_scheduler;
         let isolated: BTreeSet<&str> = options.isolated_hosts.iter().map(String::as_str).collect();
         let image = request.image.as_ref().and_then(|it| it.id.as_ref());
         let image_is_isolated = image.is_some_and(|it| options.isolated_images.contains(it));
         let is_strict = options.restrict_isolated_hosts_to_isolated_images;
         if isolated.is_empty() && !image_is_isolated {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let host_is_isolated = isolated.contains(host.state.host.as_str());
             match image.filter(|_| image_is_isolated) {
                 Some(image) if !host_is_isolated => Err(Reason::ImageIsolated {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::query::Query;
@@ -21,12 +21,12 @@ impl Filter for JsonFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let text = match request.hints.said("query") {
-            None => return Plan::PassAll,
+            None => return FilterPlan::PassAll,
             Some([text]) => text,
             Some(texts) => {
-                return Plan::RejectAll(unreadable(
+                return FilterPlan::RejectAll(unreadable(
                     &texts.join(" ").into(),
                     "there should be one query",
                 ));
@@ -35,10 +35,13 @@ impl Filter for JsonFilter {
         let query = match Query::new(text) {
             Ok(query) => query,
             Err(error) => {
-                return Plan::RejectAll(unreadable(&text.as_str().into(), &error.to_string()));
+                return FilterPlan::RejectAll(unreadable(
+                    &text.as_str().into(),
+                    &error.to_string(),
+                ));
             }
         };
-        Plan::each(
+        FilterPlan::each(
             move |host: &mut ConsideredHost| match query.holds_for(host) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Reason::QueryNotSatisfied {

@@ -1,6 +1,6 @@
 //! `MetricsFilter`: the host must report all metrics of `[metrics] weight_setting`.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::{ConsideredHost, HostState};
 use crate::options::{SchedulerOptions, weight_settings};
 use crate::reason::Reason;
@@ -17,12 +17,12 @@ impl Filter for MetricsFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> FilterPlan<'a> {
         let wanted = weight_settings(&options.metrics.weight_setting);
         if wanted.is_empty() {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let is_missing = |name: &str| measured(&host.state, name).is_none();
             if !wanted.iter().any(|(name, _)| is_missing(name)) {
                 return Ok(());

@@ -1,6 +1,6 @@
 //! `NumInstancesFilter`: the host must have fewer instances than `max_instances_per_host`.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -17,9 +17,9 @@ impl Filter for NumInstancesFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> FilterPlan<'a> {
         let limit = options.filter_scheduler.max_instances_per_host;
-        Plan::each(move |host: &mut ConsideredHost| is_below(host.state.num_instances, limit))
+        FilterPlan::each(move |host: &mut ConsideredHost| is_below(host.state.num_instances, limit))
     }
 }
 

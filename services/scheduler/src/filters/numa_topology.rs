@@ -3,7 +3,7 @@
 //! Each allocation candidate is checked, because it determines which devices must be near. The allocation ratios used
 //! are sent with the request, so that the host's agent checks with the same ones.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::{ConsideredHost, HostState, NumaLimits, NumaTopology};
 use crate::numa::{NumaAsk, NumaReason, Offer};
 use crate::options::SchedulerOptions;
@@ -24,13 +24,13 @@ impl Filter for NUMATopologyFilter {
         }
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let ask = NumaAsk::new(request);
         let needs_threads = needs_threads(request);
         if ask.is_none() && !needs_threads {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let checked = match &ask {
                 _ if needs_threads && !has_threads(&host.state) => Err(NumaReason::NoThreads),
                 None => Ok(()),

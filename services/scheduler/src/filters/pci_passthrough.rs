@@ -3,7 +3,7 @@
 //! Each allocation candidate is checked, because it may name the devices' providers. Candidates that the host's pools
 //! cannot serve are removed.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::pci::{Near, PciAsk, PciReason};
@@ -24,11 +24,11 @@ impl Filter for PciPassthroughFilter {
         }
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let ask = PciAsk::new(&request.pci_requests);
         match ask.is_empty() {
-            true => Plan::PassAll,
-            false => Plan::each(move |host: &mut ConsideredHost| {
+            true => FilterPlan::PassAll,
+            false => FilterPlan::each(move |host: &mut ConsideredHost| {
                 check(&ask, host).map_err(Reason::PciPassthrough)
             }),
         }

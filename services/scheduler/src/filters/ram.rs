@@ -1,6 +1,6 @@
 //! `RamFilter`: the host must have enough free memory, at its allocation ratio.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -18,8 +18,8 @@ impl Filter for RamFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
-        Plan::each(move |host: &mut ConsideredHost| {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let ratio = host.state.ram_allocation_ratio;
             fits(host, &request.flavor, ratio)
         })
@@ -27,7 +27,11 @@ impl Filter for RamFilter {
 }
 
 /// Checks whether the flavor fits, and sets the limit if it does.
-pub(super) fn fits(host: &mut ConsideredHost, flavor: &RequestFlavor, ratio: f64) -> Result<(), Reason> {
+pub(super) fn fits(
+    host: &mut ConsideredHost,
+    flavor: &RequestFlavor,
+    ratio: f64,
+) -> Result<(), Reason> {
     let (resource, requested) = (Resource::MemoryMb, flavor.memory_mb);
     let total = host.state.total_usable_ram_mb;
     let used = total.saturating_sub(host.state.free_ram_mb);

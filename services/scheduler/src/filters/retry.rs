@@ -1,6 +1,6 @@
 //! `RetryFilter`: the host must not be one where the build already failed.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -17,11 +17,11 @@ impl Filter for RetryFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         if request.tried.is_empty() {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         }
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let (name, node) = (&host.state.host, &host.state.nodename);
             let is_it = |tried: &(String, String)| tried.0 == *name && tried.1 == *node;
             if !request.tried.iter().any(is_it) {
@@ -47,7 +47,12 @@ mod tests {
         let hosts = json!([{"host": "a", "node": "n"}, {"host": "a", "node": "m"}, {"host": "b"}]);
         let request = json!({"retry": {"hosts": [["a", "n"], ["b", "c"]]}});
         assert_eq!(
-            verdicts("RetryFilter", &SchedulerOptions::default(), &request, &hosts),
+            verdicts(
+                "RetryFilter",
+                &SchedulerOptions::default(),
+                &request,
+                &hosts
+            ),
             ["already_tried", "", ""]
         );
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Filter, Plan, Runs};
-use crate::host_state::{ConsideredHost, Sought};
+use super::{Filter, FilterPlan, Runs};
+use crate::host_state::{ConsideredHost, InstanceQuery};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -19,13 +19,13 @@ impl Filter for SameHostFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let Some(beside) = request.hints.said("same_host") else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
-        let sought = Sought::new(beside);
+        let sought = InstanceQuery::new(beside);
         let beside: Arc<[String]> = beside.into();
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             if host.state.instances.these(&sought).next().is_some() {
                 return Ok(());
             }
@@ -52,7 +52,12 @@ mod tests {
             (json!([]), [""; 3]),
         ] {
             let request = json!({"hints": {"same_host": hint}});
-            let got = verdicts("SameHostFilter", &SchedulerOptions::default(), &request, &hosts);
+            let got = verdicts(
+                "SameHostFilter",
+                &SchedulerOptions::default(),
+                &request,
+                &hosts,
+            );
             assert_eq!(got, expected, "{hint}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -23,13 +23,13 @@ impl Filter for ServerGroupAffinityFilter {
         true
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let group = request.group.as_ref();
         let Some(group) = group.filter(|it| it.policy == "affinity" && !it.hosts.is_empty()) else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
         let hosts = Arc::new(group.hosts.clone());
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             if hosts.contains(&host.state.host) {
                 return Ok(());
             }

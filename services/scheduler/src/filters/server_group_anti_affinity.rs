@@ -1,7 +1,7 @@
 //! `ServerGroupAntiAffinityFilter`: the host must have fewer members of the anti-affinity group than the rule allows.
 
-use super::{Filter, Plan, Runs};
-use crate::host_state::{ConsideredHost, Sought};
+use super::{Filter, FilterPlan, Runs};
+use crate::host_state::{ConsideredHost, InstanceQuery};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -21,14 +21,14 @@ impl Filter for ServerGroupAntiAffinityFilter {
         true
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let group = request.group.as_ref();
         let Some(group) = group.filter(|it| it.policy == "anti-affinity") else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
         let limit = group.max_server_per_host.unwrap_or(1);
-        let sought = Sought::new(&group.members);
-        Plan::each(move |host: &mut ConsideredHost| {
+        let sought = InstanceQuery::new(&group.members);
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let instances = &host.state.instances;
             let members = instances.these(&sought).count();
             let is_below = i64::try_from(members).is_ok_and(|members| members < limit);

@@ -1,6 +1,6 @@
 //! `SimpleCIDRAffinityFilter`: the host must be in the network given by the hints `build_near_host_ip` and `cidr`.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::network::Network;
 use crate::options::SchedulerOptions;
@@ -18,19 +18,19 @@ impl Filter for SimpleCIDRAffinityFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let Some(near) = request.hints.said("build_near_host_ip") else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
         let network = match network(near, request) {
             Ok(network) => network,
             Err(unreadable) => {
-                return Plan::RejectAll(Reason::NetworkUnreadable {
+                return FilterPlan::RejectAll(Reason::NetworkUnreadable {
                     unreadable: unreadable.into(),
                 });
             }
         };
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let host_ip = host.state.host_ip;
             if host_ip.is_some_and(|ip| network.contains(ip)) {
                 return Ok(());

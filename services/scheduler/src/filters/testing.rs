@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Chain, Turn};
-use crate::host_state::{ConsideredHost, Limits};
+use crate::host_state::{ConsideredHost, SchedulerLimits};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::replay::testing;
@@ -50,7 +50,7 @@ pub(super) fn limits(
     options: &SchedulerOptions,
     request: &Value,
     hosts: &Value,
-) -> Vec<Limits> {
+) -> Vec<SchedulerLimits> {
     let asked = ask(filter, options, &testing::request(request), hosts);
     asked.into_iter().map(|(host, _)| host.limits).collect()
 }

@@ -1,6 +1,6 @@
 //! `TrustedFilter`: the node's attestation must have the level that the extra spec `trust:trusted_host` requires.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -17,12 +17,12 @@ impl Filter for TrustedFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let requested = request.flavor.extra_specs.get("trust:trusted_host");
         let Some(requested) = requested.filter(|it| !it.is_empty()) else {
-            return Plan::PassAll;
+            return FilterPlan::PassAll;
         };
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let attestation = match request.attestations.of(&host.state.nodename) {
                 Ok(attestation) => attestation,
                 Err(why) => {
@@ -62,7 +62,7 @@ mod tests {
     use crate::filters::testing::verdicts_on;
     use crate::options::SchedulerOptions;
     use crate::replay::testing::request;
-    use crate::request::{Attestation, Attestations, Expired};
+    use crate::request::{Attestation, AttestationExpiry, Attestations};
 
     fn verdicts(level: &str, attestations: Attestations) -> Vec<String> {
         let hosts = json!([{"node": "good"}, {"node": "bad"}, {"node": "old"}, {"node": "new", "host": "good"}]);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn attested() -> Attestations {
-        let too_old = Expired {
+        let too_old = AttestationExpiry {
             age_s: 61.0,
             holds_s: 60.0,
         };

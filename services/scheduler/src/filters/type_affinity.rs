@@ -1,6 +1,6 @@
 //! `TypeAffinityFilter`: the host may only have guests of the same flavor.
 
-use super::{Filter, Plan, Runs};
+use super::{Filter, FilterPlan, Runs};
 use crate::host_state::{ConsideredHost, Instance};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -17,9 +17,9 @@ impl Filter for TypeAffinityFilter {
         Runs::FOR_EACH
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let wanted = request.flavor.flavorid.as_str();
-        Plan::each(move |host: &mut ConsideredHost| {
+        FilterPlan::each(move |host: &mut ConsideredHost| {
             let is_other = |guest: &Instance| guest.flavorid.as_deref() != Some(wanted);
             let guests = || host.state.instances.iter().map(|(_, guest)| guest);
             if !guests().any(is_other) {
@@ -63,7 +63,7 @@ mod tests {
                 };
                 state.instances.insert(place.to_string(), guest);
             }
-            let Plan::Each(check) = TypeAffinityFilter.plan(&request, &options) else {
+            let FilterPlan::Each(check) = TypeAffinityFilter.plan(&request, &options) else {
                 panic!("each host is looked at");
             };
             let reason = expected.map(|other| Reason::OtherFlavors {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Capability, CapabilityRef, ConsideredHost, CpuInfo, Dict, HostState, Limits, List};
+use super::{
+    Capability, CapabilityRef, ConsideredHost, CpuInfo, Dict, HostState, List, SchedulerLimits,
+};
 
 /// An attribute of hosts, which may be null.
 #[derive(Clone, Copy)]
@@ -49,7 +51,7 @@ pub enum Found<'a> {
     /// `stats`
     Stats(&'a BTreeMap<String, Capability>),
     /// `limits`
-    Limits(&'a Limits),
+    Limits(&'a SchedulerLimits),
     /// `service`
     Service(&'a HostState),
     /// Something that has neither fields nor a text.
@@ -129,7 +131,7 @@ impl<'a> Found<'a> {
     }
 }
 
-fn limit(limits: &Limits, key: &str) -> CapabilityRef<'static> {
+fn limit(limits: &SchedulerLimits, key: &str) -> CapabilityRef<'static> {
     let limit = match key {
         "vcpu" => limits.vcpu,
         "memory_mb" => limits.memory_mb,

@@ -13,7 +13,7 @@ pub struct ConsideredHost {
     /// The candidates that no filter has removed.
     pub surviving: Surviving,
     /// Limits that the host's agent checks again.
-    pub limits: Limits,
+    pub limits: SchedulerLimits,
 }
 
 impl ConsideredHost {
@@ -24,7 +24,7 @@ impl ConsideredHost {
             state,
             candidates,
             surviving: Surviving::All,
-            limits: Limits::default(),
+            limits: SchedulerLimits::default(),
         }
     }
 
@@ -90,7 +90,7 @@ pub enum Surviving {
 
 /// Limits that are sent with the request, by which the agent checks its claim.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Limits {
+pub struct SchedulerLimits {
     pub vcpu: Option<f64>,
     pub memory_mb: Option<f64>,
     pub disk_gb: Option<f64>,

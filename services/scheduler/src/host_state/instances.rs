@@ -27,14 +27,14 @@ pub struct Instance {
 
 /// Guests that are searched for on many hosts. UUIDs are compared as text.
 #[derive(Debug, Clone)]
-pub struct Sought<'a> {
+pub struct InstanceQuery<'a> {
     /// In the order of their numbers.
     all: Vec<(u64, &'a str)>,
     /// The first bytes that their numbers have, a bit for each.
     first_bytes: [u64; 4],
 }
 
-impl<'a> Sought<'a> {
+impl<'a> InstanceQuery<'a> {
     /// Duplicates count once.
     #[must_use]
     pub fn new(uuids: impl IntoIterator<Item = &'a String>) -> Self {
@@ -91,7 +91,7 @@ impl Instances {
     }
 
     /// The sought ones that are on the host.
-    pub fn these<'a>(&'a self, sought: &'a Sought<'_>) -> impl Iterator<Item = &'a str> {
+    pub fn these<'a>(&'a self, sought: &'a InstanceQuery<'_>) -> impl Iterator<Item = &'a str> {
         // Two UUIDs with the same hash: each is looked up once.
         let mut last = None;
         let candidates = self
@@ -159,7 +159,7 @@ mod tests {
             }
             let all = on_host.iter().map(|uuid| (uuid.clone(), Instance::default()));
             prop_assert_eq!(&instances, &Instances::new(all.collect()));
-            let sought_ones = Sought::new(&sought);
+            let sought_ones = InstanceQuery::new(&sought);
             let found: Vec<&str> = instances.these(&sought_ones).collect();
             let as_set: BTreeSet<&str> = found.iter().copied().collect();
             prop_assert_eq!(as_set.len(), found.len());

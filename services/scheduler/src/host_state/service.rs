@@ -2,7 +2,7 @@
 
 /// The state of the service. Times are ages in seconds, so that no clock is needed.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Service {
+pub struct ServiceState {
     /// By its operator, or by itself after too many failed builds.
     pub disabled: bool,
     pub disabled_reason: Option<String>,

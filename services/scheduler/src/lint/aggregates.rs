@@ -2,7 +2,7 @@
 
 use super::extra_specs::demanded;
 use super::options::Enabled;
-use super::{AggregateEntry, Catalogue, Code, Finding, Kind, Place, Severity};
+use super::{AggregateEntry, Catalogue, Code, Finding, Kind, LintSeverity, Place};
 use crate::numbers::{float, int};
 use crate::request::ImageProperties;
 use crate::weighers;
@@ -141,7 +141,7 @@ fn unknown(place: &Place, key: &str) -> Finding {
     if let Some(near) = nearest_name(key, names) {
         let text = "nobody reads a key of this name";
         return place
-            .finds(Severity::Error, Code::UnknownName, text)
+            .finds(LintSeverity::Error, Code::UnknownName, text)
             .mend(near);
     }
     let property = ImageProperties::names().find(|it| *it == key);
@@ -151,12 +151,12 @@ fn unknown(place: &Place, key: &str) -> Finding {
         }
         None => "no filter or weigher reads it, and no flavor of the file asks for it".to_owned(),
     };
-    place.finds(Severity::Note, Code::Unread, text)
+    place.finds(LintSeverity::Note, Code::Unread, text)
 }
 
 fn unread(place: &Place, is_read: bool, by: &str) -> Option<Finding> {
     let text = || format!("{by}, which would read it, is not enabled");
-    (!is_read).then(|| place.finds(Severity::Warning, Code::Unread, text()))
+    (!is_read).then(|| place.finds(LintSeverity::Warning, Code::Unread, text()))
 }
 
 /// A value that keeps all aggregates of a host from overriding the option.
@@ -165,7 +165,7 @@ fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
         Values::Any => return None,
         Values::Zone if value.contains(',') => {
             let text = "a zone is one name: Placement's aggregates are compared with all of it";
-            return Some(place.finds(Severity::Warning, Code::BadValue, text));
+            return Some(place.finds(LintSeverity::Warning, Code::BadValue, text));
         }
         Values::Zone => return None,
         Values::Number | Values::Multiplier => float(value).is_none().then_some("a number"),
@@ -176,7 +176,7 @@ fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
             format!("`{value}` is no number, so on its hosts no aggregate overrides the option");
         return Some(
             place
-                .finds(Severity::Error, Code::VoidOverride, text)
+                .finds(LintSeverity::Error, Code::VoidOverride, text)
                 .mend(wanted),
         );
     }
@@ -193,6 +193,6 @@ fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
             format!("`{value}` is read as a number, and no host can be told from another by it"),
         ),
     };
-    let found = place.finds(Severity::Warning, code, text);
+    let found = place.finds(LintSeverity::Warning, code, text);
     Some(found.mend("a finite number"))
 }

@@ -7,11 +7,13 @@ use berth_model::{ResourceClass, Trait};
 use super::known::{SCOPED, SCOPES, UNSCOPED, Values};
 use super::options::Enabled;
 use super::profiles::ONE_UNIT;
-use super::{Catalogue, Code, Finding, FlavorEntry, Kind, Place, Severity, requirement};
+use super::{Catalogue, Code, Finding, FlavorEntry, Kind, LintSeverity, Place, requirement};
 use crate::host_state::Attribute;
 use crate::numbers::int;
 use crate::plugin::ExtraSpec;
-use crate::request::{RequestFlavor, InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest};
+use crate::request::{
+    InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest, RequestFlavor,
+};
 use berth_model::nearest_name;
 
 const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
@@ -45,7 +47,7 @@ pub(super) fn lint(
     }
     let is_sound = findings[before..]
         .iter()
-        .all(|it| it.severity != Severity::Error);
+        .all(|it| it.severity != LintSeverity::Error);
     if is_sound {
         findings.extend(numa(flavor));
     }
@@ -67,7 +69,7 @@ fn numa(flavor: &FlavorEntry) -> Option<Finding> {
         key: None,
     };
     let text = format!("each request by it is refused: {error}");
-    Some(place.finds(Severity::Error, Code::BadValue, text))
+    Some(place.finds(LintSeverity::Error, Code::BadValue, text))
 }
 
 /// One extra spec and its context.
@@ -80,7 +82,7 @@ struct Spec<'a> {
 }
 
 impl Spec<'_> {
-    fn find(&self, severity: Severity, code: Code, text: impl Into<String>) -> Finding {
+    fn find(&self, severity: LintSeverity, code: Code, text: impl Into<String>) -> Finding {
         self.place.finds(severity, code, text)
     }
 
@@ -98,7 +100,7 @@ impl Spec<'_> {
                 "the value is `{}`, and the plugin {} reads it",
                 wrong.value, wrong.plugin
             );
-            let found = self.find(Severity::Error, Code::BadValue, text);
+            let found = self.find(LintSeverity::Error, Code::BadValue, text);
             findings.push(found.mend(wrong.wanted));
         }
         is_read
@@ -123,7 +125,7 @@ impl Spec<'_> {
                 };
                 let text = format!("it has no scope: {OF_AGGREGATES} {also}");
                 findings.push(
-                    self.find(Severity::Warning, Code::Unscoped, text)
+                    self.find(LintSeverity::Warning, Code::Unscoped, text)
                         .mend(mend),
                 );
             }
@@ -147,7 +149,7 @@ impl Spec<'_> {
                 scoped.find(tail)
             });
             findings.push(
-                self.find(Severity::Warning, Code::Unscoped, text)
+                self.find(LintSeverity::Warning, Code::Unscoped, text)
                     .near(near),
             );
         }
@@ -162,7 +164,7 @@ impl Spec<'_> {
             );
             let near = nearest_name(first, Attribute::names());
             let near = near.map(|near| format!("capabilities:{near}{}", &path[first.len()..]));
-            let found = self.find(Severity::Warning, Code::UnknownName, text);
+            let found = self.find(LintSeverity::Warning, Code::UnknownName, text);
             findings.push(found.near(near.as_deref()));
         }
         findings.extend(self.unread_by(OF_CAPABILITIES));
@@ -187,20 +189,23 @@ impl Spec<'_> {
         let text = format!("no aggregate has {key}, so {OF_AGGREGATES} rejects every host");
         let keys = aggregates.iter().flat_map(|it| it.metadata.keys());
         let near = nearest_name(key, keys.map(String::as_str));
-        Some(self.find(Severity::Error, Code::NeverMet, text).near(near))
+        Some(
+            self.find(LintSeverity::Error, Code::NeverMet, text)
+                .near(near),
+        )
     }
 
     fn unread_by(&self, filter: &str) -> Option<Finding> {
         let is_read = self.enabled.has_filter(filter);
         let text = || format!("{filter}, which would read it, is not enabled");
-        (!is_read).then(|| self.find(Severity::Warning, Code::Unread, text()))
+        (!is_read).then(|| self.find(LintSeverity::Warning, Code::Unread, text()))
     }
 
     fn wrong_value(&self, values: Values) -> Option<Finding> {
         let wanted = values.wrong(self.value)?;
         let text = format!("the value is `{}`", self.value);
         Some(
-            self.find(Severity::Error, Code::BadValue, text)
+            self.find(LintSeverity::Error, Code::BadValue, text)
                 .mend(wanted),
         )
     }
@@ -247,7 +252,7 @@ impl Spec<'_> {
             Err(error) => error,
         };
         let text = format!("each request by it is refused: {error}");
-        let found = self.find(Severity::Error, Code::BadValue, text);
+        let found = self.find(LintSeverity::Error, Code::BadValue, text);
         Some(match error {
             PciAliasError::NoSuchAlias { .. } => {
                 found.mend("an alias of [pci] alias, or a device profile (accel:device_profile)")
@@ -270,11 +275,11 @@ impl Spec<'_> {
         let text = "no extra spec has this name, so nobody reads it";
         match near {
             Some(near) => self
-                .find(Severity::Error, Code::UnknownName, text)
+                .find(LintSeverity::Error, Code::UnknownName, text)
                 .mend(near),
-            None if is_scope => self.find(Severity::Warning, Code::UnknownName, text),
+            None if is_scope => self.find(LintSeverity::Warning, Code::UnknownName, text),
             None => self.find(
-                Severity::Note,
+                LintSeverity::Note,
                 Code::UnknownName,
                 "no filter reads this scope",
             ),
@@ -286,7 +291,7 @@ impl Spec<'_> {
             let text = format!("the resource class is none: {error}");
             let near = nearest_name(class, ResourceClass::STANDARD);
             let near = near.map(|near| self.key.replace(class, near));
-            let found = self.find(Severity::Error, Code::UnknownName, text);
+            let found = self.find(LintSeverity::Error, Code::UnknownName, text);
             return Some(found.near(near.as_deref()));
         }
         let wrong = self.wrong_value(Values::From(0));
@@ -299,7 +304,7 @@ impl Spec<'_> {
         let text = format!(
             "it asks for {units} units of one provider, and each provider of {class} has one, so no host has them"
         );
-        let found = self.find(Severity::Error, Code::OneUnitDevices, text);
+        let found = self.find(LintSeverity::Error, Code::OneUnitDevices, text);
         Some(found.mend(format!(
             "{units} groups, as resources1:{class}=1 and resources2:{class}=1, and group_policy=none"
         )))
@@ -308,7 +313,7 @@ impl Spec<'_> {
     fn wanted_trait(&self, name: &str) -> Option<Finding> {
         if let Err(error) = Trait::new(name) {
             let text = format!("the trait is none: {error}");
-            return Some(self.find(Severity::Error, Code::UnknownName, text));
+            return Some(self.find(LintSeverity::Error, Code::UnknownName, text));
         }
         self.wrong_value(Values::OneOf(&["required", "forbidden"]))
     }

@@ -1,6 +1,6 @@
 //! Rules for images' properties.
 
-use super::{Code, Finding, ImageEntry, Kind, Place, Severity};
+use super::{Code, Finding, ImageEntry, Kind, LintSeverity, Place};
 use crate::request::ImageProperties;
 use berth_model::nearest_name;
 
@@ -13,7 +13,7 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
         let one = [(name.clone(), value.clone())].into();
         if let Err(error) = ImageProperties::new(one) {
             let text = format!("each request with it is refused: the value is `{value}`");
-            let found = place.finds(Severity::Error, Code::BadValue, text);
+            let found = place.finds(LintSeverity::Error, Code::BadValue, text);
             findings.push(found.mend(error.should_be));
         }
         let is_known = ImageProperties::names().any(|it| it == name)
@@ -29,11 +29,11 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
         let text = "no property has this name, so no filter reads it";
         match near {
             Some(near) => {
-                let found = place.finds(Severity::Error, Code::UnknownName, text);
+                let found = place.finds(LintSeverity::Error, Code::UnknownName, text);
                 findings.push(found.mend(near));
             }
             None if is_ours => {
-                findings.push(place.finds(Severity::Warning, Code::UnknownName, text));
+                findings.push(place.finds(LintSeverity::Warning, Code::UnknownName, text));
             }
             // Users may define properties of their own.
             None => {}

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::server_groups::{POLICIES, SeenTo};
-use super::{Code, Finding, Kind, Place, Severity};
+use super::{Code, Finding, Kind, LintSeverity, Place};
 use crate::filters::{self, Chain};
 use crate::options::{Checked, OptionError, SchedulerOptions};
 use crate::plugin::PluginManifest;
@@ -105,7 +105,7 @@ pub(super) fn lint(
                 }
             }
             Err(error) => {
-                findings.push(place.finds(Severity::Error, Code::BadValue, error.to_string()))
+                findings.push(place.finds(LintSeverity::Error, Code::BadValue, error.to_string()))
             }
         }
     }
@@ -113,9 +113,9 @@ pub(super) fn lint(
     let mut options = SchedulerOptions::deserialize(Value::Object(groups)).unwrap_or_default();
     leave_out(plugins, &mut options);
     let Checked { errors, warnings } = options.check();
-    findings.extend(errors.iter().map(|it| bad_value(it, Severity::Error)));
+    findings.extend(errors.iter().map(|it| bad_value(it, LintSeverity::Error)));
     let warned = warnings.iter().map(|it| {
-        let found = bad_value(&it.wrong, Severity::Warning);
+        let found = bad_value(&it.wrong, LintSeverity::Warning);
         Finding {
             text: format!("{}; {}", found.text, it.instead),
             ..found
@@ -156,14 +156,14 @@ fn unknown(
     }
     if let Some(near) = nearest_name(full, known.iter().map(|(name, _)| name.as_str())) {
         let text = "no option has this name, so nobody reads it";
-        let found = place.finds(Severity::Error, Code::UnknownName, text);
+        let found = place.finds(LintSeverity::Error, Code::UnknownName, text);
         return Some(found.mend(near));
     }
     let groups = known.iter().filter_map(|(name, _)| name.split_once('.'));
     let groups: BTreeSet<&str> = groups.map(|(group, _)| group).collect();
     if groups.contains(place.name.as_str()) {
         let text = "the scheduler has no option of this name, so it does not read it";
-        return Some(place.finds(Severity::Note, Code::UnknownName, text));
+        return Some(place.finds(LintSeverity::Note, Code::UnknownName, text));
     }
     if !strange.insert(place.name.clone()) {
         return None;
@@ -176,13 +176,13 @@ fn unknown(
     let near = nearest_name(&place.name, groups);
     Some(match near {
         Some(near) => section
-            .finds(Severity::Error, Code::UnknownName, text)
+            .finds(LintSeverity::Error, Code::UnknownName, text)
             .mend(format!("[{near}]")),
-        None => section.finds(Severity::Note, Code::UnknownName, text),
+        None => section.finds(LintSeverity::Note, Code::UnknownName, text),
     })
 }
 
-fn bad_value(error: &OptionError, severity: Severity) -> Finding {
+fn bad_value(error: &OptionError, severity: LintSeverity) -> Finding {
     let place = Place::new(Kind::Option, error.group, error.option);
     let text = format!("the value is {}", error.value);
     place
@@ -209,7 +209,7 @@ fn chain(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
             let Some(filter) = filters::named(name) else {
                 let near = nearest_name(name, filters::ALL.iter().map(|it| it.name()));
                 let found = place.finds(
-                    Severity::Error,
+                    LintSeverity::Error,
                     Code::UnknownName,
                     format!("there is no filter {name}"),
                 );
@@ -218,7 +218,7 @@ fn chain(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
             };
             if !seen.insert(filter.name()) {
                 let text = format!("{name} is named twice, and asked twice");
-                findings.push(place.finds(Severity::Warning, Code::Twice, text));
+                findings.push(place.finds(LintSeverity::Warning, Code::Twice, text));
             }
         }
     }
@@ -227,14 +227,14 @@ fn chain(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
         .all(|it| it.code != Code::UnknownName);
     if let (true, Err(error)) = (are_known, Chain::new(options)) {
         let place = Place::new(Kind::Option, GROUP, "enabled_filters");
-        findings.push(place.finds(Severity::Error, Code::BadValue, error.to_string()));
+        findings.push(place.finds(LintSeverity::Error, Code::BadValue, error.to_string()));
     }
     for name in &fs.weight_classes {
         if Weighers::new(&of_class(options, name)).is_err() {
             let place = Place::new(Kind::Option, GROUP, "weight_classes");
             let near = nearest_name(name, weighers::ALL.iter().map(|it| it.name()));
             let found = place.finds(
-                Severity::Error,
+                LintSeverity::Error,
                 Code::UnknownName,
                 format!("there is no weigher {name}"),
             );
@@ -251,7 +251,7 @@ fn idle_filters(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
     let mut idle = |filter: &str, is_idle: bool, why: &str| {
         if enabled.has_filter(filter) && is_idle {
             let text = format!("{filter} does nothing: {why}");
-            findings.push(place.finds(Severity::Warning, Code::Idle, text));
+            findings.push(place.finds(LintSeverity::Warning, Code::Idle, text));
         }
     };
     idle(
@@ -287,7 +287,7 @@ fn idle_filters(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
             );
             findings.push(
                 place
-                    .finds(Severity::Warning, Code::Twice, text)
+                    .finds(LintSeverity::Warning, Code::Twice, text)
                     .mend(format!("{of_aggregates} alone")),
             );
         }
@@ -298,7 +298,7 @@ fn idle_filters(options: &SchedulerOptions, findings: &mut Vec<Finding>) {
         let text = "0 rejects every host, be there no build on it";
         findings.push(
             place
-                .finds(Severity::Error, Code::RejectsAll, text)
+                .finds(LintSeverity::Error, Code::RejectsAll, text)
                 .mend("1 at least"),
         );
     }
@@ -318,7 +318,7 @@ fn groups_refused(options: &SchedulerOptions, given: &Given, findings: &mut Vec<
             let text =
                 format!("without {name} nobody sees to server groups of the policy {policy}");
             let place = Place::new(Kind::Option, GROUP, option);
-            let found = place.finds(Severity::Warning, Code::Missing, text);
+            let found = place.finds(LintSeverity::Warning, Code::Missing, text);
             findings.push(found.mend(format!("{name} among them")));
         }
     }
@@ -332,7 +332,7 @@ fn few_candidates(options: &SchedulerOptions, hosts: usize) -> Option<Finding> {
         "of {hosts} hosts {limit} at most are looked at for a request, so one that fits may not be found"
     );
     (limit < hosts).then(|| {
-        let found = place.finds(Severity::Note, Code::BadValue, text);
+        let found = place.finds(LintSeverity::Note, Code::BadValue, text);
         found.mend(format!("{hosts} at least"))
     })
 }
@@ -356,14 +356,18 @@ fn idle_weighers(options: &SchedulerOptions, given: &Given, findings: &mut Vec<F
         if multiplier.configured(options) == 0.0 && is_meant {
             let text = format!("{} adds nothing: its multiplier is 0", weigher.name());
             let place = Place::new(Kind::Option, GROUP, multiplier.key());
-            findings.push(place.finds(Severity::Note, Code::Idle, text));
+            findings.push(place.finds(LintSeverity::Note, Code::Idle, text));
         }
     }
     let fs = &options.filter_scheduler;
     let mut idle = |group: &str, option: &str, is_idle: bool, text: &str, mend: &str| {
         if is_idle {
             let place = Place::new(Kind::Option, group, option);
-            findings.push(place.finds(Severity::Warning, Code::Idle, text).mend(mend));
+            findings.push(
+                place
+                    .finds(LintSeverity::Warning, Code::Idle, text)
+                    .mend(mend),
+            );
         }
     };
     idle(

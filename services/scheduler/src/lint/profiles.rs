@@ -2,7 +2,7 @@
 
 use berth_model::DeviceProfileGroup;
 
-use super::{Code, DeviceProfileEntry, Finding, Kind, Place, Severity};
+use super::{Code, DeviceProfileEntry, Finding, Kind, LintSeverity, Place};
 use crate::numbers::int;
 use berth_model::nearest_name;
 
@@ -21,7 +21,7 @@ pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<Finding>) {
             key: None,
         };
         let text = "it has no group, so it asks for no device";
-        findings.push(place.finds(Severity::Error, Code::BadValue, text));
+        findings.push(place.finds(LintSeverity::Error, Code::BadValue, text));
     }
     for (number, group) in profile.groups.iter().enumerate() {
         let place = |key: &str| {
@@ -44,14 +44,14 @@ pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<Finding>) {
         }
         if let Err(error) = DeviceProfileGroup::new(pairs) {
             let text = format!("the accelerator service refuses it: {error}");
-            findings.push(place("").finds(Severity::Error, Code::BadValue, text));
+            findings.push(place("").finds(LintSeverity::Error, Code::BadValue, text));
         } else if !group
             .entries
             .keys()
             .any(|key| key.starts_with("resources:"))
         {
             let text = "it asks for no resource, so for no device";
-            let found = place("").finds(Severity::Error, Code::BadValue, text);
+            let found = place("").finds(LintSeverity::Error, Code::BadValue, text);
             findings.push(found.mend("resources:CLASS with 1"));
         }
     }
@@ -61,7 +61,7 @@ fn entry(place: &Place, key: &str, value: &str) -> Option<Finding> {
     let (scope, name) = key.split_once(':').unwrap_or((key, ""));
     if !SCOPES.contains(&scope) {
         let text = "keys begin with resources:, trait: or accel:";
-        let found = place.finds(Severity::Error, Code::UnknownName, text);
+        let found = place.finds(LintSeverity::Error, Code::UnknownName, text);
         let near = nearest_name(scope, SCOPES).map(|near| format!("{near}:{name}"));
         return Some(found.near(near.as_deref()));
     }
@@ -72,6 +72,6 @@ fn entry(place: &Place, key: &str, value: &str) -> Option<Finding> {
     let text = format!(
         "it asks for {units} units of one provider, and each provider of {name} has one, so no host has them"
     );
-    let found = place.finds(Severity::Error, Code::OneUnitDevices, text);
+    let found = place.finds(LintSeverity::Error, Code::OneUnitDevices, text);
     Some(found.mend(format!("{units} groups with {key}=1 each")))
 }

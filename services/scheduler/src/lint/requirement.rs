@@ -1,6 +1,6 @@
 //! Rules for requirements on values, in extra specs.
 
-use super::{Code, Finding, Place, Severity};
+use super::{Code, Finding, LintSeverity, Place};
 use crate::numbers::{float, words};
 
 const NUMBERS: [&str; 5] = ["=", ">=", "==", "!=", "<="];
@@ -21,13 +21,13 @@ pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
     }
     let Some(operand) = rest.first() else {
         let text = format!("nothing stands behind `{first}`, so no host is right");
-        findings.push(find(Severity::Error, Code::BadOperand, text));
+        findings.push(find(LintSeverity::Error, Code::BadOperand, text));
         return;
     };
     if is(&NUMBERS) && float(operand).is_none() {
         let sentence =
             format!("`{first}` compares numbers, and `{operand}` is none, so no host is right");
-        let found = find(Severity::Error, Code::BadOperand, sentence);
+        let found = find(LintSeverity::Error, Code::BadOperand, sentence);
         findings.push(match *first {
             "==" | "!=" => found.mend(format!("s{first} {operand}")),
             _ => found,
@@ -36,7 +36,7 @@ pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
     let one_word = !matches!(*first, "<all-in>" | "<or>");
     if one_word && rest.len() > 1 {
         let sentence = format!("only `{operand}` is read of what stands behind `{first}`");
-        let found = find(Severity::Warning, Code::IdleWords, sentence);
+        let found = find(LintSeverity::Warning, Code::IdleWords, sentence);
         findings.push(match *first {
             "<in>" => found.mend(format!("<all-in> {}", rest.join(" "))),
             _ => found.mend(format!("{first} {operand}")),
@@ -54,14 +54,14 @@ fn no_operator(place: &Place, text: &str, first: &str) -> Option<Finding> {
         let sentence = format!(
             "`{operator}` and `{operand}` have no blank between them, so the whole text is what the value should be"
         );
-        let found = place.finds(Severity::Error, Code::GluedOperator, sentence);
+        let found = place.finds(LintSeverity::Error, Code::GluedOperator, sentence);
         return Some(found.mend(format!("{operator} {operand}")));
     }
     let operator = ["<", ">"].into_iter().find(|it| first.starts_with(it))?;
     let operand = text.get(1..).unwrap_or_default().trim();
     let sentence =
         format!("`{operator}` is no operator, so the whole text is what the value should be");
-    let found = place.finds(Severity::Error, Code::NoSuchOperator, sentence);
+    let found = place.finds(LintSeverity::Error, Code::NoSuchOperator, sentence);
     let mend = match float(operand) {
         Some(_) => format!("{operator}= {operand}"),
         None => format!("s{operator} {operand}"),

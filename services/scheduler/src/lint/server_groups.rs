@@ -1,7 +1,7 @@
 //! Rules for server groups' policies.
 
 use super::options::Enabled;
-use super::{Code, Finding, Kind, Place, ServerGroupEntry, Severity};
+use super::{Code, Finding, Kind, LintSeverity, Place, ServerGroupEntry};
 use berth_model::nearest_name;
 
 /// The filters and weighers that enforce each policy.
@@ -49,13 +49,13 @@ pub(super) fn lint(group: &ServerGroupEntry, enabled: &Enabled, findings: &mut V
     let Some((_, seen_to)) = POLICIES.iter().find(|(name, _)| *name == policy) else {
         let names = POLICIES.map(|(name, _)| name);
         let text = format!("no filter or weigher sees to `{policy}`");
-        let found = place.finds(Severity::Error, Code::BadValue, text);
+        let found = place.finds(LintSeverity::Error, Code::BadValue, text);
         let wanted = format!("one of {}", names.join(", "));
         findings.push(found.mend(nearest_name(policy, names).map_or(wanted, str::to_owned)));
         return;
     };
     if !seen_to.is_enabled(enabled) {
         let text = format!("{}, which would see to it, is not enabled", seen_to.name());
-        findings.push(place.finds(Severity::Warning, Code::Unread, text));
+        findings.push(place.finds(LintSeverity::Warning, Code::Unread, text));
     }
 }

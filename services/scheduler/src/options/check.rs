@@ -216,7 +216,8 @@ mod tests {
     #[test]
     fn a_value_out_of_bounds_is_named_with_what_would_be_right() {
         let checked = |group: &str, option: &str, value: serde_json::Value| -> Vec<String> {
-            let options = SchedulerOptions::deserialize(json!({group: {option: value}})).expect("options");
+            let options =
+                SchedulerOptions::deserialize(json!({group: {option: value}})).expect("options");
             let Checked { errors, warnings } = options.check();
             let errors = errors.iter().map(ToString::to_string);
             errors

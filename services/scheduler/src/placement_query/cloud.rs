@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Group;
+use super::ResourceGroup;
 use crate::host_state::Aggregate;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,11 +12,11 @@ pub struct Cloud<'a> {
     /// which a zone of no aggregate is any; Nova's API has refused it before.
     pub default_availability_zone: Option<&'a str>,
     /// All compute nodes: read where a request names its host.
-    pub computes: &'a [Compute],
+    pub computes: &'a [ComputeNodeRef],
     /// Whether each compute service is so new that its providers have `OWNER_NOVA`.
     pub all_computes_report_owner_trait: bool,
     /// Groups of ports and of device profiles, by suffix.
-    pub groups: &'a [(String, Group)],
+    pub groups: &'a [(String, ResourceGroup)],
     /// For each routed network of the request its aggregates, of which a host has to be in one.
     pub network_aggregates: &'a [Vec<String>],
     /// Whether a port of the request is managed by a card of its own.
@@ -24,7 +24,7 @@ pub struct Cloud<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Compute {
+pub struct ComputeNodeRef {
     /// The service's host name.
     pub host: String,
     pub nodename: String,

@@ -8,7 +8,7 @@ use crate::numbers;
 
 /// Resources and traits of one provider, or for the group without a suffix of one tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Group {
+pub struct ResourceGroup {
     /// Amounts by resource class.
     pub resources: BTreeMap<String, i64>,
     /// Traits that are needed.
@@ -22,7 +22,7 @@ pub struct Group {
     pub in_tree: Option<String>,
 }
 
-impl Group {
+impl ResourceGroup {
     /// Of a class that is standard or one's own; others are left aside, as Nova does, and so is what is no amount.
     pub(super) fn add_resource(&mut self, class: &str, amount: i64) {
         let is_standard = berth_model::ResourceClass::STANDARD.contains(&class);
@@ -73,16 +73,16 @@ impl Group {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
     /// By suffix; the empty one is of the group whose resources may come from several providers.
-    pub(super) by_suffix: BTreeMap<String, Group>,
+    pub(super) by_suffix: BTreeMap<String, ResourceGroup>,
     pub(super) policy: Option<String>,
 }
 
 impl Groups {
-    pub(super) fn of(&mut self, suffix: &str) -> &mut Group {
+    pub(super) fn of(&mut self, suffix: &str) -> &mut ResourceGroup {
         self.by_suffix.entry(suffix.to_owned()).or_default()
     }
 
-    pub(super) fn unsuffixed(&mut self) -> &mut Group {
+    pub(super) fn unsuffixed(&mut self) -> &mut ResourceGroup {
         self.of("")
     }
 

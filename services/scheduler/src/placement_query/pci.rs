@@ -2,14 +2,16 @@
 //! provider.
 
 use super::standard::{class, name_of_trait};
-use super::{Group, PlacementQueryError};
+use super::{PlacementQueryError, ResourceGroup};
 use crate::request::{PciRequest, PciRequestOrigin};
 
 /// Devices of one alias that Placement is asked for: more are in no host, and each is a group of the question.
 const MOST_DEVICES: i64 = 1000;
 
 /// The groups of what flavors ask for; ports have their own.
-pub(super) fn groups(requests: &[PciRequest]) -> Result<Vec<(String, Group)>, PlacementQueryError> {
+pub(super) fn groups(
+    requests: &[PciRequest],
+) -> Result<Vec<(String, ResourceGroup)>, PlacementQueryError> {
     let mut groups = Vec::new();
     for request in requests {
         let PciRequestOrigin::Flavor(alias) = &request.origin else {
@@ -36,10 +38,10 @@ pub(super) fn groups(requests: &[PciRequest]) -> Result<Vec<(String, Group)>, Pl
             .to_uppercase(),
         };
         let traits = get("traits").map(|traits| traits.split(',').map(name_of_trait));
-        let group = Group {
+        let group = ResourceGroup {
             resources: [(class, 1)].into(),
             required_traits: traits.into_iter().flatten().collect(),
-            ..Group::default()
+            ..ResourceGroup::default()
         };
         if !(1..=MOST_DEVICES).contains(&request.count) {
             return Err(PlacementQueryError::PciCount {

@@ -4,7 +4,7 @@ mod zone;
 
 use std::collections::BTreeSet;
 
-use super::groups::Group;
+use super::groups::ResourceGroup;
 use super::translate::{self, CpuClass};
 use super::{Cloud, PlacementQueryError, pci, standard};
 use crate::options::SchedulerOptions;
@@ -26,7 +26,7 @@ pub(super) fn wishes(
     request: &RequestSpec,
     options: &SchedulerOptions,
     cloud: &Cloud<'_>,
-    outside: &[(String, Group)],
+    outside: &[(String, ResourceGroup)],
 ) -> Result<Wishes, PlacementQueryError> {
     let mut wishes = Wishes::default();
     wishes
@@ -67,10 +67,10 @@ pub(super) fn wishes(
 
 /// Devices are Nova's as well as their host is.
 pub(super) fn owned(
-    mut outside: Vec<(String, Group)>,
+    mut outside: Vec<(String, ResourceGroup)>,
     request: &RequestSpec,
     cloud: &Cloud<'_>,
-) -> Vec<(String, Group)> {
+) -> Vec<(String, ResourceGroup)> {
     for (suffix, group) in &mut outside {
         if cloud.all_computes_report_owner_trait && pci::is_of(suffix, &request.pci_requests) {
             group.require(OWNER);
@@ -106,7 +106,7 @@ fn tenant(
 fn isolated(
     request: &RequestSpec,
     cloud: &Cloud<'_>,
-    outside: &[(String, Group)],
+    outside: &[(String, ResourceGroup)],
 ) -> Result<BTreeSet<String>, PlacementQueryError> {
     let translated = translate::groups(request, outside, CpuClass::Pcpu)?;
     let groups = translated.groups.by_suffix.values();

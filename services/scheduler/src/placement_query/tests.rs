@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 use super::*;
 use crate::replay::testing::request;
 
-fn ask(asked: &Value, options: &SchedulerOptions, cloud: &Cloud<'_>) -> Result<PlacementQuery, String> {
+fn ask(
+    asked: &Value,
+    options: &SchedulerOptions,
+    cloud: &Cloud<'_>,
+) -> Result<PlacementQuery, String> {
     placement_query(&request(asked), options, cloud).map_err(|error| error.to_string())
 }
 
@@ -261,7 +265,8 @@ fn what_contradicts_itself_is_not_asked() {
     ] {
         let mut asked = spec(&specs);
         asked["image"] = json!({"properties": image});
-        let error = ask(&asked, &SchedulerOptions::default(), &Cloud::default()).expect_err(sentence);
+        let error =
+            ask(&asked, &SchedulerOptions::default(), &Cloud::default()).expect_err(sentence);
         assert!(error.starts_with(sentence), "{error}");
     }
     let error = ask(

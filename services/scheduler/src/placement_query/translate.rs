@@ -1,6 +1,6 @@
 //! Flavor and image as request groups.
 
-use super::groups::{Group, Groups};
+use super::groups::{Groups, ResourceGroup};
 use super::{PlacementQueryError, standard};
 use crate::request::{
     CpuThreadPolicy, NumaAffinityPolicy, Pinning, RequestSpec, Source, pci_numa_affinity_policy,
@@ -27,7 +27,7 @@ pub(super) struct Translated {
 /// Of the flavor, the image and groups from elsewhere.
 pub(super) fn groups(
     request: &RequestSpec,
-    outside: &[(String, Group)],
+    outside: &[(String, ResourceGroup)],
     class: CpuClass,
 ) -> Result<Translated, PlacementQueryError> {
     let mut groups = Groups::default();
@@ -105,7 +105,7 @@ fn amounts(groups: &mut Groups, request: &RequestSpec) {
 }
 
 /// What a host must be able to do.
-fn features(group: &mut Group, request: &RequestSpec) -> Result<(), PlacementQueryError> {
+fn features(group: &mut ResourceGroup, request: &RequestSpec) -> Result<(), PlacementQueryError> {
     let (flavor, image) = (&request.flavor, request.image.as_ref());
     let source = Source { flavor, image };
     if let Some(name) = source.memory_encryption()? {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{OnFailure, Plugin, PluginOutcome, Verdict};
-use crate::filters::{Filter, Plan, Runs};
+use crate::filters::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -39,12 +39,12 @@ impl Filter for PluginFilter {
         Runs::ONCE
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Plan<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let not_asked = || Arc::from("it was not asked");
         let (failure, on_failure) = match request.plugin_answers.of(&self.name) {
             Some(PluginOutcome::Answered(answer)) => {
                 let unknown: Arc<str> = "it was not asked about this host".into();
-                return Plan::each(move |host: &mut ConsideredHost| {
+                return FilterPlan::each(move |host: &mut ConsideredHost| {
                     match (answer.of(&host.state.uuid), self.on_failure) {
                         (Some(said), _) => match &said.verdict {
                             Verdict::Pass => Ok(()),
@@ -64,8 +64,8 @@ impl Filter for PluginFilter {
             None => (not_asked(), self.on_failure),
         };
         match on_failure {
-            OnFailure::Pass => Plan::PassAll,
-            OnFailure::Reject => Plan::RejectAll(self.unheard(&failure)),
+            OnFailure::Pass => FilterPlan::PassAll,
+            OnFailure::Reject => FilterPlan::RejectAll(self.unheard(&failure)),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::replay::testing;
 use crate::request::RequestSpec;
-use crate::select::{Alternates, Ask, ClaimPolicy, Scheduler, SelectionStep};
+use crate::select::{Alternates, ClaimPolicy, Scheduler, SelectionRequest, SelectionStep};
 
 fn hosts() -> Vec<ConsideredHost> {
     testing::hosts(&json!([
@@ -50,7 +50,7 @@ fn options() -> SchedulerOptions {
 /// The hosts that are left, and the sentence of each that is out.
 fn filtered(plugin: &Plugin, request: &RequestSpec) -> (Vec<String>, Vec<String>) {
     let options = options();
-    let own = Own::new().with_plugin(plugin);
+    let own = CustomPlugins::new().with_plugin(plugin);
     let chain = Chain::with_own(&options, &own).expect("it is there");
     let (mut hosts, mut out) = (hosts(), Vec::new());
     chain.filter(&mut hosts, request, &options, Turn::First, |one| {
@@ -130,7 +130,7 @@ fn hosts_are_in_the_order_of_the_plugins_weights() {
         }),
     );
     let outcome = PluginOutcome::Answered(answer.expect("an answer"));
-    let own = Own::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Pass));
+    let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Pass));
     let scheduler = Scheduler::with_own(options(), &own).expect("it is there");
     let (sorted, turnout) = scheduler.sort(&heard(outcome), hosts(), 0);
     let names: Vec<&str> = sorted
@@ -161,7 +161,7 @@ fn an_aggregate_overrides_a_plugins_multiplier() {
     );
     let mut options = options();
     options.filter_scheduler.enabled_filters.clear();
-    let own = Own::new().with_plugin(&plugin(PluginKind::Weigher, OnFailure::Pass));
+    let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Weigher, OnFailure::Pass));
     let scheduler = Scheduler::with_own(options, &own).expect("it is there");
     let request = heard(PluginOutcome::Answered(answer.expect("an answer")));
     let (sorted, _) = scheduler.sort(&request, hosts, 0);
@@ -170,11 +170,11 @@ fn an_aggregate_overrides_a_plugins_multiplier() {
 
 #[test]
 fn an_explanation_says_that_a_plugin_was_not_heard() {
-    let own = Own::new().with_plugin(&plugin(PluginKind::Filter, OnFailure::Pass));
+    let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Filter, OnFailure::Pass));
     let mut options = options();
     options.filter_scheduler.weight_classes.clear();
     let scheduler = Scheduler::with_own(options, &own).expect("it is there");
-    let ask = Ask {
+    let ask = SelectionRequest {
         request: heard(PluginOutcome::failed("it hung", OnFailure::Pass)),
         instance_uuids: vec!["i".to_owned()],
         alternates: Alternates::None,
@@ -197,7 +197,7 @@ fn options_name_a_plugin_by_what_it_is() {
         let mut options = SchedulerOptions::default();
         options.filter_scheduler.enabled_filters = vec![filter.to_owned()];
         options.filter_scheduler.weight_classes = vec![weigher.to_owned()];
-        let own = Own::new().with_plugin(&plugin(kind, OnFailure::Pass));
+        let own = CustomPlugins::new().with_plugin(&plugin(kind, OnFailure::Pass));
         Scheduler::with_own(options, &own)
             .err()
             .map_or_else(String::new, |it| it.to_string())
@@ -499,7 +499,7 @@ fn schedules(text: &[u8], kind: PluginKind) {
     let Ok(answer) = PluginAnswer::read(text, kind, ["ua", "ub", "uc"]) else {
         return;
     };
-    let own = Own::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Reject));
+    let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Reject));
     let scheduler = Scheduler::with_own(options(), &own).expect("it is there");
     let (sorted, _) = scheduler.sort(&heard(PluginOutcome::Answered(answer)), hosts(), 0);
     assert!(sorted.weights().iter().all(|weight| weight.is_finite()));

@@ -3,7 +3,7 @@
 use super::{Plugin, PluginOutcome};
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
-use crate::weighers::{Multiplier, Weigher, Weighing};
+use crate::weighers::{Multiplier, Weigher, WeigherPlan};
 
 pub(super) struct PluginWeigher {
     name: &'static str,
@@ -35,12 +35,12 @@ impl Weigher for PluginWeigher {
         self.multiplier
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         match request.plugin_answers.of(self.name) {
             Some(PluginOutcome::Answered(answer)) => {
-                Weighing::each(|host| answer.of(&host.uuid).map_or(0.0, |said| said.weight))
+                WeigherPlan::each(|host| answer.of(&host.uuid).map_or(0.0, |said| said.weight))
             }
-            Some(PluginOutcome::Failed { .. }) | None => Weighing::same(0.0),
+            Some(PluginOutcome::Failed { .. }) | None => WeigherPlan::same(0.0),
         }
     }
 }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::field::{Field, FieldError};
 use super::{host, request};
+use crate::custom_plugins::CustomPlugins;
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
-use crate::own::Own;
 use crate::request::RequestSpec;
 use crate::select::Scheduler;
 
@@ -68,7 +68,7 @@ impl<'a> Case<'a> {
     /// Its filters and weighers.
     #[cfg(feature = "replay")]
     pub(super) fn scheduler(&self) -> Result<Scheduler, FieldError> {
-        scheduler(self.options.clone(), &Own::new())
+        scheduler(self.options.clone(), &CustomPlugins::new())
     }
 
     pub(super) fn request(&self) -> Result<RequestSpec, CaseError> {
@@ -77,7 +77,10 @@ impl<'a> Case<'a> {
 }
 
 /// Filters and weighers of a case's options, and these of one's own.
-pub(super) fn scheduler(options: SchedulerOptions, own: &Own) -> Result<Scheduler, FieldError> {
+pub(super) fn scheduler(
+    options: SchedulerOptions,
+    own: &CustomPlugins,
+) -> Result<Scheduler, FieldError> {
     let scheduler = Scheduler::with_own(options, own);
     scheduler.map_err(|error| FieldError {
         path: "config".to_owned(),

@@ -12,13 +12,13 @@ use super::claim_failures::{ClaimFailures, claim_failures};
 use super::field::{Field, FieldError};
 use super::what_if::{WhatIf, WhatIfError, listed, meant};
 use super::{Kind, ReplayError, beyond, head, known, without_mark};
+use crate::custom_plugins::CustomPlugins;
 use crate::explain::{Explanation, HostVerdicts};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
-use crate::own::Own;
 use crate::plugin::PluginAnswers;
 use crate::request::RequestSpec;
-use crate::select::{Alternates, Ask, ClaimPolicy, Scheduler, SelectionStep};
+use crate::select::{Alternates, ClaimPolicy, Scheduler, SelectionRequest, SelectionStep};
 use berth_model::nearest_name;
 
 /// A case that cannot be run.
@@ -71,7 +71,7 @@ fn named(id: Option<&str>) -> String {
 /// One case, as it was read.
 pub struct DryRunCase {
     options: SchedulerOptions,
-    ask: Ask,
+    ask: SelectionRequest,
     hosts: Vec<ConsideredHost>,
     fails: ClaimFailures,
 }
@@ -79,7 +79,7 @@ pub struct DryRunCase {
 /// One case, ready to be scheduled.
 pub struct DryRun {
     scheduler: Scheduler,
-    ask: Ask,
+    ask: SelectionRequest,
     hosts: Vec<ConsideredHost>,
     fails: ClaimFailures,
 }
@@ -108,7 +108,7 @@ impl DryRunCase {
         what_if.check(&case.options, &hosts)?;
         let asked = field.needed("request")?;
         let one = vec![request.instance_uuid.clone()];
-        let ask = Ask {
+        let ask = SelectionRequest {
             instance_uuids: asked.or("instance_uuids", one, |all| all.list(Field::string))?,
             alternates: match asked.or("return_alternates", true, Field::flag)? {
                 true => Alternates::Wanted,
@@ -155,7 +155,7 @@ impl DryRunCase {
     }
 
     /// Ready to be scheduled, by these filters and weighers beside the built-in ones.
-    pub fn ready(self, own: &Own) -> Result<DryRun, DryRunError> {
+    pub fn ready(self, own: &CustomPlugins) -> Result<DryRun, DryRunError> {
         let scheduler = case::scheduler(self.options, own)
             .map_err(|error| DryRunError::Case(ReplayError::File(error)))?;
         Ok(DryRun {
@@ -302,7 +302,7 @@ fn of_file(file: &Value, id: Option<&str>) -> Result<Value, DryRunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::Outcome;
+    use crate::explain::RequestOutcome;
 
     fn case() -> Value {
         json!({
@@ -320,10 +320,10 @@ mod tests {
     /// The selected host; empty where there is none.
     fn selected(case: &Value, what_if: &WhatIf) -> Result<String, String> {
         let run = DryRunCase::read(&case.to_string(), None, what_if);
-        let run = run.and_then(|case| case.ready(&Own::new()));
+        let run = run.and_then(|case| case.ready(&CustomPlugins::new()));
         match run.map_err(|error| error.to_string())?.explain().outcome {
-            Outcome::Selected { instances, .. } => Ok(instances[0].host.clone()),
-            Outcome::NoValidHost { .. } | Outcome::Failed { .. } => Ok(String::new()),
+            RequestOutcome::Selected { instances, .. } => Ok(instances[0].host.clone()),
+            RequestOutcome::NoValidHost { .. } | RequestOutcome::Failed { .. } => Ok(String::new()),
         }
     }
 
@@ -555,7 +555,7 @@ mod tests {
     fn one_host_is_told_in_full() {
         let run = DryRunCase::read(&case().to_string(), None, &WhatIf::default());
         let run = run
-            .and_then(|case| case.ready(&Own::new()))
+            .and_then(|case| case.ready(&CustomPlugins::new()))
             .expect("a case");
         assert!(run.verdicts("large").is_ok_and(|it| it.passes()));
         assert!(run.verdicts("down").is_ok_and(|it| !it.passes()));

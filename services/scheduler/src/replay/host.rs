@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::field::{Field, FieldError};
 use crate::host_state::{
     Aggregate, Aggregates, AllocationCandidate, Capability, Cores, CpuInfo, CpuSet, HostState,
-    Instance, Instances, MemoryPages, NumaCell, NumaTopology, PciPool, PciPools, Service,
+    Instance, Instances, MemoryPages, NumaCell, NumaTopology, PciPool, PciPools, ServiceState,
 };
 use crate::request::ImageProperties;
 
@@ -92,21 +92,21 @@ fn supported(field: &Field<'_>) -> Read<[String; 3]> {
         .map_err(|_| field.should_be("architecture, hypervisor type and VM mode"))
 }
 
-fn seen_now() -> Service {
-    Service {
+fn seen_now() -> ServiceState {
+    ServiceState {
         last_seen_age_s: Some(0.0),
-        ..Service::default()
+        ..ServiceState::default()
     }
 }
 
-fn service(field: &Field<'_>) -> Read<Service> {
+fn service(field: &Field<'_>) -> Read<ServiceState> {
     // Null is "never seen", and not what is the default.
     let last_seen_age_s = match field.given("last_seen_age_s")? {
         None => Some(0.0),
         Some(age) if age.value().is_null() => None,
         Some(age) => Some(age.float()?),
     };
-    Ok(Service {
+    Ok(ServiceState {
         disabled: field.or("disabled", false, Field::flag)?,
         disabled_reason: field.maybe("disabled_reason", Field::string)?,
         forced_down: field.or("forced_down", false, Field::flag)?,

@@ -8,8 +8,8 @@ use super::case::CaseError;
 use super::field::{Field, FieldError};
 use crate::plugin::PluginAnswers;
 use crate::request::{
-    Attestations, Destination, RequestFlavor, Hints, RequestImage, ImageProperties, ImagePropertyError,
-    InstanceNumaTopology, NetworkMetadata, NumaAffinityPolicy, PciRequest, PciRequestOrigin,
+    Attestations, Destination, Hints, ImageProperties, ImagePropertyError, InstanceNumaTopology,
+    NetworkMetadata, NumaAffinityPolicy, PciRequest, PciRequestOrigin, RequestFlavor, RequestImage,
     RequestSpec, ServerGroup,
 };
 

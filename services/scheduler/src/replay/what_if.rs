@@ -171,7 +171,10 @@ impl WhatIf {
     }
 
     /// Takes filters from those that are enabled.
-    pub(super) fn leave_out_filters(&self, options: &mut SchedulerOptions) -> Result<(), WhatIfError> {
+    pub(super) fn leave_out_filters(
+        &self,
+        options: &mut SchedulerOptions,
+    ) -> Result<(), WhatIfError> {
         let enabled = &mut options.filter_scheduler.enabled_filters;
         for name in &self.without_filters {
             let known = |it: &str| crate::filters::named(it).map(|it| it.name());

@@ -28,12 +28,12 @@ pub struct Attestation {
     /// How far it is to be trusted, in a word.
     pub trust_level: String,
     /// Seconds since then, and for how many it holds; none: it holds.
-    pub expired: Option<Expired>,
+    pub expired: Option<AttestationExpiry>,
 }
 
 /// An attestation that is too old.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Expired {
+pub struct AttestationExpiry {
     /// Seconds since it was made.
     pub age_s: f64,
     /// For so many it holds.

@@ -4,7 +4,7 @@ use crate::request::RequestSpec;
 
 /// A request for one instance, or for several that are alike.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct SelectionRequest {
     /// What each of them is to be; its `instance_uuid` is set for each in turn.
     pub request: RequestSpec,
     /// The instances, in their order.

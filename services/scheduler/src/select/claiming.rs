@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::Scheduler;
 use super::alternates::selections;
-use super::ask::{Alternates, Ask, ClaimPolicy};
+use super::ask::{Alternates, ClaimPolicy, SelectionRequest};
 use super::consume::consume;
-use super::outcome::{NoHost, NoValidHost, Selected, Selection, Unplaced};
+use super::outcome::{NoHost, NoValidHost, Selection, SelectionResult, Unplaced};
 use super::record::{Asked, Detail, Record, Tried, Turnout};
 use super::sorted::SortedHosts;
-use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Limits, Surviving};
+use crate::host_state::{
+    AllocationCandidate, ConsideredHost, HostState, SchedulerLimits, Surviving,
+};
 use crate::request::RequestSpec;
 use crate::text::shortened;
 use berth_model::SeededRng;
@@ -19,7 +21,7 @@ use berth_model::SeededRng;
 pub enum SelectionStep<'a> {
     /// The caller claims and tells how it went.
     Claim(PendingClaim<'a>),
-    Selected(Selected),
+    Selected(SelectionResult),
     NoValidHost(NoValidHost),
 }
 
@@ -45,13 +47,13 @@ pub struct HostClaim<'a> {
     /// Its place among the host's, as they were given.
     pub place: usize,
     /// Upper bounds for the host's agent.
-    pub limits: &'a Limits,
+    pub limits: &'a SchedulerLimits,
 }
 
 /// A request on its way.
 pub(super) struct Run<'a> {
     pub(super) scheduler: &'a Scheduler,
-    pub(super) ask: Ask,
+    pub(super) ask: SelectionRequest,
     pub(super) rng: SeededRng,
     pub(super) sorted: SortedHosts,
     pub(super) chosen: Vec<Chosen>,
@@ -72,7 +74,11 @@ impl std::fmt::Debug for Run<'_> {
     }
 }
 
-pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHost>) -> SelectionStep<'_> {
+pub(super) fn begin(
+    scheduler: &Scheduler,
+    mut ask: SelectionRequest,
+    hosts: Vec<ConsideredHost>,
+) -> SelectionStep<'_> {
     let first = ask.instance_uuids.first().cloned().unwrap_or_default();
     ask.request.instance_uuid.clone_from(&first);
     let mut rng = SeededRng::new(ask.seed);
@@ -93,7 +99,7 @@ pub(super) fn begin(scheduler: &Scheduler, mut ask: Ask, hosts: Vec<ConsideredHo
     Box::new(run).turn()
 }
 
-pub(super) fn asked(scheduler: &Scheduler, ask: &Ask) -> Asked {
+pub(super) fn asked(scheduler: &Scheduler, ask: &SelectionRequest) -> Asked {
     let (flavor, options) = (&ask.request.flavor, &scheduler.options.filter_scheduler);
     Asked {
         flavor: flavor.name.clone(),
@@ -227,7 +233,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn selected(self: Box<Self>) -> Selected {
+    fn selected(self: Box<Self>) -> SelectionResult {
         let selections = selections(&self);
         let mut after: Vec<Arc<HostState>> = Vec::new();
         for one in self.chosen {
@@ -237,7 +243,7 @@ impl<'a> Run<'a> {
                 None => after.push(one.after),
             }
         }
-        Selected {
+        SelectionResult {
             selections,
             after,
             record: self.record,

@@ -1,6 +1,6 @@
 //! What an instance takes from the host it was placed on.
 
-use crate::host_state::{AllocationCandidate, HostState, Instance, Limits};
+use crate::host_state::{AllocationCandidate, HostState, Instance, SchedulerLimits};
 use crate::options::SchedulerOptions;
 use crate::pci::Mappings;
 use crate::reason::Reason;
@@ -15,7 +15,7 @@ pub fn consume(
     host: &mut HostState,
     request: &RequestSpec,
     candidate: Option<&AllocationCandidate>,
-    limits: &Limits,
+    limits: &SchedulerLimits,
     options: &SchedulerOptions,
 ) -> Result<(), Reason> {
     let flavor = &request.flavor;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::record::Record;
 use crate::explain::PlacementStage;
-use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, Limits};
+use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, SchedulerLimits};
 use crate::request::RequestSpec;
 use crate::text::shortened;
 
 /// Each instance has a host.
 #[derive(Debug)]
-pub struct Selected {
+pub struct SelectionResult {
     /// For each instance, in their order: the selected host, then its alternates, which are in the same cell.
     pub selections: Vec<Vec<Selection>>,
     /// The selected hosts with what the request takes from them, once each, in the order in which they were first selected.
@@ -28,7 +28,7 @@ pub struct Selection {
     /// What is claimed there, or for an alternate what would be; none where nothing is.
     pub candidate: Option<AllocationCandidate>,
     /// For the host's agent.
-    pub limits: Limits,
+    pub limits: SchedulerLimits,
 }
 
 /// Not each instance has a host.

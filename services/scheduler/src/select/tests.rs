@@ -6,7 +6,7 @@ mod many;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::host_state::Limits;
+use crate::host_state::SchedulerLimits;
 use crate::reason::Reason;
 use crate::replay::testing::{hosts, request};
 
@@ -25,8 +25,8 @@ fn scheduler(change: impl FnOnce(&mut SchedulerOptions)) -> Scheduler {
     Scheduler::new(options).expect("filters and weighers")
 }
 
-fn ask(asked: &Value, many: usize) -> Ask {
-    Ask {
+fn ask(asked: &Value, many: usize) -> SelectionRequest {
+    SelectionRequest {
         request: request(asked),
         instance_uuids: (0..many).map(|at| format!("i{at}")).collect(),
         alternates: Alternates::Wanted,
@@ -39,7 +39,7 @@ fn ask(asked: &Value, many: usize) -> Ask {
 fn run(
     mut step: SelectionStep<'_>,
     mut is_granted: impl FnMut(&str) -> bool,
-) -> (Vec<String>, Result<Selected, NoValidHost>) {
+) -> (Vec<String>, Result<SelectionResult, NoValidHost>) {
     let mut claims = Vec::new();
     loop {
         step = match step {
@@ -142,7 +142,7 @@ fn an_instance_takes_its_resources_from_its_host() {
         "flavor": {"vcpus": 2, "memory_mb": 1000, "root_gb": 3, "ephemeral_gb": 4, "swap": 512},
         "image": {"properties": {"os_distro": "linux"}},
     }));
-    let (limits, options) = (Limits::default(), SchedulerOptions::default());
+    let (limits, options) = (SchedulerLimits::default(), SchedulerOptions::default());
     assert_eq!(consume(&mut state, &asked, None, &limits, &options), Ok(()));
     let told = (state.free_ram_mb, state.free_disk_mb, state.vcpus_used);
     assert_eq!(told, (4000, 90_000 - 7 * 1024, 3));
@@ -299,7 +299,8 @@ fn nobody_is_asked_where_nobody_is() {
 #[test]
 fn a_caller_may_give_up() {
     let scheduler = scheduler(|_| {});
-    let SelectionStep::Claim(first) = scheduler.select(ask(&json!({}), 2), hosts(&falling(2, 1))) else {
+    let SelectionStep::Claim(first) = scheduler.select(ask(&json!({}), 2), hosts(&falling(2, 1)))
+    else {
         panic!("a claim is first");
     };
     let SelectionStep::Claim(second) = first.granted() else {
@@ -315,7 +316,7 @@ fn alternates_are_of_the_same_cell_and_nobodys_host() {
     let these = hosts(&falling(7, 1));
     let of = |max_attempts, alternates, many| {
         let scheduler = scheduler(|options| options.scheduler.max_attempts = max_attempts);
-        let ask = Ask {
+        let ask = SelectionRequest {
             alternates,
             ..ask(&json!({}), many)
         };
@@ -334,7 +335,7 @@ fn alternates_are_of_the_same_cell_and_nobodys_host() {
 #[test]
 fn an_instance_that_keeps_its_allocations_is_not_claimed() {
     let scheduler = scheduler(|_| {});
-    let ask = Ask {
+    let ask = SelectionRequest {
         claims: ClaimPolicy::Kept,
         ..ask(&json!({"hints": {"_nova_check_type": ["rebuild"]}}), 1)
     };
@@ -372,7 +373,7 @@ fn a_host_that_cannot_be_weighed_is_out() {
 fn a_seed_has_one_outcome() {
     let scheduler = scheduler(|options| options.filter_scheduler.host_subset_size = 3);
     let first = |seed| {
-        let ask = Ask {
+        let ask = SelectionRequest {
             seed,
             ..ask(&json!({}), 3)
         };

@@ -1,7 +1,7 @@
 //! `BuildFailureWeigher`: builds that failed in a row count against a host, so its multiplier is negated. Where
 //! `consecutive_build_service_disable_threshold` is 0 they are not counted, and all hosts are alike.
 
-use super::{Multiplier, Weigher, Weighing};
+use super::{Multiplier, Weigher, WeigherPlan};
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -24,12 +24,12 @@ impl Weigher for BuildFailureWeigher {
         .against()
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> WeigherPlan<'a> {
         let threshold = options.compute.consecutive_build_service_disable_threshold;
         if threshold < 1 {
-            return Weighing::same(0.0);
+            return WeigherPlan::same(0.0);
         }
         let most = as_float(threshold);
-        Weighing::each(|host| as_float(host.failed_builds)).unit(most)
+        WeigherPlan::each(|host| as_float(host.failed_builds)).unit(most)
     }
 }

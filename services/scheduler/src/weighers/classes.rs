@@ -2,8 +2,8 @@
 
 use super::range::Range;
 use super::{ALL, Multiplier, Weigher};
+use crate::custom_plugins::CustomPlugins;
 use crate::options::SchedulerOptions;
-use crate::own::Own;
 
 /// Weighers in the order in which their scores are added up.
 #[derive(Clone)]
@@ -32,11 +32,14 @@ const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
 impl Weighers {
     /// Those that the options name: by the path of Nova's class, or the class alone. One that is named twice counts twice.
     pub fn new(options: &SchedulerOptions) -> Result<Self, WeighersError> {
-        Self::with_own(options, &Own::new())
+        Self::with_own(options, &CustomPlugins::new())
     }
 
     /// As [`Weighers::new`], where options may also name weighers that are not built in.
-    pub fn with_own(options: &SchedulerOptions, own: &Own) -> Result<Self, WeighersError> {
+    pub fn with_own(
+        options: &SchedulerOptions,
+        own: &CustomPlugins,
+    ) -> Result<Self, WeighersError> {
         let mut weighers = Vec::new();
         for name in &options.filter_scheduler.weight_classes {
             match name.as_str() {
@@ -68,7 +71,7 @@ impl Weighers {
     }
 }
 
-fn named(name: &str, own: &Own) -> Result<&'static dyn Weigher, WeighersError> {
+fn named(name: &str, own: &CustomPlugins) -> Result<&'static dyn Weigher, WeighersError> {
     let is_it = |one: &&&'static dyn Weigher| {
         name == one.name()
             || name

@@ -1,6 +1,6 @@
 //! `CPUWeigher`: CPUs that may still be promised.
 
-use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
+use super::{Bounds, Multiplier, Weigher, WeigherPlan, free_share};
 use crate::host_state::HostState;
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -27,8 +27,8 @@ impl Weigher for CPUWeigher {
         Bounds::from(0.0)
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
-        Weighing::each(|host| promised(host) - as_float(host.vcpus_used))
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
+        WeigherPlan::each(|host| promised(host) - as_float(host.vcpus_used))
             .unit(256.0)
             .share(|host| free_share(promised(host), as_float(host.vcpus_used)))
     }

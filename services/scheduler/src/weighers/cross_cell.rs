@@ -1,6 +1,6 @@
 //! `CrossCellWeigher`: where a move may leave its cell, hosts that are in it first.
 
-use super::{Multiplier, Weigher, Weighing};
+use super::{Multiplier, Weigher, WeigherPlan};
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
@@ -21,14 +21,14 @@ impl Weigher for CrossCellWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         let destination = request.requested_destination.as_ref();
         let cell = destination
             .filter(|it| it.allow_cross_cell_move)
             .and_then(|it| it.cell.as_deref());
         let Some(cell) = cell else {
-            return Weighing::same(0.0);
+            return WeigherPlan::same(0.0);
         };
-        Weighing::each(move |host| if host.cell == cell { 1.0 } else { -1.0 })
+        WeigherPlan::each(move |host| if host.cell == cell { 1.0 } else { -1.0 })
     }
 }

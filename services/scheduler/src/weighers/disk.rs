@@ -1,6 +1,6 @@
 //! `DiskWeigher`: free disk.
 
-use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
+use super::{Bounds, Multiplier, Weigher, WeigherPlan, free_share};
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -26,9 +26,9 @@ impl Weigher for DiskWeigher {
         Bounds::from(0.0)
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         const TEN_TIB: f64 = 10_485_760.0;
-        Weighing::each(|host| as_float(host.free_disk_mb))
+        WeigherPlan::each(|host| as_float(host.free_disk_mb))
             .unit(TEN_TIB)
             .share(|host| {
                 let total = as_float(host.total_usable_disk_gb) * 1024.0;

@@ -1,6 +1,6 @@
 //! `HypervisorVersionWeigher`: newer hypervisors first.
 
-use super::{Multiplier, Weigher, Weighing};
+use super::{Multiplier, Weigher, WeigherPlan};
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -24,8 +24,8 @@ impl Weigher for HypervisorVersionWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         const TEN: f64 = 10_000_000.0;
-        Weighing::each(|host| as_float(host.hypervisor_version.unwrap_or(0))).unit(TEN)
+        WeigherPlan::each(|host| as_float(host.hypervisor_version.unwrap_or(0))).unit(TEN)
     }
 }

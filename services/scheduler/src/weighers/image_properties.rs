@@ -1,6 +1,6 @@
 //! `ImagePropertiesWeigher`: hosts whose instances were booted with the same image properties first.
 
-use super::{Multiplier, Weigher, Weighing};
+use super::{Multiplier, Weigher, WeigherPlan};
 use crate::host_state::HostState;
 use crate::numbers::as_float;
 use crate::options::{SchedulerOptions, weight_settings};
@@ -23,20 +23,24 @@ impl Weigher for ImagePropertiesWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(
+        &'a self,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> WeigherPlan<'a> {
         let options = &options.filter_scheduler;
         // Without the option nothing is counted, whatever aggregates say: as Nova does, for which counting is dear.
         let image = request.image.as_ref();
         let Some(image) = image.filter(|_| options.image_props_weight_multiplier != 0.0) else {
-            return Weighing::same(0.0);
+            return WeigherPlan::same(0.0);
         };
         let wanted = wanted(image, &options.image_props_weight_setting);
         if wanted.is_empty() {
-            return Weighing::same(0.0);
+            return WeigherPlan::same(0.0);
         }
         let all: f64 = wanted.iter().map(|(_, _, weight)| weight.abs()).sum();
         let unit = all * as_float(options.max_instances_per_host);
-        Weighing::each(move |host| sum(host, &wanted)).unit(unit)
+        WeigherPlan::each(move |host| sum(host, &wanted)).unit(unit)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `IoOpsWeigher`: builds, moves and snapshots; its multiplier is negative unless an operator wants busy hosts.
 
-use super::{Bounds, Multiplier, Weigher, Weighing};
+use super::{Bounds, Multiplier, Weigher, WeigherPlan};
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -26,8 +26,8 @@ impl Weigher for IoOpsWeigher {
         Bounds::from(0.0)
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> WeigherPlan<'a> {
         let most = as_float(options.filter_scheduler.max_io_ops_per_host);
-        Weighing::each(|host| as_float(host.num_io_ops)).unit(most)
+        WeigherPlan::each(|host| as_float(host.num_io_ops)).unit(most)
     }
 }

@@ -1,7 +1,7 @@
 //! `MetricsWeigher`: a sum of metrics that the host measures, each times its ratio of `[metrics] weight_setting`.
 
 use super::range::bounded;
-use super::{MetricMissing, Multiplier, Weigher, Weighing};
+use super::{MetricMissing, Multiplier, Weigher, WeigherPlan};
 use crate::filters::measured;
 use crate::host_state::HostState;
 use crate::options::{MetricsOptions, SchedulerOptions, weight_settings};
@@ -24,15 +24,15 @@ impl Weigher for MetricsWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> WeigherPlan<'a> {
         let metrics = &options.metrics;
         let terms = weight_settings(&metrics.weight_setting);
         if terms.is_empty() {
-            return Weighing::same(0.0);
+            return WeigherPlan::same(0.0);
         }
         // Most metrics are per cents.
         let unit = terms.iter().map(|(_, ratio)| ratio.abs() * 100.0).sum();
-        Weighing::each_with_multiplier(move |host, multiplier| {
+        WeigherPlan::each_with_multiplier(move |host, multiplier| {
             sum(host, multiplier, &terms, metrics)
         })
         .unit(unit)

@@ -1,6 +1,6 @@
 //! `NumInstancesWeigher`: instances on the host; negative multipliers spread them.
 
-use super::{Multiplier, Weigher, Weighing};
+use super::{Multiplier, Weigher, WeigherPlan};
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -22,8 +22,8 @@ impl Weigher for NumInstancesWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, options: &'a SchedulerOptions) -> WeigherPlan<'a> {
         let most = as_float(options.filter_scheduler.max_instances_per_host);
-        Weighing::each(|host| as_float(host.num_instances)).unit(most)
+        WeigherPlan::each(|host| as_float(host.num_instances)).unit(most)
     }
 }

@@ -1,7 +1,7 @@
 //! `PCIWeigher`: hosts with few free PCI devices first, so that the others are kept for those who ask for devices. The request is
 //! not looked at.
 
-use super::{Multiplier, Weigher, Weighing};
+use super::{Multiplier, Weigher, WeigherPlan};
 use crate::host_state::{HostState, PciPools};
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
@@ -24,8 +24,8 @@ impl Weigher for PCIWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
-        Weighing::each(|host| as_float(MOST - free_devices(host).min(MOST - 1)))
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
+        WeigherPlan::each(|host| as_float(MOST - free_devices(host).min(MOST - 1)))
             .unit(as_float(MOST))
     }
 }

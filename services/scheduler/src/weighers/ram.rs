@@ -1,6 +1,6 @@
 //! `RAMWeigher`: free memory.
 
-use super::{Bounds, Multiplier, Weigher, Weighing, free_share};
+use super::{Bounds, Multiplier, Weigher, WeigherPlan, free_share};
 use crate::numbers::as_float;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
@@ -26,9 +26,9 @@ impl Weigher for RAMWeigher {
         Bounds::from(0.0)
     }
 
-    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         const TIB: f64 = 1_048_576.0;
-        Weighing::each(|host| as_float(host.free_ram_mb))
+        WeigherPlan::each(|host| as_float(host.free_ram_mb))
             .unit(TIB)
             .share(|host| {
                 let total = as_float(host.total_usable_ram_mb);

@@ -7,7 +7,7 @@ use super::card::{Card, Score};
 use super::multiplier::overridden;
 use super::normalize::Scale;
 use super::range::Range;
-use super::{Bounds, MetricMissing, Raw, Weighers, Weighing};
+use super::{Bounds, MetricMissing, Raw, WeigherPlan, Weighers};
 use crate::host_state::{Aggregates, ByAggregates, ConsideredHost, HostState};
 use crate::options::{Normalization, SchedulerOptions};
 use crate::request::RequestSpec;
@@ -267,7 +267,7 @@ impl Column {
 /// What is read once for all hosts.
 struct Rows<'a> {
     weighers: &'a Weighers,
-    weighings: Vec<Weighing<'a>>,
+    weighings: Vec<WeigherPlan<'a>>,
     configured: Vec<f64>,
     /// The multipliers that aggregates say instead, by weigher.
     overridden: ByAggregates<Vec<(usize, f64)>>,
@@ -280,12 +280,16 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn new(weighers: &'a Weighers, request: &'a RequestSpec, options: &'a SchedulerOptions) -> Self {
+    fn new(
+        weighers: &'a Weighers,
+        request: &'a RequestSpec,
+        options: &'a SchedulerOptions,
+    ) -> Self {
         let plans = weighers.weighers.iter();
         let weighings: Vec<_> = plans.map(|one| one.plan(request, options)).collect();
         let by_percent = options.filter_scheduler.weight_normalization == Normalization::Percent;
         let looks = |it: &&usize| match &weighings[**it] {
-            Weighing {
+            WeigherPlan {
                 raw: Raw::Same(_),
                 share,
                 ..

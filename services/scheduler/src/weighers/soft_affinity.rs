@@ -1,7 +1,7 @@
 //! `ServerGroupSoftAffinityWeigher`: hosts with members of the group first, where its policy is `soft-affinity`.
 
-use super::{Multiplier, Weigher, Weighing};
-use crate::host_state::{HostState, Sought};
+use super::{Multiplier, Weigher, WeigherPlan};
+use crate::host_state::{HostState, InstanceQuery};
 use crate::options::SchedulerOptions;
 use crate::request::{RequestSpec, ServerGroup};
 
@@ -22,19 +22,19 @@ impl Weigher for ServerGroupSoftAffinityWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         match request.group.as_ref() {
             Some(group) if group.policy == "soft-affinity" => {
-                let members = Sought::new(&group.members);
-                Weighing::each(move |host| members_on(host, &members)).unit(group_size(group))
+                let members = InstanceQuery::new(&group.members);
+                WeigherPlan::each(move |host| members_on(host, &members)).unit(group_size(group))
             }
-            _ => Weighing::same(0.0),
+            _ => WeigherPlan::same(0.0),
         }
     }
 }
 
 /// How many members of the group are on the host.
-pub(super) fn members_on(host: &HostState, members: &Sought<'_>) -> f64 {
+pub(super) fn members_on(host: &HostState, members: &InstanceQuery<'_>) -> f64 {
     let on_host = host.instances.these(members).count();
     f64::from(u32::try_from(on_host).unwrap_or(u32::MAX))
 }

@@ -1,8 +1,8 @@
 //! `ServerGroupSoftAntiAffinityWeigher`: hosts without members of the group first, where its policy is `soft-anti-affinity`.
 
 use super::soft_affinity::{group_size, members_on};
-use super::{Multiplier, Weigher, Weighing};
-use crate::host_state::Sought;
+use super::{Multiplier, Weigher, WeigherPlan};
+use crate::host_state::InstanceQuery;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
@@ -25,13 +25,14 @@ impl Weigher for ServerGroupSoftAntiAffinityWeigher {
         })
     }
 
-    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> Weighing<'a> {
+    fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         match request.group.as_ref() {
             Some(group) if group.policy == "soft-anti-affinity" => {
-                let members = Sought::new(&group.members);
-                Weighing::each(move |host| 0.0 - members_on(host, &members)).unit(group_size(group))
+                let members = InstanceQuery::new(&group.members);
+                WeigherPlan::each(move |host| 0.0 - members_on(host, &members))
+                    .unit(group_size(group))
             }
-            _ => Weighing::same(0.0),
+            _ => WeigherPlan::same(0.0),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_fault_injection::{Effect, EffectOutcome, Fault, Boundary};
+use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_virt::{DeviceError, DeviceReset, HostDevice, PreparedDevice, VirtDriver, WantedDevice};
 
 use crate::fault::stage::{Act, Owed};

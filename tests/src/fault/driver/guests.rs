@@ -5,8 +5,8 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_model::ConsumerUuid;
 use berth_fault_injection::{EffectOutcome, Fault};
+use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{Destroyed, GuestError, GuestOnHost, PowerAction, Powered, Spawned, VirtDriver};
 

@@ -7,7 +7,7 @@ use berth_compose::database;
 use berth_compose::database::not_placement;
 use berth_config::Secret;
 use berth_output::{ErrorCode, Failure};
-use berth_placement::{Copied, CopyError, can_be_copied_to, copy};
+use berth_placement::{CopiedTable, CopyError, can_be_copied_to, copy};
 use berth_store::SqlStore;
 
 use super::super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
@@ -188,10 +188,13 @@ mod tests {
             );
             drop(out);
             let location = database::location(&url(&to)).unwrap();
-            let new = SqlStore::look_at(&location, &SqlOptions::default()).await;
+            let new = SqlStore::open_read_only_at(&location, &SqlOptions::default()).await;
             let new = new.unwrap().unwrap();
             let found = version(&new).await;
-            assert!(matches!(found, Err(PlacementSchemaError::Incomplete)), "{found:?}");
+            assert!(
+                matches!(found, Err(PlacementSchemaError::Incomplete)),
+                "{found:?}"
+            );
             new.close().await;
         }
         let copied = copy_all(&url(&from), &url(&to), folder.path(), &mut Vec::new()).await;

@@ -1,4 +1,4 @@
-//! What the databases' own error codes mean to us.
+//! Maps the error codes of the databases to [`SqlError`].
 
 use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::mysql::MySqlDatabaseError;
@@ -6,9 +6,9 @@ use sqlx::postgres::PgDatabaseError;
 
 use super::SqlError;
 
-/// What was going on when it failed: a lost connection means another thing each time.
+/// The phase in which an error occurred. It decides what a lost connection means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sql) enum Phase {
+pub(in crate::sql) enum TransactionPhase {
     /// No connection was had yet.
     Connecting,
     /// Before COMMIT was sent.
@@ -16,17 +16,19 @@ pub(in crate::sql) enum Phase {
     Committing,
 }
 
-pub(in crate::sql) fn of_server(error: sqlx::Error, phase: Phase) -> SqlError {
+pub(in crate::sql) fn of_server(error: sqlx::Error, phase: TransactionPhase) -> SqlError {
     let sorted = sorted(error, phase);
     match (phase, sorted) {
-        // What the server says it undid, it undid. Of everything else nobody knows whether it came before or after.
+        // The server says that it rolled back. For all other errors it is unknown whether the commit was done.
         (
-            Phase::Committing,
+            TransactionPhase::Committing,
             sure @ (SqlError::Conflict(_) | SqlError::Duplicate(_) | SqlError::Constraint(_)),
         ) => sure,
-        (Phase::Committing, SqlError::DiskFull(error)) => SqlError::OutcomeUnknown(error),
+        (TransactionPhase::Committing, SqlError::DiskFull(error)) => {
+            SqlError::OutcomeUnknown(error)
+        }
         (
-            Phase::Committing,
+            TransactionPhase::Committing,
             SqlError::Lost(error)
             | SqlError::Unreachable(error)
             | SqlError::Refused(error)
@@ -41,10 +43,10 @@ pub(in crate::sql) fn of_server(error: sqlx::Error, phase: Phase) -> SqlError {
     }
 }
 
-fn sorted(error: sqlx::Error, phase: Phase) -> SqlError {
+fn sorted(error: sqlx::Error, phase: TransactionPhase) -> SqlError {
     let lost = |error| match phase {
-        Phase::Connecting => SqlError::Unreachable(error),
-        Phase::Working | Phase::Committing => SqlError::Lost(error),
+        TransactionPhase::Connecting => SqlError::Unreachable(error),
+        TransactionPhase::Working | TransactionPhase::Committing => SqlError::Lost(error),
     };
     match &error {
         sqlx::Error::PoolTimedOut => SqlError::Busy(error),
@@ -52,13 +54,14 @@ fn sorted(error: sqlx::Error, phase: Phase) -> SqlError {
         sqlx::Error::Tls(_) => SqlError::Tls(error),
         // What a certificate that proves nothing is to the driver.
         sqlx::Error::Io(io)
-            if phase == Phase::Connecting && io.kind() == std::io::ErrorKind::InvalidData =>
+            if phase == TransactionPhase::Connecting
+                && io.kind() == std::io::ErrorKind::InvalidData =>
         {
             SqlError::Tls(error)
         }
         // The driver takes a server that goes in the middle of a message for one that breaks the protocol.
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed => lost(error),
-        sqlx::Error::Protocol(_) if phase != Phase::Connecting => lost(error),
+        sqlx::Error::Protocol(_) if phase != TransactionPhase::Connecting => lost(error),
         // A password that MySQL 8 wants encrypted, on a connection that is not.
         sqlx::Error::Configuration(why) if why.to_string().contains("RSA") => SqlError::Tls(error),
         sqlx::Error::Database(database) => match database.kind() {

@@ -1,4 +1,4 @@
-//! Why a store could not be opened, each with what would be right.
+//! The errors of opening a store, each with what would be right.
 
 use std::path::PathBuf;
 
@@ -47,23 +47,19 @@ pub enum OpenError {
         "the database URL names no file; write sqlite: and the file, for example sqlite:/var/lib/berth/placement.db"
     )]
     NoFileInUrl,
-    /// The file is not there, or has nothing in it, and it is not to be made.
+    /// The file does not exist or is empty, and must not be created.
     #[error(
-        "there is no database at {}; give the one the service uses",
+        "no database at {}; name the one that the service uses",
         path.display()
     )]
-    Absent {
-        path: PathBuf,
-    },
-    /// What has the name is a folder, a device, a pipe, or a link to nothing.
+    Absent { path: PathBuf },
+    /// The path is a folder, a device, a pipe, or a broken link.
     #[error(
         "{} is not a regular file; name a file that may become the database",
         path.display()
     )]
-    NotAFile {
-        path: PathBuf,
-    },
-    /// The file has more than one name. SQLite finds its log by the name: what is written under one is lost to the other.
+    NotAFile { path: PathBuf },
+    /// The file has several names (hard links). SQLite finds its log by the name, so writes under one name are lost under the other.
     #[error(
         "the database {} has {names} names (hard links); remove all but one (find -samefile shows them)",
         path.display()
@@ -81,14 +77,12 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
-    /// The folder of the database file is not there. It is not made: its name may be a slip of the pen.
+    /// The folder of the database file does not exist. It is not created, because its name may be misspelled.
     #[error(
-        "the folder {} of the database is not there; make it, or correct the database URL",
+        "the folder {} of the database does not exist; create it, or correct the database URL",
         folder.display()
     )]
-    NoFolder {
-        folder: PathBuf,
-    },
+    NoFolder { folder: PathBuf },
     /// A file that TLS needs cannot be read.
     #[error("the file {} that the database URL names for TLS cannot be read; check its name, owner and mode", path.display())]
     TlsFile {
@@ -96,7 +90,7 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
-    /// There is a database on the server, and nothing in it, and it is not to be filled.
+    /// The database on the server is empty, and must not be filled.
     #[error("the database {server} has no tables; give the one the service uses")]
     NoTables {
         /// The database, without its password.
@@ -112,7 +106,7 @@ pub enum OpenError {
         /// What the server says of itself.
         version: String,
     },
-    /// The server did not let us in.
+    /// The connection failed.
     #[error("the database {server} cannot be opened; {}", .source.mend())]
     Server {
         /// The database, without its password.

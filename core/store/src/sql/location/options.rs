@@ -9,7 +9,7 @@ const OF_MYSQL: &str = "charset, ssl_ca, ssl_cert, ssl_check_hostname, ssl_disab
 
 /// What the options said.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub(super) struct UrlOptions {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) host: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct Read {
     identity: bool,
 }
 
-impl Read {
+impl UrlOptions {
     pub(super) fn of(kind: ServerKind, query: &str) -> Result<Self, UrlError> {
         let mut read = Self::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {

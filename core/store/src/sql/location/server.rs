@@ -1,4 +1,4 @@
-//! A database on a server, and the reading of its URL.
+//! A database on a server, parsed from its URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ impl ServerKind {
 
 /// How the server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
+pub enum ServerAddress {
     Tcp {
         /// A name or an address, without brackets.
         name: String,
@@ -85,9 +85,9 @@ pub struct Tls {
 
 /// A password. It shows in no output.
 #[derive(Clone, PartialEq, Eq)]
-pub(in super::super) struct Password(pub(in super::super) String);
+pub(in super::super) struct DatabasePassword(pub(in super::super) String);
 
-impl fmt::Debug for Password {
+impl fmt::Debug for DatabasePassword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -100,9 +100,9 @@ impl fmt::Debug for Password {
 pub struct Server {
     pub kind: ServerKind,
     /// How it is reached.
-    pub host: Host,
+    pub host: ServerAddress,
     pub user: String,
-    pub(in super::super) password: Option<Password>,
+    pub(in super::super) password: Option<DatabasePassword>,
     pub database: String,
     pub tls: Tls,
 }
@@ -112,11 +112,11 @@ impl fmt::Display for Server {
         let Self { user, database, .. } = self;
         write!(f, "{}://{user}@", self.kind.scheme())?;
         match &self.host {
-            Host::Tcp { name, port } if name.contains(':') => {
+            ServerAddress::Tcp { name, port } if name.contains(':') => {
                 write!(f, "[{name}]:{port}/{database}")
             }
-            Host::Tcp { name, port } => write!(f, "{name}:{port}/{database}"),
-            Host::Socket { path, .. } => write!(f, "{}/{database}", path.display()),
+            ServerAddress::Tcp { name, port } => write!(f, "{name}:{port}/{database}"),
+            ServerAddress::Socket { path, .. } => write!(f, "{}/{database}", path.display()),
         }
     }
 }
@@ -128,21 +128,15 @@ pub enum UrlError {
     #[error(
         "a database URL of a server begins with {scheme}:// and goes on with user:password@host/database"
     )]
-    NoAuthority {
-        scheme: &'static str,
-    },
+    NoAuthority { scheme: &'static str },
     #[error(
         "the database URL names no user; write {scheme}://user:password@host/database, each @, :, / and % of the password as %40, %3A, %2F and %25"
     )]
-    NoUser {
-        scheme: &'static str,
-    },
+    NoUser { scheme: &'static str },
     #[error(
         "the database URL names no database; write its name behind the host, as in {scheme}://user:password@host/placement"
     )]
-    NoDatabase {
-        scheme: &'static str,
-    },
+    NoDatabase { scheme: &'static str },
     /// An `@` is left behind the one that ends the password.
     #[error(
         "the database URL has an @ too many: only one, before the host; write every other as %40"
@@ -162,14 +156,10 @@ pub enum UrlError {
     #[error(
         "the {part} of the database URL has a % that is not followed by two hexadecimal digits; write the % itself as %25"
     )]
-    Percent {
-        part: &'static str,
-    },
+    Percent { part: &'static str },
     /// What the escapes stand for is no text.
     #[error("the {part} of the database URL is no UTF-8 text once its %-escapes are resolved")]
-    NoText {
-        part: &'static str,
-    },
+    NoText { part: &'static str },
     /// An option that is not known.
     #[error(
         "the database URL has the option {name:?}, which Berth does not know; it knows {known}"
@@ -217,7 +207,7 @@ impl Server {
             .map_or((rest, None), |(before, query)| (before, Some(query)));
         let (address, database) = before.split_once('/').unwrap_or((before, ""));
         let (name, port) = read_address(address)?;
-        let mut read = options::Read::of(kind, query.unwrap_or_default())?;
+        let mut read = options::UrlOptions::of(kind, query.unwrap_or_default())?;
         let (user, password) = match login {
             Some((user, password)) => {
                 let password = password.map(|text| decoded(text, "password"));
@@ -236,29 +226,29 @@ impl Server {
         let port = read.port.or(port).unwrap_or(kind.port());
         let name = read.host.take().unwrap_or(name);
         let host = match (read.socket.take(), kind) {
-            (Some(path), _) => Host::Socket { path, port },
+            (Some(path), _) => ServerAddress::Socket { path, port },
             (None, ServerKind::Postgres) if name.starts_with('/') || name.is_empty() => {
                 let folder = if name.is_empty() {
                     POSTGRES_SOCKETS
                 } else {
                     &name
                 };
-                Host::Socket {
+                ServerAddress::Socket {
                     path: folder.into(),
                     port,
                 }
             }
-            (None, ServerKind::MySql) if name.is_empty() => Host::Tcp {
+            (None, ServerKind::MySql) if name.is_empty() => ServerAddress::Tcp {
                 name: "localhost".to_owned(),
                 port,
             },
-            (None, _) => Host::Tcp { name, port },
+            (None, _) => ServerAddress::Tcp { name, port },
         };
         Ok(Self {
             kind,
             host,
             user,
-            password: read.password.take().or(password).map(Password),
+            password: read.password.take().or(password).map(DatabasePassword),
             database,
             tls: read.tls,
         })

@@ -1,21 +1,21 @@
-//! What one column of a server's row holds, whatever width and type the server has for it.
+//! The value of one column of a row, independent of its width and type on the server.
 
-use super::super::Moment;
+use super::super::SqlTimestamp;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Cell<'r> {
+pub(super) enum ColumnValue<'r> {
     Null,
     Int(i64),
     Double(f64),
     /// A decimal number, written out.
     Decimal(String),
     Text(&'r str),
-    Moment(Moment),
+    Timestamp(SqlTimestamp),
     /// A type that no table of ours has, by its name.
     Other(String),
 }
 
-impl Cell<'_> {
+impl ColumnValue<'_> {
     pub(super) fn int(self) -> Result<i64, String> {
         match &self {
             Self::Int(number) => Ok(*number),
@@ -44,14 +44,14 @@ impl Cell<'_> {
     pub(super) fn text(self) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text.to_owned()),
-            Self::Moment(moment) => Ok(moment.to_string()),
+            Self::Timestamp(moment) => Ok(moment.to_string()),
             _ => Err(self.what()),
         }
     }
 
-    pub(super) fn moment(self) -> Result<Moment, String> {
+    pub(super) fn moment(self) -> Result<SqlTimestamp, String> {
         match &self {
-            Self::Moment(moment) => Ok(*moment),
+            Self::Timestamp(moment) => Ok(*moment),
             Self::Text(text) => text
                 .parse()
                 .map_err(|error| format!("it is {text:?}; {error}")),
@@ -69,7 +69,7 @@ impl Cell<'_> {
                 Err(_) => text.parse::<f64>().map_err(|_| self.what())?.into(),
             },
             Self::Text(text) => text.into(),
-            Self::Moment(moment) => moment.to_string().into(),
+            Self::Timestamp(moment) => moment.to_string().into(),
             Self::Other(_) => return Err(self.what()),
         })
     }
@@ -81,7 +81,7 @@ impl Cell<'_> {
             Self::Double(number) => format!("it is the number {number}"),
             Self::Decimal(text) => format!("it is the decimal number {text}"),
             Self::Text(_) => "it is text".to_owned(),
-            Self::Moment(moment) => format!("it is the moment {moment}"),
+            Self::Timestamp(moment) => format!("it is the moment {moment}"),
             Self::Other(name) => format!("it is of the type {name}"),
         }
     }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn decimals_without_fraction_are_whole_numbers() {
-        let decimal = |text: &str| Cell::Decimal(text.to_owned());
+        let decimal = |text: &str| ColumnValue::Decimal(text.to_owned());
         assert_eq!(decimal("12").int(), Ok(12));
         assert_eq!(decimal("-12.0000").int(), Ok(-12));
         assert!(decimal("1.5").int().is_err());

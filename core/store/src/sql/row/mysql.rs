@@ -1,22 +1,25 @@
-//! What the types of MariaDB and MySQL are to us, in the binary form in which answers of prepared statements come, and in
-//! the text in which others do.
+//! Decodes the types of MariaDB and MySQL: the binary form of prepared statements, and the text form of others.
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 
-use super::super::Moment;
-use super::cell::{Cell, widened};
+use super::super::SqlTimestamp;
+use super::cell::{ColumnValue, widened};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum WireFormat {
     Binary,
     Text,
 }
 
-pub(super) fn cell(row: &MySqlRow, column: usize, form: Form) -> Result<Cell<'_>, String> {
+pub(super) fn cell(
+    row: &MySqlRow,
+    column: usize,
+    form: WireFormat,
+) -> Result<ColumnValue<'_>, String> {
     let value = row.try_get_raw(column).map_err(|error| error.to_string())?;
     if value.is_null() {
-        return Ok(Cell::Null);
+        return Ok(ColumnValue::Null);
     }
     let kind = value.type_info().into_owned();
     let bytes: &[u8] = row
@@ -30,34 +33,34 @@ pub(super) fn cell(row: &MySqlRow, column: usize, form: Form) -> Result<Cell<'_>
         .map_or((name, false), |plain| (plain, true));
     Ok(match plain {
         "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" | "YEAR" => {
-            Cell::Int(match form {
-                Form::Binary => whole(bytes, unsigned || plain == "YEAR").ok_or_else(odd)?,
-                Form::Text => text()?.parse().map_err(|_| odd())?,
+            ColumnValue::Int(match form {
+                WireFormat::Binary => whole(bytes, unsigned || plain == "YEAR").ok_or_else(odd)?,
+                WireFormat::Text => text()?.parse().map_err(|_| odd())?,
             })
         }
-        "FLOAT" | "DOUBLE" if form == Form::Text => {
-            Cell::Double(text()?.parse().map_err(|_| odd())?)
+        "FLOAT" | "DOUBLE" if form == WireFormat::Text => {
+            ColumnValue::Double(text()?.parse().map_err(|_| odd())?)
         }
-        "FLOAT" => Cell::Double(widened(f32::from_le_bytes(
+        "FLOAT" => ColumnValue::Double(widened(f32::from_le_bytes(
             bytes.try_into().map_err(|_| odd())?,
         ))),
-        "DOUBLE" => Cell::Double(f64::from_le_bytes(bytes.try_into().map_err(|_| odd())?)),
-        "DECIMAL" => Cell::Decimal(text()?.to_owned()),
-        "DATETIME" | "TIMESTAMP" if form == Form::Text => {
+        "DOUBLE" => ColumnValue::Double(f64::from_le_bytes(bytes.try_into().map_err(|_| odd())?)),
+        "DECIMAL" => ColumnValue::Decimal(text()?.to_owned()),
+        "DATETIME" | "TIMESTAMP" if form == WireFormat::Text => {
             let moment = text()?.parse();
-            Cell::Moment(moment.map_err(|_| "it is no date".to_owned())?)
+            ColumnValue::Timestamp(moment.map_err(|_| "it is no date".to_owned())?)
         }
         "DATETIME" | "TIMESTAMP" => {
-            Cell::Moment(moment(bytes).ok_or_else(|| "it is no date".to_owned())?)
+            ColumnValue::Timestamp(moment(bytes).ok_or_else(|| "it is no date".to_owned())?)
         }
         "CHAR" | "VARCHAR" | "TINYTEXT" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" | "ENUM" | "JSON" => {
-            Cell::Text(text()?)
+            ColumnValue::Text(text()?)
         }
         // Expressions over texts of another character set come as bytes.
         "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
-            text().map_or_else(|_| Cell::Other(name.to_owned()), Cell::Text)
+            text().map_or_else(|_| ColumnValue::Other(name.to_owned()), ColumnValue::Text)
         }
-        _ => Cell::Other(name.to_owned()),
+        _ => ColumnValue::Other(name.to_owned()),
     })
 }
 
@@ -76,7 +79,7 @@ fn whole(bytes: &[u8], unsigned: bool) -> Option<i64> {
 }
 
 /// A length, then as many bytes: date (4), time of day (7), microseconds (11). None of them: midnight.
-fn moment(bytes: &[u8]) -> Option<Moment> {
+fn moment(bytes: &[u8]) -> Option<SqlTimestamp> {
     let (&length, bytes) = bytes.split_first()?;
     let byte = |at: usize| match at < usize::from(length) {
         true => bytes.get(at).copied().map(i64::from),
@@ -86,7 +89,7 @@ fn moment(bytes: &[u8]) -> Option<Moment> {
     let micros = (7..11)
         .rev()
         .try_fold(0, |micros, at| Some(micros * 256 + byte(at)?))?;
-    Moment::from_parts(
+    SqlTimestamp::from_parts(
         (year, byte(2)?, byte(3)?),
         (byte(4)?, byte(5)?, byte(6)?, micros),
     )

@@ -1,50 +1,53 @@
-//! What PostgreSQL's types are to us, in the binary form in which answers come.
+//! Decodes the binary form of PostgreSQL's types.
 
 use sqlx::postgres::{PgRow, PgTypeKind, PgValueFormat};
 use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 
-use super::super::Moment;
-use super::cell::{Cell, widened};
+use super::super::SqlTimestamp;
+use super::cell::{ColumnValue, widened};
 
 /// 2000-01-01 00:00:00 in microseconds since 1970: where PostgreSQL's dates begin.
 const EPOCH: i64 = 946_684_800_000_000;
 
-pub(super) fn cell(row: &PgRow, column: usize) -> Result<Cell<'_>, String> {
+pub(super) fn cell(row: &PgRow, column: usize) -> Result<ColumnValue<'_>, String> {
     let value = row.try_get_raw(column).map_err(|error| error.to_string())?;
     if value.is_null() {
-        return Ok(Cell::Null);
+        return Ok(ColumnValue::Null);
     }
     let kind = value.type_info().into_owned();
     if value.format() == PgValueFormat::Text {
-        return Ok(Cell::Other("an answer in text form".to_owned()));
+        return Ok(ColumnValue::Other("an answer in text form".to_owned()));
     }
     let bytes = value.as_bytes().map_err(|error| error.to_string())?;
     let odd = || format!("{} has {} bytes", kind.name(), bytes.len());
     Ok(match kind.name() {
-        "INT2" => Cell::Int(i16::from_be_bytes(sized(bytes).ok_or_else(odd)?).into()),
-        "INT4" => Cell::Int(i32::from_be_bytes(sized(bytes).ok_or_else(odd)?).into()),
-        "INT8" => Cell::Int(i64::from_be_bytes(sized(bytes).ok_or_else(odd)?)),
-        "BOOL" => Cell::Int(i64::from(sized::<1>(bytes).ok_or_else(odd)? != [0])),
-        "FLOAT4" => Cell::Double(widened(f32::from_be_bytes(sized(bytes).ok_or_else(odd)?))),
-        "FLOAT8" => Cell::Double(f64::from_be_bytes(sized(bytes).ok_or_else(odd)?)),
-        "NUMERIC" => {
-            numeric(bytes).map_or_else(|| Cell::Other("NUMERIC".to_owned()), Cell::Decimal)
-        }
+        "INT2" => ColumnValue::Int(i16::from_be_bytes(sized(bytes).ok_or_else(odd)?).into()),
+        "INT4" => ColumnValue::Int(i32::from_be_bytes(sized(bytes).ok_or_else(odd)?).into()),
+        "INT8" => ColumnValue::Int(i64::from_be_bytes(sized(bytes).ok_or_else(odd)?)),
+        "BOOL" => ColumnValue::Int(i64::from(sized::<1>(bytes).ok_or_else(odd)? != [0])),
+        "FLOAT4" => ColumnValue::Double(widened(f32::from_be_bytes(sized(bytes).ok_or_else(odd)?))),
+        "FLOAT8" => ColumnValue::Double(f64::from_be_bytes(sized(bytes).ok_or_else(odd)?)),
+        "NUMERIC" => numeric(bytes).map_or_else(
+            || ColumnValue::Other("NUMERIC".to_owned()),
+            ColumnValue::Decimal,
+        ),
         "TIMESTAMP" | "TIMESTAMPTZ" => {
             let micros = i64::from_be_bytes(sized(bytes).ok_or_else(odd)?);
-            let moment = micros.checked_add(EPOCH).and_then(Moment::from_micros);
+            let moment = micros
+                .checked_add(EPOCH)
+                .and_then(SqlTimestamp::from_micros);
             moment.map_or_else(
-                || Cell::Other("a date outside the years 1 to 9999".to_owned()),
-                Cell::Moment,
+                || ColumnValue::Other("a date outside the years 1 to 9999".to_owned()),
+                ColumnValue::Timestamp,
             )
         }
         "TEXT" | "VARCHAR" | "CHAR" | "NAME" | "UNKNOWN" | "JSON" | "\"CHAR\"" => {
-            Cell::Text(std::str::from_utf8(bytes).map_err(|error| error.to_string())?)
+            ColumnValue::Text(std::str::from_utf8(bytes).map_err(|error| error.to_string())?)
         }
         _ if matches!(kind.kind(), PgTypeKind::Enum(_)) => {
-            Cell::Text(std::str::from_utf8(bytes).map_err(|error| error.to_string())?)
+            ColumnValue::Text(std::str::from_utf8(bytes).map_err(|error| error.to_string())?)
         }
-        other => Cell::Other(other.to_owned()),
+        other => ColumnValue::Other(other.to_owned()),
     })
 }
 

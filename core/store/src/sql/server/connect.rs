@@ -1,4 +1,4 @@
-//! Opening a pool: what a connection is told first.
+//! Opens a pool: the options of connections and the settings of new sessions.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,24 +14,24 @@ use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _, SqlSafeStr as _,
 };
 
-use super::super::error::{Phase, of_server};
-use super::super::location::{Host, Server, ServerKind, TlsMode};
+use super::super::error::{TransactionPhase, of_server};
+use super::super::location::{Server, ServerAddress, ServerKind, TlsMode};
 use super::super::{OpenError, SqlOptions, Statement};
 use super::sessions::OFFLINE_WORK;
-use super::{Access, Own, Pool, ServerPool, connections};
+use super::{DriverPool, PoolAccess, ServerPool, SessionMark, connections};
 
 /// Statements that are kept prepared on each connection.
 const PREPARED: usize = 512;
 
 impl ServerPool {
-    /// Connects once, so that whoever starts learns at once what is wrong.
+    /// Connects once, so that a wrong configuration is reported at the start.
     pub(in crate::sql) async fn open(
         server: &Server,
         options: &SqlOptions,
-        access: Access,
+        access: PoolAccess,
     ) -> Result<Self, OpenError> {
         readable(server)?;
-        let own = Own::new(options);
+        let own = SessionMark::new(options);
         let pool = match server.kind {
             ServerKind::Postgres => {
                 let connect = postgres_options(server, &own.name);
@@ -48,7 +48,7 @@ impl ServerPool {
                         Box::pin(async move { tell(connection, begin).await })
                     })
                     .connect_lazy_with(connect.clone());
-                Pool::Postgres(pool, Box::new(connect))
+                DriverPool::Postgres(pool, Box::new(connect))
             }
             ServerKind::MySql => {
                 let connect = mysql_options(server);
@@ -67,7 +67,7 @@ impl ServerPool {
                         )
                     })
                     .connect_lazy_with(connect.clone());
-                Pool::MySql(pool, Box::new(connect))
+                DriverPool::MySql(pool, Box::new(connect))
             }
         };
         let opened = Self {
@@ -82,7 +82,7 @@ impl ServerPool {
         opened
             .probe(options.connect_timeout)
             .await
-            .map_err(|error| opened.failed(of_server(error, Phase::Connecting)))?;
+            .map_err(|error| opened.failed(of_server(error, TransactionPhase::Connecting)))?;
         opened.check_version(server.kind).await?;
         Ok(opened)
     }
@@ -91,12 +91,12 @@ impl ServerPool {
     pub(super) async fn probe(&self, limit: Duration) -> Result<(), sqlx::Error> {
         let connected = async {
             match &self.pool {
-                Pool::Postgres(_, options) => {
+                DriverPool::Postgres(_, options) => {
                     let mut connection = options.connect().await?;
                     tell(&mut connection, postgres_begin(&self.options, self.access)).await?;
                     connection.close().await
                 }
-                Pool::MySql(_, options) => {
+                DriverPool::MySql(_, options) => {
                     let mut connection = options.connect().await?;
                     let numbers = &self.own.numbers;
                     tell_mysql(&mut connection, &self.options, self.access, numbers).await?;
@@ -160,7 +160,7 @@ fn readable(server: &Server) -> Result<(), OpenError> {
     Ok(())
 }
 
-impl Own {
+impl SessionMark {
     fn new(options: &SqlOptions) -> Self {
         static STORES: AtomicU64 = AtomicU64::new(0);
         let number = STORES.fetch_add(1, Ordering::Relaxed);
@@ -189,8 +189,8 @@ fn postgres_options(server: &Server, name: &str) -> PgConnectOptions {
         .password(server.password.as_ref().map_or("", |password| &password.0))
         .disable_statement_logging();
     options = match &server.host {
-        Host::Tcp { name, port } => options.host(name).port(*port),
-        Host::Socket { path, port } => options.host("localhost").socket(path).port(*port),
+        ServerAddress::Tcp { name, port } => options.host(name).port(*port),
+        ServerAddress::Socket { path, port } => options.host("localhost").socket(path).port(*port),
     };
     let tls = &server.tls;
     if let Some(ca) = &tls.ca {
@@ -200,7 +200,7 @@ fn postgres_options(server: &Server, name: &str) -> PgConnectOptions {
         options = options.ssl_client_cert(certificate).ssl_client_key(key);
     }
     options.ssl_mode(match (&server.host, tls.mode) {
-        (Host::Socket { .. }, _) | (_, TlsMode::Off) => PgSslMode::Disable,
+        (ServerAddress::Socket { .. }, _) | (_, TlsMode::Off) => PgSslMode::Disable,
         (_, TlsMode::Preferred) => PgSslMode::Prefer,
         (_, TlsMode::Required) => PgSslMode::Require,
         (_, TlsMode::VerifyCa) => PgSslMode::VerifyCa,
@@ -216,8 +216,8 @@ fn mysql_options(server: &Server) -> MySqlConnectOptions {
         .password(server.password.as_ref().map_or("", |password| &password.0))
         .disable_statement_logging();
     options = match &server.host {
-        Host::Tcp { name, port } => options.host(name).port(*port),
-        Host::Socket { path, .. } => options.socket(path),
+        ServerAddress::Tcp { name, port } => options.host(name).port(*port),
+        ServerAddress::Socket { path, .. } => options.socket(path),
     };
     let tls = &server.tls;
     if let Some(ca) = &tls.ca {
@@ -227,7 +227,7 @@ fn mysql_options(server: &Server) -> MySqlConnectOptions {
         options = options.ssl_client_cert(certificate).ssl_client_key(key);
     }
     options.ssl_mode(match (&server.host, tls.mode) {
-        (Host::Socket { .. }, _) | (_, TlsMode::Off) => MySqlSslMode::Disabled,
+        (ServerAddress::Socket { .. }, _) | (_, TlsMode::Off) => MySqlSslMode::Disabled,
         (_, TlsMode::Preferred) => MySqlSslMode::Preferred,
         (_, TlsMode::Required) => MySqlSslMode::Required,
         (_, TlsMode::VerifyCa) => MySqlSslMode::VerifyCa,
@@ -237,11 +237,11 @@ fn mysql_options(server: &Server) -> MySqlConnectOptions {
 
 /// A process that is gone without a word, with its machine, must not keep its locks: who may write and says nothing in a
 /// transaction for as long as a statement may take is gone to the server, too. MySQL knows no such bound.
-fn postgres_begin(options: &SqlOptions, access: Access) -> String {
+fn postgres_begin(options: &SqlOptions, access: PoolAccess) -> String {
     let limit = options.statement_timeout.as_millis().clamp(1, MOST);
     let more = match access {
-        Access::Write => format!("SET idle_in_transaction_session_timeout = {limit}"),
-        Access::Read => "SET default_transaction_read_only = on".to_owned(),
+        PoolAccess::Write => format!("SET idle_in_transaction_session_timeout = {limit}"),
+        PoolAccess::Read => "SET default_transaction_read_only = on".to_owned(),
     };
     format!(
         "SET statement_timeout = {limit}; SET lock_timeout = {}; SET jit = off; {KEEPALIVES}; {more}",
@@ -268,7 +268,7 @@ async fn tell(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Er
 async fn tell_mysql(
     connection: &mut MySqlConnection,
     options: &SqlOptions,
-    access: Access,
+    access: PoolAccess,
     numbers: &Mutex<HashSet<u64>>,
 ) -> Result<(), sqlx::Error> {
     let row = connection
@@ -282,16 +282,16 @@ async fn tell_mysql(
     let version: String = row.try_get(1)?;
     let seconds = options.statement_timeout.as_secs().max(1);
     let timeout = match (version.contains("MariaDB"), access) {
-        (true, Access::Write) => {
+        (true, PoolAccess::Write) => {
             format!("max_statement_time = {seconds}, idle_transaction_timeout = {seconds}")
         }
-        (true, Access::Read) => format!("max_statement_time = {seconds}"),
+        (true, PoolAccess::Read) => format!("max_statement_time = {seconds}"),
         // Of MySQL's statements only those that read have a bound.
         (false, _) => format!("max_execution_time = {}", seconds.saturating_mul(1_000)),
     };
     let read_only = match access {
-        Access::Write => "",
-        Access::Read => "; SET SESSION TRANSACTION READ ONLY",
+        PoolAccess::Write => "",
+        PoolAccess::Read => "; SET SESSION TRANSACTION READ ONLY",
     };
     let sql = format!(
         "SET SESSION sql_mode = '{MODES}', innodb_lock_wait_timeout = {}, {timeout}{read_only}",

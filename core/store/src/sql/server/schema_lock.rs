@@ -1,20 +1,20 @@
-//! One change of the schema at a time, by a lock that the server keeps for a connection and frees with it.
+//! The schema lock: an advisory lock of the server, held by a connection and released with it. Only one holder changes the schema.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::super::{SqlError, Statement};
-use super::{Pool, ServerPool, Session};
+use super::{DriverPool, ServerPool, ServerSession};
 
-/// Between two questions for the lock.
+/// The pause between two attempts to get the lock.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// While it is held nobody else who asks for it changes the schema of this database. Freed when it is dropped, and with the
-/// process. It keeps one of the store's connections. In a Galera cluster it holds among those who use the same node.
+/// The held schema lock. It is released when it is dropped, and with the process. It uses one connection of the store. In a Galera cluster
+/// it only excludes clients of the same node.
 pub struct SchemaLock {
     /// None on SQLite, whose file has one owner anyhow.
-    session: Option<Session>,
+    session: Option<ServerSession>,
     is_held: &'static str,
 }
 
@@ -36,7 +36,7 @@ impl SchemaLock {
         }
     }
 
-    /// Asks the server whether the lock is still ours: it goes with its connection, and nobody is told.
+    /// Checks that the lock is still held: it is lost with its connection, without a notification.
     pub async fn check(&mut self) -> Result<(), SqlError> {
         let Some(session) = &mut self.session else {
             return Ok(());
@@ -51,8 +51,8 @@ impl SchemaLock {
 impl ServerPool {
     pub(in crate::sql) async fn schema_lock(&self, wait: Duration) -> Result<SchemaLock, SqlError> {
         let (take, is_held) = match self.pool {
-            Pool::Postgres(..) => (TAKE_POSTGRES, HELD_POSTGRES),
-            Pool::MySql(..) => (TAKE_MYSQL, HELD_MYSQL),
+            DriverPool::Postgres(..) => (TAKE_POSTGRES, HELD_POSTGRES),
+            DriverPool::MySql(..) => (TAKE_MYSQL, HELD_MYSQL),
         };
         let deadline = Instant::now() + wait;
         let mut session = self.acquire().await?;
@@ -71,7 +71,7 @@ impl ServerPool {
     }
 }
 
-async fn one(session: &mut Session, sql: &'static str) -> Result<i64, SqlError> {
+async fn one(session: &mut ServerSession, sql: &'static str) -> Result<i64, SqlError> {
     let row = session.row(Statement::new(sql)).await?;
     row.map_or(Ok(0), |row| row.int(0))
 }

@@ -1,4 +1,4 @@
-//! One connection of the pool, and the transaction on it.
+//! A connection of the pool with its transaction.
 
 use std::future::Future;
 use std::io;
@@ -11,17 +11,17 @@ use sqlx::postgres::Postgres;
 use sqlx::{AssertSqlSafe, SqlSafeStr as _};
 use tokio::runtime::Handle;
 
-use super::super::error::{Phase, of_server};
-use super::super::transaction::Done;
+use super::super::error::{TransactionPhase, of_server};
+use super::super::transaction::WriteOutcome;
 use super::super::{Retryable as _, Row, SqlError, Statement, query};
 
 /// A connection that goes back to its pool.
-pub(in crate::sql) enum Held {
+pub(in crate::sql) enum PooledConnection {
     Postgres(PoolConnection<Postgres>),
     MySql(PoolConnection<MySql>),
 }
 
-impl Held {
+impl PooledConnection {
     /// Statements without values, as one text.
     async fn raw(&mut self, sql: &str) -> Result<(), sqlx::Error> {
         let sql = AssertSqlSafe(sql.to_owned()).into_sql_str();
@@ -45,17 +45,17 @@ impl Held {
 }
 
 /// A connection, and whether a transaction is open on it. Dropped with one open, it is rolled back behind the caller's back.
-pub(in crate::sql) struct Session {
+pub(in crate::sql) struct ServerSession {
     /// None only while it is dropped.
-    held: Option<Held>,
+    held: Option<PooledConnection>,
     limit: Duration,
     open: bool,
     /// Once the server does nothing more in this transaction: MySQL would run the next statement outside of any.
     ended: Option<Disposition>,
 }
 
-impl Session {
-    pub(super) fn new(held: Held, limit: Duration) -> Self {
+impl ServerSession {
+    pub(super) fn new(held: PooledConnection, limit: Duration) -> Self {
         Self {
             held: Some(held),
             limit,
@@ -83,13 +83,13 @@ impl Session {
     ) -> Result<Vec<Row>, SqlError> {
         let limit = self.limit;
         let rows = match self.held()? {
-            Held::Postgres(connection) => {
+            PooledConnection::Postgres(connection) => {
                 let query = query::postgres(statement).map_err(SqlError::Refused)?;
                 timed(limit, query.fetch_all(&mut **connection))
                     .await
                     .map(|rows| rows.into_iter().map(Row::from).collect())
             }
-            Held::MySql(connection) => {
+            PooledConnection::MySql(connection) => {
                 let query = query::mysql(statement).map_err(SqlError::Refused)?;
                 timed(limit, query.rows(connection)).await
             }
@@ -103,12 +103,12 @@ impl Session {
     ) -> Result<Option<Row>, SqlError> {
         let limit = self.limit;
         let row = match self.held()? {
-            Held::Postgres(connection) => {
+            PooledConnection::Postgres(connection) => {
                 let query = query::postgres(statement).map_err(SqlError::Refused)?;
                 let row = timed(limit, query.fetch_optional(&mut **connection)).await;
                 row.map(|row| row.map(Row::from))
             }
-            Held::MySql(connection) => {
+            PooledConnection::MySql(connection) => {
                 let query = query::mysql(statement).map_err(SqlError::Refused)?;
                 timed(limit, query.row(connection)).await
             }
@@ -116,21 +116,24 @@ impl Session {
         self.heeded(row)
     }
 
-    pub(in crate::sql) async fn execute(&mut self, statement: Statement) -> Result<Done, SqlError> {
+    pub(in crate::sql) async fn execute(
+        &mut self,
+        statement: Statement,
+    ) -> Result<WriteOutcome, SqlError> {
         let limit = self.limit;
         let done = match self.held()? {
-            Held::Postgres(connection) => {
+            PooledConnection::Postgres(connection) => {
                 let query = query::postgres(statement).map_err(SqlError::Refused)?;
                 let done = timed(limit, query.execute(&mut **connection)).await;
-                done.map(|done| Done {
+                done.map(|done| WriteOutcome {
                     rows_affected: done.rows_affected(),
                     last_id: 0,
                 })
             }
-            Held::MySql(connection) => {
+            PooledConnection::MySql(connection) => {
                 let query = query::mysql(statement).map_err(SqlError::Refused)?;
                 let done = timed(limit, query.execute(connection)).await;
-                done.map(|done| Done {
+                done.map(|done| WriteOutcome {
                     rows_affected: done.rows_affected(),
                     last_id: i64::try_from(done.last_insert_id()).unwrap_or(i64::MAX),
                 })
@@ -157,7 +160,7 @@ impl Session {
             Err(error) => {
                 self.close_on_drop();
                 self.open = false;
-                Err(of_server(error, Phase::Committing))
+                Err(of_server(error, TransactionPhase::Committing))
             }
         }
     }
@@ -173,7 +176,7 @@ impl Session {
         }
     }
 
-    fn held(&mut self) -> Result<&mut Held, SqlError> {
+    fn held(&mut self) -> Result<&mut PooledConnection, SqlError> {
         if let Some(disposition) = self.ended {
             return Err(SqlError::Ended { disposition });
         }
@@ -184,13 +187,13 @@ impl Session {
     fn heeded<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, SqlError> {
         let error = match answer {
             Ok(answer) => return Ok(answer),
-            Err(error) => of_server(error, Phase::Working),
+            Err(error) => of_server(error, TransactionPhase::Working),
         };
         let is_gone = matches!(error, SqlError::Lost(_) | SqlError::TookTooLong(_));
         if is_gone {
             self.close_on_drop();
         }
-        let goes_on = matches!(self.held, Some(Held::MySql(_)))
+        let goes_on = matches!(self.held, Some(PooledConnection::MySql(_)))
             && !is_gone
             && error.disposition() == Disposition::Fatal;
         if self.open && !goes_on {
@@ -200,7 +203,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for ServerSession {
     fn drop(&mut self) {
         let Some(mut held) = self.held.take().filter(|_| self.open) else {
             return;

@@ -1,12 +1,12 @@
-//! Who else is on the database, by the server's own list.
+//! The other sessions on a database, from the server's list.
 
 use std::fmt;
 use std::sync::PoisonError;
 
 use super::super::{SqlError, Statement};
-use super::{Pool, ServerPool};
+use super::{DriverPool, ServerPool};
 
-/// A session of somebody else's on the same database.
+/// A session of another program on the same database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherSession {
     /// The server's number for it: a process id (PostgreSQL) or connection id.
@@ -58,7 +58,7 @@ const MYSQL_SEES_ALL: &str = "SELECT COUNT(*) FROM information_schema.user_privi
 impl ServerPool {
     pub(in crate::sql) async fn other_sessions(&self) -> Result<OtherSessions, SqlError> {
         match self.pool {
-            Pool::Postgres(..) => {
+            DriverPool::Postgres(..) => {
                 let rows = self
                     .rows(Statement::new(POSTGRES).bind(&self.own.name))
                     .await?;
@@ -78,7 +78,7 @@ impl ServerPool {
                     complete: true,
                 })
             }
-            Pool::MySql(..) => self.mysql_sessions().await,
+            DriverPool::MySql(..) => self.mysql_sessions().await,
         }
     }
 

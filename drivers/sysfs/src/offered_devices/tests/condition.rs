@@ -1,8 +1,8 @@
-//! A device that falls ill, and its way back.
+//! A device that becomes unfit and fit again.
 
 use super::*;
 
-/// A machine of one card, looked at again and again.
+/// A machine with one card, observed repeatedly.
 struct Ward {
     tree: Tree,
     list: AllowList,
@@ -63,7 +63,7 @@ fn a_device_that_falls_ill_says_why_once_and_a_reset_is_the_way_back() {
     assert_eq!(ward.look().0, Some(UnfitReason::ConfigSpace));
 }
 
-/// Stops, as a process does, and goes on in the next one.
+/// Continues in a new process.
 fn restarted(mut ward: Ward) -> Ward {
     let mut now = None;
     let write = |baselines: &BTreeMap<_, _>| {
@@ -72,7 +72,7 @@ fn restarted(mut ward: Ward) -> Ward {
     };
     ward.last.keeps_baselines();
     ward.last.keep_baselines(write).unwrap();
-    // What did not change is still there.
+    // What did not change is still stored.
     ward.kept = now.unwrap_or(ward.kept);
     ward.last = LastLook::default();
     let kept = ward.kept.clone();
@@ -121,7 +121,7 @@ fn errors_after_counters_began_anew_are_not_taken_for_the_old_ones() {
     let mut ward = Ward::of(ssd());
     ward.write("aer_dev_fatal", &errors(3));
     assert_eq!(ward.look().0, None);
-    // The host was started anew.
+    // The host was rebooted.
     ward.write("aer_dev_fatal", &errors(0));
     let mut ward = restarted(ward);
     assert_eq!(ward.look().0, None);
@@ -152,7 +152,7 @@ fn a_card_that_came_up_narrower_than_it_and_its_port_can_is_unfit_until_a_reset_
     ward.write("current_link_speed", "16.0 GT/s PCIe\n");
     ward.write("current_link_width", "1\n");
     ward.write("max_link_width", "16\n");
-    // A port that says nothing is no reason to say anything.
+    // An unknown port is not a reason for a report.
     assert_eq!(ward.look().0, None);
     let mut ward = Ward::of(ssd());
     ward.write("current_link_speed", "2.5 GT/s PCIe\n");
@@ -161,7 +161,7 @@ fn a_card_that_came_up_narrower_than_it_and_its_port_can_is_unfit_until_a_reset_
     ward.write("max_link_speed", "16.0 GT/s PCIe\n");
     ward.tree.write("devices/pci0000:80/max_link_width", "8\n");
     assert_eq!(ward.look(), (Some(UnfitReason::Link), true));
-    // A slow link may be an idle one.
+    // A slow link may be idle.
     ward.write("current_link_width", "8\n");
     assert_eq!(ward.look(), (None, true));
     let mut ward = Ward::of(ssd());

@@ -64,7 +64,10 @@ pub(super) struct HostRows {
 }
 
 impl HostRows {
-    pub(super) async fn read(tx: &mut Transaction, name: &str) -> Result<Self, AcceleratorTableError> {
+    pub(super) async fn read(
+        tx: &mut Transaction,
+        name: &str,
+    ) -> Result<Self, AcceleratorTableError> {
         let mut host = Self {
             name: name.to_owned(),
             devices: BTreeMap::new(),
@@ -98,7 +101,10 @@ impl HostRows {
         Ok(())
     }
 
-    async fn read_deployables(&mut self, tx: &mut Transaction) -> Result<(), AcceleratorTableError> {
+    async fn read_deployables(
+        &mut self,
+        tx: &mut Transaction,
+    ) -> Result<(), AcceleratorTableError> {
         let sql = "SELECT d.id, d.rp_uuid, d.device_id, d.name, d.resource_class, d.driver_name, d.numa_node, \
                    d.health, d.health_reason, d.vanished, d.programmable FROM deployables d \
                    JOIN devices v ON v.id = d.device_id WHERE v.hostname = ?";

@@ -1,7 +1,7 @@
 //! Programming a free device on an operator's request.
 
 use berth_http::request_id::random_uuid;
-use berth_store::{Disposition, Moment, Retryable, SqlError, Statement, Transaction, Work};
+use berth_store::{Disposition, Retryable, SqlError, SqlTimestamp, Statement, Transaction, Work};
 use berth_wire::accelerator::Program;
 use uuid::Uuid;
 
@@ -42,7 +42,7 @@ impl Retryable for ProgramError {
 pub(crate) struct BeginProgram {
     pub(crate) deployable: Uuid,
     pub(crate) image: Uuid,
-    pub(crate) deadline: Moment,
+    pub(crate) deadline: SqlTimestamp,
 }
 
 impl Work for BeginProgram {
@@ -98,10 +98,15 @@ pub(crate) enum ProgrammingProgress {
 }
 
 /// The progress of a programming. It has failed if its device vanished.
-pub(crate) async fn progress(tx: &mut Transaction, uuid: Uuid) -> Result<ProgrammingProgress, AcceleratorTableError> {
+pub(crate) async fn progress(
+    tx: &mut Transaction,
+    uuid: Uuid,
+) -> Result<ProgrammingProgress, AcceleratorTableError> {
     let sql = "SELECT ended, failure FROM programmings WHERE uuid = ?";
     let Some(row) = tx.row(Statement::new(sql).bind(uuid.to_string())).await? else {
-        return Ok(ProgrammingProgress::Failed("its device went away".to_owned()));
+        return Ok(ProgrammingProgress::Failed(
+            "its device went away".to_owned(),
+        ));
     };
     Ok(match (row.int(0)?, row.opt_text(1)?) {
         (0, _) => ProgrammingProgress::UnderWay,

@@ -16,7 +16,9 @@ use berth_client::placement::{ClaimError, GrantedClaim};
 use berth_hosts::{ServerGroupError, ServerGroupPolicy, StoredServerGroup};
 use berth_scheduler::Reason;
 use berth_scheduler::explain::{Explanation, PlacementStage};
-use berth_scheduler::select::{Alternates, Ask, Claiming, ClaimPolicy, NoValidHost, SelectionStep};
+use berth_scheduler::select::{
+    Alternates, ClaimPolicy, NoValidHost, PendingClaim, SelectionRequest, SelectionStep,
+};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -200,8 +202,8 @@ impl RequestedBoot {
     }
 
     /// The input of the scheduler, still without the plugins' answers.
-    fn ask(&self, query: &SchedulingQuery) -> Ask {
-        Ask {
+    fn ask(&self, query: &SchedulingQuery) -> SelectionRequest {
+        SelectionRequest {
             instance_uuids: vec![query.request.instance_uuid.clone()],
             request: query.request.clone(),
             // No alternates: the next attempt searches again with the then current state.
@@ -215,7 +217,7 @@ impl RequestedBoot {
     async fn no_known_host(
         &self,
         round: &SearchRound<'_>,
-        ask: &Ask,
+        ask: &SelectionRequest,
         considered: &CandidateHosts,
         unknown: usize,
     ) -> SearchResult {
@@ -307,7 +309,7 @@ impl RequestedBoot {
     async fn try_claim(
         &self,
         search: &mut HostSearch<'_>,
-        claiming: &Claiming<'_>,
+        claiming: &PendingClaim<'_>,
     ) -> Result<ClaimAttempt, BootError> {
         let context = search.context;
         let chosen = search.choices.chosen(claiming)?;
@@ -339,7 +341,7 @@ impl RequestedBoot {
         scheduler: &FilterScheduler,
         context: &BootContext,
         query: &SchedulingQuery,
-        ask: &Ask,
+        ask: &SelectionRequest,
     ) -> Result<BootError, BootError> {
         let (causes, sentence) = match self.avoided(false).is_empty() {
             false => (Vec::new(), NO_OTHER.to_owned()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_client::placement::Candidate;
-use berth_client::{AuthError, CallError, GuestApiError, TransportError};
+use berth_client::{AuthError, GuestApiError, ServiceCallError, TransportError};
 use berth_model::NodeName;
 use berth_wire::guest::LimitsBody;
 use serde_json::json;
@@ -69,7 +69,7 @@ fn no_token() -> BootError {
             peer: "keystone".to_owned(),
         },
     };
-    BootError::Agent(GuestApiError::Call(CallError::Auth(error)))
+    BootError::Agent(GuestApiError::Call(ServiceCallError::Auth(error)))
 }
 
 /// The word for a verdict, and which providers are avoided from then on.

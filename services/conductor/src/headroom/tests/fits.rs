@@ -6,7 +6,7 @@ use berth_client::placement::{Candidate, Candidates};
 use berth_model::{ProviderUuid, Trait};
 use berth_scheduler::replay::scene;
 use berth_scheduler::select::Scheduler;
-use berth_scheduler::{Options, RequestSpec};
+use berth_scheduler::{RequestSpec, SchedulerOptions};
 use berth_wire::placement::{
     AllocationOnProvider, AllocationRequest, ProviderSummary, ResourceSummary,
 };
@@ -103,7 +103,7 @@ impl Cloud {
 }
 
 pub(super) fn scheduler(filters: &[&str]) -> Scheduler {
-    let mut options = Options::default();
+    let mut options = SchedulerOptions::default();
     let filters = filters.iter().map(|name| (*name).to_owned());
     options.filter_scheduler.enabled_filters = filters.collect();
     options.filter_scheduler.max_instances_per_host = 3;

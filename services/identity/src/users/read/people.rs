@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use berth_wire::did_you_mean;
 
-use super::super::{Assignment, Domain, Project, RoleEntry, AssignmentTarget, User, Users, derived};
+use super::super::{
+    Assignment, AssignmentTarget, Domain, Project, RoleEntry, User, Users, derived,
+};
 use super::UsersParser;
 use super::entries::{enabled, id, optional_text};
 use super::field::{UsersField, UsersTable};
@@ -233,13 +235,19 @@ impl People {
             }));
     }
 
-    fn target(&self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) -> Option<AssignmentTarget> {
+    fn target(
+        &self,
+        table: &UsersTable<'_>,
+        reading: &mut UsersParser<'_>,
+    ) -> Option<AssignmentTarget> {
         let field = |name| table.field(name);
         match (field("project"), field("domain"), field("system")) {
             (Some(project), None, None) => self
                 .project_of(&project, table, "project_domain", reading)
                 .map(AssignmentTarget::Project),
-            (None, Some(_), None) => self.domain_of(table, "domain", reading).map(AssignmentTarget::Domain),
+            (None, Some(_), None) => self
+                .domain_of(table, "domain", reading)
+                .map(AssignmentTarget::Domain),
             (None, None, Some(system)) => {
                 if system.text(reading)? == "all" {
                     return Some(AssignmentTarget::System);
@@ -257,7 +265,12 @@ impl People {
     }
 
     /// The domain that a key names; the default domain if the key is missing.
-    fn domain_of(&self, table: &UsersTable<'_>, key: &str, reading: &mut UsersParser<'_>) -> Option<String> {
+    fn domain_of(
+        &self,
+        table: &UsersTable<'_>,
+        key: &str,
+        reading: &mut UsersParser<'_>,
+    ) -> Option<String> {
         let Some(field) = table.field(key) else {
             let is_default =
                 |domain: &&Domain| domain.id == DEFAULT_DOMAIN.0 || domain.name == DEFAULT_DOMAIN.1;

@@ -56,7 +56,13 @@ fn in_any(member: &Member, aggregates: &[AggregateKey]) -> bool {
 }
 
 /// Whether a provider may serve a part in candidates of the anchor's tree, ignoring the other parts.
-fn serves(wanted: &SearchRequest, part: usize, pick: &Pick, anchor: &SnapshotTree, shares: i64) -> bool {
+fn serves(
+    wanted: &SearchRequest,
+    part: usize,
+    pick: &Pick,
+    anchor: &SnapshotTree,
+    shares: i64,
+) -> bool {
     let provider = member(pick);
     let group = &wanted.groups[wanted.parts[part].group];
     let root = anchor.root();

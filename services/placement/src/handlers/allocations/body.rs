@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::microversions;
 use crate::router::PlacementApiOptions;
-use crate::store::replace::{ExpectedGeneration, DesiredAllocations};
+use crate::store::replace::{DesiredAllocations, ExpectedGeneration};
 
 /// The body for one consumer. The schema has already enforced what the version requires.
 #[derive(Deserialize)]
@@ -91,7 +91,10 @@ impl<'de> Deserialize<'de> for AllocationsBody {
                 Ok(AllocationsBody(all.into_iter().collect()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<AllocationsBody, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(
+                self,
+                mut list: A,
+            ) -> Result<AllocationsBody, A::Error> {
                 // Of a provider that is listed twice the last counts.
                 let mut all = BTreeMap::new();
                 while let Some(one) = list.next_element::<ListedAllocation>()? {

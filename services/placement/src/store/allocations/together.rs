@@ -106,7 +106,7 @@ mod tests {
     use futures_util::future::join_all;
 
     use super::*;
-    use crate::store::replace::{ExpectedGeneration, Replace, DesiredAllocations};
+    use crate::store::replace::{DesiredAllocations, ExpectedGeneration, Replace};
 
     async fn reader(consumers: usize) -> ConsumerReader {
         let store = SqlStore::in_memory().await.unwrap();

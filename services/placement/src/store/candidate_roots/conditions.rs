@@ -264,7 +264,12 @@ impl Scribe {
     }
 
     /// A provider `p` of the tree.
-    fn own(&self, group: &SearchGroup, resources: &[(ClassId, i64)], good: Vec<SqlCondition>) -> SqlCondition {
+    fn own(
+        &self,
+        group: &SearchGroup,
+        resources: &[(ClassId, i64)],
+        good: Vec<SqlCondition>,
+    ) -> SqlCondition {
         let mut all = vec![SqlCondition::of("p.root_provider_id = r.id")];
         // For the unsuffixed group, an aggregate of the root applies to the whole tree.
         let aggregates = match group.is_spread() {
@@ -358,7 +363,10 @@ impl Scribe {
 }
 
 /// The conditions on one provider besides its position. Capacity conditions come first and are never left out.
-fn few_of_provider(mut good: Vec<SqlCondition>, aggregates: Vec<SqlCondition>) -> Vec<SqlCondition> {
+fn few_of_provider(
+    mut good: Vec<SqlCondition>,
+    aggregates: Vec<SqlCondition>,
+) -> Vec<SqlCondition> {
     good.extend(aggregates);
     // Two of this size may be in one condition, and several conditions in one statement.
     few(good, MOST_OF_PROVIDER, MOST_VALUES / 4)

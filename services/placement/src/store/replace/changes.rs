@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ledger::{ProviderId, ProviderClass, RequestedAmount};
+use crate::ledger::{ProviderClass, ProviderId, RequestedAmount};
 
 /// A row of `allocations`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

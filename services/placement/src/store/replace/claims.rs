@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::replace::{ExpectedGeneration, DesiredAllocations};
+    use crate::store::replace::{DesiredAllocations, ExpectedGeneration};
     use crate::store::tests::Sql;
 
     const PROVIDERS: &str = "\

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_store::{Row, SqlError, Statement, Transaction};
 
 use super::changes::HeldRow;
-use super::{ExpectedGeneration, Replace, ReplaceError, DesiredAllocations};
+use super::{DesiredAllocations, ExpectedGeneration, Replace, ReplaceError};
 use crate::inventory::InventoryRecord;
-use crate::ledger::{ClassId, AllocationLedger, ProviderId, LedgerRefusal, ProviderClass, RequestedAmount};
+use crate::ledger::{
+    AllocationLedger, ClassId, LedgerRefusal, ProviderClass, ProviderId, RequestedAmount,
+};
 use crate::store::consumers::{self, ConsumerRow};
 use crate::store::{inventories, resource_classes};
 
@@ -55,7 +57,11 @@ impl NamedObjects {
 
 impl Replace {
     /// Adds a write to the ledger, if everything it names exists with the given generations. Pure.
-    pub(super) fn enter(&self, read: &NamedObjects, ledger: &mut AllocationLedger) -> Result<(), ReplaceError> {
+    pub(super) fn enter(
+        &self,
+        read: &NamedObjects,
+        ledger: &mut AllocationLedger,
+    ) -> Result<(), ReplaceError> {
         self.check_providers(&read.providers)?;
         self.check_consumers(&read.consumers)?;
         for wanting in &self.consumers {
@@ -184,10 +190,12 @@ impl NamedObjects {
                 let wanted = ledger.wanted.iter().map(|wanted| wanted.slot.1);
                 (*provider, wanted.collect::<BTreeSet<_>>())
             }
-            LedgerRefusal::NoInventory(slot) | LedgerRefusal::Constraints(slot) | LedgerRefusal::Capacity(slot) => {
-                (slot.0, BTreeSet::from([slot.1]))
+            LedgerRefusal::NoInventory(slot)
+            | LedgerRefusal::Constraints(slot)
+            | LedgerRefusal::Capacity(slot) => (slot.0, BTreeSet::from([slot.1])),
+            LedgerRefusal::InUse(provider, classes) => {
+                (*provider, classes.iter().copied().collect())
             }
-            LedgerRefusal::InUse(provider, classes) => (*provider, classes.iter().copied().collect()),
         };
         let provider = self.provider_uuid(provider);
         let classes = class_names(tx, classes).await?;

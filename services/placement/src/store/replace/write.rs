@@ -6,9 +6,9 @@ use berth_store::{SqlError, Statement, Transaction, Value};
 
 use super::changes::AllocationChanges;
 use super::read::NamedObjects;
-use super::{Replace, ReplaceError, DesiredAllocations};
-use crate::ledger::{ClassId, AllocationLedger, ProviderId, RequestedAmount};
-use crate::store::consumers::{self, ConsumerRow, ConsumerOwner, NameTable};
+use super::{DesiredAllocations, Replace, ReplaceError};
+use crate::ledger::{AllocationLedger, ClassId, ProviderId, RequestedAmount};
+use crate::store::consumers::{self, ConsumerOwner, ConsumerRow, NameTable};
 use crate::store::{inventories, now, raised};
 
 /// Accepted writes.
@@ -24,7 +24,12 @@ pub(super) struct AcceptedWrites<'a> {
 
 impl<'a> AcceptedWrites<'a> {
     /// Adds a write that the ledger accepted.
-    pub(super) fn add(&mut self, replace: &'a Replace, read: &NamedObjects, ledger: &AllocationLedger) {
+    pub(super) fn add(
+        &mut self,
+        replace: &'a Replace,
+        read: &NamedObjects,
+        ledger: &AllocationLedger,
+    ) {
         self.consumers.extend(&replace.consumers);
         self.wanted.extend(&ledger.wanted);
         for (provider, inventories) in &ledger.reshaped {
@@ -66,7 +71,11 @@ impl<'a> AcceptedWrites<'a> {
         all.filter(|wanting| !wanting.allocations.is_empty())
     }
 
-    async fn write_consumers(&self, tx: &mut Transaction, read: &NamedObjects) -> Result<(), ReplaceError> {
+    async fn write_consumers(
+        &self,
+        tx: &mut Transaction,
+        read: &NamedObjects,
+    ) -> Result<(), ReplaceError> {
         let names = |pick: fn(&DesiredAllocations) -> Option<&String>| {
             self.staying()
                 .filter_map(pick)
@@ -154,7 +163,11 @@ impl<'a> AcceptedWrites<'a> {
         changes
     }
 
-    async fn raise_providers(&self, tx: &mut Transaction, read: &NamedObjects) -> Result<(), ReplaceError> {
+    async fn raise_providers(
+        &self,
+        tx: &mut Transaction,
+        read: &NamedObjects,
+    ) -> Result<(), ReplaceError> {
         let mut generations = read.emptied.clone();
         generations.extend(read.providers.values().copied());
         let mut alike: BTreeMap<(i64, i64), Vec<ProviderId>> = BTreeMap::new();
@@ -188,7 +201,10 @@ fn all_of(ids: &[i64], found: u64) -> Result<(), ReplaceError> {
     }
 }
 
-async fn write_inventories(tx: &mut Transaction, ledger: &AllocationLedger) -> Result<(), SqlError> {
+async fn write_inventories(
+    tx: &mut Transaction,
+    ledger: &AllocationLedger,
+) -> Result<(), SqlError> {
     let mut added = Vec::new();
     for (provider, wanted) in &ledger.reshaped {
         let present = |class: ClassId| ledger.inventories.get(&(*provider, class));

@@ -20,7 +20,7 @@ use self::table::{CopyTable, parents_first};
 use super::revision::Revision;
 use super::shape::{Difference, ShapeDifference};
 use super::sync::{SchemaVersion, compare, version};
-use super::{INCOMPLETE, SCHEMA_WAIT, PlacementSchemaError, make, revision_row};
+use super::{INCOMPLETE, PlacementSchemaError, SCHEMA_WAIT, make, revision_row};
 
 /// The tables, referenced tables first.
 const ORDER: [&str; 12] = [
@@ -52,14 +52,10 @@ pub enum CopyError {
         "the database that is copied is not as its schema revision has it: {}",
         super::few(differences)
     )]
-    Differs {
-        differences: Vec<Difference>,
-    },
+    Differs { differences: Vec<Difference> },
     /// The target is not empty.
     #[error("the database that is copied to is not empty: it is at schema revision {revision}")]
-    NotEmpty {
-        revision: String,
-    },
+    NotEmpty { revision: String },
     /// The schema of the target cannot be created.
     #[error("the schema of the database that is copied to cannot be made")]
     To(#[source] PlacementSchemaError),

@@ -72,7 +72,9 @@ struct RootlessProvider {
 }
 
 /// The missing roots: for each root the providers that lack it.
-fn roots(providers: &BTreeMap<i64, RootlessProvider>) -> Result<BTreeMap<i64, Vec<i64>>, PlacementSchemaError> {
+fn roots(
+    providers: &BTreeMap<i64, RootlessProvider>,
+) -> Result<BTreeMap<i64, Vec<i64>>, PlacementSchemaError> {
     let mut found: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     let mut without = Vec::new();
     for (id, provider) in providers.iter().filter(|(_, it)| it.root.is_none()) {

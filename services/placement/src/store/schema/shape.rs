@@ -245,7 +245,10 @@ fn part(table: &str, line: &str, dialect: Dialect) -> (Object, String) {
     let (name, rule) = constraint.unwrap_or(("", line));
     let columns = bracketed(rule);
     if rule.starts_with("PRIMARY KEY") {
-        (Object::new(table, ShapePart::PrimaryKey), columns.to_owned())
+        (
+            Object::new(table, ShapePart::PrimaryKey),
+            columns.to_owned(),
+        )
     } else if rule.starts_with("UNIQUE") {
         let unique = Object::new(table, ShapePart::Unique(columns.to_owned()));
         (unique, unique_name(name, dialect))

@@ -13,7 +13,9 @@ use super::data::{self, IncompleteConsumers};
 use super::reflection;
 use super::revision::Revision;
 use super::shape::{DOUBLED, Difference, Object, ShapeDifference, TableShape, at, differences};
-use super::{HEAD, INCOMPLETE, SCHEMA_WAIT, PlacementSchemaError, is_half_made, make, revision_row, schema};
+use super::{
+    HEAD, INCOMPLETE, PlacementSchemaError, SCHEMA_WAIT, is_half_made, make, revision_row, schema,
+};
 
 /// The state of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +126,9 @@ pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, PlacementSchem
             let found = found.id().to_owned();
             return Err(PlacementSchemaError::OtherRevision { found });
         }
-        SchemaVersion::Unknown(found) => return Err(PlacementSchemaError::UnknownRevision { found }),
+        SchemaVersion::Unknown(found) => {
+            return Err(PlacementSchemaError::UnknownRevision { found });
+        }
         SchemaVersion::Empty => {
             let found = String::new();
             return Err(PlacementSchemaError::OtherRevision { found });
@@ -165,7 +169,9 @@ pub async fn plan(store: &SqlStore) -> Result<SyncPlan, PlacementSchemaError> {
     let revision = match version_in(&mut tx).await? {
         SchemaVersion::Empty => return Ok(SyncPlan::of_nothing()),
         SchemaVersion::Known(revision) => revision,
-        SchemaVersion::Unknown(found) => return Err(PlacementSchemaError::UnknownRevision { found }),
+        SchemaVersion::Unknown(found) => {
+            return Err(PlacementSchemaError::UnknownRevision { found });
+        }
     };
     let found = reflection::read(&mut tx).await?;
     let left = judge(revision, &found, tx.dialect())?;
@@ -224,7 +230,10 @@ pub struct Sync<'a> {
 ///
 /// # Errors
 /// As [`plan`], and if another process holds the schema lock for a minute.
-pub async fn sync(store: &SqlStore, owners: IncompleteConsumers) -> Result<Sync<'_>, PlacementSchemaError> {
+pub async fn sync(
+    store: &SqlStore,
+    owners: IncompleteConsumers,
+) -> Result<Sync<'_>, PlacementSchemaError> {
     let lock = store.schema_lock(SCHEMA_WAIT).await?;
     let plan = plan(store).await?;
     Ok(Sync {

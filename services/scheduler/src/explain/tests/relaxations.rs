@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::hosts;
 use crate::explain::diagnosis::{Plans, diagnose};
-use crate::filters::Plan;
+use crate::filters::FilterPlan;
 use crate::host_state::{AllocationCandidate, ConsideredHost};
 use crate::reason::Reason;
 
@@ -18,21 +18,20 @@ const NAMES: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
 
 /// Six filters. A host's stat `A` determines the verdict of `A`: 0 passes, 1 rejects; for `B` and `D` it lists the
 /// candidates that they keep.
-fn plans() -> Vec<(&'static str, Plan<'static>)> {
-    let plan =
-        |name: &'static str| match name {
-            "B" | "D" => Plan::each(move |host: &mut ConsideredHost| {
-                let kept = |candidate: &AllocationCandidate| candidate.mappings.contains_key(name);
-                let keep = host.keep(|_, candidate| kept(candidate).then_some(()).ok_or(()));
-                keep.map_err(|_| Reason::ServiceForcedDown)
-            }),
-            _ => Plan::each(move |host: &mut ConsideredHost| {
-                match host.state.stats.contains_key(name) {
-                    true => Err(Reason::ServiceForcedDown),
-                    false => Ok(()),
-                }
-            }),
-        };
+fn plans() -> Vec<(&'static str, FilterPlan<'static>)> {
+    let plan = |name: &'static str| match name {
+        "B" | "D" => FilterPlan::each(move |host: &mut ConsideredHost| {
+            let kept = |candidate: &AllocationCandidate| candidate.mappings.contains_key(name);
+            let keep = host.keep(|_, candidate| kept(candidate).then_some(()).ok_or(()));
+            keep.map_err(|_| Reason::ServiceForcedDown)
+        }),
+        _ => FilterPlan::each(move |host: &mut ConsideredHost| {
+            match host.state.stats.contains_key(name) {
+                true => Err(Reason::ServiceForcedDown),
+                false => Ok(()),
+            }
+        }),
+    };
     NAMES.map(|name| (name, plan(name))).into()
 }
 

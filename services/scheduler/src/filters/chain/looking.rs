@@ -1,6 +1,6 @@
 //! Runs the prepared filters of a request on hosts.
 
-use crate::filters::Plan;
+use crate::filters::FilterPlan;
 use crate::host_state::{Aggregates, ByAggregates, ConsideredHost};
 use crate::reason::Reason;
 
@@ -15,25 +15,25 @@ pub(super) struct Looking<'p, 'a> {
 struct Step<'p, 'a> {
     /// Its place among all.
     filter: usize,
-    plan: &'p Plan<'a>,
+    plan: &'p FilterPlan<'a>,
     /// Its bit if it only depends on aggregates. 0 for other filters, and if the bits are used up.
     bit: u64,
 }
 
 impl<'p, 'a> Looking<'p, 'a> {
     /// With these plans, in their order.
-    pub(super) fn new(plans: impl Iterator<Item = &'p Plan<'a>>) -> Self
+    pub(super) fn new(plans: impl Iterator<Item = &'p FilterPlan<'a>>) -> Self
     where
         'a: 'p,
     {
         let mut bits = (0..u64::BITS).map(|at| 1 << at);
-        let mut bit = |plan: &Plan<'_>| match plan {
-            Plan::ByAggregates(_) => bits.next().unwrap_or(0),
+        let mut bit = |plan: &FilterPlan<'_>| match plan {
+            FilterPlan::ByAggregates(_) => bits.next().unwrap_or(0),
             _ => 0,
         };
         let looking = plans
             .enumerate()
-            .filter(|(_, plan)| !matches!(plan, Plan::PassAll));
+            .filter(|(_, plan)| !matches!(plan, FilterPlan::PassAll));
         Self {
             steps: looking
                 .map(|(filter, plan)| Step {
@@ -66,7 +66,7 @@ impl<'p, 'a> Looking<'p, 'a> {
 /// The bits of the filters that accept hosts with these aggregates.
 fn passing(steps: &[Step<'_, '_>], aggregates: &Aggregates) -> u64 {
     let passing = steps.iter().filter(|step| match step.plan {
-        Plan::ByAggregates(check) => check.check(aggregates).is_ok(),
+        FilterPlan::ByAggregates(check) => check.check(aggregates).is_ok(),
         _ => false,
     });
     passing.fold(0, |bits, step| bits | step.bit)

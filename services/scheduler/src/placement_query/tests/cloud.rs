@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::super::{Cloud, Compute, Group};
+use super::super::{Cloud, ComputeNodeRef, ResourceGroup};
 use super::{ask, plain};
 use crate::host_state::Aggregate;
 use crate::options::SchedulerOptions;
@@ -153,7 +153,7 @@ fn one_image_property_without_a_trait_drops_all_of_them() {
 
 #[test]
 fn a_request_for_one_host_looks_in_its_tree() {
-    let compute = |host: &str, nodename: &str, uuid: &str| Compute {
+    let compute = |host: &str, nodename: &str, uuid: &str| ComputeNodeRef {
         host: host.to_owned(),
         nodename: nodename.to_owned(),
         uuid: uuid.to_owned(),
@@ -187,7 +187,11 @@ fn a_request_for_one_host_looks_in_its_tree() {
         let got = ask(&asked, &SchedulerOptions::default(), &cloud).expect(&begins);
         assert!(got.query.starts_with(&begins), "{begins} {}", got.query);
     }
-    let error = ask(&json!({"force_hosts": ["c"]}), &SchedulerOptions::default(), &cloud);
+    let error = ask(
+        &json!({"force_hosts": ["c"]}),
+        &SchedulerOptions::default(),
+        &cloud,
+    );
     assert_eq!(
         error.expect_err("no such host"),
         "there is no compute node with host c and node (any)"
@@ -196,10 +200,10 @@ fn a_request_for_one_host_looks_in_its_tree() {
 
 #[test]
 fn groups_from_elsewhere_keep_their_suffix() {
-    let port = Group {
+    let port = ResourceGroup {
         resources: [("NET_BW_EGR_KILOBIT_PER_SEC".to_owned(), 100)].into(),
         required_traits: ["CUSTOM_PHYSNET".to_owned()].into(),
-        ..Group::default()
+        ..ResourceGroup::default()
     };
     let groups = [("port".to_owned(), port.clone())];
     let cloud = Cloud {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::filters::{Chain, Turn};
-use crate::host_state::{ConsideredHost, HostState, Limits};
+use crate::host_state::{ConsideredHost, HostState, SchedulerLimits};
 use crate::reason::Reason;
 use crate::replay::case::{Case, CaseError};
 use crate::replay::field::Field;
@@ -51,7 +51,7 @@ fn in_order(asked: &[ConsideredHost], mut verdicts: Vec<Verdict>) -> Vec<Verdict
 }
 
 /// By Nova's names; null where no filter set any.
-pub(super) fn limits(limits: &Limits) -> Value {
+pub(super) fn limits(limits: &SchedulerLimits) -> Value {
     let mut object = serde_json::Map::new();
     let numbers = [
         ("vcpu", limits.vcpu),

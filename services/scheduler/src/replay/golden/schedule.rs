@@ -6,7 +6,7 @@ use crate::host_state::HostState;
 use crate::replay::case::{Case, CaseError};
 use crate::replay::claim_failures::claim_failures;
 use crate::replay::field::Field;
-use crate::select::{Alternates, Ask, ClaimPolicy, Selected, SelectionStep};
+use crate::select::{Alternates, ClaimPolicy, SelectionRequest, SelectionResult, SelectionStep};
 
 /// `selections`, `cells`, `claims` and `after`; or `no_valid_host` with its `reason`, `claims` and `deleted_allocations`.
 pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
@@ -16,7 +16,7 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
         true => Alternates::Wanted,
         false => Alternates::None,
     };
-    let ask = Ask {
+    let ask = SelectionRequest {
         request: case.request()?,
         instance_uuids: field.needed("instance_uuids")?.list(Field::string)?,
         alternates,
@@ -51,7 +51,7 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, CaseError> {
     }
 }
 
-fn answered(selected: &Selected, claims: Vec<Value>) -> Value {
+fn answered(selected: &SelectionResult, claims: Vec<Value>) -> Value {
     let selections = selected.selections.iter();
     let cells = selections.clone().filter_map(|one| one.first());
     let after = selected.after.iter();

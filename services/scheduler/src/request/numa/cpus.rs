@@ -5,7 +5,7 @@ use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError}
 use crate::host_state::CpuSet;
 use crate::numbers;
 use crate::request::source::Source;
-use crate::request::{RequestFlavor, RequestImage, NumaAffinityPolicy};
+use crate::request::{NumaAffinityPolicy, RequestFlavor, RequestImage};
 
 type Derived<T> = Result<T, NumaRequestError>;
 

@@ -22,7 +22,10 @@ impl Pinning {
     ///
     /// # Errors
     /// A policy or a mask that cannot be read, or that flavor and image contradict each other in.
-    pub(crate) fn new(flavor: &RequestFlavor, image: Option<&RequestImage>) -> Result<Self, NumaRequestError> {
+    pub(crate) fn new(
+        flavor: &RequestFlavor,
+        image: Option<&RequestImage>,
+    ) -> Result<Self, NumaRequestError> {
         let source = Source { flavor, image };
         let policy = cpus::policy(source)?;
         let threads = cpus::thread_policy(source)?;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::*;
-use crate::request::{RequestFlavor, RequestImage, ImageProperties, NumaAffinityPolicy};
+use crate::request::{ImageProperties, NumaAffinityPolicy, RequestFlavor, RequestImage};
 
 fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{NumaAffinityPolicy, PciRequest, PciRequestOrigin};
-use crate::request::{RequestFlavor, RequestImage, NumaRequestError, pci_numa_affinity_policy};
+use crate::request::{NumaRequestError, RequestFlavor, RequestImage, pci_numa_affinity_policy};
 use crate::text::shortened;
 
 pub const PCI_ALIAS_SPEC: &str = "pci_passthrough:alias";

@@ -11,12 +11,16 @@ use crate::filters::Turn;
 use crate::host_state::ConsideredHost;
 use crate::options::{Normalization, SchedulerOptions};
 use crate::replay::testing::hosts;
-use crate::select::{Ask, Scheduler, consume};
+use crate::select::{Scheduler, SelectionRequest, consume};
 use crate::weighers::{Ranking, Weighers, order};
 use berth_model::SeededRng;
 
 /// What is claimed for each instance, by a loop that looks at every host for every instance.
-fn reference(scheduler: &Scheduler, mut ask: Ask, mut left: Vec<ConsideredHost>) -> Vec<String> {
+fn reference(
+    scheduler: &Scheduler,
+    mut ask: SelectionRequest,
+    mut left: Vec<ConsideredHost>,
+) -> Vec<String> {
     let options = &scheduler.options;
     let weighers = Weighers::new(options).expect("weighers");
     let mut rng = SeededRng::new(ask.seed);
@@ -85,7 +89,7 @@ proptest! {
         many in 1..6usize,
         (percent, cells, devices) in any::<(bool, bool, bool)>(),
     ) {
-        let mut options = Options::default();
+        let mut options = SchedulerOptions::default();
         options.filter_scheduler.host_subset_size = subset;
         if percent {
             options.filter_scheduler.weight_normalization = Normalization::Percent;

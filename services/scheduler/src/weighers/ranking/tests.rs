@@ -485,7 +485,8 @@ fn failed_builds_count_nothing_where_they_are_not_counted() {
         Normalization::Percent,
     ] {
         let mut options = options("BuildFailureWeigher", scale);
-        let weights = |options: &SchedulerOptions| rank(options, &these, &request(&json!({}))).weights();
+        let weights =
+            |options: &SchedulerOptions| rank(options, &these, &request(&json!({}))).weights();
         assert!(weights(&options)[0] < weights(&options)[1], "{scale:?}");
         options.compute.consecutive_build_service_disable_threshold = 0;
         assert_eq!(weights(&options), [0.0, 0.0], "{scale:?}");

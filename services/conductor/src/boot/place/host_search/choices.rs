@@ -6,8 +6,8 @@ use berth_client::placement::Candidates;
 use berth_hosts::StoredServerGroup;
 use berth_model::ProviderUuid;
 use berth_scheduler::HostState;
-use berth_scheduler::host_state::Limits;
-use berth_scheduler::select::Claiming;
+use berth_scheduler::host_state::SchedulerLimits;
+use berth_scheduler::select::PendingClaim;
 use berth_wire::guest::LimitsBody;
 
 use super::scheduling_query::SchedulingQuery;
@@ -39,7 +39,7 @@ impl HostChoices {
         known.find(|it| it.considered.state.uuid == state.uuid)
     }
 
-    pub(super) fn chosen(&self, claiming: &Claiming<'_>) -> Result<ChosenHost, BootError> {
+    pub(super) fn chosen(&self, claiming: &PendingClaim<'_>) -> Result<ChosenHost, BootError> {
         let claim = claiming.claim();
         let known = self.known(claim.host);
         let candidate = known.and_then(|it| self.considered.of(it.host).get(claim.place));
@@ -122,9 +122,9 @@ impl RequestedBoot {
     pub(super) async fn order_candidates<'a>(
         &self,
         context: &BootContext,
-        claiming: Claiming<'a>,
+        claiming: PendingClaim<'a>,
         choices: &HostChoices,
-    ) -> Claiming<'a> {
+    ) -> PendingClaim<'a> {
         let host = claiming.claim().host;
         let Some(known) = choices.known(host).filter(|_| claiming.is_first_of_host()) else {
             return claiming;
@@ -142,7 +142,7 @@ impl RequestedBoot {
 }
 
 /// The filters' limits that an agent can check. Placement enforces the others with the claim.
-fn agent_limits(limits: &Limits) -> LimitsBody {
+fn agent_limits(limits: &SchedulerLimits) -> LimitsBody {
     LimitsBody {
         host_cells: None,
         cpu_allocation_ratio: limits.numa.map(|numa| numa.cpu_allocation_ratio),

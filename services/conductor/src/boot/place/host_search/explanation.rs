@@ -3,7 +3,7 @@
 use berth_hosts::ServerGroupError;
 use berth_model::Demand;
 use berth_scheduler::explain::{Explanation, PlacementStage};
-use berth_scheduler::select::{Alternates, Ask, ClaimPolicy, NoValidHost};
+use berth_scheduler::select::{Alternates, ClaimPolicy, NoValidHost, SelectionRequest};
 
 use super::scheduling_query::SchedulingQuery;
 use super::{HostSearch, SearchResult};
@@ -20,7 +20,7 @@ impl RequestedBoot {
         &self,
         scheduler: &FilterScheduler,
         query: &SchedulingQuery,
-        ask: &Ask,
+        ask: &SelectionRequest,
         causes: &[Demand],
         sentence: &str,
     ) {
@@ -42,7 +42,7 @@ impl RequestedBoot {
         }
         let guest = *self.record.request.uuid().as_uuid();
         let request = plain_spec(&self.record);
-        let ask = Ask {
+        let ask = SelectionRequest {
             instance_uuids: vec![request.instance_uuid.clone()],
             request,
             alternates: Alternates::None,

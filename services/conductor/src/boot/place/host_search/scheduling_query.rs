@@ -9,7 +9,7 @@ use berth_model::{
 };
 use berth_scheduler::RequestSpec;
 use berth_scheduler::explain::PlacementStage;
-use berth_scheduler::placement_query::{Cloud, Compute, Group, placement_query};
+use berth_scheduler::placement_query::{Cloud, ComputeNodeRef, ResourceGroup, placement_query};
 
 use crate::boot::{BootError, RequestedBoot};
 use crate::boot_context::BootContext;
@@ -78,16 +78,16 @@ impl RequestedBoot {
         scheduler: &FilterScheduler,
         context: &BootContext,
         cell: Option<String>,
-    ) -> Result<Vec<Compute>, BootError> {
+    ) -> Result<Vec<ComputeNodeRef>, BootError> {
         let Some(host) = self.record.request.target().host.as_deref() else {
             let target = self.node_provider(context).await?;
-            let computes = target.into_iter().map(|(node, provider)| Compute {
+            let computes = target.into_iter().map(|(node, provider)| ComputeNodeRef {
                 nodename: node.to_string(),
                 uuid: provider.to_string(),
                 // This is the only allowed node, whatever its cell; its reported state is checked
                 // later.
                 cell: cell.clone().unwrap_or_default(),
-                ..Compute::default()
+                ..ComputeNodeRef::default()
             });
             return Ok(computes.collect());
         };
@@ -96,7 +96,7 @@ impl RequestedBoot {
             Err(HostError::Table(error)) => return Err(error.into()),
             Err(error) => return Err(BootError::NoValidHost(error.to_string().into())),
         };
-        let nodes = found.nodes.into_iter().map(|node| Compute {
+        let nodes = found.nodes.into_iter().map(|node| ComputeNodeRef {
             host: found.host.clone(),
             nodename: node.hypervisor_hostname,
             uuid: node.uuid.to_string(),
@@ -146,7 +146,7 @@ fn add_fallback_candidates(found: &mut Candidates, more: Candidates) {
 }
 
 /// Converts request groups into the scheduler's type.
-fn scheduler_groups(groups: &RequestGroups) -> Vec<(String, Group)> {
+fn scheduler_groups(groups: &RequestGroups) -> Vec<(String, ResourceGroup)> {
     let text = |one: &dyn ToString| one.to_string();
     let groups = groups.suffixed().map(|(suffix, group)| {
         let amounts = group.resources.iter();
@@ -156,11 +156,11 @@ fn scheduler_groups(groups: &RequestGroups) -> Vec<(String, Group)> {
                 i64::try_from(*amount).unwrap_or(i64::MAX),
             )
         });
-        let group = Group {
+        let group = ResourceGroup {
             resources: amounts.collect(),
             required_traits: group.required.iter().map(|it| text(it)).collect(),
             forbidden_traits: group.forbidden.iter().map(|it| text(it)).collect(),
-            ..Group::default()
+            ..ResourceGroup::default()
         };
         (suffix.to_string(), group)
     });

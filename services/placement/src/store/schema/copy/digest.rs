@@ -1,6 +1,6 @@
 //! Digests for comparing a copy: the number of rows of a table and a hash of their values.
 
-use berth_store::{Dialect, Moment, SqlError, Transaction, Value};
+use berth_store::{Dialect, SqlError, SqlTimestamp, Transaction, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::CopiedTable;
@@ -26,10 +26,10 @@ impl Precision {
     /// rounded once; rounding twice would turn 1.23456499 into 1.23457.
     pub(super) fn stored(self, value: Value) -> Value {
         match (self, value) {
-            (Self::Coarse, Value::Moment(moment)) => {
+            (Self::Coarse, Value::Timestamp(moment)) => {
                 let micros = moment.as_micros();
-                let whole = Moment::from_micros(micros - micros.rem_euclid(1_000_000));
-                Value::Moment(whole.unwrap_or(moment))
+                let whole = SqlTimestamp::from_micros(micros - micros.rem_euclid(1_000_000));
+                Value::Timestamp(whole.unwrap_or(moment))
             }
             (Self::Coarse, Value::Double(number)) => {
                 Value::Double(format!("{number:.5e}").parse().unwrap_or(number))
@@ -44,7 +44,7 @@ impl Precision {
             (_, Value::Int(number)) => format!("i{number}"),
             (_, Value::Double(number)) => format!("d{number:e}"),
             (_, Value::Text(text)) => format!("t{}:{text}", text.len()),
-            (_, Value::Moment(moment)) => format!("m{}", moment.as_micros()),
+            (_, Value::Timestamp(moment)) => format!("m{}", moment.as_micros()),
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) enum ColumnKind {
     Int,
     Double,
     Text,
-    Moment,
+    Timestamp,
 }
 
 /// A table by its columns, in the order of their names.
@@ -81,7 +81,7 @@ impl CopyTable {
                 ColumnKind::Int => row.opt_int(at)?.into(),
                 ColumnKind::Double => row.double(at)?.into(),
                 ColumnKind::Text => row.opt_text(at)?.into(),
-                ColumnKind::Moment => row.opt_moment(at)?.into(),
+                ColumnKind::Timestamp => row.opt_moment(at)?.into(),
             })
         });
         values.collect()
@@ -100,7 +100,7 @@ fn kind(description: &str) -> ColumnKind {
     match description.split([' ', '(']).next() {
         Some("INTEGER") => ColumnKind::Int,
         Some("FLOAT") => ColumnKind::Double,
-        Some("DATETIME") => ColumnKind::Moment,
+        Some("DATETIME") => ColumnKind::Timestamp,
         _ => ColumnKind::Text,
     }
 }

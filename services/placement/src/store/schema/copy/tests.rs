@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_store::{Dialect, Moment, Value};
+use berth_store::{Dialect, SqlTimestamp, Value};
 
 use super::super::shape::at;
 use super::digest::Precision;
@@ -48,7 +48,7 @@ fn providers_come_behind_their_parents() {
 
 #[test]
 fn what_mysql_cannot_hold_is_not_compared() {
-    let moment = |micros| Value::Moment(Moment::from_micros(micros).unwrap());
+    let moment = |micros| Value::Timestamp(SqlTimestamp::from_micros(micros).unwrap());
     for (one, other) in [
         (Value::from(1.1), Value::from(1.100_000_02)),
         (moment(1_700_000_000_999_999), moment(1_700_000_000_000_000)),

@@ -1,4 +1,4 @@
-//! A moment as the tables hold it: UTC, microseconds, no leap seconds.
+//! A timestamp as in the tables: UTC, microseconds, no leap seconds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ const FIRST: i64 = -62_135_596_800_000_000;
 /// The last microsecond of the year 9999: later years would not sort as text.
 const LAST: i64 = 253_402_300_799_999_999;
 
-/// A moment, in microseconds since 1970-01-01T00:00:00Z, in the years 1 to 9999.
+/// A timestamp in microseconds since 1970-01-01T00:00:00Z, in the years 1 to 9999.
 ///
 /// SQLite holds it as text the way SQLAlchemy writes it, PostgreSQL as `timestamp without time zone`, MariaDB and MySQL as
 /// `datetime`. A plain `datetime` has whole seconds: MariaDB cuts the rest off, MySQL rounds it; `datetime(6)` keeps it all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(i64);
+pub struct SqlTimestamp(i64);
 
-impl Moment {
+impl SqlTimestamp {
     #[must_use]
     pub fn now() -> Self {
         let micros = SystemTime::now()
@@ -27,7 +27,7 @@ impl Moment {
         Self(i64::try_from(micros).unwrap_or(LAST).min(LAST))
     }
 
-    /// The moment this many microseconds after 1970-01-01T00:00:00Z; none outside the years 1 to 9999.
+    /// The timestamp this many microseconds after 1970-01-01T00:00:00Z; `None` outside the years 1 to 9999.
     #[must_use]
     pub fn from_micros(micros: i64) -> Option<Self> {
         (FIRST..=LAST).contains(&micros).then_some(Self(micros))
@@ -38,21 +38,21 @@ impl Moment {
         self.0
     }
 
-    /// The moment this long before; the first there is where there is none.
+    /// The timestamp this long before, or the first one.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_sub(micros).max(FIRST))
     }
 
-    /// The moment this long after; the last there is where there is none.
+    /// The timestamp this long after, or the last one.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(micros).min(LAST))
     }
 
-    /// From the numbers of a date and a time of day; none where there is no such day or time.
+    /// From a date and a time of day; `None` if the date or time does not exist.
     pub(super) fn from_parts(date: (i64, i64, i64), time: (i64, i64, i64, i64)) -> Option<Self> {
         let (year, month, day) = date;
         let (hour, minute, second, micros) = time;
@@ -69,7 +69,7 @@ impl Moment {
 }
 
 /// `YYYY-MM-DD HH:MM:SS.ffffff`, what SQLAlchemy writes into SQLite.
-impl fmt::Display for Moment {
+impl fmt::Display for SqlTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = date_from_days(self.0.div_euclid(DAY));
         let micros = self.0.rem_euclid(DAY);
@@ -85,21 +85,21 @@ impl fmt::Display for Moment {
     }
 }
 
-/// A text that is no moment.
+/// The text is not a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a moment is written YYYY-MM-DD HH:MM:SS with up to six digits of a second behind a point")]
-pub struct NoMoment;
+pub struct SqlTimestampError;
 
-impl FromStr for Moment {
-    type Err = NoMoment;
+impl FromStr for SqlTimestamp {
+    type Err = SqlTimestampError;
 
     /// Reads `YYYY-MM-DD HH:MM:SS`, with or without up to six digits of a second.
-    fn from_str(text: &str) -> Result<Self, NoMoment> {
-        read(text).ok_or(NoMoment)
+    fn from_str(text: &str) -> Result<Self, SqlTimestampError> {
+        read(text).ok_or(SqlTimestampError)
     }
 }
 
-fn read(text: &str) -> Option<Moment> {
+fn read(text: &str) -> Option<SqlTimestamp> {
     let number = |range: std::ops::Range<usize>| {
         let digits = text.get(range)?;
         digits
@@ -122,7 +122,9 @@ fn read(text: &str) -> Option<Moment> {
     };
     let date = (number(0..4)?, number(5..7)?, number(8..10)?);
     let time = (number(11..13)?, number(14..16)?, number(17..19)?, micros);
-    separated.then(|| Moment::from_parts(date, time)).flatten()
+    separated
+        .then(|| SqlTimestamp::from_parts(date, time))
+        .flatten()
 }
 
 fn days_of(year: i64, month: i64) -> i64 {
@@ -171,13 +173,13 @@ mod tests {
             ("0001-01-01 00:00:00.000000", FIRST),
             ("9999-12-31 23:59:59.999999", LAST),
         ] {
-            let moment: Moment = text.parse().unwrap();
+            let moment: SqlTimestamp = text.parse().unwrap();
             assert_eq!(moment.as_micros(), micros, "{text}");
             assert_eq!(moment.to_string(), text);
         }
-        let whole: Moment = "2026-11-22 17:12:17".parse().unwrap();
+        let whole: SqlTimestamp = "2026-11-22 17:12:17".parse().unwrap();
         assert_eq!(whole.to_string(), "2026-11-22 17:12:17.000000");
-        let tenth: Moment = "2026-11-22 17:12:17.5".parse().unwrap();
+        let tenth: SqlTimestamp = "2026-11-22 17:12:17.5".parse().unwrap();
         assert_eq!(tenth.to_string(), "2026-11-22 17:12:17.500000");
     }
 
@@ -196,18 +198,22 @@ mod tests {
             "+026-11-22 17:12:17",
             "ä026-11-22 17:12:1",
         ] {
-            assert_eq!(text.parse::<Moment>(), Err(NoMoment), "{text}");
+            assert_eq!(
+                text.parse::<SqlTimestamp>(),
+                Err(SqlTimestampError),
+                "{text}"
+            );
         }
-        assert_eq!(Moment::from_micros(FIRST - 1), None);
-        assert_eq!(Moment::from_micros(LAST + 1), None);
+        assert_eq!(SqlTimestamp::from_micros(FIRST - 1), None);
+        assert_eq!(SqlTimestamp::from_micros(LAST + 1), None);
     }
 
     #[test]
     fn there_is_nothing_before_the_first_moment_and_nothing_after_the_last() {
         let (long, hour) = (Duration::MAX, Duration::from_secs(3_600));
-        assert_eq!(Moment(7).before(hour).after(hour), Moment(7));
-        assert_eq!(Moment(7).before(long), Moment(FIRST));
-        assert_eq!(Moment(7).after(long), Moment(LAST));
+        assert_eq!(SqlTimestamp(7).before(hour).after(hour), SqlTimestamp(7));
+        assert_eq!(SqlTimestamp(7).before(long), SqlTimestamp(FIRST));
+        assert_eq!(SqlTimestamp(7).after(long), SqlTimestamp(LAST));
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Whether a journal can be used, as its last uses say. A full disk refuses what is written, and lets everything be read: that
-//! a journal could be read again says nothing of the next write.
+//! The health of a journal, from the results of its last read and its last write. They are kept apart, because a full disk refuses writes
+//! and allows reads.
 //!
-//! Callers: the agent's guests and the conductor's, which tell their health by it.
+//! Callers: the instances of the agent and the conductor, which report their health from it.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-/// How one journal's last uses ended. News are told in the log, once.
+/// The results of the last read and the last write of a journal. Each change of its health is logged once.
 #[derive(Debug)]
-pub struct Usable {
+pub struct JournalHealth {
     journal: &'static str,
     failures: Mutex<Failures>,
     told: watch::Sender<Option<String>>,
@@ -22,14 +22,14 @@ struct Failures {
     of_writes: Option<String>,
 }
 
-/// Why a journal was not written.
+/// An error of a journal.
 pub trait JournalFault: fmt::Display {
-    /// Whether the whole journal is meant, and not what is in it of one guest: that is told by whoever reads all of it.
-    fn is_of_the_file(&self) -> bool;
+    /// Whether the error affects the whole journal, and not only the rows of one guest.
+    fn affects_whole_journal(&self) -> bool;
 }
 
-impl Usable {
-    /// Of a journal of this name, which nobody has used yet.
+impl JournalHealth {
+    /// The health of a journal that was not used yet.
     #[must_use]
     pub fn new(journal: &'static str) -> Self {
         Self {
@@ -39,29 +39,29 @@ impl Usable {
         }
     }
 
-    /// All of it was read, or could not be for this reason.
-    pub fn read(&self, failure: Option<String>) {
+    /// Records the result of reading the whole journal: `None`, or why it failed.
+    pub fn record_read_result(&self, failure: Option<String>) {
         self.note(|failures| failures.of_reads = failure);
     }
 
-    /// Something was written, or could not be for this reason.
-    pub fn written(&self, failure: Option<String>) {
+    /// Records the result of a write: `None`, or why it failed.
+    pub fn record_write_result(&self, failure: Option<String>) {
         self.note(|failures| failures.of_writes = failure);
     }
 
-    /// What came of a write, noted.
-    pub fn wrote<T, E: JournalFault>(&self, written: Result<T, E>) -> Result<T, E> {
+    /// Records the result of a write and returns it.
+    pub fn record_write<T, E: JournalFault>(&self, written: Result<T, E>) -> Result<T, E> {
         match &written {
-            Ok(_) => self.written(None),
-            Err(fault) => self.not_written(fault),
+            Ok(_) => self.record_write_result(None),
+            Err(fault) => self.record_write_error(fault),
         }
         written
     }
 
-    /// The journal failed where it should have been written.
-    pub fn not_written(&self, fault: &impl JournalFault) {
-        if fault.is_of_the_file() {
-            self.written(Some(fault.to_string()));
+    /// Records a failed write, if the error affects the whole journal.
+    pub fn record_write_error(&self, fault: &impl JournalFault) {
+        if fault.affects_whole_journal() {
+            self.record_write_result(Some(fault.to_string()));
         }
     }
 
@@ -73,7 +73,7 @@ impl Usable {
         failures.of_writes.is_some()
     }
 
-    /// Why it cannot be used, with a word whenever that changes; none where it can.
+    /// The reason why the journal is unusable, or `None`, with a notification of each change.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Option<String>> {
         self.told.subscribe()
@@ -90,9 +90,9 @@ impl Usable {
         });
         match (news, now) {
             (true, Some(reason)) => {
-                tracing::warn!(journal = self.journal, %reason, "the journal cannot be used");
+                tracing::warn!(journal = self.journal, %reason, "the journal is unusable: its last read or write failed");
             }
-            (true, None) => tracing::info!(journal = self.journal, "the journal can be used again"),
+            (true, None) => tracing::info!(journal = self.journal, "the journal is usable again"),
             (false, _) => {}
         }
     }
@@ -113,39 +113,43 @@ mod tests {
     }
 
     impl JournalFault for Fault {
-        fn is_of_the_file(&self) -> bool {
+        fn affects_whole_journal(&self) -> bool {
             self.of_the_file
         }
     }
 
     #[test]
     fn what_is_wrong_with_one_guests_rows_is_no_word_about_the_journal() {
-        let usable = Usable::new("guests.db");
+        let usable = JournalHealth::new("guests.db");
         for of_the_file in [false, true] {
-            assert!(usable.wrote::<(), _>(Err(Fault { of_the_file })).is_err());
+            assert!(
+                usable
+                    .record_write::<(), _>(Err(Fault { of_the_file }))
+                    .is_err()
+            );
             assert_eq!(usable.refuses_writes(), of_the_file);
         }
-        assert!(usable.wrote(Ok::<_, Fault>(())).is_ok());
+        assert!(usable.record_write(Ok::<_, Fault>(())).is_ok());
         assert!(!usable.refuses_writes());
     }
 
     #[test]
     fn a_read_that_succeeds_does_not_hide_that_nothing_can_be_written() {
-        let usable = Usable::new("guests.db");
+        let usable = JournalHealth::new("guests.db");
         let mut told = usable.subscribe();
-        usable.written(Some("the disk is full".to_owned()));
+        usable.record_write_result(Some("the disk is full".to_owned()));
         assert!(told.has_changed().unwrap());
         let _ = told.borrow_and_update();
-        usable.read(None);
-        usable.written(Some("the disk is full".to_owned()));
+        usable.record_read_result(None);
+        usable.record_write_result(Some("the disk is full".to_owned()));
         assert!(!told.has_changed().unwrap(), "it is told once");
         assert_eq!(told.borrow().as_deref(), Some("the disk is full"));
         assert!(usable.refuses_writes());
-        usable.read(Some("damaged".to_owned()));
-        usable.written(None);
+        usable.record_read_result(Some("damaged".to_owned()));
+        usable.record_write_result(None);
         assert!(!usable.refuses_writes());
         assert_eq!(told.borrow().as_deref(), Some("damaged"));
-        usable.read(None);
+        usable.record_read_result(None);
         assert_eq!(*told.borrow(), None);
     }
 }

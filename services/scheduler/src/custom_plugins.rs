@@ -70,12 +70,12 @@ use crate::weighers::Weigher;
 /// They live as long as the program: a `static`, or for one that is made at the start of what a file says, `Box::leak`. So records
 /// of requests can name them without a copy of the name.
 #[derive(Clone, Default)]
-pub struct Own {
+pub struct CustomPlugins {
     pub(crate) filters: Vec<&'static dyn Filter>,
     pub(crate) weighers: Vec<&'static dyn Weigher>,
 }
 
-impl Own {
+impl CustomPlugins {
     #[must_use]
     pub fn new() -> Self {
         Self::default()

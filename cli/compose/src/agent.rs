@@ -1,4 +1,6 @@
-//! The agent as a service: this host taken, its options, its end as a failure.
+//! The node agent as a process of this host: its locks, its options, and its end as a failure.
+//!
+//! [`AgentHost::take`] takes the host and its state folder; [`AgentHost::serve`] runs the agent until it is told to stop.
 
 use std::path::PathBuf;
 use std::sync::Arc;

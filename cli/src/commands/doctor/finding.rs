@@ -3,7 +3,7 @@
 use berth_config::LoadedConfig;
 
 use crate::commands::doctor::facts::HostSource;
-use crate::commands::doctor::placement_seen::PlacementSeen;
+use crate::commands::doctor::placement_observation::PlacementObservation;
 
 /// One question about the host.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct CheckContext<'a> {
     pub facts: &'a dyn HostSource,
     /// The configuration, or why it is refused.
     pub config: Result<&'a LoadedConfig, &'a str>,
-    pub placement: &'a PlacementSeen,
+    pub placement: &'a PlacementObservation,
 }
 
 /// What a check saw.

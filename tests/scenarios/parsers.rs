@@ -9,11 +9,11 @@ use berth_agent::admin::body::{HealthBody, StateBody};
 use berth_agent::disabled::{self, Disabled};
 use berth_agent::node_identity::{UuidSource, identify};
 use berth_agent::options::Rename;
-use berth_compose::plan_file::PlanFile;
 use berth_client::{
     AdapterOptions, Auth, AuthOptions, AuthType, HttpService, PlacementClient, Secret,
     TransportError,
 };
+use berth_compose::plan_file::PlanFile;
 use berth_model::NodeName;
 use berth_store::Location;
 use berth_tests::cloud::Cloud;

@@ -1,4 +1,4 @@
-//! What every subcommand gets from the command line: where the configuration is, and a runtime when it needs one.
+//! What every subcommand gets from the command line: the sources of the configuration, and a runtime.
 
 use std::env;
 use std::future::Future;

@@ -4,7 +4,7 @@
 //! configuration is, and a runtime. The parts that a command works with come from `berth_compose`, the texts that it prints from
 //! `berth_output`.
 //!
-//! A new subcommand is a file in `commands` with `Arguments` and `run`, a variant of [`arguments::Command`] and an arm in
+//! A new subcommand is a file in `commands` with its arguments and a `run`, a variant of [`arguments::Command`] and an arm in
 //! `dispatch`.
 
 pub mod arguments;

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use berth_cli::commands::doctor::checks;
 use berth_cli::commands::doctor::facts::HostFacts;
 use berth_cli::commands::doctor::finding::{CheckContext, CheckReport, Status, examine};
-use berth_cli::commands::doctor::placement_seen::{Answers, PlacementSeen};
+use berth_cli::commands::doctor::placement_observation::{Answers, PlacementObservation};
 use berth_config::{ConfigDocument, LoadedConfig};
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 struct Tree {
     directory: TempDir,
     config: String,
-    placement: PlacementSeen,
+    placement: PlacementObservation,
     _listeners: Vec<UnixListener>,
 }
 
@@ -43,7 +43,7 @@ impl Tree {
         let mut tree = Tree {
             directory: tempfile::tempdir().unwrap(),
             config: CONFIG.to_owned(),
-            placement: PlacementSeen::Answered(Answers {
+            placement: PlacementObservation::Answered(Answers {
                 endpoint: "http://placement".to_owned(),
                 date: Some(SystemTime::now()),
                 highest_minor: Some(39),
@@ -145,7 +145,7 @@ impl Tree {
     }
 
     fn answer(&mut self, change: impl FnOnce(&mut Answers)) {
-        if let PlacementSeen::Answered(answers) = &mut self.placement {
+        if let PlacementObservation::Answered(answers) = &mut self.placement {
             change(answers);
         }
     }
@@ -323,12 +323,12 @@ const FAULTS: &[Fault] = &[
         tree.remove("dev/vfio/vfio")
     }),
     ("placement-login", Status::Failure, |tree| {
-        tree.placement = PlacementSeen::NoLogin {
+        tree.placement = PlacementObservation::NoLogin {
             error: "401".to_owned(),
         }
     }),
     ("placement-reachable", Status::Failure, |tree| {
-        tree.placement = PlacementSeen::Away {
+        tree.placement = PlacementObservation::Away {
             error: "refused".to_owned(),
         }
     }),

@@ -1,4 +1,6 @@
-//! The agent as a service: this host taken, its options, its end as a failure.
+//! The node agent as a process of this host: its locks, its options, and its end as a failure.
+//!
+//! [`AgentHost::take`] takes the host and its state folder; [`AgentHost::serve`] runs the agent until it is told to stop.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,12 +37,12 @@ pub struct AgentRunArguments {
     pub expect_plan: Option<PathBuf>,
     /// Take a risk by its name.
     #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
-    pub accept_risk: Vec<AcceptedRisk>,
+    pub accept_risk: Vec<AgentRisk>,
 }
 
 /// Risks that must be accepted by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum AcceptedRisk {
+pub enum AgentRisk {
     /// The host was renamed: give its providers in Placement the new name.
     RenameHost,
 }
@@ -196,7 +198,7 @@ pub fn alone(config: &Config) -> Result<SocketLock, Failure> {
 }
 
 fn rename(arguments: &AgentRunArguments) -> Rename {
-    if arguments.accept_risk.contains(&AcceptedRisk::RenameHost) {
+    if arguments.accept_risk.contains(&AgentRisk::RenameHost) {
         Rename::Accept
     } else {
         Rename::Refuse

@@ -1,4 +1,4 @@
-//! The way to agents: this host's by its admin socket or in its process, those of other hosts by `[agent] listen` there, with the
+//! Clients of agents: this host's over its admin socket or in the same process, another host's over `[agent] listen` with the
 //! certificate of `[agent_client]`.
 
 use std::collections::BTreeMap;

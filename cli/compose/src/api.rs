@@ -1,11 +1,12 @@
-//! The one listener: every service of this process behind one address, for callers with a token of the Identity service beside
-//! them. Callers: `berth up`, `berth controller`.
+//! The front listener: every service of this process behind one address. Callers show a token of the Identity service that is
+//! behind it, too. `berth up` and `berth controller` use it.
 //!
-//! | room | noun |
+//! | module | what it holds |
 //! |---|---|
-//! | `listener` | [`OpenApi`]: the address, the Identity service, and what is served behind it |
-//! | `first_user` | the user that is there before anybody made one |
-//! | `clouds` | `clouds.yaml`, by which OpenStack's clients find it all |
+//! | `listener` | [`OpenApi`]: the address, the Identity service, and the mounted services |
+//! | `front` | [`FrontListener`]: the routers of Placement and images for this listener |
+//! | `first_user` | the user that exists before an operator made one |
+//! | `clouds` | `clouds.yaml`, with which OpenStack's clients find the listener |
 
 mod clouds;
 mod first_user;

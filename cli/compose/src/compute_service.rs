@@ -1,4 +1,4 @@
-//! The compute API, put together as `[compute_service]` says: beside a conductor and what is known of hosts.
+//! The built-in compute API: opened from `[compute_service]`, then served with a conductor and the hosts database.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The conductor's metrics on the agent's page: in `berth up` both are one process, and Prometheus reads one page of it.
+//! The conductor's metrics on the agent's metrics page: `berth up` runs both in one process, and Prometheus reads one page.
 
 use std::pin::Pin;
 

@@ -1,7 +1,7 @@
-//! Opens the database of the built-in services and brings it to its schema; says in a sentence what keeps it from that.
+//! Opens the databases of the built-in services, brings them to their schema, and turns errors into failures.
 //!
-//! Wherever a URL is taken, `file:PATH` names a file that holds it: a password in the command line is seen by everybody, and a
-//! credential of systemd is a file.
+//! `file:PATH` in place of a URL names a file that holds the URL: every user of the host can read a password on a command line, and
+//! a systemd credential is a file.
 
 use std::path::{Path, absolute};
 use std::time::Duration;

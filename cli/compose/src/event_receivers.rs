@@ -1,4 +1,4 @@
-//! Who is told of binds: one compute API, or the agent of each bind's host.
+//! Receivers of the accelerator service's external events: one compute API, or the agent of each bind's host.
 
 use berth_accelerator::EventReceivers;
 use berth_client::keystone::system_clock;

@@ -1,4 +1,4 @@
-//! From the configuration to the guests of this host: their journal, their devices, the way to the accelerator service.
+//! This host's guests, built from the configuration: their journal, their devices, and the client of the accelerator service.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The way to whoever keeps hosts' states for the scheduler, and what it is told beside.
+//! How the agent reports this host's state to the scheduler: the client of the hosts service, and the options of the reports.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};

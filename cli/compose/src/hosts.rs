@@ -1,4 +1,5 @@
-//! What the scheduler of `berth up` knows of hosts: a database of its own, told by agents and read for each guest.
+//! The built-in hosts service and the scheduler: one database of host states, which agents write and the scheduler reads for
+//! each boot.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
-//! The list of images: what servers are made of where `[glance]` names no image service. The compute API and the image service
-//! read it together, once.
+//! The images that servers are made of: an image service (`[glance]`), or the list in `[compute_service] images_file`.
 //!
-//! Callers: `berth up`, `berth controller`, `berth compute serve`.
+//! The compute API and the built-in image service share one list, which is read once.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

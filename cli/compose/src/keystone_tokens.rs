@@ -1,4 +1,4 @@
-//! Whose a token is, by Keystone's word: what the built-in services are given where they do not take the token's own.
+//! Validates tokens with Keystone, and caches the answers: for built-in services with `auth_strategy = "keystone"`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What libvirt's driver is told of the configuration.
+//! The options of the libvirt driver, from the configuration.
 
 use berth_config::Config;
 use berth_hook::Hook;

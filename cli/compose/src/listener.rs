@@ -1,5 +1,4 @@
-//! Where the built-in services listen. Callers: `berth up`, `berth controller`, `berth placement serve`, `berth accelerator serve`, `berth
-//! identity serve`.
+//! Opens the TCP listeners of the built-in services. A service that believes its callers (`noauth2`) listens on loopback only.
 
 use std::net::SocketAddr;
 

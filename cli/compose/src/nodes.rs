@@ -1,4 +1,4 @@
-//! The nodes of this host for commands that look or act once: observed, identified, each with its tracker.
+//! The nodes of this host for commands that read or act once: observed, identified, each with its resource tracker.
 
 use std::sync::Arc;
 

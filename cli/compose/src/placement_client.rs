@@ -1,5 +1,5 @@
-//! The way to Placement: over the network, to the one that `berth up` serves, or in this process. And where `berth up` says that
-//! its services are.
+//! Clients of Placement: over the network, to the one that `berth up` serves, or in this process. Also the endpoint files with
+//! which `berth up` says where its services listen.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

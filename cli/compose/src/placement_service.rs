@@ -1,4 +1,4 @@
-//! The built-in Placement for callers outside this process: whom it believes, who may do what, where it is heard.
+//! The options of the built-in Placement: tokens, policy and limits, from `[placement_service]` and `[cors]`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

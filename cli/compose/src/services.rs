@@ -1,6 +1,7 @@
-//! The accelerator service and the conductor of `berth up`, in the agent's process: each over a database of its own, and asked by
-//! this process without a socket; `berth controller` has them without the agent. Others reach the accelerator service by its port, and the conductor, which asks nobody for a
-//! token, by a unix socket for those who may use the agent's; by a port only where one is configured.
+//! The services of `berth up` and `berth controller` next to Placement: accelerator service, conductor, scheduler, compute API.
+//!
+//! Each has a database of its own, and this process calls them without a socket. The conductor asks for no token: it listens on a unix
+//! socket for the users of the agent's admin socket, and on a port only where `[conductor_service] listen` names one.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

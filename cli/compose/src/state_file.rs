@@ -1,4 +1,4 @@
-//! A file below `state_path` that is its owner's alone, and whole whenever somebody looks: written beside itself and renamed.
+//! A file below `state_path` that only its owner may read, replaced as a whole: written under another name and renamed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,6 +1,6 @@
-//! The state folder of `berth up`, taken: a second one in it would write over the files that say where the first one is.
+//! The lock on the state folder of `berth up` and `berth controller`: a second process in it would overwrite the endpoint files.
 //!
-//! The kernel drops the lock with the process, however that ends; the file stays, and says whose it was last.
+//! The kernel drops the lock with the process, however that ends. The file stays, and names the process that had it last.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! From `[agent] listen` and its files to the TLS door of the agent's API.
+//! The agent's API over TLS: the listener and the files of `[agent] listen`.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;

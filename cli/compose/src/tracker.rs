@@ -1,4 +1,4 @@
-//! What the agent reports, and how: the tracker's options, and the files that add to providers.
+//! The options of the resource tracker, and the files that add inventory and traits to providers (`provider_config_location`).
 
 use std::path::Path;
 

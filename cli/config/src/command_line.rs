@@ -1,5 +1,5 @@
 //! Settings that options of the command line stand for: `--machine` and `--state-dir`. They win over files and environment,
-//! also when a running service reads its configuration again.
+//! also when a running service reloads its configuration.
 
 use std::path::{Path, absolute};
 

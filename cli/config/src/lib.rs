@@ -1,7 +1,7 @@
 //! The configuration: one checked [`Config`] from files, environment and command line.
 //!
-//! [`load`] gives a [`LoadedConfig`] configuration or every error at once, each with file, line, column and key. The options are rows of
-//! [`table`]; the reference page and the sample file are written from them ([`reference`](mod@reference)).
+//! [`load`] gives a [`LoadedConfig`], or every error at once, each with file, line, column and key. The options are rows of [`table`]; the
+//! reference page and the sample file are written from them ([`reference`](mod@reference)).
 //!
 //! ```text
 //! files, BERTH__*, --machine ... -> Setting (checked by its row) -> merged layers -> Config -> rules

@@ -1,4 +1,4 @@
-//! What is known of one option: its row in the [table](super::table).
+//! One option: its row in the [table](super::table).
 
 use super::kind::OptionKind;
 

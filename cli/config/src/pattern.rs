@@ -1,4 +1,4 @@
-//! Sections that are named after something: `[mdev_nvidia-35]`, `[scheduler_plugin_rack_power]`.
+//! Sections with a name in their title: `[mdev_nvidia-35]`, `[scheduler_plugin_rack_power]`.
 
 use berth_scheduler::plugin::is_plugin_name;
 

@@ -1,4 +1,4 @@
-//! One thing wrong in the configuration, and the error that lists them all.
+//! One error or warning of the configuration, and the refusal that lists all errors.
 
 use std::fmt;
 

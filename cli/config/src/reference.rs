@@ -1,6 +1,6 @@
 //! The option reference and the commented sample file: texts written from the option table.
 //!
-//! The committed files are compared with these by a test; `BLESS=1 cargo test -p berth-cli` writes them anew.
+//! A test compares the committed files with them; `BLESS=1 cargo test -p berth-cli --test generated` writes the files.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Reads files that people name, up to a size. A pipe or a device would be read for ever, so neither is opened.
+//! Reads a file that an operator names, up to a size. A pipe or a device has no end, so neither is opened.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};

@@ -1,6 +1,6 @@
-//! What options say together: contradictions, and what one makes necessary of another.
+//! Rules over several options: contradictions, and options that another one makes necessary.
 //!
-//! A rule keeps silent about an option that already has a problem of its own.
+//! A rule does not report an option that already has an error.
 
 mod accelerator_service;
 mod api;

@@ -1,4 +1,4 @@
-//! One value as it stood in a file or in the environment, checked against its row.
+//! One value of a file or of the environment, checked against the row of its option.
 
 use berth_output::ErrorCode;
 use config::{Value, ValueKind};

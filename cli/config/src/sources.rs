@@ -1,4 +1,4 @@
-//! Which files a configuration is read from, and what was found there. What it says is for [`load`](super::load).
+//! Which files a configuration is read from, and their texts. [`load`](super::load) reads the options in them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! The configuration as it is shown: `config show`, `config diff`, and what the agent answers on `/v1/config`.
+//! A loaded configuration, option by option: for `config show`, `config diff`, and the agent's `/v1/config`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Every exit code of `berth`, in one place: scripts and the unit file (`RestartPreventExitStatus=`) branch on them.
 //!
-//! Errors reach a code only through [`ErrorCode::exit`](crate::error_code::ErrorCode::exit); the page
-//! `docs/guide/reference/exit-codes.md` is written from this enum and compared with it by a test.
+//! Errors reach a code only through [`ErrorCode::exit`](crate::ErrorCode::exit). The page `docs/guide/reference/exit-codes.md` is written
+//! from this enum, and a test compares the two.
 
 use std::fmt;
 

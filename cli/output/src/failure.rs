@@ -1,7 +1,6 @@
-//! How a command fails: what happened, its causes, the mend, a code. The one place where errors become exit codes.
+//! How a command fails: what happened, its causes, a hint, an error number. The number decides the exit code.
 //!
-//! A command returns [`Failure`]; [`run`](crate::run) prints it once and ends the process. A new kind of error
-//! gets a row in [`ErrorCode`] and a `From` here, nowhere else.
+//! A command returns a [`Failure`]; the program prints it once and ends the process.
 
 use std::error::Error;
 use std::fmt;

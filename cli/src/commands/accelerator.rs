@@ -57,7 +57,7 @@ enum AcceleratorCommand {
     /// Accelerator requests (ARQs): a profile's units, bound for guests.
     Request {
         #[command(subcommand)]
-        command: ask::Request,
+        command: ask::AcceleratorRequestCommand,
     },
     /// Take over from Cyborg what it keeps: its device profiles are made in Berth's own accelerator service, with their UUIDs, and
     /// the requests that it bound are held there. The hosts' agents are to report their devices there first.

@@ -1,4 +1,4 @@
-//! `berth controller`: what a cloud has beside its hypervisors, in one process. It is `berth up` without the agent: Placement, the
+//! `berth controller`: the services of a cloud without its hypervisors, in one process. It is `berth up` without the agent: Placement,
 //! accelerator service, scheduler, conductor, compute API and identity, behind one listener.
 
 use std::io::Write;

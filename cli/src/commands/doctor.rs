@@ -3,7 +3,7 @@
 mod checks;
 pub mod facts;
 pub mod finding;
-pub mod placement_seen;
+pub mod placement_observation;
 mod probe;
 
 use std::io::Write;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::context::Context;
 use facts::HostFacts;
 use finding::{CheckContext, CheckReport, Status, examine};
-use placement_seen::PlacementSeen;
+use placement_observation::PlacementObservation;
 
 pub use checks::all as checks;
 
@@ -54,8 +54,8 @@ pub fn run(
         .map(ToString::to_string)
         .unwrap_or_default();
     let placement = match &loaded {
-        Err(_) => PlacementSeen::NotAsked("the configuration is refused".to_owned()),
-        Ok(_) if arguments.offline => PlacementSeen::NotAsked("--offline".to_owned()),
+        Err(_) => PlacementObservation::NotAsked("the configuration is refused".to_owned()),
+        Ok(_) if arguments.offline => PlacementObservation::NotAsked("--offline".to_owned()),
         Ok(loaded) => context.block_on(probe::over_network(&loaded.config.placement))?,
     };
     let host = CheckContext {

@@ -2,12 +2,12 @@
 
 mod act;
 mod change;
+mod clients;
 mod create;
 mod decisions;
 mod image;
-mod life;
+mod rescue;
 mod show;
-mod ways;
 
 use std::io::Write;
 
@@ -16,9 +16,9 @@ use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
 use change::GuestChange;
+use clients::GuestClients;
 use create::CreateArguments;
-use life::{RebuildArguments, RescueArguments};
-use ways::GuestContext;
+use rescue::{RebuildArguments, RescueArguments};
 
 pub(crate) use decisions::decisions_of;
 
@@ -175,22 +175,22 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
-    let ways = GuestContext::new(&config, &arguments.agent)?;
-    context.block_on(talk(&arguments.command, &ways, out))??;
+    let clients = GuestClients::new(&config, &arguments.agent)?;
+    context.block_on(talk(&arguments.command, &clients, out))??;
     Ok(ExitCode::Done)
 }
 
 async fn talk(
     command: &GuestCommand,
-    ways: &GuestContext,
+    clients: &GuestClients,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     use berth_wire::guest::GuestAction;
     let (change, action, done) = match command {
-        GuestCommand::Create(arguments) => return create::run(arguments, ways, out).await,
-        GuestCommand::List { format } => return show::list(ways, format, out).await,
+        GuestCommand::Create(arguments) => return create::run(arguments, clients, out).await,
+        GuestCommand::List { format } => return show::list(clients, format, out).await,
         GuestCommand::Show { guest, format } => {
-            return show::one(ways, &guest.guest, format, out).await;
+            return show::one(clients, &guest.guest, format, out).await;
         }
         GuestCommand::Delete {
             change,
@@ -199,11 +199,11 @@ async fn talk(
             at_agent,
         } => {
             let wait = wait.then_some(*timeout);
-            return act::delete(ways, change, wait, *at_agent, out).await;
+            return act::delete(clients, change, wait, *at_agent, out).await;
         }
         GuestCommand::Console {
             command: ConsoleCommand::Log { guest, lines },
-        } => return act::console(ways, &guest.guest, *lines, out).await,
+        } => return act::console(clients, &guest.guest, *lines, out).await,
         GuestCommand::Stop { change, grace } => (
             change,
             GuestAction::Stop {
@@ -226,5 +226,5 @@ async fn talk(
         GuestCommand::Rebuild(arguments) => (&arguments.change, arguments.action()?, "rebuilt"),
         GuestCommand::Suspend { change } => (change, GuestAction::Suspend {}, "suspended"),
     };
-    act::power(ways, change, &action, done, out).await
+    act::power(clients, change, &action, done, out).await
 }

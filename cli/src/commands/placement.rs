@@ -2,10 +2,10 @@
 
 mod allocations;
 mod database_choice;
+mod database_in_use;
 mod db;
 mod explain;
 mod migrate;
-mod open_elsewhere;
 mod placement_conf;
 
 use std::io::Write;

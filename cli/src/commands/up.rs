@@ -1,5 +1,5 @@
-//! `berth up`: everything on this machine, in the foreground: Placement and the accelerator service on loopback, the conductor on
-//! a socket for operators, and the agent beside them, in one process. All APIs are behind one listener, too (`api`).
+//! `berth up`: everything on this machine, in the foreground, in one process. Placement and the accelerator service listen on loopback,
+//! the conductor on a socket for operators. The agent runs in the same process, and all APIs are behind one front listener, too.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! The conversation with one child process: pending calls and the child's notifications.
 //!
-//!  It is open until it has ended, which happens once. Then every pending call fails with the reason, and the child's process is
-//!  being killed. A new child is started only after the old one has exited.
+//! It is open until it has ended, which happens once. Then every pending call fails with the reason, and the child's
+//! process is being killed. A new child is started only after the old one has exited.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

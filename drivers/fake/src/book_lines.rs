@@ -1,7 +1,7 @@
 //! The text format of a fake machine's guest book: one line with a snapshot, followed by one line per change.
 //!
-//!  The snapshot is written together with the file and is always complete. Changes are appended; a kill may truncate the last one.
-//!  A truncated change was never acknowledged and is ignored. A file with only a snapshot is valid, too.
+//! The snapshot is written together with the file and is always complete. Changes are appended; a kill may truncate the
+//! last one. A truncated change was never acknowledged and is ignored. A file with only a snapshot is valid, too.
 
 use std::borrow::Cow;
 use std::sync::Arc;

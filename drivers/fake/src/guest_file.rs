@@ -1,7 +1,8 @@
 //! Storage of a fake machine's guest book: in a file, or in memory.
 //!
-//!  A change is appended to the file as a line ([`crate::book_lines`]). Now and then the file is replaced atomically by one with only
-//!  a snapshot. So the cost of a change depends on its size, and a kill leaves the book as it was either before or after the change.
+//! A change is appended to the file as a line ([`crate::book_lines`]). Now and then the file is replaced atomically by
+//! one with only a snapshot. So the cost of a change depends on its size, and a kill leaves the book as it was either
+//! before or after the change.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -1,7 +1,7 @@
 //! The guests that the driver created on a fake machine: the book in addition to the machine file.
 //!
-//!  The machine file belongs to its author and is never written. Its guests are listed, hold resources, and are changed by editing the file.
-//!  Guests that the driver creates are in the book; [`crate::guest_file`] stores it.
+//! The machine file belongs to its author and is never written. Its guests are listed, hold resources, and are changed
+//! by editing the file. Guests that the driver creates are in the book; [`crate::guest_file`] stores it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,15 +1,18 @@
 //! The fake virt driver: a machine described by one TOML file.
 //!
-//! Tests, demos and soak runs use it instead of a hypervisor; `berth up --machine FILE` starts with it. The file is read again at
-//! each observation, so editing it changes the machine: a guest stops, a GPU is removed, or the resource model changes as in an
-//! upgrade (`[model]`). [`Machine`] is the same description as a value, for tests that build their own.
+//! Tests, demos and soak runs use it instead of a hypervisor; `berth up --machine FILE` starts with it. The file is
+//! read again at each observation, so editing it changes the machine: a guest stops, a GPU is removed, or the resource
+//! model changes as in an upgrade (`[model]`). [`Machine`] is the same description as a value, for tests that build
+//! their own.
 //!
-//! The driver can also create guests on the machine, and prepare and reset its devices. It stores those in a separate guest book
-//! (`FILE.guests`; in memory for a machine in memory) and never writes the machine file, which belongs to its author.
+//! The driver can also create guests on the machine, and prepare and reset its devices. It stores those in a separate
+//! guest book (`FILE.guests`; in memory for a machine in memory) and never writes the machine file, which belongs to
+//! its author.
 //!
 //! # The machine file
 //!
-//! Unknown keys are refused with the nearest known one. All amounts are integers up to 2^31 - 1. Keys marked * are required.
+//! Unknown keys are refused with the nearest known one. All amounts are integers up to 2^31 - 1. Keys marked * are
+//! required.
 //!
 //! | table | keys |
 //! |---|---|

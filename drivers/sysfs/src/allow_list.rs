@@ -1,7 +1,7 @@
 //! The allow-list of the devices that Berth may change: `[pci] device_spec` or `[accelerators] device_spec`.
 //!
-//!  A function without a matching entry belongs to the host (it may be its disk or network card) and is never unbound from its driver.
-//!  Only this module creates [`Allowed`], and every operation that changes a function requires one.
+//! A function without a matching entry belongs to the host (it may be its disk or network card) and is never unbound
+//! from its driver. Only this module creates [`Allowed`], and every operation that changes a function requires one.
 
 use berth_model::PciAddress;
 use serde_json::Value;

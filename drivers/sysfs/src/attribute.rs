@@ -1,7 +1,8 @@
 //! Writes sysfs attributes. This is the only place that changes the device tree.
 //!
-//!  Every change is one write to one existing attribute, named by its path below the root. Tests inject faults at these writes. The
-//!  callers ([`Devices`](crate::Devices)) read the state before each write, so they find a write whose result was lost.
+//! Every change is one write to one existing attribute, named by its path below the root. Tests inject faults at these
+//! writes. The callers ([`Devices`](crate::Devices)) read the state before each write, so they find a write whose
+//! result was lost.
 
 use std::fs::OpenOptions;
 use std::future::Future;

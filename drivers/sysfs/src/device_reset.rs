@@ -1,7 +1,8 @@
 //! Resets a function between two owners and verifies that it recovered.
 //!
-//!  After a reset that the kernel reports as successful, a card may be dead (all ones on the bus, the link down). A dead card must not be
-//!  given to another guest, so a reset counts only if the card responds as before. Resets are idempotent: after a kill the card is reset again.
+//! After a reset that the kernel reports as successful, a card may be dead (all ones on the bus, the link down). A dead
+//! card must not be given to another guest, so a reset counts only if the card responds as before. Resets are
+//! idempotent: after a kill the card is reset again.
 
 use berth_model::{Disposition, PciAddress};
 

@@ -1,13 +1,13 @@
 //! Takes a function back after its guest was deleted: resets it, verifies the reset, and returns it to its resting
 //! driver.
 //!
-//!  ```text
-//!  unbind from the host's driver -> reset -> verify -> bind to the resting driver
-//!  ```
+//! ```text
+//! unbind from the host's driver -> reset -> verify -> bind to the resting driver
+//! ```
 //!
-//!  The reset happens while no host driver has the function, so no driver sees what a guest left in it, and a card that does not recover
-//!  is not bound again. The hypervisor may already have returned the function to its driver; it is then unbound again. Finished
-//!  steps are skipped, so after a kill the operation can be repeated.
+//! The reset happens while no host driver has the function, so no driver sees what a guest left in it, and a card that
+//! does not recover is not bound again. The hypervisor may already have returned the function to its driver; it is then
+//! unbound again. Finished steps are skipped, so after a kill the operation can be repeated.
 
 use berth_model::{Disposition, PciAddress};
 

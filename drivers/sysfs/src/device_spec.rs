@@ -1,7 +1,7 @@
 //! One entry of `device_spec`: which devices it matches, and their tags. The syntax is Nova's PciDeviceSpec (2025.2).
 //!
-//!  Parsed from a table or from Nova's JSON text. Nova treats unknown keys as tags; here, a key unknown to Nova is an error, because a
-//!  misspelt `address` would match every device.
+//! Parsed from a table or from Nova's JSON text. Nova treats unknown keys as tags; here, a key unknown to Nova is an
+//! error, because a misspelt `address` would match every device.
 
 mod address;
 mod once;

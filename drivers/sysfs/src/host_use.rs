@@ -1,8 +1,9 @@
 //! Detects whether the host itself uses a function: a disk with a mounted file system, the network card of its default
 //! route, its display. No guest gets such a function, whatever the lists contain.
 //!
-//!  The check is read-only: it compares mounts, swap and routes in `proc` with the block devices and interfaces of the function. Use of a
-//!  disk without a mount (a storage daemon's raw volume) cannot be detected; the operator must not list such a disk.
+//! The check is read-only: it compares mounts, swap and routes in `proc` with the block devices and interfaces of the
+//! function. Use of a disk without a mount (a storage daemon's raw volume) cannot be detected; the operator must not
+//! list such a disk.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! A simulated kernel for tests, which changes the tree after each write.
 //!
-//!  It works on the same temporary tree that is read, so a later observation sees what a real kernel would show. It can
-//!  refuse writes, execute them without returning (a kill), and break cards at a reset.
+//! It works on the same temporary tree that is read, so a later observation sees what a real kernel would show. It can
+//! refuse writes, execute them without returning (a kill), and break cards at a reset.
 
 use std::collections::BTreeMap;
 use std::fs;

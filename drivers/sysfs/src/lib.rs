@@ -1,12 +1,12 @@
 //! Reads and changes the kernel's devices below a root path: PCI functions, SR-IOV, IOMMU groups, NUMA cells, mediated
 //! devices, uevents.
 //!
-//!  Everything is read below one root ([`Sysfs::at`]): `/sys` on a host, a temporary directory in tests. Reading tolerates races
-//!  (a device that disappears while it is read is omitted) and is strict otherwise: a file with unexpected content is an error
-//!  with its name, never a guess. The drivers use this crate.
+//! Everything is read below one root ([`Sysfs::at`]): `/sys` on a host, a temporary directory in tests. Reading
+//! tolerates races (a device that disappears while it is read is omitted) and is strict otherwise: a file with
+//! unexpected content is an error with its name, never a guess. The drivers use this crate.
 //!
-//!  Changes are made by [`Devices`] through one trait ([`AttributeWrites`]), and only to functions that the operator's [`AllowList`]
-//!  includes.
+//! Changes are made by [`Devices`] through one trait ([`AttributeWrites`]), and only to functions that the operator's
+//! [`AllowList`] includes.
 
 mod allow_list;
 mod attribute;

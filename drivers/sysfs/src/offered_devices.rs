@@ -1,11 +1,11 @@
 //! Determines which devices of a host are offered to guests, by which service and as what, from the operator's two
 //! lists and the observed functions. Pure except for [`crate::Sysfs::look_at_devices`].
 //!
-//!  `[pci] device_spec` is the compute service's list and follows Nova's rules: a physical function is offered itself or by its
-//!  virtual functions, but not both, and all of these have the same class and traits.
-//!  `[accelerators] device_spec` is the accelerator service's list and follows Cyborg's rules: each function is a device, and a
-//!  physical function whose virtual functions are offered is none. The functions of a Xilinx card are one device, and so are the virtual
-//!  functions of an Intel FPGA. A device that violates a rule is omitted and reported ([`DeviceRefusal`]).
+//! `[pci] device_spec` is the compute service's list and follows Nova's rules: a physical function is offered itself or
+//! by its virtual functions, but not both, and all of these have the same class and traits. `[accelerators]
+//! device_spec` is the accelerator service's list and follows Cyborg's rules: each function is a device, and a physical
+//! function whose virtual functions are offered is none. The functions of a Xilinx card are one device, and so are the
+//! virtual functions of an Intel FPGA. A device that violates a rule is omitted and reported ([`DeviceRefusal`]).
 
 mod accelerator;
 mod beforehand;

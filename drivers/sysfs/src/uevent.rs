@@ -1,8 +1,8 @@
 //! Uevents: a stream of the kernel's notifications that a device appeared, disappeared or changed, from its netlink
 //! socket.
 //!
-//!  The stream contains only what concerns the inventory (PCI, mediated devices, IOMMU, VFIO). Its reader observes the whole tree
-//!  again, so a lost event only needs another observation: a full receive buffer gives [`DeviceNews::Lost`].
+//! The stream contains only what concerns the inventory (PCI, mediated devices, IOMMU, VFIO). Its reader observes the
+//! whole tree again, so a lost event only needs another observation: a full receive buffer gives [`DeviceNews::Lost`].
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -1,8 +1,8 @@
 //! Binds a function to VFIO instead of its driver, and returns it.
 //!
-//!  Both operations consist of checks and single writes that are skipped if already effective, so after a kill they can be
-//!  repeated. The caller must record the function's driver before [`Devices::bind_vfio`], because afterwards the tree does not
-//!  contain it.
+//! Both operations consist of checks and single writes that are skipped if already effective, so after a kill they can
+//! be repeated. The caller must record the function's driver before [`Devices::bind_vfio`], because afterwards the tree
+//! does not contain it.
 
 use berth_model::{Disposition, PciAddress};
 

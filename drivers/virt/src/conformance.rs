@@ -1,8 +1,9 @@
 //! The conformance suite: checks that a driver keeps the guarantees of the contract. Every driver's tests run it, so a
 //! fake machine behaves like a real one. It needs no test framework and no runtime, and returns the violations.
 //!
-//!  [`check`] observes a machine that does not change; [`check_guests`] creates and destroys guests, [`check_devices`] gives them devices;
-//!  [`check_watch`] needs an event and [`check_recovery`] needs a failure: the driver's test passes functions that cause them.
+//! [`check`] observes a machine that does not change; [`check_guests`] creates and destroys guests, [`check_devices`]
+//! gives them devices; [`check_watch`] needs an event and [`check_recovery`] needs a failure: the driver's test passes
+//! functions that cause them.
 
 mod devices;
 mod foreign;

@@ -1,11 +1,11 @@
 //! Device operations around a guest: check, prepare, reset. The agent calls them, drivers implement them.
 //!
-//!  ```text
-//!  check -> prepare -> (spawn guest ... destroy guest) -> reset
-//!  ```
+//! ```text
+//! check -> prepare -> (spawn guest ... destroy guest) -> reset
+//! ```
 //!
-//!  Each operation is idempotent, so it can be repeated after a lost answer or a kill. A device is given to another guest only after a
-//!  successful reset.
+//! Each operation is idempotent, so it can be repeated after a lost answer or a kill. A device is given to another
+//! guest only after a successful reset.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! The hardware of a guest apart from host devices: processors, memory, disks, interfaces. Computed from the
 //! hypervisor's definition or from a [`GuestSpec`], so that the two can be compared.
 //!
-//!  Drivers report it for listed guests and use it to redefine a guest before a start; the agent compares it to report differences.
+//! Drivers report it for listed guests and use it to redefine a guest before a start; the agent compares it to report
+//! differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! The specification of a guest: everything a driver needs to create it, as one validated value.
 //!
-//!  The agent builds a [`GuestSpec`] from a request and the bound devices, stores it in its journal, and passes it to the driver, which
-//!  translates it (libvirt: to domain XML). Each part validates itself ([`GuestSpecError`] names the field), so a specification with
-//!  too few pins, overlapping cells or duplicate devices cannot exist. Deserialising uses the same constructors. No part contains a
-//!  secret: a config drive is a path.
+//! The agent builds a [`GuestSpec`] from a request and the bound devices, stores it in its journal, and passes it to
+//! the driver, which translates it (libvirt: to domain XML). Each part validates itself ([`GuestSpecError`] names the
+//! field), so a specification with too few pins, overlapping cells or duplicate devices cannot exist. Deserialising
+//! uses the same constructors. No part contains a secret: a config drive is a path.
 
 mod cpus;
 mod device;

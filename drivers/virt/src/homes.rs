@@ -1,8 +1,8 @@
 //! Computes where an allocation moves when its inventory moves, from the guest that holds it. Pure.
 //!
-//!  [`berth_model::PendingReshape::resolve`] calls it for each allocation of a moved inventory, with all allocations of the tree. There is
-//!  one module per kind of resource: [`mdevs`] (virtual GPUs), [`cpus`] (VCPU and PCPU), [`memory`], [`functions`] (SR-IOV);
-//!  [`cells`] distributes over NUMA cells, and [`consumer`] finds the guest of a consumer.
+//! [`berth_model::PendingReshape::resolve`] calls it for each allocation of a moved inventory, with all allocations of
+//! the tree. There is one module per kind of resource: [`mdevs`] (virtual GPUs), [`cpus`] (VCPU and PCPU), [`memory`],
+//! [`functions`] (SR-IOV); [`cells`] distributes over NUMA cells, and [`consumer`] finds the guest of a consumer.
 
 mod cells;
 mod consumer;

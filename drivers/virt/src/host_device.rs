@@ -1,8 +1,9 @@
 //! The devices that a node offers to guests as a whole, as virtual functions or as mediated devices: Nova's PCI devices
 //! (`[pci] device_spec`) and those of the accelerator service (`[accelerators] device_spec`).
 //!
-//!  A driver reports them in [`crate::NodeView::devices`]. The agent adds what only it knows (quarantined, disabled). The driver's
-//!  `update_provider_tree` creates a child provider for each, and the agent reports accelerators to the accelerator service.
+//! A driver reports them in [`crate::NodeView::devices`]. The agent adds what only it knows (quarantined, disabled).
+//! The driver's `update_provider_tree` creates a child provider for each, and the agent reports accelerators to the
+//! accelerator service.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! The virt driver contract: how a driver observes its host ([`HostView`]), which provider tree results from that,
 //! where an allocation moves with its inventory, how changes are notified, and how guests are created ([`guest_spec`]).
 //!
-//!  Most drivers only implement `observe` for this: [`provider_tree`] and [`homes`] compute the tree and the places of allocations from any
-//!  [`HostView`] in the same manner, so a fake machine behaves like a real one. The agent is generic over [`VirtDriver`]; the composition
-//!  root chooses the driver.
+//! Most drivers only implement `observe` for this: [`provider_tree`] and [`homes`] compute the tree and the places of
+//! allocations from any [`HostView`] in the same manner, so a fake machine behaves like a real one. The agent is
+//! generic over [`VirtDriver`]; the composition root chooses the driver.
 
 #![warn(missing_docs)]
 

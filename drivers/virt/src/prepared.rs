@@ -1,7 +1,7 @@
 //! Devices that are prepared for guests, in use or not. With this list the remains of deleted guests are found and
 //! shown.
 //!
-//!  The agent's comparison resets those that no guest has.
+//! The agent's comparison resets those that no guest has.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! Computes the desired provider tree of a node from its view. Pure.
 //!
-//!  [`wanted`] computes the amounts per provider and class under the node's model; [`moves`] finds the inventories that Placement has
-//!  elsewhere; [`names`] recognises the children that this driver names; [`devices`] handles the children of offered devices.
-//!  This module writes the desired amounts into Placement's tree and leaves everything foreign unchanged.
+//! [`wanted`] computes the amounts per provider and class under the node's model; [`moves`] finds the inventories that
+//! Placement has elsewhere; [`names`] recognises the children that this driver names; [`devices`] handles the children
+//! of offered devices. This module writes the desired amounts into Placement's tree and leaves everything foreign
+//! unchanged.
 
 mod devices;
 mod moves;

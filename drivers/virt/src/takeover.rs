@@ -1,14 +1,14 @@
 //! Takeover of providers that Cyborg created: finds a device's provider, and decides what stays of it when Berth writes
 //! it.
 //!
-//!  Cyborg names a provider after its option `host`; some of its drivers use `gethostname`. The root provider may have yet another
-//!  name: libvirt's name of the host, usually with its domain. So a provider is recognised by the address in its name and by its UUID,
-//!  which Cyborg derives from that name; the part before the address may be anything.
+//! Cyborg names a provider after its option `host`; some of its drivers use `gethostname`. The root provider may have
+//! yet another name: libvirt's name of the host, usually with its domain. So a provider is recognised by the address in
+//! its name and by its UUID, which Cyborg derives from that name; the part before the address may be anything.
 //!
-//!  Cyborg's PCI driver gives every device CUSTOM_PCI and traits with this prefix. Cyborg's device profiles request these, so a provider
-//!  that has them keeps them unless `resource_class` of `[accelerators] device_spec` is set.
+//! Cyborg's PCI driver gives every device CUSTOM_PCI and traits with this prefix. Cyborg's device profiles request
+//! these, so a provider that has them keeps them unless `resource_class` of `[accelerators] device_spec` is set.
 //!
-//!  Used by the provider tree, and by the agent for its reports to the accelerator service and when it builds guests.
+//! Used by the provider tree, and by the agent for its reports to the accelerator service and when it builds guests.
 
 use berth_model::{
     NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,

@@ -1,7 +1,7 @@
-//! The user that is there before anybody made one: `admin`, with a password that nobody chose.
+//! The first user: `admin`, with a random password, made where no file of users exists.
 //!
-//! Its password stands in `clouds.yaml` and its hash in `identity.toml`, both below `state_path` and their owner's alone. Each is
-//! written whole or not at all, and each start looks whether they belong together: a start that was killed between them is mended.
+//! Its password is in `clouds.yaml` and its hash in `identity.toml`, both below `state_path` and readable by their owner only. Each file
+//! is replaced as a whole. Each start checks that they belong together, and repairs them after a kill between the two writes.
 
 use std::io;
 use std::path::{Path, PathBuf};

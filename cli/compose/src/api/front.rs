@@ -1,4 +1,4 @@
-//! The one listener of `berth up` and `berth controller`, with what is served behind it.
+//! The front listener of `berth up` and `berth controller`, with the routers mounted behind it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The address, the Identity service beside it, and what is served behind it.
+//! The address of the front listener, the Identity service behind it, and the routes to the other services.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -53,7 +53,7 @@ pub(super) enum DeviceProfileCommand {
 
 /// What is asked of accelerator requests.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Request {
+pub(super) enum AcceleratorRequestCommand {
     /// List the accelerator requests.
     List {
         #[command(flatten)]
@@ -225,24 +225,24 @@ fn profiles(profiles: &[DeviceProfileBody]) -> Listing {
 }
 
 pub(super) async fn request(
-    asked: &Request,
+    asked: &AcceleratorRequestCommand,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let service = service(config)?;
     match asked {
-        Request::List { format } => {
+        AcceleratorRequestCommand::List { format } => {
             let all = service.arqs().await.map_err(|error| failed(&error))?;
             requests(&all).print(format, out)?;
         }
-        Request::Show { request, format } => {
+        AcceleratorRequestCommand::Show { request, format } => {
             let found = service.arq(*request).await;
             let found = found.map_err(|error| failed(&error))?;
             let found =
                 found.ok_or_else(|| unknown("accelerator request", &request.to_string()))?;
             requests(&[found]).print(format, out)?;
         }
-        Request::Delete { request } => match service.delete_arq(*request).await {
+        AcceleratorRequestCommand::Delete { request } => match service.delete_arq(*request).await {
             Ok(DeleteOutcome::Deleted) => {}
             Ok(DeleteOutcome::AlreadyGone) => {
                 return Err(unknown("accelerator request", &request.to_string()));

@@ -1,5 +1,5 @@
-//! What is wrong in the files that options name and a start reads: the fake driver's machine, the list of images. A mistake is told by
-//! its place in that file, as those of the configuration are by theirs.
+//! Checks of files that options name and that a start reads: the machine of the fake driver, the list of images. An error is reported
+//! at its place in that file.
 
 use std::path::Path;
 

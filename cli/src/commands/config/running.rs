@@ -1,4 +1,4 @@
-//! The configuration the running agent has in force, asked over its admin socket.
+//! The configuration that the running agent has in force, read over its admin socket.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Whether anybody can schedule by the configuration: what `berth up` would find at its start. Plugins are asked what they are.
+//! Checks of the scheduler's options and plugins: what `berth up` would refuse at its start. Plugins are started and asked for their name.
 
 use berth_conductor::{PluginError, Plugins};
 use berth_config::{ConfigProblem, LoadedConfig};

@@ -1,5 +1,5 @@
-//! What the identity service and the compute API would refuse at their start in the files that options name: the users, the quota
-//! hook. No more than warnings, as of the list of images: the agent, which is reloaded by this check too, reads neither.
+//! Checks of files that only the identity service and the compute API read: the file of users, the quota hook. They give warnings
+//! only, as for the list of images: the agent reads none of them, and its reload runs this check, too.
 
 use berth_compute::QuotaHook;
 use berth_config::{ConfigProblem, LoadedConfig};

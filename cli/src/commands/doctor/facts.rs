@@ -13,7 +13,7 @@ use nix::unistd::{AccessFlags, access};
 const LARGEST: u64 = 4 << 20;
 
 /// A host as the checks see it. Paths are absolute paths of the host.
-pub trait HostSource {
+pub trait HostReader {
     /// The text of a file, blanks at the end cut off.
     fn read(&self, path: &Path) -> io::Result<String>;
 
@@ -73,7 +73,7 @@ impl HostFacts {
     }
 }
 
-impl HostSource for HostFacts {
+impl HostReader for HostFacts {
     fn read(&self, path: &Path) -> io::Result<String> {
         use std::io::Read as _;
         let path = self.real(path);

@@ -2,8 +2,8 @@
 
 use berth_config::LoadedConfig;
 
-use crate::commands::doctor::facts::HostSource;
-use crate::commands::doctor::placement_seen::PlacementSeen;
+use crate::commands::doctor::facts::HostReader;
+use crate::commands::doctor::placement_observation::PlacementObservation;
 
 /// One question about the host.
 #[derive(Debug, Clone, Copy)]
@@ -31,10 +31,10 @@ pub enum CheckSeverity {
 /// What a check has to look at.
 #[derive(Clone, Copy)]
 pub struct CheckContext<'a> {
-    pub facts: &'a dyn HostSource,
+    pub facts: &'a dyn HostReader,
     /// The configuration, or why it is refused.
     pub config: Result<&'a LoadedConfig, &'a str>,
-    pub placement: &'a PlacementSeen,
+    pub placement: &'a PlacementObservation,
 }
 
 /// What a check saw.

@@ -13,27 +13,27 @@ use berth_output::sentence;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 
-use super::placement_seen::{Answers, PlacementSeen};
+use super::placement_observation::{Answers, PlacementObservation};
 
 /// How long the whole conversation may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Asks over the network.
-pub(super) async fn over_network(options: &AuthOptions) -> PlacementSeen {
+pub(super) async fn over_network(options: &AuthOptions) -> PlacementObservation {
     if options.auth_type.is_none() {
-        return PlacementSeen::NotAsked("no auth_type is set in [placement]".to_owned());
+        return PlacementObservation::NotAsked("no auth_type is set in [placement]".to_owned());
     }
     match HttpService::network(&options.transport()) {
         Ok(http) => over(http, options).await,
-        Err(error) => PlacementSeen::NoLogin {
+        Err(error) => PlacementObservation::NoLogin {
             error: sentence(&error),
         },
     }
 }
 
 /// Asks through a service.
-pub(super) async fn over(http: HttpService, options: &AuthOptions) -> PlacementSeen {
-    let late = PlacementSeen::Away {
+pub(super) async fn over(http: HttpService, options: &AuthOptions) -> PlacementObservation {
+    let late = PlacementObservation::Away {
         error: format!("no answer within {} s", PATIENCE.as_secs()),
     };
     tokio::time::timeout(PATIENCE, conversation(http, options))
@@ -41,7 +41,7 @@ pub(super) async fn over(http: HttpService, options: &AuthOptions) -> PlacementS
         .unwrap_or(late)
 }
 
-async fn conversation(http: HttpService, options: &AuthOptions) -> PlacementSeen {
+async fn conversation(http: HttpService, options: &AuthOptions) -> PlacementObservation {
     let watch = ExchangeRecorder::default();
     let options = AuthOptions {
         connect_retries: 0,
@@ -52,19 +52,19 @@ async fn conversation(http: HttpService, options: &AuthOptions) -> PlacementSeen
         match PlacementClient::from_options_over(watch.around(http.clone()), &options, None) {
             Ok(client) => client,
             Err(error) => {
-                return PlacementSeen::NoLogin {
+                return PlacementObservation::NoLogin {
                     error: sentence(&error),
                 };
             }
         };
     let document = match client.version_document().await {
         Err(PlacementError::Call(ServiceCallError::Auth(error))) => {
-            return PlacementSeen::NoLogin {
+            return PlacementObservation::NoLogin {
                 error: sentence(&error),
             };
         }
         Err(PlacementError::Call(error)) => {
-            return PlacementSeen::Away {
+            return PlacementObservation::Away {
                 error: sentence(&error),
             };
         }
@@ -73,20 +73,20 @@ async fn conversation(http: HttpService, options: &AuthOptions) -> PlacementSeen
     // A refusal is an answer, too: its status is what the checks want.
     let read = client.resource_classes().await;
     let Some(seen) = watch.last() else {
-        return PlacementSeen::Away {
+        return PlacementObservation::Away {
             error: read.err().map(|error| sentence(&error)).unwrap_or_default(),
         };
     };
     let endpoint = seen.uri.to_string().trim_end_matches(READ).to_owned();
     match empty_reshape(&http, &endpoint, &seen.headers).await {
-        Ok(reshaper_status) => PlacementSeen::Answered(Answers {
+        Ok(reshaper_status) => PlacementObservation::Answered(Answers {
             endpoint,
             date: seen.date,
             highest_minor: document.and_then(|document| document.highest_minor()),
             read_status: seen.status,
             reshaper_status,
         }),
-        Err(error) => PlacementSeen::Away {
+        Err(error) => PlacementObservation::Away {
             error: sentence(&error),
         },
     }
@@ -231,14 +231,14 @@ mod tests {
         };
         assert_eq!(
             over(http, &options()).await,
-            PlacementSeen::Answered(expected)
+            PlacementObservation::Answered(expected)
         );
     }
 
     #[tokio::test]
     async fn refusals_are_answers() {
         let http = answering(&[("/", 200), (READ, 401), ("/reshaper", 403)]);
-        let PlacementSeen::Answered(answers) = over(http, &options()).await else {
+        let PlacementObservation::Answered(answers) = over(http, &options()).await else {
             panic!("not answered")
         };
         assert_eq!((answers.read_status, answers.reshaper_status), (401, 403));
@@ -252,13 +252,16 @@ mod tests {
             })
         }));
         assert!(
-            matches!(over(http, &options()).await, PlacementSeen::Away { error } if error.contains("nobody"))
+            matches!(over(http, &options()).await, PlacementObservation::Away { error } if error.contains("nobody"))
         );
     }
 
     #[tokio::test]
     async fn without_a_login_nobody_is_asked() {
         let seen = over_network(&AuthOptions::for_service("placement")).await;
-        assert!(matches!(seen, PlacementSeen::NotAsked(_)), "{seen:?}");
+        assert!(
+            matches!(seen, PlacementObservation::NotAsked(_)),
+            "{seen:?}"
+        );
     }
 }

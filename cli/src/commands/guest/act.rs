@@ -14,20 +14,20 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::change::GuestChange;
-use super::ways::{GuestContext, failed, unknown};
+use super::clients::{GuestClients, failed, unknown};
 
 /// How often it is looked whether a guest is gone, and how far its image is.
 const POLL: Duration = Duration::from_millis(300);
 
 pub(super) async fn power(
-    ways: &GuestContext,
+    clients: &GuestClients,
     change: &GuestChange,
     action: &GuestAction,
     done_word: &str,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let uuid = ways.guest(&change.guest).await?;
-    let told = ways.agent.guest(uuid).await;
+    let uuid = clients.guest(&change.guest).await?;
+    let told = clients.agent.guest(uuid).await;
     let told = told.map_err(|error| failed(&error))?;
     let guest = told.ok_or_else(|| not_on_host(&change.guest))?;
     if change.dry_run {
@@ -39,8 +39,8 @@ pub(super) async fn power(
     let shown = GuestProgress::shown(std::io::stderr().is_terminal());
     let doing = format!("{} is being {done_word}", guest.name);
     let done = tokio::select! {
-        done = ways.agent.action(uuid, action, None) => done,
-        never = watch(ways, uuid, doing, &shown) => match never {},
+        done = clients.agent.action(uuid, action, None) => done,
+        never = watch(clients, uuid, doing, &shown) => match never {},
     };
     shown.end();
     let done = done.map_err(|error| failed(&error))?;
@@ -50,7 +50,7 @@ pub(super) async fn power(
 
 /// Shows that it is being done, and how far its image is where one comes for it. Where nobody looks, nobody is asked.
 async fn watch(
-    ways: &GuestContext,
+    clients: &GuestClients,
     uuid: ConsumerUuid,
     doing: String,
     shown: &GuestProgress,
@@ -59,7 +59,7 @@ async fn watch(
         return pending().await;
     }
     loop {
-        let told = ways.agent.guest(uuid).await.ok().flatten();
+        let told = clients.agent.guest(uuid).await.ok().flatten();
         let image = told.and_then(|guest| guest.image);
         shown.is(doing.clone(), image.as_ref());
         sleep(POLL).await;
@@ -92,19 +92,19 @@ fn not_on_host(meant: &str) -> Failure {
 }
 
 pub(super) async fn delete(
-    ways: &GuestContext,
+    clients: &GuestClients,
     change: &GuestChange,
     wait: Option<Duration>,
     at_agent: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let uuid = ways.guest(&change.guest).await?;
+    let uuid = clients.guest(&change.guest).await?;
     if change.dry_run {
         let known = if at_agent {
-            let told = ways.agent.guest(uuid).await;
+            let told = clients.agent.guest(uuid).await;
             told.map_err(|error| failed(&error))?.map(|it| it.status)
         } else {
-            let told = ways.conductor.guest(uuid).await;
+            let told = clients.conductor.guest(uuid).await;
             told.map_err(|error| failed(&error))?.map(|it| it.status)
         };
         let status = known.ok_or_else(|| nobody_to_delete(&change.guest, at_agent))?;
@@ -112,8 +112,8 @@ pub(super) async fn delete(
         return answer(change, uuid, Some(&status), said, out);
     }
     let deleted = match at_agent {
-        true => ways.agent.delete(uuid).await,
-        false => ways.conductor.delete(uuid).await,
+        true => clients.agent.delete(uuid).await,
+        false => clients.conductor.delete(uuid).await,
     };
     match deleted.map_err(|error| failed(&error))? {
         DeleteOutcome::Deleted => {}
@@ -123,7 +123,7 @@ pub(super) async fn delete(
         let said = format!("{uuid} is being deleted");
         return answer(change, uuid, Some("deleting"), said, out);
     };
-    until_gone(ways, uuid, at_agent, timeout).await?;
+    until_gone(clients, uuid, at_agent, timeout).await?;
     answer(change, uuid, None, format!("{uuid} is gone"), out)
 }
 
@@ -136,7 +136,7 @@ fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {
 }
 
 async fn until_gone(
-    ways: &GuestContext,
+    clients: &GuestClients,
     uuid: ConsumerUuid,
     at_agent: bool,
     timeout: Duration,
@@ -144,10 +144,10 @@ async fn until_gone(
     let until = Instant::now() + timeout;
     loop {
         let reason = if at_agent {
-            let told = ways.agent.guest(uuid).await;
+            let told = clients.agent.guest(uuid).await;
             told.map_err(|error| failed(&error))?.map(|it| it.reason)
         } else {
-            let told = ways.conductor.guest(uuid).await;
+            let told = clients.conductor.guest(uuid).await;
             told.map_err(|error| failed(&error))?.map(|it| it.fault)
         };
         let Some(reason) = reason else {
@@ -164,13 +164,13 @@ async fn until_gone(
 }
 
 pub(super) async fn console(
-    ways: &GuestContext,
+    clients: &GuestClients,
     meant: &str,
     lines: Option<u32>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let uuid = ways.guest(meant).await?;
-    let said = ways.agent.console(uuid, lines).await;
+    let uuid = clients.guest(meant).await?;
+    let said = clients.agent.console(uuid, lines).await;
     Ok(out.write_all(&said.map_err(|error| failed(&error))?)?)
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     /// An agent with one guest, whose image comes.
-    fn ways(asked: Arc<AtomicUsize>) -> GuestContext {
+    fn clients(asked: Arc<AtomicUsize>) -> GuestClients {
         let show = move || async move {
             asked.fetch_add(1, Ordering::SeqCst);
             axum::Json(
@@ -202,7 +202,7 @@ mod tests {
         let http = HttpService::in_process::<_, Body, _>(agent, 1 << 20);
         let options = AdapterOptions::default();
         let auth = || Auth::none("http://agent").unwrap();
-        GuestContext {
+        GuestClients {
             agent: GuestClient::new(http.clone(), auth(), &options),
             conductor: ConductorClient::new(http, auth(), &options),
             elsewhere: false,
@@ -212,15 +212,15 @@ mod tests {
     #[tokio::test]
     async fn while_a_guest_is_rescued_its_image_is_shown_and_in_a_pipe_nobody_is_asked() {
         let asked = Arc::new(AtomicUsize::new(0));
-        let ways = ways(Arc::clone(&asked));
+        let clients = clients(Arc::clone(&asked));
         let doing = || "vm1 is being rescued".to_owned();
         let guest = ConsumerUuid::from(Uuid::nil());
         let pipe = GuestProgress::shown(false);
         let terminal = InMemoryTerm::new(4, 100);
         let shown = GuestProgress::on(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
         tokio::select! {
-            never = watch(&ways, guest, doing(), &pipe) => match never {},
-            never = watch(&ways, guest, doing(), &shown) => match never {},
+            never = watch(&clients, guest, doing(), &pipe) => match never {},
+            never = watch(&clients, guest, doing(), &shown) => match never {},
             () = async {
                 // The second time, the first answer was shown.
                 while asked.load(Ordering::SeqCst) < 2 {

@@ -18,9 +18,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
+use super::clients::{GuestClients, failed};
 use super::image::{OfImage, image as image_of, pair, pairs, text};
 use super::show;
-use super::ways::{GuestContext, failed};
 
 /// How often the conductor is asked how far it is.
 const POLL: Duration = Duration::from_millis(300);
@@ -228,11 +228,11 @@ impl CreateArguments {
 
 pub(super) async fn run(
     arguments: &CreateArguments,
-    ways: &GuestContext,
+    clients: &GuestClients,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     if let Some(file) = &arguments.spec {
-        return at_agent(arguments, file, ways, out).await;
+        return at_agent(arguments, file, clients, out).await;
     }
     let body = arguments.body()?;
     let fresh = body.uuid.unwrap_or_default();
@@ -252,14 +252,14 @@ pub(super) async fn run(
         }
         return Ok(());
     }
-    let made = ways.conductor.create(&body).await;
+    let made = clients.conductor.create(&body).await;
     let made = made.map_err(|error| failed(&error))?;
     let is_terminal = std::io::stderr().is_terminal();
     if !arguments.waits(is_terminal) {
         return brief(&made).print(&arguments.format, out);
     }
     let shown = GuestProgress::shown(is_terminal);
-    let ended = wait(ways, made, arguments.timeout, &shown).await;
+    let ended = wait(clients, made, arguments.timeout, &shown).await;
     shown.end();
     let ended = ended?;
     brief(&ended).print(&arguments.format, out)
@@ -278,7 +278,7 @@ fn brief(guest: &GuestShown) -> Listing {
 
 /// Waits until it runs, showing each step.
 async fn wait(
-    ways: &GuestContext,
+    clients: &GuestClients,
     mut guest: GuestShown,
     timeout: Duration,
     shown: &GuestProgress,
@@ -308,9 +308,9 @@ async fn wait(
                 .mend(format!("it goes on: berth guest show {uuid}")));
         }
         sleep(POLL).await;
-        let told = ways.conductor.guest(guest.uuid.into()).await;
+        let told = clients.conductor.guest(guest.uuid.into()).await;
         let told = told.map_err(|error| failed(&error))?;
-        guest = told.ok_or_else(|| super::ways::unknown(&guest.uuid.to_string()))?;
+        guest = told.ok_or_else(|| super::clients::unknown(&guest.uuid.to_string()))?;
     }
 }
 
@@ -328,7 +328,7 @@ fn progress(guest: &GuestShown) -> String {
 async fn at_agent(
     arguments: &CreateArguments,
     file: &std::path::Path,
-    ways: &GuestContext,
+    clients: &GuestClients,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let body = text("--spec", file)?;
@@ -344,7 +344,7 @@ async fn at_agent(
         writeln!(out, "the agent would be asked for a guest with {keys}")?;
         return Ok(());
     }
-    let made = ways.agent.build_of(body).await;
+    let made = clients.agent.build_of(body).await;
     let made = made.map_err(|error| failed(&error))?;
     show::of_agent(&[made]).print(&arguments.format, out)
 }

@@ -5,7 +5,7 @@ use berth_config::Config;
 use berth_output::{ErrorCode, Failure};
 use berth_wire::conductor::DecisionShown;
 
-use super::ways::{GuestContext, failed};
+use super::clients::{GuestClients, failed};
 
 /// The decisions that are still kept for a guest, by its UUID or name, the oldest first; one at least.
 ///
@@ -15,9 +15,9 @@ pub(crate) async fn decisions_of(
     guest: &str,
     config: &Config,
 ) -> Result<Vec<DecisionShown>, Failure> {
-    let ways = GuestContext::new(config, &AgentAt::default())?;
-    let uuid = ways.guest(guest).await?;
-    let decisions = ways.conductor.scheduling(uuid).await;
+    let clients = GuestClients::new(config, &AgentAt::default())?;
+    let uuid = clients.guest(guest).await?;
+    let decisions = clients.conductor.scheduling(uuid).await;
     let decisions = decisions.map_err(|error| failed(&error))?;
     if decisions.is_empty() {
         let what = format!("no decision of the scheduler is kept for guest {guest}");

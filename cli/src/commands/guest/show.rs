@@ -9,7 +9,7 @@ use berth_wire::conductor::GuestShown;
 use berth_wire::guest::GuestBody;
 use serde_json::{Value, json};
 
-use super::ways::{GuestContext, failed, unknown};
+use super::clients::{GuestClients, failed, unknown};
 
 const COLUMNS: [&str; 7] = [
     "uuid", "name", "node", "status", "state", "devices", "reason",
@@ -33,21 +33,21 @@ pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
 }
 
 pub(super) async fn list(
-    ways: &GuestContext,
+    clients: &GuestClients,
     format: &ListFormat,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let at_agent = ways.agent.guests().await;
+    let at_agent = clients.agent.guests().await;
     if let Err(error) = &at_agent
-        && ways.elsewhere
+        && clients.elsewhere
     {
         return Err(failed(error));
     }
     let silent = at_agent.as_ref().err().map(ToString::to_string);
-    let (at_agent, asked_for) = both(at_agent, ways.conductor.guests().await)?;
+    let (at_agent, asked_for) = both(at_agent, clients.conductor.guests().await)?;
     let mut at_agent = at_agent.unwrap_or_default();
     // Of another host it is what that host has.
-    let Some(asked_for) = asked_for.filter(|_| !ways.elsewhere) else {
+    let Some(asked_for) = asked_for.filter(|_| !clients.elsewhere) else {
         return of_agent(&at_agent).print(format, out);
     };
     if let Some(reason) = silent
@@ -97,15 +97,15 @@ pub(super) async fn list(
 }
 
 pub(super) async fn one(
-    ways: &GuestContext,
+    clients: &GuestClients,
     meant: &str,
     format: &ListFormat,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let uuid = ways.guest(meant).await?;
-    let asked_for = ways.conductor.guest(uuid).await;
+    let uuid = clients.guest(meant).await?;
+    let asked_for = clients.conductor.guest(uuid).await;
     let why = asked_for.as_ref().err().and_then(refused);
-    let (at_agent, asked_for) = both(ways.agent.guest(uuid).await, asked_for)?;
+    let (at_agent, asked_for) = both(clients.agent.guest(uuid).await, asked_for)?;
     let rows = rows(at_agent.flatten().as_ref(), asked_for.flatten().as_ref());
     if rows.is_empty() {
         return Err(why.unwrap_or_else(|| unknown(meant)));

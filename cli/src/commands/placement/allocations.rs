@@ -3,9 +3,9 @@
 
 mod audit;
 mod heal;
-mod healing;
 mod host_allocations;
 mod outcome;
+mod pending_repairs;
 
 pub(super) use audit::{Audit, audit};
 pub(super) use heal::{Heal, heal};

@@ -17,7 +17,7 @@ use berth_store::SqlStore;
 use serde_json::{Value, json};
 
 use super::database_choice::DatabaseChoice;
-use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
+use super::database_in_use::{refuse_beside_a_service, refuse_beside_sessions};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Db {

@@ -15,7 +15,7 @@ use berth_output::progress::consumers;
 use berth_store::SqlStore;
 
 use super::database_choice::DatabaseChoice;
-use super::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
+use super::database_in_use::{refuse_beside_a_service, refuse_beside_services};
 
 /// What a hypervisor of bare metal calls itself, to Nova and here. Its nodes are machines of others, which the upgrade leaves
 /// to their service, as the reshape specification of Nova says.

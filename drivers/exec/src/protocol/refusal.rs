@@ -1,7 +1,7 @@
 //! Converts a driver's error to an error of the driver contract.
 //!
-//!  A code that does not belong to the method's family, or data that do not fit the code, are a mistake of the driver. They are reported as
-//!  a malformed answer, which may be retried.
+//! A code that does not belong to the method's family, or data that do not fit the code, are a mistake of the driver.
+//! They are reported as a malformed answer, which may be retried.
 
 use std::io;
 use std::time::Duration;

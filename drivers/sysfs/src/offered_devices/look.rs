@@ -1,9 +1,10 @@
 //! Observes the listed functions and judges their condition by comparing them with earlier observations.
 //!
-//!  A device is compared with the first observation that found it healthy: its link width, its error counters, its host driver.
-//!  The part that belongs to the card itself survives restarts of the agent ([`Baseline`]). After a reset
-//!  ([`LastLook::forget`]) or with a new card in the slot, the comparison starts again, so a repaired device becomes fit. A card without a
-//!  healthy observation is compared with what the card and its port support; after a reset its new state is the baseline.
+//! A device is compared with the first observation that found it healthy: its link width, its error counters, its host
+//! driver. The part that belongs to the card itself survives restarts of the agent ([`Baseline`]). After a reset
+//! ([`LastLook::forget`]) or with a new card in the slot, the comparison starts again, so a repaired device becomes
+//! fit. A card without a healthy observation is compared with what the card and its port support; after a reset its new
+//! state is the baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 

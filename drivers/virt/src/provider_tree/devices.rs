@@ -1,14 +1,14 @@
 //! The children of the root for offered devices. They have the same form as those of Nova's PCI tracker and Cyborg's
 //! conductor, so that existing providers are taken over.
 //!
-//!  Traits mark the owner: COMPUTE_MANAGED_PCI_DEVICE for the compute service; OWNER_CYBORG for the accelerator service,
-//!  with CUSTOM_OWNER_BERTH if Berth and not Cyborg writes the provider. The driver manages all inventories and traits of such a child,
-//!  so that no profile matches an outdated trait.
+//! Traits mark the owner: COMPUTE_MANAGED_PCI_DEVICE for the compute service; OWNER_CYBORG for the accelerator service,
+//! with CUSTOM_OWNER_BERTH if Berth and not Cyborg writes the provider. The driver manages all inventories and traits
+//! of such a child, so that no profile matches an outdated trait.
 //!
-//!  Units are reserved for four reasons, which must not be confused. An operator (or whoever cleans a one-time-use device)
-//!  reserves units, which stays. A device that may not be given out is fully reserved, with the reason as a trait. A card's
-//!  handles that are set aside are reserved. Units still allocated under another class are reserved. If Berth's
-//!  reservation covers an operator's, a trait records the latter.
+//! Units are reserved for four reasons, which must not be confused. An operator (or whoever cleans a one-time-use
+//! device) reserves units, which stays. A device that may not be given out is fully reserved, with the reason as a
+//! trait. A card's handles that are set aside are reserved. Units still allocated under another class are reserved. If
+//! Berth's reservation covers an operator's, a trait records the latter.
 
 use std::collections::{BTreeMap, BTreeSet};
 

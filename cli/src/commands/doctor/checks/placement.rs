@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::helpers::{failure, warning};
 use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
-use crate::commands::doctor::placement_seen::{Answers, PlacementSeen};
+use crate::commands::doctor::placement_observation::{Answers, PlacementObservation};
 
 /// N of the microversion 1.N that a reshape needs.
 const NEEDED: u16 = 30;
@@ -52,12 +52,12 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
 
 fn login(host: &CheckContext<'_>) -> CheckResult {
     match host.placement {
-        PlacementSeen::NotAsked(why) => CheckResult::not_asked(why.clone()),
-        PlacementSeen::NoLogin { error } => CheckResult::bad(
+        PlacementObservation::NotAsked(why) => CheckResult::not_asked(why.clone()),
+        PlacementObservation::NoLogin { error } => CheckResult::bad(
             error.clone(),
             "correct [placement] in berth.toml; berth config show --set",
         ),
-        PlacementSeen::Away { .. } | PlacementSeen::Answered(_) => {
+        PlacementObservation::Away { .. } | PlacementObservation::Answered(_) => {
             CheckResult::good("the login works or none is needed")
         }
     }
@@ -65,9 +65,9 @@ fn login(host: &CheckContext<'_>) -> CheckResult {
 
 fn answers(host: &CheckContext<'_>, judge: impl FnOnce(&Answers) -> CheckResult) -> CheckResult {
     match host.placement {
-        PlacementSeen::Answered(answers) => judge(answers),
-        PlacementSeen::NotAsked(why) => CheckResult::not_asked(why.clone()),
-        PlacementSeen::NoLogin { .. } | PlacementSeen::Away { .. } => {
+        PlacementObservation::Answered(answers) => judge(answers),
+        PlacementObservation::NotAsked(why) => CheckResult::not_asked(why.clone()),
+        PlacementObservation::NoLogin { .. } | PlacementObservation::Away { .. } => {
             CheckResult::not_asked("Placement does not answer")
         }
     }
@@ -75,7 +75,7 @@ fn answers(host: &CheckContext<'_>, judge: impl FnOnce(&Answers) -> CheckResult)
 
 fn reachable(host: &CheckContext<'_>) -> CheckResult {
     match host.placement {
-        PlacementSeen::Away { error } => CheckResult::bad(
+        PlacementObservation::Away { error } => CheckResult::bad(
             error.clone(),
             "openstack endpoint list --service placement; curl -v the endpoint's root",
         ),

@@ -12,9 +12,9 @@ use berth_model::{ConsumerAllocations, ConsumerUuid};
 use berth_output::{Failure, ListFormat, Listing};
 use serde_json::json;
 
-use super::healing::PendingRepairs;
 use super::host_allocations::{HostAllocations, NodeAllocations, PlacementChoice};
 use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name};
+use super::pending_repairs::PendingRepairs;
 
 /// The healing.
 #[derive(Debug, clap::Args)]

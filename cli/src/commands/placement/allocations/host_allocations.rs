@@ -18,8 +18,10 @@ use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_virt::NodeView;
 
+use crate::commands::placement::database_in_use::{
+    refuse_beside_a_service, refuse_beside_services,
+};
 use crate::commands::placement::migrate::BARE_METAL;
-use crate::commands::placement::open_elsewhere::{refuse_beside_a_service, refuse_beside_services};
 use crate::commands::placement::placement_conf;
 
 /// PlacementChoice Placement.

@@ -10,7 +10,7 @@ use berth_output::{ErrorCode, Failure};
 use berth_placement::{CopiedTable, CopyError, can_be_copied_to, copy};
 use berth_store::SqlStore;
 
-use super::super::open_elsewhere::{refuse_beside_a_service, refuse_beside_sessions};
+use super::super::database_in_use::{refuse_beside_a_service, refuse_beside_sessions};
 use super::write_all;
 
 /// All rows of the one into the other.

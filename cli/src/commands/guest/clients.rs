@@ -1,4 +1,4 @@
-//! The way to the agent and to the conductor, and which guest is meant.
+//! The clients of a guest command: the agent and the conductor, and their errors as failures.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +20,14 @@ const UNREADABLE: &str = "unreadable";
 /// The largest answer that is read: a thousand guests.
 const BODY_LIMIT: usize = 64 << 20;
 
-pub(super) struct GuestContext {
+pub(super) struct GuestClients {
     pub(super) agent: GuestClient,
     pub(super) conductor: ConductorClient,
     /// Whether the agent is another host's.
     pub(super) elsewhere: bool,
 }
 
-impl GuestContext {
+impl GuestClients {
     /// The agent that is meant; the conductor by its socket beside the agent's, else where `berth up` says that it listens, else
     /// by `[conductor_service] listen`.
     pub(super) fn new(config: &Config, at: &AgentAt) -> Result<Self, Failure> {

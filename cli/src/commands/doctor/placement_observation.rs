@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlacementSeen {
+pub enum PlacementObservation {
     /// It was not asked, and why.
     NotAsked(String),
     /// The login failed, so that even its address may be unknown.

@@ -17,7 +17,7 @@ use berth_accelerator::{AcceleratorApiOptions, prepare, router};
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient, Secret,
 };
-use berth_conductor::journal::SqlBootJournal;
+use berth_conductor::journal::{BootJournal as _, SqlBootJournal};
 use berth_conductor::{BootRequest, Conductor, ConductorOptions, ConductorParts, SingleAgent};
 use berth_hosts::{Hosts, ServerGroupPolicy};
 use berth_model::{
@@ -332,11 +332,13 @@ impl BootStage {
 
     /// What is known of a boot, for a failure to show.
     async fn state_of(&self, conductor: &Conductor, guest: ConsumerUuid) -> String {
-        let record = match conductor.show(guest).await {
-            Ok(record) => format!(
+        // Beneath the crossings: a poll must not be one.
+        let record = match self.journal.guest(guest).await {
+            Ok(Some(record)) => format!(
                 "attempt {}, {:?}, failures {:?}, steps {:?}",
                 record.attempt, record.goal, record.failures, record.steps
             ),
+            Ok(None) => "none".to_owned(),
             Err(error) => error.to_string(),
         };
         let blocked = conductor.blocked_reason(guest);

@@ -25,27 +25,27 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
         "/v1/devices",
-        "What guests can get of this host's devices, and who has it: `free`, `held`, `bound`, `unclean`, `resetting`, `quarantined`, `unfit`.",
+        "Devices that this host offers to guests, with their users and states: `free`, `held`, `bound`, `unclean`, `resetting`, `quarantined`, `unfit`.",
     ),
     (
         "GET",
         "/v1/devices/{name}",
-        "The same of one: an address, a mediated device's UUID, or a card's address for all that is offered of it.",
+        "One device, by its PCI address or a mediated device's UUID. A card's address returns everything that the card offers.",
     ),
     (
         "POST",
         "/v1/devices/{name}/reset",
-        "Body `{\"dry_run\": false}`. Resets a device that nobody has, verifies the reset, and waits for that. 409: a guest or an accelerator request has it.",
+        "Resets an unused device and waits until the reset is verified. Body `{\"dry_run\": false}`. 409: a guest or an accelerator request uses the device.",
     ),
     (
         "POST",
         "/v1/devices/{name}/quarantine",
-        "Body `{\"reason\": \"...\", \"dry_run\": false}`: it goes to nobody, also after a restart. A guest that has it keeps it.",
+        "Excludes the device from assignment, also after a restart. Body `{\"reason\": \"...\", \"dry_run\": false}`. A guest that uses the device keeps it.",
     ),
     (
         "POST",
         "/v1/devices/{name}/release",
-        "Body `{\"dry_run\": false, \"accept_risk\": []}`: resets it, and lifts the quarantine if the reset was verified; with `unclean-device` among the risks, without a reset.",
+        "Resets the device and ends the quarantine if the reset was verified. Body `{\"dry_run\": false, \"accept_risk\": []}`; the risk `unclean-device` skips the reset.",
     ),
 ];
 

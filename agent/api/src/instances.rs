@@ -35,47 +35,47 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
         "/v1/guests",
-        "All guests of this host with what is under way.",
+        "All guests of this host, with their running operations.",
     ),
     (
         "POST",
         "/v1/guests",
-        "Body: `uuid`, `name`, `project_id`, `node`, `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`) and, where wanted, `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive`, `power`; or the whole guest as `{\"node\", \"accelerator_requests\", \"spec\"}`. 202: it has its place and the devices of its flavor, is written down and will be done, or will say why not, whatever happens to the agent; the same again is the same guest. 409 `no_room`: the host has no place for it; each host cell is named with what it lacks. 409 `file`: a file of it cannot be used on this host. 409: another guest has its UUID, or it is being deleted. 503 `not_now`: the host cannot be looked at, or was not reported yet.",
+        "Creates a guest.\n\nThe body has `uuid`, `name`, `project_id`, `node` and `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`).\nOptional keys are `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive` and `power`.\nAlternatively the body is the complete guest as `{\"node\", \"accelerator_requests\", \"spec\"}`.\n\n- 202: CPUs, memory and the flavor's devices are reserved and recorded. The agent builds the guest, or reports why it cannot, also after a restart. A repeated request refers to the same guest.\n- 409 `no_room`: the host has no room. The message lists what each host cell lacks.\n- 409 `file`: a file of the guest cannot be used on this host.\n- 409: another guest has this UUID, or the guest is being deleted.\n- 503 `not_now`: the host cannot be observed, or was not reported to Placement yet.",
     ),
     (
         "POST",
         "/v1/guests/places",
-        "Body: `build` (a guest as above) and `allocations` (1 to 64 of what it could hold). Where the guest would be with each: its `host_cells`, how many of its devices would be `far` from them although `hw:pci_numa_affinity_policy` wants them near, or why it would be `refused`. Nothing is kept.",
+        "Computes where a guest would be placed. Nothing is stored.\n\nThe body has `build` (a guest as in POST `/v1/guests`) and `allocations` (1 to 64 alternatives).\nFor each alternative, the response has either `refused` with a reason, or these keys:\n\n- `host_cells`: the NUMA cells of the guest;\n- `far`: the number of its devices that are far from these cells although `hw:pci_numa_affinity_policy` asks for near ones.",
     ),
     (
         "GET",
         "/v1/guests/{uuid}",
-        "One guest, each of its steps, and why it is held or failed.",
+        "One guest, each of its steps, and the reason if it is blocked or failed.",
     ),
     (
         "DELETE",
         "/v1/guests/{uuid}",
-        "202: it will be gone, its accelerator requests too. 404: neither the journal nor the hypervisor has it. 409 `guest_orphan`: the hypervisor has it, made by berth, and the journal does not know it.",
+        "Deletes a guest and its accelerator requests.\n\n- 202: the guest will be deleted.\n- 404: neither the journal nor the hypervisor has it.\n- 409 `guest_orphan`: the hypervisor has it, Berth created it, and the journal does not have it.",
     ),
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Body `{\"action\": ...}` with `start`, `stop` (and `grace_seconds`, 0 to 600), `pause`, `unpause`, `soft_reboot`, `hard_reboot`; `rescue` (and `image` or `kernel`, `grace_seconds`), `unrescue`; `rebuild` (and `image`, `preserve_ephemeral`); `suspend`; `live_migrate` (and `destination`). Waits until it is done. With `?id=ID` (1 to 64 letters of ASCII, digits, `.`, `_`, `-`) it may be asked for again where the answer did not come: the agent keeps the id of the last action of each guest, through kills, and what is done by it is not done again. Rescue and rebuild keep the guest's devices and accelerator requests; their images are fetched before the guest is switched off. 409: the guest is on its way, or cannot do that as it is; `suspend` and `live_migrate` are refused to a guest with devices. 503 `held`: it was begun, stands still, and is tried again.",
+        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
     ),
     (
         "GET",
         "/v1/guests/{uuid}/console",
-        "What the guest wrote to its serial console, as plain text: the last 100 KiB, or with `?lines=N` the last lines of them.",
+        "The serial console of the guest as plain text: the last 100 KiB, or the last N lines of them with `?lines=N`.",
     ),
     (
         "GET",
         "/v2.1",
-        "Nova's: the version document that its clients ask for first.",
+        "The version document that clients of Nova request first.",
     ),
     (
         "POST",
         "/v2.1/os-server-external-events",
-        "Nova's: that an accelerator request's bind has ended (microversion 2.82).",
+        "Nova's external events: the bind of an accelerator request has ended (microversion 2.82).",
     ),
 ];
 

@@ -21,12 +21,12 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
         "/v1/reconcile",
-        "What guests, hypervisor, devices, accelerator requests and allocations disagree about now; nothing is changed.",
+        "Differences between guests, hypervisor, devices, accelerator requests and allocations. Nothing is changed.",
     ),
     (
         "POST",
         "/v1/reconcile",
-        "The same, and what can be mended is: guests' journeys go on afterwards.",
+        "The same, and repairs what can be repaired. Open operations of guests then continue.",
     ),
 ];
 

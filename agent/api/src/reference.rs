@@ -13,22 +13,26 @@ use crate::router::{BODY_LIMIT, ROUTES};
 #[must_use]
 pub fn admin_page() -> String {
     let mut page = format!(
-        "# The agent's admin API\n\n\
-         Written from the code; do not edit.\n\n\
-         HTTP on the unix socket `/run/berth/agent.sock` (`[agent] admin_socket`, mode 0660), for root, the agent's own user\n\
-         and members of the group `berth` (`[agent] admin_group`); the kernel says who asks. `/healthz` and `/metrics` are\n\
-         also on the loopback address `[agent] metrics_listen`, for anybody on the host, where that is set. All of it is on\n\
-         `[agent] listen` over TLS, where that is set, for whoever shows a certificate that `client_ca` signed:\n\
-         [the agent's API over TLS](../howto/agent-api-over-tls.md). For example:\n\n\
-         ```\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
-         The same as an OpenAPI document, with every body: `docs/api/agent.json`, which the Debian package has as\n\
-         `/usr/share/doc/berth/api/agent.json`.\n\n\
-         JSON bodies carry `\"api\": \"{API}\"`; times are UTC in RFC 3339. A refusal carries\n\
-         `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`. A request's body may have {BODY_LIMIT} bytes.\n\n\
-         Each of them takes {connections} connections at once; one more ends the one that has waited longest for a\n\
-         request, or waits where there is none. A connection is closed when no whole head of a request comes within {head} s (an idle one, too; a TLS handshake has\n\
-         as long), and a body has {body} s.\n\n\
-         | method | path | what it does |\n| --- | --- | --- |\n",
+        "# Admin API of the agent\n\n\
+         This page is generated from the code.\n\n\
+         The API is HTTP with JSON bodies. `docs/api/agent.json` (in the package: `/usr/share/doc/berth/api/agent.json`) is\n\
+         the OpenAPI document with all bodies.\n\n\
+         ```sh\ncurl --unix-socket /run/berth/agent.sock http://agent/v1/state\n```\n\n\
+         | Listener | Routes | Callers |\n| --- | --- | --- |\n\
+         | Unix socket `[agent] admin_socket` (`/run/berth/agent.sock`, mode 0660) | All | root, the agent's user, and members of \
+         `[agent] admin_group` (`berth`); the kernel reports the caller |\n\
+         | `[agent] listen`, with TLS | All | Clients with a certificate of `client_ca` \
+         ([how to](../howto/agent-api-over-tls.md)) |\n\
+         | `[agent] metrics_listen`, loopback | `/healthz`, `/metrics` | Every local user |\n\n\
+         - Bodies have the key `\"api\": \"{API}\"`. Times are UTC in RFC 3339.\n\
+         - An error has the body `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`.\n\
+         - The body of a request has at most {BODY_LIMIT} bytes.\n\
+         - Each listener accepts {connections} connections. A further connection closes the one that has been idle for the\n\
+         \x20 longest time; if no connection is idle, it waits.\n\
+         - A connection is closed if a TLS handshake or the head of a request takes longer than {head} s, or a body longer\n\
+         \x20 than {body} s. This includes idle connections.\n\n\
+         ## Routes\n\n\
+         | Method | Path | Effect |\n| --- | --- | --- |\n",
         connections = LIMITS.connections,
         head = LIMITS.head.as_secs(),
         body = LIMITS.body.as_secs(),
@@ -38,16 +42,22 @@ pub fn admin_page() -> String {
         crate::reconcile::ROUTES,
         crate::devices::ROUTES,
     ];
+    let mut details = String::new();
     for (method, path, help) in ROUTES.iter().chain(further.into_iter().flatten()) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(page, "| {method} | `{path}` | {help} |");
+        // A text of several paragraphs has a section of its own. Writing to a String cannot fail.
+        let (summary, detail) = help.split_once("\n\n").unwrap_or((help, ""));
+        let _ = writeln!(page, "| {method} | `{path}` | {summary} |");
+        if !detail.is_empty() {
+            let _ = write!(details, "\n### {method} {path}\n\n{summary}\n\n{detail}\n");
+        }
     }
+    page.push_str(&details);
     page.push_str(
         "\n## Health findings\n\n\
-         A finding is shown only after it has lasted for its time, and not while one of its causes is there too: Placement\n\
-         being away shows one line, not one for each node. `/healthz` answers 503 while an `error` is shown or the start is\n\
-         not over.\n\n\
-         | code | severity | what it says | shown after | hidden by |\n| --- | --- | --- | --- | --- |\n",
+         A finding is shown when it has lasted for the time in the table, and only while none of its causes is shown: if\n\
+         Placement is unreachable, there is one finding, not one for each node. `/healthz` returns 503 during the start\n\
+         and while a finding of severity `error` is shown.\n\n\
+         | Code | Severity | Meaning | Shown after | Hidden by |\n| --- | --- | --- | --- | --- |\n",
     );
     for warnable in WARNABLES {
         let causes: Vec<String> = warnable
@@ -66,10 +76,10 @@ pub fn admin_page() -> String {
         );
     }
     page.push_str(
-        "\n## What a comparison finds\n\n\
-         `berth reconcile`, the routes `/v1/reconcile`, the log and the metric `berth_reconcile_findings` have these words. The sentence that\n\
-         comes with one says what is done about it, or what an operator can do.\n\n\
-         | code | between | what it says |\n| --- | --- | --- |\n",
+        "\n## Findings of `berth reconcile`\n\n\
+         `berth reconcile`, the routes `/v1/reconcile`, the log and the metric `berth_reconcile_findings` use these codes.\n\
+         The message of a finding says how it is repaired, or what an operator can do.\n\n\
+         | Code | Compares | Meaning |\n| --- | --- | --- |\n",
     );
     for kind in FindingKind::ALL {
         let (code, between, says) = (kind.code(), kind.between(), kind.says());

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use crate::body::{API, ErrorBody, ErrorDetail};
 
 /// A refusal as this API words it.
-pub fn refusal(status: StatusCode, code: &str, message: String) -> Response {
+pub(crate) fn refusal(status: StatusCode, code: &str, message: String) -> Response {
     let error = ErrorDetail {
         code: code.to_owned(),
         message,

@@ -52,42 +52,42 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
         "/healthz",
-        "200 when the agent does its duty, else 503; the findings that are shown, the worst first.",
+        "200 if the agent is healthy, else 503. The body lists the current findings, the most severe first.",
     ),
     (
         "GET",
         "/metrics",
-        "Prometheus' text format; see [metrics](metrics.md).",
+        "Metrics in Prometheus' text format; see [metrics](metrics.md).",
     ),
     (
         "GET",
         "/v1/state",
-        "Phase, driver, whether the host is disabled, and per node: root provider, plan state, last pass, held units, the provider tree as last known.",
+        "Phase, driver, whether the host is disabled. For each node: root provider, plan state, last cycle, held units, last known provider tree.",
     ),
     (
         "GET",
         "/v1/plan",
-        "Per node the last pass and the last one that changed something, as text and as lists of providers.",
+        "For each node the last cycle, and the last cycle that changed something, as text and as lists of providers.",
     ),
     (
         "GET",
         "/v1/config",
-        "The configuration in force by option name; secrets are masked.",
+        "The current configuration by option name; secrets are masked.",
     ),
     (
         "POST",
         "/v1/tick",
-        "Asks for a pass over all nodes, those that wait after a failure included, and waits for what comes of it. 202: it is not over after a minute and goes on.",
+        "Starts a cycle over all nodes, including those that wait after a failure, and waits for the result. 202: the cycle is still running after a minute.",
     ),
     (
         "PUT",
         "/v1/disabled",
-        "Body `{\"reason\": \"...\"}`: the host takes no new guests (COMPUTE_STATUS_DISABLED), also after a restart. Waits for the pass that reports it; a failed pass is tried again.",
+        "Disables the host for new guests (COMPUTE_STATUS_DISABLED), also after a restart. Body `{\"reason\": \"...\"}`. Waits until this is reported to Placement; a failed cycle is retried.",
     ),
     (
         "DELETE",
         "/v1/disabled",
-        "The host takes guests again. Waits likewise.",
+        "Enables the host for new guests, and waits until this is reported.",
     ),
 ];
 

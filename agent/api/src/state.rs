@@ -153,6 +153,10 @@ impl From<&TreeDiff> for Touched {
 impl NodeState {
     /// A node that was just seen.
     #[must_use]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a new node is no default of anything"
+    )]
     pub fn new() -> Self {
         Self {
             root: None,

@@ -1,6 +1,8 @@
 //! A host for tests of what is done with devices: each reset comes to what it is told to, and what was made ready is there until one
 //! succeeds.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,7 @@
 //! A host in memory that takes whatever it is given, and says what it was given.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -28,7 +28,6 @@ mod usage;
 
 use std::sync::Arc;
 
-use berth_agent_devices::DeviceConditions;
 use berth_agent_journal::{Accepted, BuildDigest, Goal, GuestRecord, GuestRequest, HostPlacement};
 use berth_model::{ConsumerUuid, NodeName, ProviderTree};
 use berth_virt::guest_spec::GuestDevices;

@@ -1,5 +1,7 @@
 //! Guests and devices for tests.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use berth_model::{ArqUuid, AttachHandle, AttachHandleInfo, ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{
     CpuModel, DesiredPower, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces, GuestName,

@@ -1,11 +1,9 @@
 //! From what is known of a node to what the scheduler is told of it. Pure.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState, TransitionKind};
-use berth_model::{NodeName, ProviderTree, ResourceClass};
-use berth_virt::{Hypervisor, NodeView};
+use berth_model::{ProviderTree, ResourceClass};
 use berth_wire::host_state::{NodeInstanceBody, NodeStateBody};
 use uuid::Uuid;
 

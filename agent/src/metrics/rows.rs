@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::metrics::process;
 
-pub use berth_wire::metrics::{MetricKind, MetricRow};
+pub(crate) use berth_wire::metrics::{MetricKind, MetricRow};
 
 pub(super) const PLAN_STATE: &str = "berth_plan_state";
 pub(super) const TICK_DURATION: &str = "berth_tick_duration_seconds";

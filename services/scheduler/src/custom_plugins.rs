@@ -4,10 +4,10 @@
 //! explanations. A filter lets pass or rejects; why, it says with [`Reason::Plugin`](crate::Reason::Plugin) or any other reason.
 //!
 //! ```
-//! use berth_scheduler::own::Own;
+//! use berth_scheduler::custom_plugins::CustomPlugins;
 //! use berth_scheduler::select::Scheduler;
-//! use berth_scheduler::weighers::{Multiplier, Weigher, Weighing};
-//! use berth_scheduler::{ConsideredHost, Filter, Options, Plan, Reason, RequestSpec, Runs};
+//! use berth_scheduler::weighers::{Multiplier, Weigher, WeigherPlan};
+//! use berth_scheduler::{ConsideredHost, Filter, SchedulerOptions, FilterPlan, Reason, RequestSpec, Runs};
 //!
 //! /// Rejects hosts whose name ends otherwise than the flavor's extra spec `site:suffix` says.
 //! struct SuffixFilter;
@@ -21,11 +21,11 @@
 //!         Runs { once_per_request: true, on_rebuild: false }
 //!     }
 //!
-//!     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a Options) -> Plan<'a> {
+//!     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
 //!         let Some(suffix) = request.flavor.extra_specs.get("site:suffix") else {
-//!             return Plan::PassAll;
+//!             return FilterPlan::PassAll;
 //!         };
-//!         Plan::each(move |host: &mut ConsideredHost| match host.state.host.ends_with(suffix.as_str()) {
+//!         FilterPlan::each(move |host: &mut ConsideredHost| match host.state.host.ends_with(suffix.as_str()) {
 //!             true => Ok(()),
 //!             false => Err(Reason::plugin(self.name(), Some("wrong_suffix"), "its name ends otherwise")),
 //!         })
@@ -48,15 +48,15 @@
 //!         Multiplier::fixed("short_name_weight_multiplier", 2.0)
 //!     }
 //!
-//!     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a Options) -> Weighing<'a> {
-//!         Weighing::each(|host| -f64::from(u16::try_from(host.host.len()).unwrap_or(u16::MAX)))
+//!     fn plan<'a>(&'a self, _: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
+//!         WeigherPlan::each(|host| -f64::from(u16::try_from(host.host.len()).unwrap_or(u16::MAX)))
 //!     }
 //! }
 //!
-//! let mut options = Options::default();
+//! let mut options = SchedulerOptions::default();
 //! options.filter_scheduler.enabled_filters = vec!["ComputeFilter".into(), "SuffixFilter".into()];
 //! options.filter_scheduler.weight_classes = vec!["RAMWeigher".into(), "ShortNameWeigher".into()];
-//! let own = Own::new().with_filter(&SuffixFilter).with_weigher(&ShortNameWeigher);
+//! let own = CustomPlugins::new().with_filter(&SuffixFilter).with_weigher(&ShortNameWeigher);
 //! let scheduler = Scheduler::with_own(options, &own)?;
 //! assert_eq!(scheduler.filters().collect::<Vec<_>>(), ["ComputeFilter", "SuffixFilter"]);
 //! # Ok::<(), berth_scheduler::select::SchedulerError>(())

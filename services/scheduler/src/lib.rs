@@ -22,7 +22,7 @@
 //! | `explain` | why a request has its hosts, or none, as it is kept and read; what stands in the way |
 //! | `lint` | what is wrong with flavors, aggregates, device profiles, images and options, before a request meets it |
 //! | `placement_query` | pre-filters, and what Placement is asked |
-//! | `own`, `plugin` | filters and weighers that are not built in: of Rust, and of programs that the caller asks before |
+//! | `custom_plugins`, `plugin` | filters and weighers that are not built in: of Rust, and of programs that the caller asks before |
 //! | `text` | what users wrote, short and printable |
 //! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
 //!

@@ -66,7 +66,7 @@ impl SchedulerOptions {
 pub struct DefaultOptions {
     /// The zone of hosts that no aggregate gives one.
     pub default_availability_zone: String,
-    /// Seconds; see [`Options::service_down_time`].
+    /// Seconds; see [`SchedulerOptions::service_down_time`].
     pub service_down_time: f64,
     /// Seconds between two reports of a service.
     pub report_interval: f64,
@@ -137,7 +137,7 @@ pub struct FilterSchedulerOptions {
     pub enabled_filters: Vec<String>,
     /// The weighers; `nova.scheduler.weights.all_weighers` stands for all.
     pub weight_classes: Vec<String>,
-    /// One of this number of best hosts is chosen at random; below 1 counts as 1, with a warning ([`Options::check`]).
+    /// One of this number of best hosts is chosen at random; below 1 counts as 1, with a warning ([`SchedulerOptions::check`]).
     pub host_subset_size: i64,
     /// Whether chance decides between the best hosts of one weight.
     pub shuffle_best_same_weighed_hosts: bool,
@@ -257,7 +257,7 @@ pub enum Normalization {
 }
 
 /// Parses `name=ratio` entries, as in `[metrics] weight_setting`. As in Nova, invalid entries are ignored; so are
-/// infinite ratios, which [`Options::check`] refuses.
+/// infinite ratios, which [`SchedulerOptions::check`] refuses.
 #[must_use]
 pub fn weight_settings(texts: &[String]) -> Vec<(&str, f64)> {
     texts

@@ -1,6 +1,6 @@
 //! The loop: destination, filters, weighers, claim, the next instance, alternates.
 //!
-//! It decides and does not act: [`Scheduler::select`] answers with a [`Step`]. Where that is [`Step::Claim`], the caller claims
+//! It decides and does not act: [`Scheduler::select`] answers with a [`SelectionStep`]. Where that is [`SelectionStep::Claim`], the caller claims
 //! the candidate in Placement, in its own time, and tells how it went; then comes the next step. What a chosen host took is
 //! counted on it, so the next instance of the request sees it. A request that ends without a host for each of its instances names
 //! the instances whose claims the caller must delete.
@@ -133,7 +133,7 @@ impl Scheduler {
     }
 
     /// The hosts for one instance, the best first, and nothing more: what a dry run shows. `seed` is chance's, see
-    /// [`Ask::seed`].
+    /// [`SelectionRequest::seed`].
     #[must_use]
     pub fn sort(
         &self,

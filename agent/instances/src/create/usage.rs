@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use berth_agent_journal::{GuestRecord, GuestRequest, Named as _};
 use berth_model::ConsumerUuid;
-use berth_virt::{NodeView, VirtDriver};
+use berth_virt::NodeView;
 
 use crate::fit::HostUsage;
 

@@ -38,25 +38,25 @@ macro_rules! kinds {
 }
 
 kinds! {
-    GuestUnfinished = "guest_unfinished", "journal, hypervisor", "A guest is on its context; the agent goes on with it.";
-    GuestAway = "guest_away", "journal, hypervisor", "A guest that should run is not there, or off since the host was booted; it is brought back.";
-    GuestEnded = "guest_ended", "journal, hypervisor", "A guest that should run has ended itself; it stays off.";
-    GuestNotAtRest = "guest_not_at_rest", "journal, hypervisor", "A guest that should be off or paused runs; it is brought to rest.";
-    GuestPaused = "guest_paused", "journal, hypervisor", "A guest that should run is paused, not by berth.";
-    GuestUndone = "guest_undone", "journal, hypervisor", "A guest that could not be built and was undone is there; it is taken off.";
-    GuestDiffers = "guest_differs", "journal, hypervisor", "The hypervisor has another guest of the UUID, or the guest with other devices.";
-    DomainDiffers = "domain_differs", "journal, hypervisor", "The guest has other processors, memory, disks or interfaces; it is given its own again at its next start or hard reboot.";
-    GuestStuck = "guest_stuck", "journal, hypervisor", "The hypervisor lets nobody do anything with the guest; the text has the mend.";
-    GuestOrphan = "guest_orphan", "journal, hypervisor", "A guest that berth made and the journal does not know.";
-    DeviceUnfit = "device_unfit", "journal, devices", "A device that a guest holds is gone or sick.";
-    DeviceTaken = "device_taken", "devices, hypervisor", "A guest that is not berth's has an offered device.";
-    DeviceUnclean = "device_unclean", "devices, requests", "A device was given back and is not clean; it is reset before anybody gets it.";
-    DeviceLeft = "device_left", "devices, journal", "A function that was taken off its driver for a guest is nobody's; it is given back, reset.";
-    MdevOrphan = "mdev_orphan", "devices, journal", "A mediated device that was made for a guest is nobody's; it is removed.";
-    RequestsDiffer = "requests_differ", "journal, requests", "A guest's accelerator requests are not bound to its devices any more.";
-    RequestOrphan = "request_orphan", "requests, hypervisor", "A request holds a device for a guest that this host does not have.";
-    AllocationOrphan = "allocation_orphan", "allocations, journal", "A consumer holds something of this host and is no guest of it.";
-    AllocationMissing = "allocation_missing", "allocations, journal", "A guest holds nothing of this host.";
-    AllocationDiffers = "allocation_differs", "allocations, devices", "A guest holds nothing of the provider of one of its devices.";
-    ProviderMissing = "provider_missing", "devices, allocations", "Placement lost a device's provider; it is made again.";
+    GuestUnfinished = "guest_unfinished", "journal, hypervisor", "An operation on a guest is not finished; the agent continues it.";
+    GuestAway = "guest_away", "journal, hypervisor", "A guest that should run is missing, or off since the host booted; it is started again.";
+    GuestEnded = "guest_ended", "journal, hypervisor", "A guest that should run shut itself down; it stays off.";
+    GuestNotAtRest = "guest_not_at_rest", "journal, hypervisor", "A guest that should be off or paused is running; it is stopped or paused.";
+    GuestPaused = "guest_paused", "journal, hypervisor", "A guest that should run is paused, and not by Berth.";
+    GuestUndone = "guest_undone", "journal, hypervisor", "A guest whose build failed and was undone still exists; it is removed.";
+    GuestDiffers = "guest_differs", "journal, hypervisor", "The hypervisor has another guest with this UUID, or the guest has other devices.";
+    DomainDiffers = "domain_differs", "journal, hypervisor", "The guest has other processors, memory, disks or interfaces; they are restored at the next start or hard reboot.";
+    GuestStuck = "guest_stuck", "journal, hypervisor", "The hypervisor accepts no operation on the guest; the text says how to repair it.";
+    GuestOrphan = "guest_orphan", "journal, hypervisor", "A guest that Berth created and that is not in the journal.";
+    DeviceUnfit = "device_unfit", "journal, devices", "A device of a guest is missing or unhealthy.";
+    DeviceTaken = "device_taken", "devices, hypervisor", "A guest that Berth did not create uses an offered device.";
+    DeviceUnclean = "device_unclean", "devices, requests", "A device was returned and is not clean; it is reset before it is assigned again.";
+    DeviceLeft = "device_left", "devices, journal", "A function that was unbound from its driver for a guest has no user; it is reset and returned to the driver.";
+    MdevOrphan = "mdev_orphan", "devices, journal", "A mediated device that was created for a guest has no user; it is removed.";
+    RequestsDiffer = "requests_differ", "journal, requests", "A guest's accelerator requests are no longer bound to its devices.";
+    RequestOrphan = "request_orphan", "requests, hypervisor", "A request is bound to a device for a guest that this host does not have.";
+    AllocationOrphan = "allocation_orphan", "allocations, journal", "A consumer has allocations on this host and is not a guest of the host.";
+    AllocationMissing = "allocation_missing", "allocations, journal", "A guest has no allocations on this host.";
+    AllocationDiffers = "allocation_differs", "allocations, devices", "A guest has no allocation on the provider of one of its devices.";
+    ProviderMissing = "provider_missing", "devices, allocations", "Placement lost a device's provider; it is created again.";
 }

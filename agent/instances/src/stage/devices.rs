@@ -15,7 +15,7 @@ use crate::stage::{Bug, Device, Mishap, Stage, World};
 /// Devices as the kernel has them.
 pub struct Devices(pub Stage);
 
-pub fn devices_of(spec: &GuestSpec) -> impl Iterator<Item = String> {
+pub(crate) fn devices_of(spec: &GuestSpec) -> impl Iterator<Item = String> {
     spec.devices
         .as_slice()
         .iter()

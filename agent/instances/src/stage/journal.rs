@@ -31,7 +31,7 @@ impl Stage {
 }
 
 /// The journal behind the count of crossings.
-pub struct Seam(pub Stage);
+pub(crate) struct Seam(pub Stage);
 
 impl Seam {
     fn write<'a, T: Send + 'a>(&'a self, what: String, effect: Answer<'a, T>) -> Answer<'a, T> {

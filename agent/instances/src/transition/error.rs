@@ -1,8 +1,6 @@
 //! Why a guest's life did not change.
 
-use berth_agent_journal::JournalError;
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::GuestError;
 
 use crate::outcome::BlockedReason;
 use crate::power::PowerError;

@@ -1,5 +1,7 @@
 //! Nodes of several kinds, and what is told of them.
 
+use berth_model::NodeName;
+use berth_virt::{Hypervisor, NodeView};
 use std::collections::BTreeSet;
 
 use berth_agent_images::{DiskPlan, InstancesPath, RecreateDisks};

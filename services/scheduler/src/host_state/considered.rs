@@ -98,7 +98,7 @@ pub struct SchedulerLimits {
     pub numa: Option<NumaLimits>,
 }
 
-/// See [`Limits::numa`].
+/// See [`SchedulerLimits::numa`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumaLimits {
     pub cpu_allocation_ratio: f64,

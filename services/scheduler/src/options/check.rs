@@ -29,7 +29,7 @@ pub struct OptionWarning {
     pub instead: &'static str,
 }
 
-/// What [`Options::check`] finds; nothing where all is well.
+/// What [`SchedulerOptions::check`] finds; nothing where all is well.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
     /// Values that must be changed.

@@ -45,7 +45,7 @@ pub struct Asked {
     /// The zone that the user asked for.
     pub availability_zone: Option<String>,
     pub instances: usize,
-    /// Chance's, see [`Ask::seed`](super::Ask::seed).
+    /// Chance's, see [`SelectionRequest::seed`](super::SelectionRequest::seed).
     pub seed: u64,
     /// Whether options leave something to chance.
     pub by_chance: bool,

@@ -32,7 +32,7 @@ impl Multiplier {
         }
     }
 
-    /// The key of aggregates, and what holds where none of them has it: of a weigher that has no option among [`Options`].
+    /// The key of aggregates, and what holds where none of them has it: of a weigher that has no option among [`SchedulerOptions`].
     #[must_use]
     pub fn fixed(key: &'static str, multiplier: f64) -> Self {
         Self {

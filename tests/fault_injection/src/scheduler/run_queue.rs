@@ -73,7 +73,7 @@ impl RunQueue {
     pub(super) fn enqueue(&mut self, task: usize) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket {
-            task: task,
+            task,
             number: self.tickets,
         };
         self.waiting.insert(ticket, None);

@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+#[path = "../core/serve/tests/tls/authority.rs"]
+mod authority;
 #[path = "claims/main.rs"]
 mod claims;
 #[path = "conformance/main.rs"]

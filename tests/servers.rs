@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+#[path = "../core/serve/tests/tls/authority.rs"]
+mod authority;
 #[path = "databases/main.rs"]
 mod databases;
 mod peers;

@@ -5,8 +5,6 @@
 //!
 //! `BERTH_KILLS` says how many seeds (50), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the table.
 
-#[path = "../../core/serve/tests/tls/authority.rs"]
-mod authority;
 mod boots;
 mod case;
 mod contents;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::program::authority::{Authority, Pair};
+use crate::authority::{Authority, Pair};
 use berth_tests::port::free_port;
 use nix::sys::signal::Signal;
 

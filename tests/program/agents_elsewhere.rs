@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::authority::{Authority, Pair};
+use crate::authority::{Authority, Pair};
 use berth_tests::berth::BerthHome;
 use berth_tests::port::free_port;
 use serde_json::Value;

@@ -12,7 +12,7 @@ use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
-use crate::program::authority::Authority;
+use crate::authority::Authority;
 use crate::program::guests::Host;
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
 use crate::program::placement_api::{Api, way};

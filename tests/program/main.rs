@@ -5,8 +5,6 @@ mod accelerator_service;
 mod agent_over_tls;
 mod agents_elsewhere;
 mod allocations;
-#[path = "../../core/serve/tests/tls/authority.rs"]
-mod authority;
 mod bad_input;
 mod cloud;
 mod commands;

@@ -11,8 +11,8 @@ use berth_tests::exchange::Ask;
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
+use crate::authority::Authority;
 use crate::program::agents_elsewhere;
-use crate::program::authority::Authority;
 use crate::program::cloud::{Cloud, SERVED, images, operator, password, served};
 use crate::program::compute::IMAGE;
 use crate::program::guests::Host;

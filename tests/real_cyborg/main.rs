@@ -4,8 +4,6 @@
 //! One cloud serves all tests; each uses functions of the host that no other test uses.
 
 mod agent;
-#[path = "../../core/serve/tests/tls/authority.rs"]
-mod authority;
 mod beside;
 mod boot;
 mod card_host;

@@ -13,7 +13,7 @@ use berth_tests::peer::{
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
-use crate::real_cyborg::authority::Authority;
+use crate::authority::Authority;
 use crate::real_cyborg::card_host::{CARDS, CardHost, PATIENCE, authtoken, images, login};
 use crate::real_cyborg::cloud::{Cloud, named, of_provider};
 use crate::real_cyborg::conductor::assert_nothing_left;

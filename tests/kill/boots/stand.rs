@@ -13,7 +13,7 @@ use berth_tests::port::free_port;
 use serde_json::Value;
 
 use super::{DEVICES, IMAGE, NODES, PATIENCE, text, until};
-use crate::kill::authority::Authority;
+use crate::authority::Authority;
 
 /// The SHA-256 of 512 zeros.
 const CHECKSUM: &str = "076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560";

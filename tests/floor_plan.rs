@@ -14,6 +14,9 @@ const PURE: [&str; 2] = ["core/model", "core/wire"];
 /// Dependencies that no source file names, with the reason why the manifest needs them.
 const UNNAMED: [(&str, &str, &str); 0] = [];
 
+/// Packages whose library has another name than the package.
+const LIBRARY_NAMES: [(&str, &str); 1] = [("md-5", "md5")];
+
 #[derive(Debug, PartialEq)]
 enum Ours {
     Everything { but: BTreeSet<String> },
@@ -257,7 +260,11 @@ fn every_dependency_is_used_by_a_source_file() {
                 .any(|(folder, unnamed, _)| *folder == member.folder && *unnamed == name)
         };
         let of_member = member.declared.iter().filter(|dependency| {
-            !is_unnamed(&dependency.name) && !uses(&text, &dependency.source_name)
+            let library = LIBRARY_NAMES
+                .iter()
+                .find(|(package, _)| *package == dependency.name)
+                .map_or(dependency.source_name.as_str(), |(_, library)| library);
+            !is_unnamed(&dependency.name) && !uses(&text, library)
         });
         unused.extend(of_member.map(|dependency| {
             let (folder, name) = (&member.folder, &dependency.name);
@@ -327,7 +334,11 @@ fn a_path_that_begins_with_a_crate_uses_it() {
 fn a_crate_is_named_by_its_last_folder() {
     for (name, folder) in folders(&workspace()) {
         let last = folder.rsplit('/').next().unwrap_or_default();
-        assert_eq!(name, format!("berth-{}", last.replace('_', "-")));
+        let prefix = match folder.starts_with("agent/") {
+            true => "berth-agent",
+            false => "berth",
+        };
+        assert_eq!(name, format!("{prefix}-{}", last.replace('_', "-")));
     }
 }
 

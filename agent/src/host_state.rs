@@ -2,7 +2,7 @@
 //!
 //! | room | what it does |
 //! |---|---|
-//! | [`compose`] | from what is seen, journaled and reported to the body: pure |
+//! | `compose` | from what is seen, journaled and reported to the body: pure |
 //! | `usage` | what guests have of CPUs, memory and disk: pure |
 //! | `numa` | the host's cells, and what guests have of them: pure |
 //! | `pci` | the devices for pass-through that are free: pure |

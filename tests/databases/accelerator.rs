@@ -118,7 +118,7 @@ async fn tables_that_were_made_by_half_are_made_anew_and_others_are_left(place: 
         Place::Postgres(_) => {
             let refused = prepared.unwrap_err().to_string();
             assert!(
-                refused.contains("does not say at which version"),
+                refused.contains("does not contain the version"),
                 "{refused}"
             );
         }
@@ -131,7 +131,7 @@ async fn tables_that_were_made_by_half_are_made_anew_and_others_are_left(place: 
             let refused = berth_accelerator::prepare(&service.store).await;
             let refused = refused.unwrap_err().to_string();
             assert!(
-                refused.contains("does not say at which version"),
+                refused.contains("does not contain the version"),
                 "{refused}"
             );
             assert_eq!(service.devices().await.len(), 1);

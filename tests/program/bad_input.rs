@@ -180,7 +180,7 @@ fn answers_of_placement_that_are_spoilt_do_not_end_a_running_agent() {
     let mut agent = node.start(&["agent"]);
     for (fault, words) in [
         (Fault::Garbage, "JSON"),
-        (Fault::Truncate, "before the answer was whole"),
+        (Fault::Truncate, "before the answer was complete"),
         (Fault::Endless, "larger than"),
     ] {
         let well = || manager.status().starts_with("in sync");

@@ -63,7 +63,7 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
     let typo = folder.path().join("typo");
     let url = format!("sqlite:{}/placement.sqlite", typo.display());
     let named = typo.display().to_string();
-    expect(&serve(&url), 74, &[&named, "is not there"]);
+    expect(&serve(&url), 74, &[&named, "does not exist"]);
     assert!(!typo.exists());
     let url = format!("sqlite:{}/p.sqlite?mode=ro", folder.path().display());
     expect(&serve(&url), 78, &["no options behind a ?"]);
@@ -77,7 +77,7 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
         }
         for more in [&[][..], &["--dry-run"]] {
             let upgrade = ["placement", "migrate-compute-inventory", "--database", &url];
-            let words = ["is not there", "p.sqlite", "the service uses"];
+            let words = ["no database at", "p.sqlite", "the service uses"];
             expect(&node.run(&[&upgrade[..], more].concat()), 74, &words);
         }
         let made = std::fs::read_dir(folder.path()).expect("a folder").count();

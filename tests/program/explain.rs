@@ -160,7 +160,7 @@ fn a_database_without_a_service_can_be_asked_too() {
     ]);
     let missing = missing.expect("it runs");
     assert!(
-        missing.stderr.contains("there is no database"),
+        missing.stderr.contains("no database at"),
         "{}",
         missing.stderr
     );

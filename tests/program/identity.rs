@@ -195,7 +195,7 @@ fn a_token_outlives_a_kill_and_not_a_change_of_its_user() {
     assert_eq!(cloud.providers(&cloud.placement_url, &admin).0, 200);
 
     write_users(&cloud.home, "[[user]]\nname = 7\n");
-    let log = "the new file of users is not taken";
+    let log = "the new users file is invalid";
     let url = cloud.placement_url.clone();
     let look = || {
         Ask::get(format!("{url}/resource_providers"))

@@ -581,7 +581,7 @@ async fn a_guest_that_runs_keeps_what_is_its_own_though_its_agent_lost_its_journ
         };
         for said in [
             "is on this host, and the journal does not know it",
-            "stay its own",
+            "its devices and claim are kept",
         ] {
             assert!(reason.contains(said), "{mood:?}: {reason}");
         }

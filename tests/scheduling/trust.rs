@@ -77,7 +77,7 @@ async fn a_guest_that_asks_for_trust_goes_where_it_was_attested_lately() {
     }
     std::fs::remove_file(&file).expect("a file");
     let reason = goes(&conductor, 3).await.expect_err("nothing is known");
-    assert!(reason.contains("the file cannot be read"), "{reason}");
+    assert!(reason.contains("failed to read the file"), "{reason}");
 }
 
 #[tokio::test]

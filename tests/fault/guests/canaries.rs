@@ -146,7 +146,7 @@ fn a_guest_whose_row_the_compute_api_forgot_is_caught() {
         let patience = Duration::from_mins(3);
         let wrong = cloud.rests_within(None, patience).await.join("\n");
         assert!(
-            wrong.contains("the compute API does not tell it"),
+            wrong.contains("the compute API does not list it"),
             "{wrong}"
         );
         assert!(wrong.contains("has no row of it"), "{wrong}");
@@ -177,7 +177,7 @@ fn a_row_whose_guest_is_gone_is_caught_until_somebody_asks_for_it() {
         deleted.expect("the conductor knows it");
         let patience = Duration::from_mins(3);
         let wrong = cloud.rests_within(None, patience).await.join("\n");
-        assert!(wrong.contains("the compute API tells guest"), "{wrong}");
+        assert!(wrong.contains("the compute API lists guest"), "{wrong}");
         let left = cloud.left_over().await.join("\n");
         assert!(left.contains("the compute API's row of"), "{left}");
         cloud.servers_named(SERVER).await.expect("an answer");

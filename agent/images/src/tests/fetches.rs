@@ -75,7 +75,7 @@ async fn each_bad_download_is_refused_and_leaves_nothing() {
         (
             "truncated",
             Page::Truncated(bytes.clone()),
-            "before the answer was whole",
+            "before the answer was complete",
         ),
         ("stalls", Page::Stalls(bytes.clone()), "no answer within"),
         ("drips", Page::Drips, "it comes too slowly"),

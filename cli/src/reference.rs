@@ -21,11 +21,11 @@ pub fn metrics_page() -> String {
 #[must_use]
 pub fn exit_codes_page() -> String {
     let mut page = String::from(
-        "# Exit codes and error numbers\n\nWritten from the code; do not edit.\n\n\
-         Every failure is one paragraph on standard error: a number, what happened, the causes, the mend. The number decides\n\
-         the exit code. `berth-agent.service` does not restart on 64, 76 and 78 (`RestartPreventExitStatus=`): a restart\n\
-         cannot help there.\n\n\
-         | code | name | when | what to do |\n| --- | --- | --- | --- |\n",
+        "# Exit codes and error numbers\n\nThis page is generated from the code.\n\n\
+         An error message on standard error has a number, what failed, the causes, and a hint. The number decides the exit\n\
+         code. `berth-agent.service` does not restart after 64, 76 and 78 (`RestartPreventExitStatus=`), because a restart\n\
+         cannot help.\n\n\
+         | Code | Name | When | What to do |\n| --- | --- | --- | --- |\n",
     );
     for code in ExitCode::ALL {
         let meaning = code.meaning();

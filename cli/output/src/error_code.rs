@@ -59,44 +59,44 @@ macro_rules! error_codes {
 error_codes! {
     /// The command line is wrong.
     Usage = 1 => Usage;
-    /// A bug: a state its authors thought impossible.
+    /// A bug: an unexpected internal state.
     Bug = 2 => Bug;
     /// The output could not be written.
     Output = 3 => Disk;
     /// A file could not be written or read.
     File = 4 => Disk;
-    /// What was asked for does not exist, or a rule forbids it.
+    /// The object does not exist, or the request was rejected.
     Refused = 5 => Refused;
 
     /// A configuration file is not TOML.
     Syntax = 101 => Configuration;
     /// No option or section has this name.
     UnknownKey = 102 => Configuration;
-    /// OpenStack has the option, this version of berth does not read it.
+    /// OpenStack has this option, but this version of Berth does not read it.
     NotYet = 103 => Configuration;
     /// A value has the wrong type.
     WrongType = 104 => Configuration;
-    /// A value is of the right type but not allowed.
+    /// A value has the right type but is not allowed.
     BadValue = 105 => Configuration;
     /// A configuration file cannot be read.
     Unreadable = 106 => Configuration;
-    /// An option that others make necessary is not set.
+    /// An option that other options require is not set.
     Missing = 107 => Configuration;
     /// Two options contradict each other.
     Contradiction = 108 => Configuration;
-    /// Something in the configuration is lawful but probably not meant; refused only with `--deny-warnings`.
+    /// Something in the configuration is valid but probably not intended; rejected only with `--deny-warnings`.
     Doubtful = 109 => Configuration;
 
     /// The agent's admin socket does not answer.
     AgentAway = 201 => Unavailable;
-    /// The agent's answer is not understood.
+    /// The agent's response is invalid.
     AgentAnswer = 202 => Unavailable;
 
-    /// A service needed did not answer before the deadline.
+    /// A required service did not answer before the deadline.
     Unavailable = 301 => Unavailable;
-    /// A service refused the credentials.
+    /// A service rejected the credentials.
     Unauthorized = 302 => Configuration;
-    /// Another process holds what this one needs.
+    /// Another process uses what this one needs.
     Held = 303 => Held;
     /// The state on disk is damaged or cannot be written.
     State = 304 => Disk;
@@ -104,20 +104,20 @@ error_codes! {
     Identity = 305 => Configuration;
     /// The driver refused to start with this configuration.
     Driver = 306 => Configuration;
-    /// The account may not do this in Placement: its role is missing, or Placement's policy asks for more.
+    /// The account lacks permission in Placement: a role is missing, or Placement's policy requires more.
     Forbidden = 307 => Configuration;
-    /// Placement does not speak the microversion that berth needs.
+    /// Placement does not support the microversion that Berth needs.
     Microversion = 308 => Configuration;
-    /// What answers at a service's URL does not answer as that service, or the catalog has no such URL.
+    /// The URL of a service leads to something else, or the catalog has no URL for the service.
     Endpoint = 309 => Configuration;
-    /// Placement does not accept a request as berth makes it (400); the unit starts the agent again.
+    /// Placement rejected a request as invalid (400); the unit restarts the agent.
     RequestRefused = 310 => Unavailable;
     /// A journal or a database was written by another release, and this one cannot use it.
     OtherRelease = 311 => Configuration;
 
-    /// A reshape is needed, which is lawful only at start.
+    /// A reshape is needed, which is done only at a start.
     ReshapeNeeded = 401 => ReshapeNeeded;
-    /// A reshape was refused.
+    /// A reshape was rejected.
     ReshapeFailed = 402 => ReshapeFailed;
 
     /// `berth doctor` found a failure.

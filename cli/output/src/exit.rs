@@ -60,18 +60,18 @@ impl ExitCode {
         match self {
             ExitCode::Done => ExitCodeMeaning {
                 name: "done",
-                when: "The command did what was asked. For `berth agent`: it was told to stop, and stopped in order.",
+                when: "The command succeeded. For `berth agent`: it was asked to stop and stopped cleanly.",
                 next: "Nothing.",
             },
             ExitCode::Refused => ExitCodeMeaning {
                 name: "refused or not found",
-                when: "A rule forbids what was asked, or the named thing does not exist. Nothing was changed.",
-                next: "Read the sentence on standard error; it names the rule or the thing.",
+                when: "The request was rejected, or the named object does not exist. Nothing was changed.",
+                next: "Read the message on standard error; it names the rule or the object.",
             },
             ExitCode::UpdatePending => ExitCodeMeaning {
                 name: "update pending",
-                when: "Only with `--detailed-exitcode`: a plain update, no reshape, would be sent.",
-                next: "Nothing: the running agent sends it by itself.",
+                when: "Only with `--detailed-exitcode`: an update without a reshape is pending.",
+                next: "Nothing: the running agent sends the update.",
             },
             ExitCode::Usage => ExitCodeMeaning {
                 name: "usage",
@@ -80,21 +80,21 @@ impl ExitCode {
             },
             ExitCode::Unavailable => ExitCodeMeaning {
                 name: "dependency unavailable",
-                when: "A service (Placement, Keystone, the agent's own socket) did not answer before `--deadline`: only \
-                       `--once`, offline and command line use, the running agent keeps trying instead. Or Placement \
-                       answers a start with 400: the unit starts the agent again.",
-                next: "`berth doctor` says which one; repeat when it is back.",
+                when: "A service (Placement, Keystone, the agent) did not answer before `--deadline`; a running \
+                       agent retries instead. Or Placement answered the agent's start with 400.",
+                next: "`berth doctor` names the service; repeat when it is reachable. After 400 the unit \
+                       restarts the agent.",
             },
             ExitCode::Bug => ExitCodeMeaning {
                 name: "bug",
-                when: "berth met a state its authors thought impossible.",
-                next: "Report the sentence on standard error. The unit restarts.",
+                when: "Berth reached an unexpected internal state.",
+                next: "Report the message on standard error. The unit restarts.",
             },
             ExitCode::Held => ExitCodeMeaning {
                 name: "held by another",
-                when: "Another process owns what this one needs: the SQLite file, the state directory, or a service is \
-                       running beside an offline upgrade.",
-                next: "Stop the other process; the message names what is held.",
+                when: "Another process uses what this one needs: the SQLite file, the state directory, an \
+                       address; or a service is running during an offline upgrade.",
+                next: "Stop the other process; the message names what it uses.",
             },
             ExitCode::Disk => ExitCodeMeaning {
                 name: "disk",
@@ -103,20 +103,20 @@ impl ExitCode {
             },
             ExitCode::ReshapeNeeded => ExitCodeMeaning {
                 name: "reshape needed",
-                when: "A periodic pass found that the provider tree must be reshaped, which is lawful only at start. Also \
-                       `berth reshape plan --detailed-exitcode`.",
+                when: "A periodic cycle found that the provider tree must be reshaped, which is done only at a \
+                       start. Also `berth reshape plan --detailed-exitcode`.",
                 next: "Nothing: the unit restarts the agent, which then reshapes.",
             },
             ExitCode::ReshapeFailed => ExitCodeMeaning {
                 name: "reshape failed",
-                when: "A reshape was refused: by a rule, by Placement, or for want of the `service` role. Nothing was left \
-                       half made.",
-                next: "The message names provider, class and consumer, or the role. Mend it, then start the unit again: it \
-                       does not restart by itself.",
+                when: "A reshape was rejected by a rule or by Placement, or the role `service` is missing. \
+                       Nothing was changed.",
+                next: "The message names provider, class and consumer, or the role. Fix the cause and start the \
+                       unit again; it does not restart by itself.",
             },
             ExitCode::Configuration => ExitCodeMeaning {
                 name: "configuration",
-                when: "The configuration is refused, or `berth doctor` found a failure.",
+                when: "The configuration was rejected, or `berth doctor` found a failure.",
                 next: "`berth config check` lists every error with file, line and key. The unit does not restart on it.",
             },
         }

@@ -24,7 +24,7 @@ pub enum Request {
         /// Gets what came of the pass that reports it; an error: it could not be kept, and nothing changed.
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
     },
-    /// The cloud's operators want no new guests here, or want them again. Nobody waits for it: what came of it is in the state.
+    /// An operator disabled or enabled this host for new instances. The caller does not wait; the agent's state shows the result.
     SetDisabledInCloud {
         /// Why they want none; none: they are welcome.
         reason: Option<String>,

@@ -282,7 +282,7 @@ pub enum Trouble {
     PlacementAway,
     /// It answers, but will not have us.
     PlacementRefuses,
-    /// Who the node is cannot be told.
+    /// The identity of the node is unknown.
     Identity,
     /// A reshape is needed.
     ReshapeNeeded,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use berth_agent_journal::{JournalError, Named, Quarantine, QuarantineStays, QuarantinedBy};
+use berth_agent_journal::{JournalError, NamedDevice, Quarantine, QuarantineStays, QuarantinedBy};
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_virt::{DeviceError, GuestError, OfferedHandle, VirtDriver};
 
@@ -315,7 +315,7 @@ fn checked(reason: &str) -> Result<&str, ActError> {
 }
 
 fn acted(handles: &[OfferedHandle], what: &str) -> ActionReport {
-    let devices: Vec<String> = handles.iter().map(Named::name).collect();
+    let devices: Vec<String> = handles.iter().map(NamedDevice::name).collect();
     ActionReport {
         text: format!("{what}: {}", devices.join(", ")),
         devices,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use berth_agent_journal::{DeviceRegister, GuestJournal, JournalError, Named as _, Register};
+use berth_agent_journal::{DeviceRegister, GuestJournal, JournalError, NamedDevice as _, Register};
 use berth_agent_tracker::KnownTrees;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
@@ -363,14 +363,14 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
     }
 }
 
-/// What the accelerator service was told of a node, and answered.
+/// The last report of a node's devices to the accelerator service, and the service's answer.
 pub(super) struct LastReport {
     pub(super) body: HostDevicesReport,
     pub(super) at: Instant,
     pub(super) advice: Advice,
-    /// Somebody may have changed what it would answer.
+    /// The service's answer may have changed since.
     pub(super) stale: bool,
-    /// By what to wait for such a change; none where the service has nobody wait.
+    /// The token for waiting for changes of the answer; `None` if the service does not support waiting.
     pub(super) changes: Option<String>,
 }
 

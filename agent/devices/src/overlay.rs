@@ -1,6 +1,6 @@
 //! What a view becomes of what is known beside it. Pure.
 
-use berth_agent_journal::{Named as _, QuarantinedBy, Register, names};
+use berth_agent_journal::{NamedDevice as _, QuarantinedBy, Register, names};
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::{DeviceCondition, DeviceOwner, HostView, OfferedDevice, UnfitReason};
 

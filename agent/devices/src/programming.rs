@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_agent_journal::{Cleaned, Cleaning, Named as _, name_of_handle};
+use berth_agent_journal::{Cleaning, CleaningOutcome, NamedDevice as _, name_of_handle};
 use berth_agent_tracker::backoff::Backoff;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
@@ -212,7 +212,7 @@ impl<D: VirtDriver> Devices<D> {
             None => run_all(hook, due, &targets, cancelled).await,
         };
         for name in &begun {
-            if let Err(error) = self.end(name, Cleaned::Unknown).await {
+            if let Err(error) = self.end(name, CleaningOutcome::Unknown).await {
                 tracing::error!(device = %name, %error, "the end of a programming cannot be written; trying again");
             }
         }

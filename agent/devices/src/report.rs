@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_journal::{Named as _, Register, name_of_handle};
+use berth_agent_journal::{NamedDevice as _, Register, name_of_handle};
 use berth_model::{
     ArqUuid, AttachHandleInfo, AttachHandleType, ConsumerUuid, NodeName, Provider, ProviderTree,
     ProviderUuid,

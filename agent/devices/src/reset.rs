@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_agent_journal::{
-    Cleaned, Cleaning, JournalError, Named as _, Quarantine, QuarantineStays, QuarantinedBy, names,
+    Cleaning, CleaningOutcome, JournalError, NamedDevice as _, Quarantine, QuarantineStays,
+    QuarantinedBy, names,
 };
 use berth_agent_tracker::backoff::Backoff;
 use berth_model::{ConsumerUuid, Disposition};
@@ -297,7 +298,7 @@ impl<D: VirtDriver> Devices<D> {
         let refreshed = self.refresh().await;
         let reset = self.inner.driver.reset_device(wanted).await;
         let end = match &reset {
-            Ok(_) => Cleaned::Clean {
+            Ok(_) => CleaningOutcome::Clean {
                 releases: order.releases,
                 quarantine: order.quarantine,
             },
@@ -324,7 +325,7 @@ impl<D: VirtDriver> Devices<D> {
 
     /// Writes down the end of a reset or of a programming: now, or as soon as the journal takes it. Until then the device goes
     /// to nobody.
-    pub(super) async fn end(&self, name: &str, end: Cleaned) -> Result<(), JournalError> {
+    pub(super) async fn end(&self, name: &str, end: CleaningOutcome) -> Result<(), JournalError> {
         let ended = self.inner.register.end(name, &end).await;
         if ended.is_err() {
             let (devices, name) = (self.clone(), name.to_owned());
@@ -333,7 +334,7 @@ impl<D: VirtDriver> Devices<D> {
         ended
     }
 
-    async fn end_later(&self, name: &str, end: &Cleaned) {
+    async fn end_later(&self, name: &str, end: &CleaningOutcome) {
         let mut backoff = Backoff::seeded(self.inner.options.seed);
         loop {
             tokio::time::sleep(backoff.failed()).await;
@@ -391,10 +392,10 @@ fn subject(name: &str) -> String {
 }
 
 /// What a failed reset leaves of a device.
-fn spoilt(error: &DeviceError, order: ResetRequest) -> Cleaned {
+fn spoilt(error: &DeviceError, order: ResetRequest) -> CleaningOutcome {
     match must_quarantine(error, order.failures + 1) {
-        false => Cleaned::Unknown,
-        true => Cleaned::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
+        false => CleaningOutcome::Unknown,
+        true => CleaningOutcome::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
     }
 }
 

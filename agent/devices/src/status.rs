@@ -1,6 +1,6 @@
 //! The status of each device that an instance can get: who has it, and why it is not free.
 
-use berth_agent_journal::{Named as _, Quarantine};
+use berth_agent_journal::{NamedDevice as _, Quarantine};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, VirtDriver};
 

@@ -18,7 +18,7 @@ use crate::atomic_file::{self, Part};
 use crate::error::DiskError;
 use crate::fetch::ImageSources;
 use crate::image_source::{ImageKey, ImageSource};
-use crate::inspect::{ImageFile, ImageFlaw, Inspected, LARGEST, backing_name, inspect};
+use crate::inspect::{ImageFile, ImageFlaw, InspectedImage, LARGEST, backing_name, inspect};
 use crate::progress::{Coming, ImageDownload, ImageProgress, ImageStage};
 use crate::qemu_img::QemuImg;
 
@@ -263,7 +263,7 @@ async fn look(
     fetched: &Part,
     format: DiskFormat,
     most: u64,
-) -> Result<Result<Inspected, ImageFlaw>, DiskError> {
+) -> Result<Result<InspectedImage, ImageFlaw>, DiskError> {
     let path = fetched.path().to_owned();
     let looked = spawn_blocking({
         let path = path.clone();

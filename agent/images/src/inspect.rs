@@ -12,7 +12,7 @@ mod qcow2;
 use berth_virt::guest_spec::DiskFormat;
 
 pub(super) use image_file::Bytes;
-pub(super) use image_file::{ImageFile, ImageFlaw, Inspected, LARGEST};
+pub(super) use image_file::{ImageFile, ImageFlaw, InspectedImage, LARGEST};
 pub(super) use qcow2::backing_name;
 
 /// Looks at an image that was said to be of this format and to be at most `most` bytes large as a disk.
@@ -20,7 +20,7 @@ pub(super) fn inspect(
     image: &impl Bytes,
     format: DiskFormat,
     most: u64,
-) -> Result<Inspected, ImageFlaw> {
+) -> Result<InspectedImage, ImageFlaw> {
     let expected = match format {
         DiskFormat::Raw => "raw",
         DiskFormat::Qcow2 => "qcow2",
@@ -31,7 +31,7 @@ pub(super) fn inspect(
     let found = magic::looks_like(image)?;
     let inspected = match (format, found) {
         (DiskFormat::Qcow2, Some(magic::QCOW2)) => qcow2::read(image)?,
-        (DiskFormat::Raw, None) => Inspected {
+        (DiskFormat::Raw, None) => InspectedImage {
             virtual_size: image.len().next_multiple_of(512),
             allocated: image.len(),
         },

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_agent_images::InstancesPath;
-use berth_agent_journal::{Released, SqlJournal};
+use berth_agent_journal::{ReleasedDevices, SqlJournal};
 use berth_model::{
     ConsumerUuid, NodeName, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
 };
@@ -351,8 +351,8 @@ impl GuestResources for BenchHost {
         Ok(())
     }
 
-    async fn release(&self, _: Provision<'_>) -> Result<Released, ResourceError> {
-        Ok(Released::default())
+    async fn release(&self, _: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
+        Ok(ReleasedDevices::default())
     }
 }
 

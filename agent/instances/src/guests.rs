@@ -327,7 +327,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.journeys.stop().await;
     }
 
-    /// Something of guests changed on the hypervisor: whoever keeps them compares them at once.
+    /// Instances changed on the hypervisor: the reconcile loop compares them at once.
     pub fn stir(&self) {
         self.inner.stirred.notify_one();
     }

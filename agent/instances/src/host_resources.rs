@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_agent_images::{DiskError, DiskPlan, Disks, ImageDownload, ImageSource};
-use berth_agent_journal::{BoundDevices, GuestRequest, Named as _, Released};
+use berth_agent_journal::{BoundDevices, GuestRequest, NamedDevice as _, ReleasedDevices};
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
@@ -125,10 +125,10 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         Ok(())
     }
 
-    async fn release(&self, guest: Provision<'_>) -> Result<Released, ResourceError> {
+    async fn release(&self, guest: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
         // Each is tried: a card that does not come back is no reason to keep another one, nor a tenant's disks.
         let mut first = None;
-        let mut released = Released::default();
+        let mut released = ReleasedDevices::default();
         for device in wanted(&guest) {
             let name = device.device.name();
             match self.driver.reset_device(&device).await {

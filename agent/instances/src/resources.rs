@@ -3,7 +3,7 @@
 use std::future::{Future, ready};
 
 use berth_agent_images::{DiskError, DiskPlan, DiskProvision, ImageDownload, RecreateDisks};
-use berth_agent_journal::{BoundDevices, GuestRequest, Released};
+use berth_agent_journal::{BoundDevices, GuestRequest, ReleasedDevices};
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, WantedDevice};
@@ -126,7 +126,7 @@ pub trait GuestResources: Send + Sync + 'static {
     fn release(
         &self,
         guest: Provision<'_>,
-    ) -> impl Future<Output = Result<Released, ResourceError>> + Send;
+    ) -> impl Future<Output = Result<ReleasedDevices, ResourceError>> + Send;
 
     /// Where the disks of this plan lie: what the guest's spec is to name.
     fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use berth_agent_images::RecreateDisks;
 use berth_agent_journal::{
     Blame, BoundDevices, Claimed, GuestRecord, GuestRequest, GuestRequestError, InstanceOverrides,
-    JournalError, Named as _, SpawnStep, StepRecord, StepState, TransitionPhase, Withheld,
+    JournalError, NamedDevice as _, SpawnStep, StepRecord, StepState, TransitionPhase, Withheld,
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
@@ -110,14 +110,14 @@ impl SpawnState {
     }
 }
 
-/// A guest whose devices are bound, and nobody else's.
+/// An instance that has claimed its devices.
 pub(super) struct Bound(SpawnState);
-/// A guest whose devices and files may be given to it.
-pub(super) struct Checked(SpawnState, AllowedSpec);
-/// A guest whose devices and disks are ready.
-pub(super) struct Prepared(SpawnState, AllowedSpec);
-/// A guest that the hypervisor knows.
-pub(super) struct Defined(SpawnState, AllowedSpec);
+/// An instance whose devices and files passed the host's checks.
+pub(super) struct CheckedSpawn(SpawnState, AllowedSpec);
+/// An instance whose devices and disks are prepared.
+pub(super) struct PreparedSpawn(SpawnState, AllowedSpec);
+/// An instance that is defined in the hypervisor.
+pub(super) struct DefinedSpawn(SpawnState, AllowedSpec);
 /// A guest that is as it should be: running, where that is wanted.
 #[derive(Debug)]
 pub(super) struct Running;
@@ -230,7 +230,7 @@ impl Bound {
     async fn check<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,
-    ) -> Result<Checked, SpawnError> {
+    ) -> Result<CheckedSpawn, SpawnError> {
         let Self(guest) = self;
         let uuid = guest.request.uuid();
         context
@@ -251,7 +251,7 @@ impl Bound {
         context
             .note(uuid, SpawnStep::Check, StepState::Done)
             .await?;
-        Ok(Checked(guest, spec))
+        Ok(CheckedSpawn(guest, spec))
     }
 }
 
@@ -277,12 +277,12 @@ pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
     Ok(held)
 }
 
-impl Checked {
+impl CheckedSpawn {
     async fn prepare<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,
         cancel: &CancellationToken,
-    ) -> Result<Prepared, SpawnError> {
+    ) -> Result<PreparedSpawn, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
         if guest.request.disks().images().next().is_some() {
@@ -306,20 +306,20 @@ impl Checked {
         context
             .note(uuid, SpawnStep::Prepare, StepState::Done)
             .await?;
-        Ok(Prepared(guest, spec))
+        Ok(PreparedSpawn(guest, spec))
     }
 }
 
-impl Prepared {
+impl PreparedSpawn {
     async fn define<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,
-    ) -> Result<Defined, SpawnError> {
+    ) -> Result<DefinedSpawn, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
         if !guest.is_stale && guest.life.turning.is_some() {
             // It has its new document: a word that this begins again would make it be given it again.
-            return Ok(Defined(guest, spec));
+            return Ok(DefinedSpawn(guest, spec));
         }
         context
             .note(uuid, SpawnStep::Define, StepState::Begun)
@@ -350,11 +350,11 @@ impl Prepared {
         context
             .note(uuid, SpawnStep::Define, StepState::Done)
             .await?;
-        Ok(Defined(guest, spec))
+        Ok(DefinedSpawn(guest, spec))
     }
 }
 
-impl Defined {
+impl DefinedSpawn {
     async fn start<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,

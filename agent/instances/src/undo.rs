@@ -2,7 +2,7 @@
 //! deleted. Journaled like the way forward, and like it done again from its beginning where it was cut off.
 //!
 //! A device that cannot be taken back now stays the guest's, and its request stays bound: whoever got it next would find what
-//! the guest left in it. One whose reset fails for good is set aside before the guest lets go of it: it goes to nobody until an
+//! the guest left in it. One whose reset fails for good is set aside before the guest lets go of it: it is withheld until an
 //! operator releases it (`berth device release`), and the guest ends. One that is gone from the host holds nobody up.
 
 use berth_agent_images::RecreateDisks;

@@ -11,7 +11,7 @@ use berth_virt::guest_spec::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::device_name::Named as _;
+use crate::device_name::NamedDevice as _;
 
 /// What a mediated device is made of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -10,11 +10,11 @@ use berth_wire::accelerator::AttachHandleInfoBody;
 use uuid::Uuid;
 
 /// A device that has a name.
-pub trait Named {
+pub trait NamedDevice {
     fn name(&self) -> String;
 }
 
-impl Named for HostDevice {
+impl NamedDevice for HostDevice {
     fn name(&self) -> String {
         match self {
             Self::Function(address) => address.to_string(),
@@ -23,13 +23,13 @@ impl Named for HostDevice {
     }
 }
 
-impl Named for GuestDevice {
+impl NamedDevice for GuestDevice {
     fn name(&self) -> String {
         HostDevice::of(*self).name()
     }
 }
 
-impl Named for OfferedHandle {
+impl NamedDevice for OfferedHandle {
     fn name(&self) -> String {
         let device = match self {
             Self::Function(address) => HostDevice::Function(*address),
@@ -39,12 +39,12 @@ impl Named for OfferedHandle {
     }
 }
 
-/// The names of all that a device offers.
+/// The names of a device's handles.
 pub fn names(device: &OfferedDevice) -> Vec<String> {
-    device.handles.iter().map(Named::name).collect()
+    device.handles.iter().map(NamedDevice::name).collect()
 }
 
-/// The name of the device behind a handle, as the accelerator service tells handles; none where there is none.
+/// The name of the device behind a handle of the accelerator service; `None` if the handle has no device.
 pub fn name_of_handle(uuid: Uuid, kind: &str, info: &AttachHandleInfoBody) -> Option<String> {
     let kind = AttachHandleType::of_word(kind)?;
     let device = match info.clone().into_info(kind).ok()? {

@@ -18,7 +18,7 @@ use crate::error::JournalError;
 use crate::overrides::InstanceOverrides;
 use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord};
 use crate::register::Withheld;
-use crate::released::Released;
+use crate::released::ReleasedDevices;
 use crate::request::GuestRequest;
 
 /// What came of a call, when it comes.
@@ -48,7 +48,7 @@ pub enum Claimed {
         device: String,
         guest: ConsumerUuid,
     },
-    /// One of them goes to nobody now; none was claimed.
+    /// One of the devices is withheld now, so none was claimed.
     Withheld {
         /// The device, by its address or UUID.
         device: String,
@@ -103,7 +103,8 @@ pub trait GuestJournal: Send + Sync {
 
     /// Ends the undoing of the step [`SpawnStep::Prepare`] with what came of the guest's devices: those that must go to nobody are
     /// in quarantine, and the resets of the others count as those after the next release of their handles. All of it or nothing.
-    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()>;
+    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a ReleasedDevices)
+    -> Answer<'a, ()>;
 
     /// The guest holds no device any more, and the step [`SpawnStep::Bind`] is being undone.
     fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;

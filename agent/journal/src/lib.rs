@@ -23,7 +23,7 @@ mod schema;
 mod sql_journal;
 
 pub use bound_devices::{BoundDevice, BoundDevices, BoundTwice, MdevParent, NoDevice};
-pub use device_name::{Named, name_of_handle, names};
+pub use device_name::{NamedDevice, name_of_handle, names};
 pub use error::{JournalError, JournalFailure};
 pub use guest_journal::{Accepted, Answer, Claimed, GuestJournal};
 pub use host_placement::{BuildDigest, HostPlacement, SchedulingFacts};
@@ -34,10 +34,10 @@ pub use record::{Blame, Goal, GuestRecord, SpawnStep, StepRecord, StepState};
 #[cfg(any(test, feature = "testing"))]
 pub use register::given_back;
 pub use register::{
-    Cleaned, Cleaning, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, Register,
-    Withheld,
+    Cleaning, CleaningOutcome, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy,
+    Register, Withheld,
 };
-pub use released::Released;
+pub use released::ReleasedDevices;
 pub use request::{GuestRequest, GuestRequestError};
 pub use sql_journal::SqlJournal;
 

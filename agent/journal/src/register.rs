@@ -21,7 +21,7 @@ use crate::register::sql::{Begin, Steps, cleaned, everything, quarantined, sick,
 pub use given_back::given_back;
 pub(crate) use given_back::{CREATE_GIVEN_BACK, claimed};
 pub use records::{
-    Cleaned, Cleaning, Quarantine, QuarantineStays, QuarantinedBy, Register, Withheld,
+    Cleaning, CleaningOutcome, Quarantine, QuarantineStays, QuarantinedBy, Register, Withheld,
 };
 pub(crate) use sql::{CREATE, withheld};
 
@@ -60,13 +60,13 @@ impl DeviceRegister {
     }
 
     /// Ends a reset: in one transaction it is over, and what came of it holds.
-    pub async fn end(&self, name: &str, end: &Cleaned) -> Result<(), JournalError> {
+    pub async fn end(&self, name: &str, end: &CleaningOutcome) -> Result<(), JournalError> {
         let over = Statement::new("DELETE FROM device_cleaning WHERE name = ?").bind(name);
         let mut steps = vec![over];
         match end {
-            Cleaned::Unknown => {}
-            Cleaned::Spoilt(quarantine) => steps.push(quarantined(name, quarantine)),
-            Cleaned::Clean {
+            CleaningOutcome::Unknown => {}
+            CleaningOutcome::Spoilt(quarantine) => steps.push(quarantined(name, quarantine)),
+            CleaningOutcome::Clean {
                 releases,
                 quarantine,
             } => {

@@ -1,10 +1,10 @@
-//! The devices of an instance that were taken back.
+//! The devices that an instance released.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What became of an instance's devices when they were taken back, by their names.
+/// The results of releasing an instance's devices, by device name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Released {
+pub struct ReleasedDevices {
     /// The devices whose reset was verified.
     pub clean: BTreeSet<String>,
     /// The devices that must be quarantined, each with the reason.

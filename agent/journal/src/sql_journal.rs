@@ -16,7 +16,7 @@ use crate::guest_journal::{Accepted, Answer, Claimed, GuestJournal};
 use crate::overrides::InstanceOverrides;
 use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord, StepState};
 use crate::register::{self, DeviceRegister, Register, Withheld};
-use crate::released::Released;
+use crate::released::ReleasedDevices;
 use crate::request::GuestRequest;
 use crate::rows::{power_word, records};
 use crate::schema::{Found, Opening, VERSION};
@@ -326,7 +326,7 @@ impl Work for Claim<'_> {
 
 struct GiveBack<'a> {
     uuid: ConsumerUuid,
-    released: &'a Released,
+    released: &'a ReleasedDevices,
 }
 
 impl Work for GiveBack<'_> {
@@ -463,7 +463,11 @@ impl GuestJournal for SqlJournal {
         })
     }
 
-    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()> {
+    fn give_back<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        released: &'a ReleasedDevices,
+    ) -> Answer<'a, ()> {
         Box::pin(async move { self.change(uuid, &GiveBack { uuid, released }).await })
     }
 

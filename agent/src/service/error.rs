@@ -38,7 +38,7 @@ pub enum ServiceError {
     /// The admin socket or the metrics' port cannot be opened.
     #[error(transparent)]
     Admin(#[from] AdminError),
-    /// Whether the host is disabled cannot be told.
+    /// The agent cannot determine whether the host is disabled.
     #[error(transparent)]
     Disabled(#[from] DisabledError),
     /// The system does not deliver signals to this process.
@@ -111,7 +111,7 @@ impl ServiceError {
 /// A pass over one node that did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum PassError {
-    /// Who the node is cannot be told.
+    /// The identity of the node is unknown.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The renamed host's providers could not be renamed.

@@ -119,7 +119,7 @@ impl GuestService {
     }
 }
 
-/// The driver's events, of which those of guests are heard by whoever keeps them, too.
+/// The driver's events; instance events also wake the reconcile loop.
 pub(super) fn heard_by(guests: Option<&GuestService>, events: HostEvents) -> HostEvents {
     let Some(service) = guests else {
         return events;

@@ -33,7 +33,7 @@ pub enum Known {
     Renamed { from: ProviderName },
 }
 
-/// Who the node is cannot be told.
+/// The identity of the node is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The file holds something else.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::numbers;
 use crate::request::PciAlias;
 
-pub use check::{Checked, OptionError, OptionWarning};
+pub use check::{OptionError, OptionWarning, OptionsReport};
 
 /// All groups. A group that is not there has its defaults.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]

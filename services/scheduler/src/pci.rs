@@ -1,9 +1,12 @@
-//! Which pools of a host serve which requests for devices, and what is left of them then.
+//! Matches PCI requests with a host's device pools.
 //!
-//! A request narrows the pools step by step ([`PciStep`]): to those that its specs describe, to those near enough to the
-//! instance's cells, to those that Placement allocated from, and so on. What is left must have enough devices; they are taken in
-//! the order of the pools, so a later request meets what the earlier ones left. Nothing is taken from the host: the counts are
-//! copied, and only [`PciAsk::take`] writes them back. Callers: `PciPassthroughFilter`, `numa`, and the claim.
+//! ```text
+//! pools of the host -> spec -> NUMA affinity -> device type -> allocation -> live migration -> enough devices?
+//! ```
+//!
+//! Each [`PciStep`] removes the pools that do not qualify. The remaining pools must have enough devices. Requests take devices in
+//! pool order, so a later request sees what the earlier ones left. Counts are copied: only [`PciAsk::take`] changes the host.
+//! Callers: `PciPassthroughFilter`, `numa` and the claim.
 
 mod left;
 mod narrow;
@@ -23,16 +26,16 @@ use left::Left;
 use providers::Providers;
 use spec::Spec;
 
-/// The providers of each request group, by its suffix: `mappings` of an allocation candidate.
+/// The providers of each request group by suffix: `mappings` of an allocation candidate.
 pub type Mappings = BTreeMap<String, Vec<String>>;
 
-/// The devices that a request asks for, read once for all hosts.
+/// The devices of a request, prepared once for all hosts.
 #[derive(Debug, Clone)]
 pub struct PciAsk<'a> {
     requests: Vec<Asked<'a>>,
 }
 
-/// One of the requests.
+/// One PCI request, prepared for matching.
 #[derive(Debug, Clone)]
 struct Asked<'a> {
     request: &'a PciRequest,
@@ -40,18 +43,18 @@ struct Asked<'a> {
     physical_functions: bool,
     vdpa: bool,
     remote_managed: bool,
-    /// What the tag of this name must say; none: anything.
+    /// The required value of the tag `live_migratable`; `None`: any.
     live_migratable: Option<bool>,
 }
 
-/// Where in the host devices are looked for.
+/// The part of the host from which devices may be taken.
 #[derive(Debug, Clone, Copy)]
 pub enum Near<'a> {
-    /// The instance has no cells.
+    /// The instance has no NUMA cells, so any device will do.
     Anywhere,
-    /// The instance's cells are on these.
+    /// The instance's NUMA cells are on the host cells `chosen`.
     Cells {
-        /// All of the host's.
+        /// The host's whole topology.
         host: &'a NumaTopology,
         chosen: CellSet,
     },
@@ -65,27 +68,26 @@ impl<'a> PciAsk<'a> {
         }
     }
 
-    /// Whether nothing is asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Whether the answer depends on the allocation candidate: devices of ports are in none.
+    /// Whether the result depends on the allocation candidate. Devices of ports are not part of candidates.
     #[must_use]
     pub fn reads_mappings(&self) -> bool {
         let mut requests = self.requests.iter();
         requests.any(|asked| asked.request.origin != PciRequestOrigin::Port)
     }
 
-    /// Whether the pool at a place may serve one of the requests: others do not matter.
+    /// Whether the pool with this index may serve at least one of the requests.
     #[must_use]
     pub(crate) fn is_described(&self, pools: &PciPools, place: usize) -> bool {
         let mut requests = self.requests.iter();
         requests.any(|asked| asked.describes(pools, place))
     }
 
-    /// Whether the pools serve all requests.
+    /// Whether the pools can serve all requests.
     pub fn fit(
         &self,
         pools: &PciPools,
@@ -95,7 +97,7 @@ impl<'a> PciAsk<'a> {
         self.left(pools, mappings, near).map(|_| ())
     }
 
-    /// Takes the devices out of the pools; pools that are empty then are no more.
+    /// Takes the devices out of the pools and removes the pools that this empties.
     pub fn take(
         &self,
         pools: &mut PciPools,
@@ -148,7 +150,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Less than one device would be given back to the pools.
+    /// Refuses a request for less than one device: taking a negative number would add devices to the pools.
     fn is_for_some(&self) -> Result<(), PciReason> {
         match self.request.count {
             1.. => Ok(()),

@@ -1,8 +1,11 @@
-//! What Placement is asked: GET /allocation_candidates, as a query string.
+//! Translates a request into the query string of Placement's `GET /allocation_candidates`.
 //!
-//! A request first goes through the pre-filters, which turn what only the scheduler knows (the project's aggregates, the zone, the
-//! image) into aggregates and traits; then flavor and image become request groups. The string is Nova's, letter by letter, so a
-//! log of the one can be compared with a log of the other. A rebuild asks nothing. Caller: `replay`.
+//! ```text
+//! request -> pre-filters (aggregates, zone, image traits) -> request groups (flavor, image, devices) -> query string
+//! ```
+//!
+//! The pre-filters turn what only the scheduler knows into aggregates and traits. The string is byte for byte the one that Nova
+//! sends, so that logs of both can be compared. A rebuild needs no query.
 
 mod cloud;
 mod constraints;
@@ -27,19 +30,19 @@ use translate::CpuClass;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementQuery {
-    /// The query string, without the question mark, for microversion 1.36.
+    /// The query string for microversion 1.36, without the question mark.
     pub query: String,
-    /// Whether the instance's CPUs are dedicated, and so are asked for as PCPU.
+    /// Whether the instance's CPUs are dedicated and therefore requested as PCPU.
     pub pinning_requested: bool,
-    /// The same with VCPU in place of PCPU, for hosts that tell no PCPU: its candidates come after those of `query`. None where no
-    /// CPUs are dedicated, or `[workarounds] disable_fallback_pcpu_query` is set.
+    /// The same query with VCPU in place of PCPU, for hosts that report no PCPU. Its candidates come after those of
+    /// `query`. `None` if no CPUs are dedicated, or if `[workarounds] disable_fallback_pcpu_query` is set.
     pub fallback_query: Option<String>,
 }
 
-/// The question for a request.
+/// Builds the query for a request.
 ///
 /// # Errors
-/// Flavor and image exclude each other, or no host can be right; either way Placement need not be asked.
+/// Flavor and image contradict each other, or no host can satisfy the request. Placement need not be called in either case.
 pub fn placement_query(
     request: &RequestSpec,
     options: &SchedulerOptions,
@@ -62,7 +65,7 @@ pub fn placement_query(
     })
 }
 
-/// Groups that come from elsewhere than flavor and image, by suffix.
+/// The groups that come from neither flavor nor image, by suffix.
 fn outside_groups(
     request: &RequestSpec,
     options: &SchedulerOptions,

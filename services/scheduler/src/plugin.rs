@@ -1,11 +1,13 @@
-//! Filters and weighers that are programs of the operator's.
+//! Filters and weighers that are external programs.
 //!
-//! This crate runs nothing. Before a request is scheduled, the caller gives each enabled plugin a [`Question`] on its standard input
-//! and reads a [`PluginAnswer`] from its standard output; the answers go into the request as values ([`PluginAnswers`]), where the
-//! filter and the weigher of the plugin's name read them, at the places where `enabled_filters` and `weight_classes` name them. A
-//! plugin that does not answer in time, or answers rubbish, lets every host pass or rejects every host, as its operator says
-//! ([`OnFailure`]). What it is and which extra specs it reads, a plugin tells by `PROGRAM --manifest` ([`PluginManifest`]). Caller:
-//! the conductor.
+//! ```text
+//! conductor --Question--> plugin (stdin/stdout) --PluginAnswer--> PluginAnswers in the request --> filter and weigher
+//! ```
+//!
+//! This crate runs no program. Before a request is scheduled, the caller sends each enabled plugin a [`Question`] and reads a
+//! [`PluginAnswer`]. The answers are stored in the request ([`PluginAnswers`]), where the filter and the weigher of the plugin's
+//! name read them. If a plugin times out or sends an invalid answer, it accepts or rejects every host, as configured
+//! ([`OnFailure`]). `PROGRAM --manifest` prints a [`PluginManifest`] with the plugin's kind and extra specs.
 
 mod answer;
 mod filter;
@@ -28,37 +30,36 @@ pub use question::Question;
 use filter::PluginFilter;
 use weigher::PluginWeigher;
 
-/// What questions, answers and manifests call themselves; another number is another form of them.
+/// The schema of questions, answers and manifests. Incompatible formats get another number.
 pub const SCHEMA: &str = "berth-scheduler-plugin/1";
 
-/// So many letters a plugin's name has at most.
+/// The maximum length of a plugin's name.
 pub const LONGEST_NAME: usize = 64;
 
-/// What becomes of a request's hosts where a plugin does not answer.
+/// How hosts are treated if a plugin fails to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// Every host passes its filter, and its weigher counts for nothing: it fails open.
+    /// Fail open: the filter accepts every host, and the weigher has no effect.
     Pass,
-    /// Its filter rejects every host: it fails closed.
+    /// Fail closed: the filter rejects every host.
     Reject,
 }
 
-/// A plugin, as options name it.
+/// A configured plugin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plugin {
-    /// As in `enabled_filters` and `weight_classes`.
+    /// The name in `enabled_filters` and `weight_classes`.
     pub name: String,
     pub kind: PluginKind,
-    /// What becomes of hosts where it does not answer.
     pub on_failure: OnFailure,
-    /// Of its weigher; aggregates override it by the key `NAME_weight_multiplier`.
+    /// The multiplier of its weigher. Aggregates override it by the key `NAME_weight_multiplier`.
     pub weight_multiplier: f64,
 }
 
 impl CustomPlugins {
-    /// And this plugin's filter, its weigher, or both, by what it is. They stay in memory until the program ends, so a plugin is put
-    /// in once, when the program starts.
+    /// Registers the plugin's filter, weigher or both, depending on its kind. They are leaked, so register each plugin
+    /// once, at startup.
     #[must_use]
     pub fn with_plugin(mut self, plugin: &Plugin) -> Self {
         if plugin.kind.is_filter() {
@@ -71,7 +72,7 @@ impl CustomPlugins {
     }
 }
 
-/// Whether it may be a plugin's name: letters, digits and `_`, the first a letter, 64 at most.
+/// Whether a text is a valid plugin name: letters, digits and `_`, first a letter, 64 characters at most.
 #[must_use]
 pub fn is_plugin_name(name: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';

@@ -1,15 +1,16 @@
-//! A user's query about hosts, in JSON: `["and", [">=", "$free_ram_mb", 1024], ["<", "$num_io_ops", 4]]`.
+//! A user's query about hosts in JSON, evaluated by `JsonFilter`: `["and", [">=", "$free_ram_mb", 1024], ["<",
+//! "$num_io_ops", 4]]`.
 //!
-//! A query is a list of an operator and its arguments. `= < > <= >=` hold where the first argument compares so with every other
-//! one, `in` where it is one of the others; with fewer than two arguments none of them holds. `and` and `or` are what they say.
-//! `not` makes a list of its arguments turned round: as a whole query it holds where one of them is true, as an argument where there
-//! is any at all, be it false. That is Nova's rule, and a surprise: `["and", ["not", true], true]` holds.
+//! A query is a list of an operator and its arguments. `= < > <= >=` hold if the first argument compares so with every other one.
+//! `in` holds if the first argument equals one of the others. None of these holds with fewer than two arguments. `and` and `or` are
+//! as usual. `not` negates each argument: as the whole query it holds if one negated argument is true, and as an argument it holds
+//! if it has any argument at all. This is Nova's surprising rule: `["and", ["not", true], true]` holds.
 //!
-//! A text that begins with `$` is an attribute of the host, points lead into it. What a host does not have is left out, as are null
-//! and empty texts. An empty query holds. Where Nova would end the request with an error (a number compared with a text, say), the
-//! host cannot be told.
+//! A text that begins with `$` is an attribute of the host, with dots between nested names. Attributes that the host does not have
+//! are omitted, as are null and empty texts. An empty query holds. Where Nova would fail the request (for example when it compares a
+//! number with a text), the host is rejected as [`Unanswerable`].
 //!
-//! Each host is asked the whole of it, so its size has an end: [`BYTES`] and [`PARTS`].
+//! Every host evaluates the query, so its size is limited: [`BYTES`] and [`PARTS`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,13 +19,13 @@ use std::sync::Arc;
 use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
 use crate::text::shortened;
 
-/// A query may be so long.
+/// The maximum length of a query.
 pub const BYTES: usize = 65_536;
 
-/// A query may be made of so many lists, objects, texts and numbers, at any depth.
+/// The maximum number of lists, objects, texts and numbers of a query, at any depth.
 pub const PARTS: usize = 1_024;
 
-/// So many of a query's variables are told of a host.
+/// The maximum number of variables whose values a rejection records.
 pub const VALUES: usize = 16;
 
 #[derive(Debug, Clone)]
@@ -33,33 +34,33 @@ pub struct Query {
     root: Node,
 }
 
-/// What is no query.
+/// An invalid query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// It is longer than [`BYTES`].
     #[error("it has {0} bytes, and should have at most {BYTES}")]
     TooLong(usize),
-    /// It is made of more than [`PARTS`].
+    /// It has more than [`PARTS`] parts.
     #[error("it is made of {0} lists, texts and numbers, and should be of at most {PARTS}")]
     TooManyParts(usize),
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("it is no JSON: {0}")]
     NoJson(String),
-    /// It is something else than a list.
+    /// It is not a list.
     #[error("it should be a list of an operator and its arguments")]
     NoList,
-    /// There is no such operator.
+    /// The operator is unknown.
     #[error("there is no operator {0}; there are {all}", all = OPERATORS.map(|(name, _)| name).join(", "))]
     NoOperator(String),
 }
 
-/// What a host cannot be asked.
+/// The reason why a query cannot be evaluated on a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswerable {
-    /// The path goes on behind what has no fields.
+    /// A path continues after a value that has no fields.
     #[error("{0} leads into what has no fields")]
     NoFields(Arc<str>),
-    /// A number and a text, say.
+    /// Two values have no order, for example a number and a text.
     #[error("{} and {} have no order", _0[0], _0[1])]
     Incomparable(Box<[String; 2]>),
 }
@@ -80,7 +81,7 @@ enum Argument {
 #[derive(Debug, Clone)]
 struct Variable {
     name: Arc<str>,
-    /// None: hosts have no such attribute.
+    /// `None`: hosts have no such attribute.
     attribute: Option<Attribute>,
     fields: Vec<String>,
 }
@@ -115,11 +116,11 @@ const OPERATORS: [(&str, Operator); 9] = [
     ("and", Operator::And),
 ];
 
-/// What an argument is on a host.
+/// The value of an argument on a host.
 enum Term<'a> {
     Found(Found<'a>),
     Flag(bool),
-    /// Of `not`.
+    /// The result of `not`.
     Flags(Vec<bool>),
 }
 
@@ -140,13 +141,13 @@ impl Query {
         })
     }
 
-    /// As the user wrote it.
+    /// The user's text.
     #[must_use]
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// Whether it holds for a host.
+    /// Whether the query holds for a host.
     pub fn holds_for(&self, host: &ConsideredHost) -> Result<bool, Unanswerable> {
         Ok(match self.root.on(host)? {
             Term::Flags(flags) => flags.contains(&true),
@@ -154,8 +155,8 @@ impl Query {
         })
     }
 
-    /// What its variables are on a host, by name with the dollar; those that the host does not have are `None`. Of more than
-    /// [`VALUES`] the first that were written, and of a long text the beginning.
+    /// The values of the query's variables on a host, by name with the dollar sign. Missing attributes are `None`. At
+    /// most [`VALUES`] variables are included, and long texts are truncated.
     #[must_use]
     pub fn values_on(&self, host: &ConsideredHost) -> BTreeMap<Arc<str>, String> {
         let mut values = BTreeMap::new();
@@ -197,7 +198,7 @@ impl Node {
             Self::Operation(operator, arguments) => (operator, arguments),
         };
         let mut terms = arguments.iter().filter_map(|it| it.on(host).transpose());
-        // All arguments are looked at, because one that has no answer leaves the whole without one.
+        // All arguments are evaluated, because one that cannot be evaluated makes the whole query fail.
         Ok(match operator {
             Operator::Compare(comparison) => Term::Flag(comparison.of(terms)?),
             Operator::In => {
@@ -240,7 +241,7 @@ impl Node {
 }
 
 impl Argument {
-    /// None: it is left out on every host.
+    /// `None`: the argument is omitted on every host.
     fn read(argument: &Capability) -> Result<Option<Self>, QueryError> {
         Ok(match argument {
             Capability::Null => None,
@@ -290,7 +291,7 @@ impl Variable {
 }
 
 impl Comparison {
-    /// Whether the first compares so with all others, of which there must be one.
+    /// Whether the first value compares so with all others; there must be at least one other.
     fn of<'a>(
         self,
         mut terms: impl Iterator<Item = Result<Term<'a>, Unanswerable>>,
@@ -333,7 +334,7 @@ impl Term<'_> {
         }
     }
 
-    /// As a value, where it is one.
+    /// The argument as a value, if it is one.
     fn value(&self) -> Option<CapabilityRef<'_>> {
         match self {
             Self::Flag(flag) => Some(CapabilityRef::Bool(*flag)),

@@ -1,4 +1,4 @@
-//! Why a host was rejected: a closed vocabulary. A reason has the values that were compared, so nobody has to read a log.
+//! The reasons for which a filter or weigher rejects a host: a closed vocabulary that carries the compared values.
 
 mod code;
 
@@ -12,59 +12,60 @@ use crate::numa::NumaReason;
 use crate::pci::PciReason;
 use crate::text::shortened;
 
-/// As JSON an object: `code`, and the values. As a text one sentence about the host, in which what a user wrote at length is short.
+/// The reason for a rejection. Serialised as an object with `code` and the values; displayed as one sentence about the
+/// host, with long user texts truncated.
 ///
-/// Each rejected host has one, so what may be long and is the same for all of them is shared.
+/// Every rejected host has a reason, so long values that are the same for all hosts are shared.
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Reason {
-    /// Its operator disabled it.
+    /// An operator disabled the compute service.
     #[error("its service is disabled{}", because(disabled_reason.as_deref()))]
     ServiceDisabled {
-        /// What the operator says; none where nothing.
+        /// The operator's explanation, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         disabled_reason: Option<String>,
     },
-    /// Its operator said that it is down.
+    /// An operator forced the service down.
     #[error("its service is forced down")]
     ServiceForcedDown,
-    /// Its agent was not heard of for too long.
+    /// The service has not reported for longer than `service_down_time`.
     #[error("its service was {}; {service_down_time} s are allowed", heard_of(*last_seen_age_s))]
     ServiceDown {
-        /// Seconds since; none: never heard of.
+        /// Seconds since the last report; `None`: it never reported.
         last_seen_age_s: Option<f64>,
-        /// Seconds that are allowed.
+        /// The allowed number of seconds.
         service_down_time: f64,
     },
-    /// It has as many guests as it may have.
+    /// The host has reached its maximum number of guests.
     #[error("it has {num_instances} instances, and {max_instances_per_host} are too many")]
     TooManyInstances {
         num_instances: i64,
-        /// The number at which it is full.
+        /// The number at which the host is full.
         max_instances_per_host: i64,
     },
-    /// As many guests as may be at a time are built, moved or snapshotted on it.
+    /// The host has reached its maximum number of concurrent builds, moves and snapshots.
     #[error(
         "it has {num_io_ops} builds, moves and snapshots, and {max_io_ops_per_host} are too many"
     )]
     TooManyIoOps {
-        /// Such guests on it.
+        /// The current number of these operations.
         num_io_ops: i64,
-        /// The number at which it is full.
+        /// The number at which the host is full.
         max_io_ops_per_host: i64,
     },
-    /// It does not measure all that `[metrics] weight_setting` names.
+    /// The host does not report every metric of `[metrics] weight_setting`.
     #[error("it does not measure {}", list(missing))]
     MetricsMissing {
-        /// The names of what it does not measure.
+        /// The names of the missing metrics.
         missing: BTreeSet<String>,
     },
-    /// The request is larger than the host.
+    /// The request exceeds the host's total capacity.
     #[error("it has {total} {resource} in all, and {requested} are asked for")]
     TotalTooSmall {
         resource: Resource,
         requested: i64,
-        /// In its unit, without the allocation ratio.
+        /// In the resource's unit, without the allocation ratio.
         total: i64,
     },
     /// Too little is free.
@@ -72,95 +73,95 @@ pub enum Reason {
     NotEnoughFree {
         resource: Resource,
         requested: i64,
-        /// In its unit, with the allocation ratio.
+        /// In the resource's unit, with the allocation ratio.
         free: f64,
     },
-    /// What is free is not exactly what is asked for.
+    /// The free amount is not exactly the requested one.
     #[error("it has {free} {resource} free, and exactly {requested} are asked for")]
     NotExactlyFree {
         resource: Resource,
         requested: i64,
         free: i64,
     },
-    /// The flavor demands a capability that the host does not tell of.
+    /// The host does not report a capability that the flavor requires.
     #[error("it tells of no capability {capability}, which should be `{requirement}`")]
     CapabilityMissing {
-        /// The path that the extra spec names.
+        /// The path in the extra spec.
         capability: String,
-        /// As the flavor says.
+        /// The flavor's requirement.
         requirement: String,
     },
-    /// A capability is not as the flavor demands.
+    /// A capability does not satisfy the flavor's requirement.
     #[error("its capability {capability} is `{value}`, and should be `{requirement}`")]
     CapabilityMismatch {
-        /// The path that the extra spec names.
+        /// The path in the extra spec.
         capability: String,
         value: String,
-        /// As the flavor says.
+        /// The flavor's requirement.
         requirement: String,
     },
-    /// A capability and what the flavor demands of it cannot be compared.
+    /// A capability cannot be compared with the flavor's requirement.
     #[error(
         "its capability {capability} is `{value}`, and cannot be compared with `{requirement}`: {unreadable}"
     )]
     CapabilityUnreadable {
-        /// The path that the extra spec names.
+        /// The path in the extra spec.
         capability: String,
         value: String,
-        /// As the flavor says.
+        /// The flavor's requirement.
         requirement: String,
         unreadable: String,
     },
-    /// The flavor demands something of the host's aggregates, and none of them says anything of it.
+    /// None of the host's aggregates has a key that the flavor requires.
     #[error("none of its aggregates has {key}, which should be `{requirement}`")]
     AggregateKeyMissing {
-        /// Of the aggregates' metadata.
+        /// The metadata key.
         key: String,
-        /// As the flavor says.
+        /// The flavor's requirement.
         requirement: String,
     },
-    /// No value of the host's aggregates is as the flavor demands.
+    /// No value of the host's aggregates satisfies the flavor's requirement.
     #[error(
         "its aggregates have {key} {}, and it should be `{requirement}`",
         list(values)
     )]
     AggregateMismatch {
-        /// Of the aggregates' metadata.
+        /// The metadata key.
         key: String,
         values: BTreeSet<String>,
-        /// As the flavor says.
+        /// The flavor's requirement.
         requirement: String,
     },
-    /// No value of the host's aggregates is as the flavor demands, and one of them cannot be compared with it.
+    /// No value of the host's aggregates satisfies the flavor's requirement, and one cannot be compared with it.
     #[error(
         "its aggregates have {key} {}, which cannot be compared with `{requirement}`: {unreadable}",
         list(values)
     )]
     AggregateUnreadable {
-        /// Of the aggregates' metadata.
+        /// The metadata key.
         key: String,
         values: BTreeSet<String>,
-        /// As the flavor says.
+        /// The flavor's requirement.
         requirement: String,
         unreadable: String,
     },
-    /// Its aggregates are for other flavors.
+    /// The host's aggregates are reserved for other flavors.
     #[error(
         "its aggregates are for the flavors {}, and not for {flavor}",
         list(allowed)
     )]
     FlavorNotAllowed {
-        /// The name of the one that is asked for.
+        /// The name of the requested flavor.
         flavor: String,
         allowed: BTreeSet<String>,
     },
-    /// Its aggregates are for other projects.
+    /// The host's aggregates are reserved for other projects.
     #[error("its aggregates are for the projects {}, and not for {}", list(allowed), project.as_deref().unwrap_or("a request without one"))]
     ProjectNotAllowed {
         project: Option<String>,
         allowed: BTreeSet<String>,
     },
-    /// Its aggregates are for images with another value.
+    /// The host's aggregates are reserved for images with another value of a property.
     #[error(
         "its aggregates are for images whose {property} is {}, and it is `{value}`",
         list(allowed)
@@ -170,38 +171,38 @@ pub enum Reason {
         value: String,
         allowed: BTreeSet<String>,
     },
-    /// The host is for images of its own only.
+    /// The host is reserved for isolated images.
     #[error("it is for isolated images, and {} is none", image.as_deref().unwrap_or("a guest without image"))]
     HostIsolated {
-        /// The image's id; none where the guest has no image.
+        /// The image's id; `None` if the guest has no image.
         image: Option<String>,
     },
-    /// The image is for hosts of its own only.
+    /// The image may only use isolated hosts.
     #[error("the image {image} is for isolated hosts, and this is none")]
     ImageIsolated { image: String },
-    /// It is in another zone.
+    /// The host is in another zone.
     #[error(
         "it is in the zone {}, and {availability_zone} is asked for",
         list(zones)
     )]
     WrongZone {
-        /// The one that is asked for.
+        /// The requested zone.
         availability_zone: String,
         zones: BTreeSet<String>,
     },
-    /// It runs no guests that are as the image demands.
+    /// The host cannot run guests of the image's kind.
     #[error(
         "it runs no guests of {}; it runs {}",
         supported(asked),
         list(supported_instances)
     )]
     ImageNotSupported {
-        /// Architecture, hypervisor type and VM mode; none where the image does not care.
+        /// Architecture, hypervisor type and VM mode; `None` where the image accepts any.
         asked: [Option<String>; 3],
-        /// As `architecture/hypervisor type/VM mode`; none where the host does not tell.
+        /// As `architecture/hypervisor type/VM mode`; empty if the host reports none.
         supported_instances: Vec<String>,
     },
-    /// Its hypervisor is too old or too new for the image.
+    /// The hypervisor's version does not satisfy the image's requirement.
     #[error(
         "its hypervisor is of version {hypervisor_version}, and the image asks for `{requested_version}`"
     )]
@@ -211,55 +212,55 @@ pub enum Reason {
         /// `img_hv_requested_version`
         requested_version: String,
     },
-    /// Its processors have too narrow physical addresses for the image.
+    /// The physical addresses of the host's CPUs are too narrow for the image.
     #[error("its processors have {} bits of physical address, and the image asks for {requested}", bits.map_or_else(|| "an unknown number of".to_owned(), |bits| bits.to_string()))]
     MaxphysaddrBits {
-        /// `maxphysaddr.bits` of `cpu_info`; none where it was not told, or is not looked at.
+        /// `maxphysaddr.bits` of `cpu_info`; `None` if it is not reported or not checked.
         bits: Option<i64>,
         /// `hw_maxphysaddr_bits` of the image.
         requested: i64,
     },
-    /// It has as many members of the group as it may have.
+    /// The host has reached its maximum number of members of the group.
     #[error(
         "it has {members} members of the anti-affinity group, and {max_server_per_host} are too many"
     )]
     GroupAntiAffinity {
-        /// Members of the group on it.
+        /// Members of the group on the host.
         members: usize,
-        /// The number at which it is full.
+        /// The number at which the host is full.
         max_server_per_host: i64,
     },
-    /// The group is on other hosts.
+    /// The affinity group is on other hosts.
     #[error("the affinity group is on {}", shortened(&list(&**hosts)))]
     GroupAffinity {
         #[serde(serialize_with = "shared")]
         hosts: Arc<BTreeSet<String>>,
     },
-    /// It has an instance that this one shall be apart from.
+    /// The host has an instance from which the new one must be separate.
     #[error("it has the instance {instance_uuid}, from which this one shall be apart")]
     NotDifferentHost {
-        /// One of `different_host`.
+        /// An instance of the hint `different_host`.
         instance_uuid: String,
     },
-    /// It has none of the instances that this one shall be beside.
+    /// The host has none of the instances with which the new one must share a host.
     #[error(
         "it has none of the instances {}, beside which this one shall be",
         shortened(&list(&**same_host))
     )]
     NotSameHost {
-        /// All of the hint `same_host`.
+        /// All instances of the hint `same_host`.
         #[serde(serialize_with = "shared")]
         same_host: Arc<[String]>,
     },
-    /// It is in another network.
+    /// The host is in another network.
     #[error("its address {} is not in {network}", host_ip.map_or_else(|| "(unknown)".to_owned(), |ip| ip.to_string()))]
     OutsideNetwork {
-        /// The host's; none where it was not told.
+        /// The host's address; `None` if it is not reported.
         host_ip: Option<IpAddr>,
-        /// Of the hints `build_near_host_ip` and `cidr`.
+        /// From the hints `build_near_host_ip` and `cidr`.
         network: String,
     },
-    /// The hints `build_near_host_ip` and `cidr` are no network.
+    /// The hints `build_near_host_ip` and `cidr` do not form a network.
     #[error(
         "the hints build_near_host_ip and cidr are no network: {}",
         shortened(unreadable)
@@ -268,98 +269,98 @@ pub enum Reason {
         #[serde(serialize_with = "shared")]
         unreadable: Arc<str>,
     },
-    /// The query of the hint `query` does not hold for it.
+    /// The query of the hint `query` does not hold.
     #[error(
         "the query {} does not hold, where {}",
         shortened(query),
         shortened(&assigned(values))
     )]
     QueryNotSatisfied {
-        /// As the user wrote it.
+        /// The user's text.
         #[serde(serialize_with = "shared")]
         query: Arc<str>,
-        /// What its variables are on this host; of many and of long ones not all.
+        /// The values of its variables on this host, limited in number and length.
         #[serde(serialize_with = "shared_names")]
         values: BTreeMap<Arc<str>, String>,
     },
-    /// The hint `query` cannot be read, or asks of this host what has no answer.
+    /// The hint `query` is invalid, or cannot be evaluated on this host.
     #[error(
         "the query {} cannot be answered: {}",
         shortened(query),
         shortened(unreadable)
     )]
     QueryUnreadable {
-        /// As the user wrote it.
+        /// The user's text.
         #[serde(serialize_with = "shared")]
         query: Arc<str>,
         #[serde(serialize_with = "shared")]
         unreadable: Arc<str>,
     },
-    /// A build failed there before.
+    /// A build of this request failed on the host before.
     #[error("the build failed there before: host {host}, node {node}")]
     AlreadyTried { host: String, node: String },
-    /// It has guests of other flavors.
+    /// The host has guests of other flavors.
     #[error(
         "it has guests of the flavors {}, and {flavorid} is asked for",
         list(others)
     )]
     OtherFlavors {
-        /// The id of the one that is asked for.
+        /// The id of the requested flavor.
         flavorid: String,
-        /// Ids; `unknown` for a guest whose flavor the host does not tell.
+        /// Flavor ids; `unknown` for a guest whose flavor is not reported.
         others: BTreeSet<String>,
     },
-    /// It has not the devices that are asked for.
+    /// The host lacks the requested PCI devices.
     #[error("{0}")]
     PciPassthrough(PciReason),
-    /// The cells of the instance do not fit on its own.
+    /// The instance's NUMA cells do not fit on the host's.
     #[error("{0}")]
     NumaTopology(NumaReason),
-    /// A filter that is not built in rejects it.
+    /// A custom filter or plugin rejects the host.
     #[error("{plugin} rejects it: {text}")]
     Plugin {
         #[serde(serialize_with = "shared")]
         plugin: Arc<str>,
-        /// Which kind of reason it is, by the plugin's own words; none where it does not say.
+        /// The plugin's code for the kind of reason, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         plugin_code: Option<String>,
-        /// Why, in the plugin's words.
+        /// The plugin's explanation.
         text: String,
     },
-    /// A plugin that must be heard did not answer.
+    /// A plugin that fails closed did not answer.
     #[error("{plugin} was not heard, and on_failure is reject: {failure}")]
     PluginFailed {
         #[serde(serialize_with = "shared")]
         plugin: Arc<str>,
-        /// What became of it.
+        /// The cause of the failure.
         #[serde(serialize_with = "shared")]
         failure: Arc<str>,
     },
-    /// Its attested trust level is another.
+    /// The node's attested trust level is not the required one.
     #[error("its trust level is {trust_level}, and the flavor asks for {requested}")]
     NotTrusted {
-        /// The node's; `unknown` where it was never attested.
+        /// The node's level; `unknown` if it was never attested.
         trust_level: String,
         /// `trust:trusted_host`
         requested: String,
     },
-    /// Its trust level was attested too long ago.
+    /// The attestation of the node's trust level has expired.
     #[error(
         "that it is {trust_level} was attested {age_s:.0} s ago, and that holds for {holds_s:.0} s"
     )]
     AttestationExpired {
         trust_level: String,
         age_s: f64,
-        /// For so many it holds.
+        /// The validity period in seconds.
         holds_s: f64,
     },
-    /// Nothing is known of any node.
+    /// No attestations are available.
     #[error("what was attested of the nodes is not known: {why}")]
     NoAttestations { why: String },
 }
 
 impl Reason {
-    /// Of a filter that is not built in: why it rejects a host, in its own words. Of a longer text the beginning is kept.
+    /// The rejection by a custom filter. A long text is truncated.
     #[must_use]
     pub fn plugin(plugin: &str, code: Option<&str>, text: &str) -> Self {
         Self::Plugin {
@@ -370,7 +371,7 @@ impl Reason {
     }
 }
 
-/// What there is so much of.
+/// The resource of which an amount is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {

@@ -20,7 +20,7 @@ use std::num::NonZero;
 use crate::custom_plugins::CustomPlugins;
 use crate::filters::{Chain, ChainError};
 use crate::host_state::ConsideredHost;
-use crate::options::{Checked, OptionError, OptionWarning, SchedulerOptions};
+use crate::options::{OptionError, OptionWarning, OptionsReport, SchedulerOptions};
 use crate::request::RequestSpec;
 use crate::weighers::{Weighers, WeighersError};
 use berth_model::SeededRng;
@@ -77,7 +77,7 @@ impl Scheduler {
         options: SchedulerOptions,
         own: &CustomPlugins,
     ) -> Result<Self, SchedulerError> {
-        let Checked { errors, warnings } = options.check();
+        let OptionsReport { errors, warnings } = options.check();
         if !errors.is_empty() {
             return Err(SchedulerError::Options(errors));
         }

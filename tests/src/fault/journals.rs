@@ -184,7 +184,7 @@ impl agent::GuestJournal for GatedGuestJournal {
     fn give_back<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        released: &'a agent::Released,
+        released: &'a agent::ReleasedDevices,
     ) -> agent::Answer<'a, ()> {
         self.cross(write("guests.db give_back", uuid), move || {
             self.inner.give_back(uuid, released)

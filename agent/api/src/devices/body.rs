@@ -55,7 +55,7 @@ pub struct DeviceBody {
     pub resource_class: String,
     /// `free`, `held`, `bound`, `unclean`, `resetting`, `quarantined` or `unfit`.
     pub state: String,
-    /// Why it goes to nobody.
+    /// Why the device is withheld from instances.
     pub reason: Option<String>,
     /// The guest that has it.
     pub guest: Option<String>,

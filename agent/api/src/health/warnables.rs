@@ -58,7 +58,7 @@ pub static NODE_GONE: Warnable = Warnable {
     time_to_visible: RESTART,
 };
 
-/// Who the node is cannot be told.
+/// The identity of the node is unknown.
 pub static IDENTITY: Warnable = Warnable {
     code: "identity",
     severity: Severity::Error,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_journal::{Released, given_back};
+use berth_agent_journal::{ReleasedDevices, given_back};
 use berth_model::NodeName;
 use uuid::Uuid;
 
@@ -53,17 +53,17 @@ async fn a_reset_is_over_though_what_is_known_of_other_devices_cannot_be_read() 
 #[tokio::test]
 async fn what_a_guest_gave_back_clean_is_not_clean_any_more_when_it_was_programmed_since() {
     let (register, _) = devices("SELECT 1").await;
-    let released = Released {
+    let released = ReleasedDevices {
         clean: BTreeSet::from([NAME.to_owned()]),
-        ..Released::default()
+        ..ReleasedDevices::default()
     };
     register.execute(given_back(&released)).await.unwrap();
     assert_eq!(register.begin(NAME).await.unwrap(), Cleaning::Begun);
-    register.end(NAME, &Cleaned::Unknown).await.unwrap();
+    register.end(NAME, &CleaningOutcome::Unknown).await.unwrap();
     assert!(!register.take_as_cleaned(NAME, 7).await.unwrap());
 }
 
-/// One that was set aside after its reset failed would else wake whoever keeps the devices ten times a second, for ever.
+/// Without the condition, a device that is quarantined after a failed reset would wake the device loop ten times a second, for ever.
 #[tokio::test]
 async fn a_reset_that_is_not_tried_again_wakes_nobody() {
     let (_, devices) = devices("SELECT 1").await;
@@ -86,9 +86,9 @@ async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
     let there = all.iter().filter(|it| ***it != gone).map(|it| uuid(it));
     *devices.inner.driver.mdevs.lock().unwrap() = there.collect();
     let spoilt = BTreeMap::from([(set_aside.name(), "no".to_owned())]);
-    let released = Released {
+    let released = ReleasedDevices {
         spoilt,
-        ..Released::default()
+        ..ReleasedDevices::default()
     };
     register.execute(given_back(&released)).await.unwrap();
     let node = NodeName::new("compute1").unwrap();

@@ -41,7 +41,7 @@ impl Bytes for ImageFile {
 
 /// An image that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Inspected {
+pub(crate) struct InspectedImage {
     /// How large a disk it is, in bytes.
     pub(crate) virtual_size: u64,
     /// How many bytes of it are there, at most; the rest is zeros.

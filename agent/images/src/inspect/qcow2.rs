@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use crate::inspect::image_file::{Bytes, ImageFlaw, Inspected, LARGEST};
+use crate::inspect::image_file::{Bytes, ImageFlaw, InspectedImage, LARGEST};
 
 const DIRTY: u64 = 1;
 const CORRUPT: u64 = 1 << 1;
@@ -55,10 +55,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-pub(super) fn read(image: &impl Bytes) -> Result<Inspected, ImageFlaw> {
+pub(super) fn read(image: &impl Bytes) -> Result<InspectedImage, ImageFlaw> {
     let header = header(image)?;
     let allocated = clusters(image, &header)?;
-    Ok(Inspected {
+    Ok(InspectedImage {
         virtual_size: header.size,
         allocated,
     })

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_devices::report;
-use berth_agent_journal::Named as _;
+use berth_agent_journal::NamedDevice as _;
 use berth_model::{NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice};
 use berth_virt::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use berth_agent_journal::{GuestRecord, GuestRequest, Named as _};
+use berth_agent_journal::{GuestRecord, GuestRequest, NamedDevice as _};
 use berth_model::ConsumerUuid;
 use berth_virt::NodeView;
 

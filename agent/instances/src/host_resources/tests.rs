@@ -51,7 +51,11 @@ async fn a_card_that_was_gone_is_not_blamed_for_what_was_tried_before() {
     for _ in 0..4 {
         release().await.unwrap_err();
     }
-    assert_eq!(release().await.unwrap(), Released::default(), "it is gone");
+    assert_eq!(
+        release().await.unwrap(),
+        ReleasedDevices::default(),
+        "it is gone"
+    );
     for _ in 0..4 {
         release().await.unwrap_err();
     }

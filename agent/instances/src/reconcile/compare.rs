@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_devices::DeviceFacts;
-use berth_agent_journal::{BoundDevices, Goal, GuestRecord, Named as _, SpawnStep, StepState};
+use berth_agent_journal::{
+    BoundDevices, Goal, GuestRecord, NamedDevice as _, SpawnStep, StepState,
+};
 use berth_model::{ConsumerUuid, ProviderUuid};
 use berth_virt::{GuestHardware, GuestOnHost, HostDevice, PreparedDevice, Preparer};
 

@@ -1,7 +1,7 @@
 //! Devices and disks as the kernel has them.
 
 use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath, RecreateDisks};
-use berth_agent_journal::{GuestRequest, Released};
+use berth_agent_journal::{GuestRequest, ReleasedDevices};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{GuestState, HostDevice};
@@ -90,10 +90,10 @@ impl GuestResources for Devices {
         self.0.cross("sysfs write prepare".to_owned(), effect).await
     }
 
-    async fn release(&self, guest: Provision<'_>) -> Result<Released, ResourceError> {
+    async fn release(&self, guest: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
         let spec = guest.spec;
         let effect = async {
-            let mut released = Released::default();
+            let mut released = ReleasedDevices::default();
             let mut world = self.0.world();
             for name in devices_of(spec) {
                 let holder = world

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use berth_agent_journal::samples::guest;
 use berth_agent_journal::{
     Accepted, Answer, BoundDevices, Claimed, Goal, GuestJournal, GuestRecord, GuestRequest,
-    InstanceOverrides, Released, SpawnStep, StepRecord, StepState,
+    InstanceOverrides, ReleasedDevices, SpawnStep, StepRecord, StepState,
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
@@ -112,7 +112,11 @@ impl GuestJournal for Seam {
         self.write("bind done".to_owned(), effect)
     }
 
-    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a Released) -> Answer<'a, ()> {
+    fn give_back<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        released: &'a ReleasedDevices,
+    ) -> Answer<'a, ()> {
         let effect = self.0.journal.give_back(uuid, released);
         self.write("prepare undone".to_owned(), effect)
     }

@@ -5,7 +5,7 @@ use berth_store::{SqlError, Statement, Transaction, Work};
 
 use crate::register::records::{Quarantine, QuarantinedBy};
 use crate::register::sql::{cleaned, quarantined};
-use crate::released::Released;
+use crate::released::ReleasedDevices;
 
 /// The table. A journal of an earlier release gets it when it is opened.
 pub(crate) const CREATE_GIVEN_BACK: &str = "
@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS device_given_back (
 ";
 
 /// What is written down when a guest's devices were taken back.
-pub fn given_back(released: &Released) -> Vec<Statement> {
+pub fn given_back(released: &ReleasedDevices) -> Vec<Statement> {
     let clean = released.clean.iter().map(|name| {
         let sql = "INSERT INTO device_given_back (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
         Statement::new(sql).bind(name.as_str())

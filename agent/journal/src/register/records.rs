@@ -25,7 +25,7 @@ impl QuarantinedBy {
     }
 }
 
-/// Why a device goes to nobody.
+/// Why a device is withheld from instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantine {
     pub reason: String,
@@ -80,18 +80,18 @@ pub enum QuarantineStays {
     No,
 }
 
-/// What the end of a reset says of a device.
+/// The result of a device's reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cleaned {
+pub enum CleaningOutcome {
     Clean {
-        /// After this release of its handle, where it has one.
+        /// The release of the handle that the reset followed, if the device has a handle.
         releases: Option<i64>,
-        /// What becomes of its quarantine.
+        /// Whether the device's quarantine stays.
         quarantine: QuarantineStays,
     },
-    /// It must go to nobody.
+    /// The reset failed; the device must be quarantined.
     Spoilt(Quarantine),
-    /// Nothing is known: it is as unclean as before.
+    /// The result is unknown; the device still needs a reset.
     Unknown,
 }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::guest_journal::{Claimed, GuestJournal};
 use crate::register::{
-    Cleaned, Cleaning, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, Withheld,
+    Cleaning, CleaningOutcome, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, Withheld,
 };
 use crate::samples::{bound, guest, request};
 use crate::sql_journal::SqlJournal;
@@ -34,8 +34,8 @@ async fn claim(journal: &SqlJournal, number: u32, device: u32) -> Claimed {
     claimed.unwrap()
 }
 
-fn clean(releases: i64) -> Cleaned {
-    Cleaned::Clean {
+fn clean(releases: i64) -> CleaningOutcome {
+    CleaningOutcome::Clean {
         releases: Some(releases),
         quarantine: QuarantineStays::Yes,
     }
@@ -187,7 +187,7 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
         Op::End(device, well) if model.resetting.remove(&name(device)) => {
             let end = match well {
                 true => clean(1),
-                false => Cleaned::Spoilt(why()),
+                false => CleaningOutcome::Spoilt(why()),
             };
             register.end(&name(device), &end).await.unwrap();
             if !well {

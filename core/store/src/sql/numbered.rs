@@ -57,8 +57,8 @@ pub(super) struct Mismatch {
 
 /// As [`numbered`], remembered for a text that comes again.
 pub(super) fn numbered_once(sql: &str, kinds: &[ParameterType]) -> Result<Arc<str>, Mismatch> {
-    type Known = HashMap<String, HashMap<Vec<ParameterType>, Arc<str>>>;
-    static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+    type NumberedStatements = HashMap<String, HashMap<Vec<ParameterType>, Arc<str>>>;
+    static KNOWN: LazyLock<Mutex<NumberedStatements>> = LazyLock::new(Mutex::default);
     {
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = known.get(sql).and_then(|texts| texts.get(kinds)) {
@@ -67,7 +67,7 @@ pub(super) fn numbered_once(sql: &str, kinds: &[ParameterType]) -> Result<Arc<st
     }
     let text: Arc<str> = numbered(sql, kinds)?.into();
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    // Few by contract. Were they many after all, this would be no place to keep them.
+    // Statements are few by contract; the limit bounds the memory if a caller breaks it.
     if known.len() < 4_096 {
         let texts = known.entry(sql.to_owned()).or_default();
         if texts.len() < 64 {

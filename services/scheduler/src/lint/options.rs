@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::server_groups::{POLICIES, SeenTo};
 use super::{Code, Finding, Kind, LintSeverity, Place};
 use crate::filters::{self, Chain};
-use crate::options::{Checked, OptionError, SchedulerOptions};
+use crate::options::{OptionError, OptionsReport, SchedulerOptions};
 use crate::plugin::PluginManifest;
 use crate::request::PciAlias;
 use crate::weighers::{self, Weighers};
@@ -112,7 +112,7 @@ pub(super) fn lint(
     // Each was read alone.
     let mut options = SchedulerOptions::deserialize(Value::Object(groups)).unwrap_or_default();
     leave_out(plugins, &mut options);
-    let Checked { errors, warnings } = options.check();
+    let OptionsReport { errors, warnings } = options.check();
     findings.extend(errors.iter().map(|it| bad_value(it, LintSeverity::Error)));
     let warned = warnings.iter().map(|it| {
         let found = bad_value(&it.wrong, LintSeverity::Warning);

@@ -1,5 +1,5 @@
-//! Validation of options: Nova's lower bounds. As in Nova, values that aggregates override are not checked. Caller:
-//! `select::Scheduler`.
+//! Validation of option values against Nova's bounds, run by `select::Scheduler`. As in Nova, values that aggregates
+//! override are not checked.
 
 mod numbers;
 
@@ -9,18 +9,17 @@ use std::fmt::Display;
 use super::{FilterSchedulerOptions, SchedulerOptions, is_not_finite, weight_setting};
 use crate::request::architecture;
 
-/// An invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("[{group}] {option}: should be {wanted}, and is {value}")]
 pub struct OptionError {
     pub group: &'static str,
     pub option: &'static str,
     pub value: String,
-    /// What would be right.
+    /// A description of the valid values.
     pub wanted: Cow<'static, str>,
 }
 
-/// An invalid value that is replaced.
+/// An invalid value that the scheduler replaces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{wrong}; {instead}")]
 pub struct OptionWarning {
@@ -29,19 +28,19 @@ pub struct OptionWarning {
     pub instead: &'static str,
 }
 
-/// What [`SchedulerOptions::check`] finds; nothing where all is well.
+/// The result of [`SchedulerOptions::check`]; empty if all options are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Checked {
-    /// Values that must be changed.
+pub struct OptionsReport {
+    /// Values that make the options unusable.
     pub errors: Vec<OptionError>,
-    /// Values that should be changed.
+    /// Values that are replaced or have no effect.
     pub warnings: Vec<OptionWarning>,
 }
 
 impl SchedulerOptions {
-    /// Looks at each value that has a bound, or that may be unreadable.
+    /// Checks every value that has a bound or a grammar.
     #[must_use]
-    pub fn check(&self) -> Checked {
+    pub fn check(&self) -> OptionsReport {
         let errors = self.counts().into_iter();
         let errors = errors.chain(numbers::errors(self)).chain(self.ratios());
         let errors = errors.chain(self.architecture()).chain(self.aliases());
@@ -51,7 +50,7 @@ impl SchedulerOptions {
             instead: "it counts as 1",
         });
         let settings = self.settings();
-        Checked {
+        OptionsReport {
             errors: errors.collect(),
             warnings: of_subset
                 .into_iter()
@@ -61,7 +60,7 @@ impl SchedulerOptions {
         }
     }
 
-    /// Whole numbers below their least.
+    /// Whole numbers below their minimum.
     fn counts(&self) -> Vec<OptionError> {
         let (scheduler, filters) = (&self.scheduler, &self.filter_scheduler);
         let mut errors = Vec::new();
@@ -94,7 +93,7 @@ impl SchedulerOptions {
         errors
     }
 
-    /// `name=ratio` with a ratio by which no weight can be reckoned.
+    /// Settings `name=ratio` with a ratio that is not finite.
     fn ratios(&self) -> impl Iterator<Item = OptionError> {
         let bad = self.ratio_settings();
         let bad = bad.filter(|(_, _, text)| is_not_finite(text));
@@ -104,7 +103,7 @@ impl SchedulerOptions {
         })
     }
 
-    /// Names of devices that are none.
+    /// Invalid PCI aliases.
     fn aliases(&self) -> impl Iterator<Item = OptionError> {
         let aliases = self.pci.alias.iter();
         aliases.filter_map(|alias| {
@@ -118,7 +117,7 @@ impl SchedulerOptions {
         })
     }
 
-    /// An architecture that no image can have, so that no host would have one for it.
+    /// An unknown default architecture: no image can have it, so every host would be rejected.
     fn architecture(&self) -> Option<OptionError> {
         let filters = &self.filter_scheduler;
         let name = filters.image_properties_default_architecture.as_deref()?;
@@ -127,8 +126,8 @@ impl SchedulerOptions {
         Some(wrong(FILTER_SCHEDULER, option, value, wanted))
     }
 
-    /// Options that are read, and whose other half nobody gives the scheduler: requests name no routed network, no PCI request
-    /// and no move between cells.
+    /// Options that have no effect because requests never carry the data that they act on: routed networks, PCI
+    /// requests, moves between cells.
     fn unfed(&self) -> impl Iterator<Item = OptionWarning> {
         let (scheduler, filters) = (&self.scheduler, &self.filter_scheduler);
         let usual = FilterSchedulerOptions::default().cross_cell_move_weight_multiplier;
@@ -168,7 +167,7 @@ impl SchedulerOptions {
         [networks, devices, cells].into_iter().flatten()
     }
 
-    /// Every text that should be `name=ratio`.
+    /// All settings of the form `name=ratio`.
     fn ratio_settings(&self) -> impl Iterator<Item = (&'static str, &'static str, &String)> {
         let metrics = self.metrics.weight_setting.iter();
         let metrics = metrics.map(|text| ("metrics", "weight_setting", text));
@@ -178,7 +177,7 @@ impl SchedulerOptions {
         metrics.chain(properties)
     }
 
-    /// Texts that are no `name=ratio`.
+    /// Settings that are not of the form `name=ratio`.
     fn settings(&self) -> impl Iterator<Item = OptionWarning> {
         let bad = self.ratio_settings();
         let bad = bad.filter(|(_, _, text)| weight_setting(text).is_none() && !is_not_finite(text));
@@ -218,7 +217,7 @@ mod tests {
         let checked = |group: &str, option: &str, value: serde_json::Value| -> Vec<String> {
             let options =
                 SchedulerOptions::deserialize(json!({group: {option: value}})).expect("options");
-            let Checked { errors, warnings } = options.check();
+            let OptionsReport { errors, warnings } = options.check();
             let errors = errors.iter().map(ToString::to_string);
             errors
                 .chain(warnings.iter().map(ToString::to_string))
@@ -312,7 +311,10 @@ mod tests {
             assert!(got.starts_with(begin) && got.ends_with(&end), "{got}");
             assert!(got.contains(", x86_64, "), "{got}");
         }
-        assert_eq!(SchedulerOptions::default().check(), Checked::default());
+        assert_eq!(
+            SchedulerOptions::default().check(),
+            OptionsReport::default()
+        );
     }
 
     #[test]
@@ -323,7 +325,7 @@ mod tests {
             .query_placement_for_routed_network_aggregates = true;
         options.filter_scheduler.pci_in_placement = true;
         options.filter_scheduler.cross_cell_move_weight_multiplier = 2.0;
-        let Checked { errors, warnings } = options.check();
+        let OptionsReport { errors, warnings } = options.check();
         assert_eq!(errors, []);
         let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         let sentences = [

@@ -1,4 +1,4 @@
-//! What is left of a host's pools while requests are looked at.
+//! The devices that remain in a host's pools while several requests are matched one after another.
 
 use super::narrow::{Eligible, Order, is_near_or_unknown};
 use super::providers::Providers;
@@ -6,16 +6,16 @@ use super::{Asked, Near, PciReason};
 use crate::host_state::{PciPool, PciPools, PciSummary};
 use crate::short::{Places, Short};
 
-/// The pools with counts of their own.
+/// A host's pools with separate device counts.
 pub(super) struct Left<'p> {
     pools: &'p PciPools,
     counts: Short<i64, 16>,
-    /// Pools that were emptied: those are no more, while pools that were empty before are.
+    /// Pools that requests emptied and thereby removed. Pools that were empty from the start are not included.
     gone: Places,
 }
 
 impl<'p> Left<'p> {
-    /// Nothing is taken yet.
+    /// All devices of the pools.
     pub(super) fn all(pools: &'p PciPools) -> Self {
         let mut counts = Short::new(pools.len());
         for (place, pool) in pools.summaries().iter().enumerate() {
@@ -28,18 +28,18 @@ impl<'p> Left<'p> {
         }
     }
 
-    /// As the host has them.
+    /// The unchanged pools of the host.
     pub(super) fn pools(&self) -> &'p PciPools {
         self.pools
     }
 
-    /// The pools that there are still, with their places.
+    /// The pools that are not removed, with their indexes.
     fn iter(&self) -> impl Iterator<Item = (usize, &'p PciPool)> {
         let pools = self.pools.iter().enumerate();
         pools.filter(|(place, _)| !self.gone.contains(*place))
     }
 
-    /// Those of which this holds.
+    /// The pools that satisfy a predicate.
     pub(super) fn places(&self, holds: impl Fn(usize, &PciSummary) -> bool) -> Places {
         let mut places = Places::none(self.pools.len());
         for (place, pool) in self.pools.summaries().iter().enumerate() {
@@ -54,19 +54,19 @@ impl<'p> Left<'p> {
         !(0..self.pools.len()).any(|place| places.contains(place))
     }
 
-    /// The devices of one.
+    /// The number of devices in one pool.
     pub(super) fn count(&self, place: usize) -> i64 {
         self.counts[place]
     }
 
-    /// The devices of several.
+    /// The number of devices in several pools.
     pub(super) fn sum(&self, places: &Places) -> i64 {
         (0..self.pools.len())
             .filter(|place| places.contains(*place))
             .fold(0, |sum, place| sum.saturating_add(self.counts[place]))
     }
 
-    /// Takes the devices of a request out of the pools that may serve it.
+    /// Takes the devices of a request out of the eligible pools.
     pub(super) fn take(
         &mut self,
         asked: &Asked<'_>,
@@ -87,7 +87,7 @@ impl<'p> Left<'p> {
         Ok(())
     }
 
-    /// In the order of the pools, until there are enough.
+    /// Takes devices in the order of the pools until there are enough.
     fn take_each(
         &mut self,
         wanted: &mut i64,
@@ -111,7 +111,7 @@ impl<'p> Left<'p> {
         }
     }
 
-    /// From each provider what Placement allocated.
+    /// Takes from each provider the number of devices that Placement allocated.
     fn take_allocated(
         &mut self,
         asked: &Asked<'_>,
@@ -136,7 +136,7 @@ impl<'p> Left<'p> {
         Ok(())
     }
 
-    /// A provider with several pools.
+    /// A provider that has several pools.
     fn split_provider(&self) -> Option<&'p str> {
         if !self.pools.has_split_provider() {
             return None;
@@ -149,7 +149,7 @@ impl<'p> Left<'p> {
         })
     }
 
-    /// The pools as they would be now.
+    /// The host's pools after all requests.
     pub(super) fn into_pools(self) -> PciPools {
         let with_count = |(place, pool): (usize, &PciPool)| PciPool {
             count: self.counts[place],

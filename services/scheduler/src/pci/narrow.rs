@@ -1,4 +1,4 @@
-//! From all pools to those that may serve a request.
+//! Narrows a host's pools to those that may serve a request, step by step.
 
 use super::left::Left;
 use super::providers::Providers;
@@ -7,23 +7,23 @@ use crate::host_state::{CellSet, NumaTopology, PciDevType, PciSummary};
 use crate::request::{NumaAffinityPolicy, PciRequestOrigin};
 use crate::short::Places;
 
-/// Pools that may serve a request, and in which order.
+/// The pools that may serve a request, and the order in which to use them.
 pub(super) struct Eligible {
     pub(super) places: Places,
     pub(super) order: Order,
 }
 
-/// In which order devices are taken from pools.
+/// The order in which devices are taken from pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// As they are listed.
+    /// The order of the list.
     Listed,
-    /// Those that are near, or that nobody knows where they are, before those that are far.
+    /// Pools near the instance's cells, or without a known cell, before the others.
     NearFirst,
 }
 
 impl Asked<'_> {
-    /// The pools that are left after each step, if they have enough devices.
+    /// Applies every step. Fails at the first step that leaves too few devices.
     pub(super) fn narrow(
         &self,
         left: &Left<'_>,
@@ -52,7 +52,7 @@ impl Asked<'_> {
         Ok(Eligible { places, order })
     }
 
-    /// Whether a step takes no pool away.
+    /// Whether the request makes this step unnecessary.
     fn is_asked_for(&self, step: PciStep, providers: Providers<'_>) -> bool {
         match step {
             PciStep::PhysicalFunction => self.physical_functions,
@@ -64,7 +64,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether a pool is left after a step.
+    /// Whether a pool qualifies under a step.
     fn passes(
         &self,
         step: PciStep,
@@ -86,8 +86,8 @@ impl Asked<'_> {
         }
     }
 
-    /// Keeps the pools that the policy allows. Of those the nearest, where they have enough: whether the later steps leave
-    /// enough of them is not asked, which is Nova's way.
+    /// Keeps the pools that the NUMA policy allows, and of these only the nearest if they have enough devices. As in
+    /// Nova, this does not check whether the later steps leave enough of them.
     fn affine(
         &self,
         left: &Left<'_>,
@@ -134,7 +134,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What an operator knows it by.
+    /// The request's name for operators.
     pub(super) fn name(&self) -> String {
         match (&self.request.origin, &self.request.request_id) {
             (PciRequestOrigin::Flavor(alias), _) => format!("alias {alias}"),
@@ -144,7 +144,7 @@ impl Asked<'_> {
     }
 }
 
-/// Those after the specs and the cells.
+/// The steps after the specs and the NUMA cells.
 const STEPS: [PciStep; 5] = [
     PciStep::PhysicalFunction,
     PciStep::Vdpa,
@@ -162,7 +162,8 @@ pub(super) fn is_near_or_unknown(pool: &PciSummary, host: &NumaTopology, chosen:
     pool.numa_node.is_none() || is_near(pool, host, chosen)
 }
 
-/// A host that does not tell the socket of each cell has no sockets.
+/// Whether the pool is at a socket of the chosen cells. A host that does not report the socket of each cell has no
+/// sockets.
 fn is_at_socket(pool: &PciSummary, host: &NumaTopology, chosen: CellSet) -> bool {
     let is_told = host.cells.iter().all(|cell| cell.socket.is_some());
     let mut there = host

@@ -1,16 +1,17 @@
-//! From which providers Placement allocated the devices of a request.
+//! The providers from which Placement allocated the devices of a request.
 
 use super::Mappings;
 use crate::request::{PciRequest, PciRequestOrigin};
 
-/// Each device of a request by an alias is a request group of its own, `REQUEST_ID-N`.
+/// The source of a request's allocation. Each device that a flavor requests is a request group of its own,
+/// `REQUEST_ID-N`.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Providers<'a> {
-    /// Placement knows nothing of the devices.
+    /// Placement does not track the devices.
     Any,
-    /// The groups of a candidate whose suffix begins so.
+    /// The groups of a candidate whose suffix has this prefix.
     Groups(&'a Mappings, &'a str),
-    /// Those that the request itself lists, parted by commas, because it was allocated before.
+    /// A comma-separated list in the request itself, which was allocated before.
     Listed(&'a str),
 }
 
@@ -33,7 +34,7 @@ impl<'a> Providers<'a> {
         matches!(self, Self::Any)
     }
 
-    /// How many devices are allocated from one.
+    /// The number of devices allocated from a provider.
     pub(super) fn devices_of(self, provider: &str) -> i64 {
         let times = match self {
             Self::Any => 0,

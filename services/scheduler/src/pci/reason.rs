@@ -1,64 +1,64 @@
-//! Why a host's devices do not serve a request.
+//! The reasons why a host's devices cannot serve a request.
 
 use serde::Serialize;
 
-/// As JSON an object: `constraint`, and the values.
+/// Serialised as an object with `constraint` and the compared values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "constraint", rename_all = "snake_case")]
 pub enum PciReason {
-    /// The host tells of no devices at all.
+    /// The host reports no PCI devices.
     #[error("it tells of no PCI devices")]
     NoPools,
-    /// No allocation candidate is left that could be looked at.
+    /// Filters have removed all allocation candidates.
     #[error("it has no allocation candidate left")]
     NoCandidates,
-    /// The request asks for less than one device.
+    /// The request is for less than one device.
     #[error("{request} asks for {requested} devices, and should for 1 at least")]
     Count {
-        /// The alias, or the request's id, or that it is a port's.
+        /// The alias, the request's id, or a note that the request is a port's.
         request: String,
         requested: i64,
     },
-    /// Not enough devices are left after a step.
+    /// A step leaves too few devices.
     #[error("of the {requested} devices that {request} asks for it has {available}, {after}")]
     TooFew {
-        /// The alias, or the request's id, or that it is a port's.
+        /// The alias, the request's id, or a note that the request is a port's.
         request: String,
         requested: i64,
-        /// Devices that are left.
+        /// Remaining devices.
         available: i64,
         after: PciStep,
     },
-    /// Several pools are of one provider.
+    /// An allocated provider has several pools, so the pool is ambiguous.
     #[error("provider {rp_uuid}, which {request} is allocated from, has several pools")]
     SplitProvider {
-        /// The alias, or the request's id, or that it is a port's.
+        /// The alias, the request's id, or a note that the request is a port's.
         request: String,
         rp_uuid: String,
     },
 }
 
-/// By what pools are narrowed, in this order.
+/// The steps that narrow the pools, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PciStep {
-    /// Vendor, product and tags are what a spec of the request says.
+    /// Vendor, product and tags match a spec of the request.
     Spec,
-    /// Near enough to the instance's cells.
+    /// Near enough to the instance's NUMA cells.
     NumaAffinity,
-    /// No physical functions where none are asked for.
+    /// Not a physical function, unless requested.
     PhysicalFunction,
-    /// No vDPA devices where none are asked for.
+    /// Not a vDPA device, unless requested.
     Vdpa,
-    /// No devices that another host manages where none are asked for.
+    /// Not a remotely managed device, unless requested.
     RemoteManaged,
-    /// Of the providers that Placement allocated from.
+    /// Of a provider from which Placement allocated.
     Allocation,
-    /// As migratable as the request says.
+    /// Live-migratable as the request requires.
     LiveMigratable,
 }
 
-/// What the devices that are left are.
+/// A relative clause about the remaining devices.
 impl std::fmt::Display for PciStep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -1,21 +1,21 @@
-//! Whether a pool is what a spec describes.
+//! Compares a pool with the device specs of a request.
 
 use std::collections::BTreeMap;
 
 use crate::host_state::{PciDevType, PciId, PciPools};
 
-/// What is said of a device: all of it must hold. Texts are compared without their case, since operators and ports write them
-/// by hand; where ids and types are told by the pool's summary, no text is looked at.
+/// A device spec, all of whose conditions must hold. Texts are compared case-insensitively, since operators and ports
+/// write them by hand. Ids and types that the pool's summary has are compared as numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Spec<'a> {
     ids: [Option<(PciId, &'a str)>; 2],
     dev_type: Option<(PciDevType, &'a str)>,
     tags: Vec<(&'a str, &'a str)>,
-    /// It says of a number that it is a text.
+    /// A numeric field has a value that is not a number, so no pool matches.
     is_false: bool,
 }
 
-/// What Placement has looked at already, and what is not looked at as a tag.
+/// Spec keys that are not tags, or that Placement has already checked.
 const NO_TAGS: [&str; 6] = [
     "resource_class",
     "traits",
@@ -42,7 +42,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Whether it describes the pool at this place.
+    /// Whether the pool with this index matches.
     pub(super) fn describes(&self, pools: &PciPools, place: usize) -> bool {
         let (summary, pool) = (&pools.summaries()[place], || pools.at(place));
         let is_id = |at: usize, told: fn(&PciPools, usize) -> &str| {
@@ -69,7 +69,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// The type that a word is in any case.
+/// Parses a device type in any case.
 fn dev_type(word: &str) -> PciDevType {
     let words = ["type-PCI", "type-PF", "type-VF", "vdpa"];
     let known = words.iter().find(|it| it.eq_ignore_ascii_case(word));
@@ -80,7 +80,7 @@ fn is_tag(tag: Option<&str>, value: &str) -> bool {
     tag.is_some_and(|tag| is_same(tag, value))
 }
 
-/// Without case, and without new texts.
+/// Case-insensitive equality without allocation.
 fn is_same(one: &str, two: &str) -> bool {
     let lower = |text: &str| -> Vec<char> { text.chars().flat_map(char::to_lowercase).collect() };
     one.eq_ignore_ascii_case(two) || !(one.is_ascii() && two.is_ascii()) && lower(one) == lower(two)

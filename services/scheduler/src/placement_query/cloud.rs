@@ -1,4 +1,4 @@
-//! What the caller knows beside the request.
+//! The data about the cloud that a Placement query needs in addition to the request.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::host_state::Aggregate;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cloud<'a> {
     pub aggregates: &'a [Arc<Aggregate>],
-    /// The zone of hosts that no aggregate puts in one, where a zone that is asked for has to be there. None: as Nova's pre-filter, to
-    /// which a zone of no aggregate is any; Nova's API has refused it before.
+    /// The zone of hosts without a zone aggregate. If set, an unknown zone is refused. `None`: an unknown zone is
+    /// ignored, as in Nova's pre-filter, because Nova's API has refused it before.
     pub default_availability_zone: Option<&'a str>,
-    /// All compute nodes: read where a request names its host.
+    /// All compute nodes. Only used if a request names its host.
     pub computes: &'a [ComputeNodeRef],
-    /// Whether each compute service is so new that its providers have `OWNER_NOVA`.
+    /// Whether every compute service is new enough to report the trait `OWNER_NOVA`.
     pub all_computes_report_owner_trait: bool,
-    /// Groups of ports and of device profiles, by suffix.
+    /// Request groups of ports and device profiles, by suffix.
     pub groups: &'a [(String, ResourceGroup)],
-    /// For each routed network of the request its aggregates, of which a host has to be in one.
+    /// The aggregates of each routed network of the request. A host must be in one aggregate of each list.
     pub network_aggregates: &'a [Vec<String>],
-    /// Whether a port of the request is managed by a card of its own.
+    /// Whether a port of the request is remote-managed (on a SmartNIC).
     pub has_remote_managed_ports: bool,
 }
 

@@ -1,10 +1,10 @@
-//! What flavor and image ask of a host beside cells and CPUs.
+//! The constraints of flavor and image on a host, other than cells and CPUs.
 
 use super::PlacementQueryError;
 use crate::numbers;
 use crate::request::Source;
 
-/// How memory may be encrypted (`hw:mem_encryption_model`).
+/// The values of `hw:mem_encryption_model`.
 pub(crate) const MEMORY_ENCRYPTION_MODELS: [&str; 3] = [SEV, "amd-sev-es", SNP];
 const SEV: &str = "amd-sev";
 const SNP: &str = "amd-sev-snp";
@@ -12,7 +12,7 @@ const SNP: &str = "amd-sev-snp";
 type Constraint<T> = Result<Option<T>, PlacementQueryError>;
 
 impl<'a> Source<'a> {
-    /// One of these words, in which both agree where both say something.
+    /// One of the allowed values. Flavor and image must agree if both set one.
     pub(super) fn word(
         self,
         prefix: &str,
@@ -37,7 +37,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Yes where one says so and the other does not say no.
+    /// True if flavor or image sets the flag. It is an error if they disagree.
     pub(super) fn flag(self, name: &str) -> Result<bool, PlacementQueryError> {
         let (spec, property) = (format!("hw:{name}"), format!("hw_{name}"));
         let (flavor, image) = (self.spec(&spec), self.property(&property));
@@ -49,7 +49,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The version and the model of a TPM.
+    /// The version and the model of the TPM.
     pub(super) fn tpm(self) -> Constraint<(&'static str, &'static str)> {
         let Some(version) = self.word("hw", "tpm_version", &["1.2", "2.0"])? else {
             return Ok(None);
@@ -61,7 +61,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The trait of the kind of encryption that the memory is to have.
+    /// The trait for the requested kind of memory encryption.
     pub(super) fn memory_encryption(self) -> Constraint<&'static str> {
         if !self.flag("mem_encryption")? {
             return Ok(None);
@@ -90,14 +90,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Firmware that keeps nothing; only UEFI can be so.
+    /// Whether the firmware keeps no state. Only UEFI firmware can be stateless.
     pub(super) fn has_stateless_firmware(self) -> bool {
         let is_stateless = self.property("hw_firmware_stateless");
         is_stateless.is_some_and(numbers::is_true)
             && self.property("hw_firmware_type") == Some("uefi")
     }
 
-    /// Labels of persistent memory.
+    /// The labels of persistent memory.
     pub(super) fn pmem(self) -> impl Iterator<Item = &'a str> {
         let labels = self.spec("hw:pmem").unwrap_or_default().split(',');
         labels.map(str::trim).filter(|label| !label.is_empty())

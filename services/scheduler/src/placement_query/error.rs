@@ -1,26 +1,26 @@
-//! Why Placement need not be asked.
+//! The reasons for which a request is refused before Placement is called.
 
 use crate::request::NumaRequestError;
 use crate::text::shortened;
 
-/// So many zones are named.
+/// The maximum number of zones in a sentence.
 const ZONES: usize = 20;
 
-/// A request that no host can be right for, or that contradicts itself.
+/// A request that no host can satisfy, or that contradicts itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementQueryError {
-    /// `[scheduler] placement_aggregate_required_for_tenants`: the project has none.
+    /// `[scheduler] placement_aggregate_required_for_tenants` is set, and the project has no aggregate.
     #[error(
         "no aggregate has filter_tenant_id for project {}, and each project needs one",
         project_id.as_deref().unwrap_or("(none)")
     )]
     NoTenantAggregate { project_id: Option<String> },
-    /// The request is without an image.
+    /// The request has no image.
     #[error(
         "the request has no image; one that is booted from a volume has the image properties of the volume, be there none"
     )]
     NoImage,
-    /// Flavor and image say different things.
+    /// Flavor and image have different values.
     #[error("the flavor has {spec}={flavor}, and the image has {property}={image}")]
     Conflict {
         spec: String,
@@ -28,50 +28,50 @@ pub enum PlacementQueryError {
         property: String,
         image: String,
     },
-    /// A value that is none of those there are.
+    /// A value that is not allowed.
     #[error("{name} should be one of {}, and is {value}", words.join(", "))]
     Unknown {
-        /// The extra spec, which an image property may have set in its place.
+        /// The extra spec; an image property may have set the value instead.
         name: String,
         value: String,
         words: Vec<&'static str>,
     },
-    /// A TPM that there is not.
+    /// A combination of TPM model and version that does not exist.
     #[error("hw:tpm_model tpm-crb needs hw:tpm_version 2.0")]
     TpmCrbNeedsVersion2,
-    /// Encrypted memory needs something of the image that the image has not.
+    /// Memory encryption requires an image property.
     #[error("hw:mem_encryption needs an image with {property}={wanted}, and this one has {has}")]
     MemoryEncryptionNeeds {
         property: &'static str,
-        /// What it should be.
+        /// The required value.
         wanted: &'static str,
         has: String,
     },
-    /// CPU policies and masks.
+    /// A CPU policy or mask is invalid.
     #[error(transparent)]
     Cpus(#[from] NumaRequestError),
-    /// A device of several kinds cannot be asked for.
+    /// A request for devices of several kinds cannot be expressed as a request group.
     #[error(
         "the PCI alias {alias} has {specs} kinds of devices; with pci_in_placement it may have one"
     )]
     PciSpecs {
         alias: String,
-        /// How many it has.
+        /// The number of kinds.
         specs: usize,
     },
-    /// No number of devices that a host could have.
+    /// The number of requested devices is out of range.
     #[error("the PCI alias {alias} asks for {count} devices; should be from 1 to {most}")]
     PciCount {
         alias: String,
-        /// How many it asks for.
+        /// The requested number.
         count: i64,
-        /// How many it may.
+        /// The maximum.
         most: i64,
     },
-    /// Two groups have one suffix.
+    /// Two request groups have the same suffix.
     #[error("two request groups have the suffix {suffix}")]
     SuffixTwice { suffix: String },
-    /// The zone that is asked for is not there.
+    /// The requested zone does not exist.
     #[error(
         "there is no availability zone {}; there {}",
         shortened(availability_zone),
@@ -79,10 +79,10 @@ pub enum PlacementQueryError {
     )]
     NoSuchZone {
         availability_zone: String,
-        /// Those that there are, by name.
+        /// The existing zones, sorted.
         zones: Vec<String>,
     },
-    /// The host that is asked for is not there.
+    /// The requested host or node does not exist.
     #[error(
         "there is no compute node with host {} and node {}",
         host.as_deref().unwrap_or("(any)"),

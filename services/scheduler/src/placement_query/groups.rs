@@ -1,4 +1,4 @@
-//! Request groups, and the query string that they are.
+//! Request groups and their encoding as a query string.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -6,24 +6,21 @@ use std::fmt::Write as _;
 use super::prefilters::Wishes;
 use crate::numbers;
 
-/// Resources and traits of one provider, or for the group without a suffix of one tree.
+/// Resources and traits of one provider. The group without a suffix may be satisfied by several providers of one tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResourceGroup {
-    /// Amounts by resource class.
     pub resources: BTreeMap<String, i64>,
-    /// Traits that are needed.
     pub required_traits: BTreeSet<String>,
-    /// Traits that must not be.
     pub forbidden_traits: BTreeSet<String>,
-    /// Of each list at least one aggregate.
+    /// The provider must be in at least one aggregate of each list.
     pub aggregates: Vec<Vec<String>>,
     pub forbidden_aggregates: BTreeSet<String>,
-    /// Only in the tree of this provider.
+    /// Restricts the candidates to the tree of this provider.
     pub in_tree: Option<String>,
 }
 
 impl ResourceGroup {
-    /// Of a class that is standard or one's own; others are left aside, as Nova does, and so is what is no amount.
+    /// Adds an amount of a standard or custom class. As in Nova, other classes and negative amounts are ignored.
     pub(super) fn add_resource(&mut self, class: &str, amount: i64) {
         let is_standard = berth_model::ResourceClass::STANDARD.contains(&class);
         if (is_standard || class.starts_with("CUSTOM_")) && amount >= 0 {
@@ -47,7 +44,7 @@ impl ResourceGroup {
         let mut add = |name: &str, value| into.push((format!("{name}{suffix}"), value));
         let amounts = self.resources.iter();
         let amounts = sorted(amounts.map(|(class, amount)| format!("{class}:{amount}")));
-        // A group of traits alone has resources too, which are nothing: as Nova asks.
+        // As Nova does, a group that only has traits gets an empty `resources` parameter.
         add("resources", amounts);
         let traits = traits(&self.required_traits, &self.forbidden_traits);
         if !traits.is_empty() {
@@ -69,10 +66,10 @@ impl ResourceGroup {
     }
 }
 
-/// All groups of a question.
+/// All request groups of a query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
-    /// By suffix; the empty one is of the group whose resources may come from several providers.
+    /// By suffix. The resources of the group with the empty suffix may come from several providers.
     pub(super) by_suffix: BTreeMap<String, ResourceGroup>,
     pub(super) policy: Option<String>,
 }
@@ -86,18 +83,18 @@ impl Groups {
         self.of("")
     }
 
-    /// How many have a suffix.
+    /// The number of groups with a suffix.
     pub(super) fn suffixed(&self) -> usize {
         self.by_suffix.keys().filter(|it| !it.is_empty()).count()
     }
 
-    /// Whether a class is asked for in any group, be it an amount of 0.
+    /// Whether any group requests the class, even with an amount of 0.
     pub(super) fn has(&self, class: &str) -> bool {
         let mut groups = self.by_suffix.values();
         groups.any(|group| group.resources.contains_key(class))
     }
 
-    /// An extra spec `resources$S:CLASS`, `trait$S:NAME` or `group_policy`; others are not for Placement.
+    /// Adds an extra spec `resources$S:CLASS`, `trait$S:NAME` or `group_policy`. Other extra specs are ignored.
     pub(super) fn add_spec(&mut self, name: &str, value: &str) {
         if name == "group_policy" {
             if ["none", "isolate"].contains(&value) {
@@ -123,7 +120,7 @@ impl Groups {
         }
     }
 
-    /// Without amounts of 0, and without groups that ask for nothing.
+    /// Removes amounts of 0 and empty groups.
     pub(super) fn strip(&mut self) {
         for group in self.by_suffix.values_mut() {
             group.resources.retain(|_, amount| *amount != 0);
@@ -131,7 +128,7 @@ impl Groups {
         self.by_suffix.retain(|_, group| !group.is_empty());
     }
 
-    /// The query string: parameters by name and value.
+    /// The query string, with parameters sorted by name and value.
     pub(super) fn query(&self, wishes: &Wishes, limit: Option<usize>) -> String {
         let mut parameters = Vec::new();
         if let Some(limit) = limit {
@@ -152,7 +149,7 @@ impl Groups {
     }
 }
 
-/// A suffix, or none: up to 64 letters, digits, `_` and `-`.
+/// Whether a text is empty or a valid suffix: up to 64 letters, digits, `_` and `-`.
 fn is_suffix(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     text.len() <= 64 && text.bytes().all(is_allowed)
@@ -170,7 +167,8 @@ fn sorted(texts: impl Iterator<Item = String>) -> String {
     texts.join(",")
 }
 
-/// As HTML forms are encoded: a blank is `+`, and what is no letter, digit or one of `-._~` is written as its bytes.
+/// Encodes parameters as HTML forms do: a space is `+`, and bytes other than letters, digits and `-._~` are
+/// percent-encoded.
 fn encoded(parameters: &[(String, String)]) -> String {
     let mut query = String::new();
     for (name, value) in parameters {
@@ -190,7 +188,6 @@ fn encode(text: &str, into: &mut String) {
             b' ' => into.push('+'),
             b'-' | b'.' | b'_' | b'~' => into.push(char::from(byte)),
             byte if byte.is_ascii_alphanumeric() => into.push(char::from(byte)),
-            // Writing to a text does not fail.
             byte => {
                 let _ = write!(into, "%{byte:02X}");
             }

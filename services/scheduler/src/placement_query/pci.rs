@@ -1,14 +1,14 @@
-//! PCI devices as request groups, `[filter_scheduler] pci_in_placement`: one group for each device, so that each is mapped to its
-//! provider.
+//! PCI devices as request groups, for `[filter_scheduler] pci_in_placement`. Each device is a group of its own, so that
+//! Placement maps it to its provider.
 
 use super::standard::{class, name_of_trait};
 use super::{PlacementQueryError, ResourceGroup};
 use crate::request::{PciRequest, PciRequestOrigin};
 
-/// Devices of one alias that Placement is asked for: more are in no host, and each is a group of the question.
+/// The maximum number of devices per alias. No host has more, and each device is a request group.
 const MOST_DEVICES: i64 = 1000;
 
-/// The groups of what flavors ask for; ports have their own.
+/// The groups for devices that the flavor requests. Ports have separate groups.
 pub(super) fn groups(
     requests: &[PciRequest],
 ) -> Result<Vec<(String, ResourceGroup)>, PlacementQueryError> {
@@ -63,7 +63,7 @@ fn suffix_of(request: &PciRequest, number: i64) -> String {
     format!("{id}-{number}")
 }
 
-/// Whether a group is that of a device which a flavor asks for.
+/// Whether a group is for a device that the flavor requests.
 pub(super) fn is_of(suffix: &str, requests: &[PciRequest]) -> bool {
     let Some((id, _)) = suffix.rsplit_once('-') else {
         return false;

@@ -1,4 +1,5 @@
-//! The pre-filters: what the scheduler knows and Placement does not, as aggregates and as traits of the root provider.
+//! The pre-filters: they express what the scheduler knows, and Placement does not, as aggregates and as traits of the
+//! root provider.
 
 mod zone;
 
@@ -10,10 +11,10 @@ use super::{Cloud, PlacementQueryError, pci, standard};
 use crate::options::SchedulerOptions;
 use crate::request::{RequestImage, RequestSpec, Source};
 
-/// What comes of them.
+/// The constraints that the pre-filters add to a query.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wishes {
-    /// Of each list at least one aggregate.
+    /// The provider must be in at least one aggregate of each list.
     pub(super) aggregates: Vec<Vec<String>>,
     pub(super) forbidden_aggregates: BTreeSet<String>,
     pub(super) root_required: BTreeSet<String>,
@@ -65,7 +66,7 @@ pub(super) fn wishes(
     Ok(wishes)
 }
 
-/// Devices are Nova's as well as their host is.
+/// Requires Nova as owner of the host and of its devices.
 pub(super) fn owned(
     mut outside: Vec<(String, ResourceGroup)>,
     request: &RequestSpec,
@@ -79,7 +80,8 @@ pub(super) fn owned(
     outside
 }
 
-/// `limit_tenants_to_placement_aggregate`: aggregates in which a key that begins with `filter_tenant_id` names the project.
+/// `limit_tenants_to_placement_aggregate`: the aggregates whose metadata names the project under a key with the prefix
+/// `filter_tenant_id`.
 fn tenant(
     request: &RequestSpec,
     options: &SchedulerOptions,
@@ -102,7 +104,7 @@ fn tenant(
     }
 }
 
-/// Aggregates that are for requests with a trait which this one does not have.
+/// The aggregates that require a trait which the request does not have.
 fn isolated(
     request: &RequestSpec,
     cloud: &Cloud<'_>,
@@ -118,14 +120,14 @@ fn isolated(
     Ok(found.into_iter().collect())
 }
 
-/// The aggregates with such metadata that Placement knows.
+/// The aggregates with matching metadata that have a UUID in Placement.
 fn aggregates(cloud: &Cloud<'_>, is_it: impl Fn(&str, &String) -> bool) -> Vec<String> {
     let aggregates = cloud.aggregates.iter();
     let found = aggregates.filter(|one| one.metadata.iter().any(|(key, value)| is_it(key, value)));
     found.filter_map(|one| one.uuid.clone()).collect()
 }
 
-/// `image_metadata_prefilter`; none where one of the values is that of no trait, as Nova does.
+/// `image_metadata_prefilter`. As in Nova, `None` if one of the values has no trait.
 fn image_traits(image: &RequestImage) -> Option<Vec<String>> {
     const PREFIXES: [(&str, &str); 7] = [
         ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS"),
@@ -134,7 +136,7 @@ fn image_traits(image: &RequestImage) -> Option<Vec<String>> {
         ("hw_vif_model", "COMPUTE_NET_VIF_MODEL"),
         ("hw_architecture", "HW_ARCH"),
         ("hw_emulation_architecture", "COMPUTE_ARCH"),
-        // os-traits has COMPUTE_VIOMMU_MODEL_INTEL and the like, which Nova does not ask for.
+        // os-traits has COMPUTE_VIOMMU_MODEL_INTEL and others, which Nova does not request.
         ("hw_viommu_model", "COMPUTE_VIOMMU"),
     ];
     let told = PREFIXES.iter().filter_map(|(property, prefix)| {
@@ -144,7 +146,7 @@ fn image_traits(image: &RequestImage) -> Option<Vec<String>> {
     told.collect()
 }
 
-/// What flavor and image ask of a host's hypervisor.
+/// The hypervisor features that flavor and image require.
 fn features(root: &mut BTreeSet<String>, request: &RequestSpec) -> Result<(), PlacementQueryError> {
     let source = Source {
         flavor: &request.flavor,

@@ -1,6 +1,6 @@
-//! Names of os-traits and os-resource-classes, as far as questions are made of them.
+//! The names of os-traits and os-resource-classes that queries use.
 
-/// Traits whose names are made of a value: what begins them, and what they end in (os-traits 3.9.0).
+/// Traits whose names are derived from a value: the prefix, and the allowed endings (os-traits 3.9.0).
 const MADE: &[(&str, &[&str])] = &[
     (
         "COMPUTE_IMAGE_TYPE",
@@ -83,7 +83,7 @@ const MADE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// `PREFIX_VALUE`, where there is such a trait.
+/// The trait `PREFIX_VALUE`, if it exists.
 pub(super) fn made(prefix: &str, value: &str) -> Option<String> {
     let (_, ends) = MADE.iter().find(|(it, _)| *it == prefix)?;
     let end = value.replace('-', "_").to_uppercase();
@@ -91,7 +91,8 @@ pub(super) fn made(prefix: &str, value: &str) -> Option<String> {
     is_known.then(|| format!("{prefix}_{end}"))
 }
 
-/// A name of one's own made of any text: `CUSTOM_` and the text in capitals, with `_` for what is no letter or digit.
+/// A custom name for any text: `CUSTOM_` and the text in capitals, with `_` for every character that is not a letter or
+/// digit.
 pub(super) fn custom(text: &str) -> String {
     let mut name = "CUSTOM_".to_owned();
     let mut is_gap = false;
@@ -116,7 +117,7 @@ pub(super) fn class(text: &str) -> String {
     }
 }
 
-/// A trait as an operator wrote it. What stands in a namespace of os-traits is taken for a trait of it.
+/// A trait as an operator wrote it. A name in a namespace of os-traits is taken as a standard trait.
 pub(super) fn name_of_trait(text: &str) -> String {
     const NAMESPACES: [&str; 5] = ["COMPUTE_", "HW_", "MISC_", "OWNER_", "STORAGE_"];
     if NAMESPACES

@@ -1,18 +1,18 @@
-//! The compute node that a request is for.
+//! The compute node for which a request is destined.
 
 use super::{Cloud, PlacementQueryError};
 use crate::request::RequestSpec;
 
-/// Where Placement has to look.
+/// The provider tree in which Placement searches.
 pub(super) enum Target {
     Any,
-    /// In the tree of this provider.
+    /// The tree of this provider.
     One(String),
-    /// In those of several nodes of one host, which it cannot be told: it has to name all candidates.
+    /// The trees of several nodes of one host. One query cannot express this, so the query is not limited.
     Several,
 }
 
-/// Of a destination, or else of the first host or node that is forced.
+/// The node of the requested destination, else of the first forced host or node.
 pub(super) fn target(
     request: &RequestSpec,
     cloud: &Cloud<'_>,

@@ -1,4 +1,4 @@
-//! Questions, by tables.
+//! Tests of queries, by tables.
 
 mod cloud;
 
@@ -15,7 +15,7 @@ fn ask(
     placement_query(&request(asked), options, cloud).map_err(|error| error.to_string())
 }
 
-/// Without the encoding, and without what every question has.
+/// The decoded query without the parameters that every query has.
 fn plain(query: &str) -> String {
     let query = query
         .replace("%3A", ":")

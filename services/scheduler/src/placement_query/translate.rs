@@ -1,4 +1,4 @@
-//! Flavor and image as request groups.
+//! Translates flavor and image into request groups.
 
 use super::groups::{Groups, ResourceGroup};
 use super::{PlacementQueryError, standard};
@@ -6,25 +6,25 @@ use crate::request::{
     CpuThreadPolicy, NumaAffinityPolicy, Pinning, RequestSpec, Source, pci_numa_affinity_policy,
 };
 
-/// What dedicated CPUs are asked for as.
+/// The resource class under which dedicated CPUs are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CpuClass {
-    /// As what they are.
+    /// Dedicated CPUs as PCPU.
     Pcpu,
-    /// As all others, of hosts that do not tell them apart.
+    /// Dedicated CPUs as VCPU, of hosts that do not report PCPU.
     Vcpu,
 }
 
-/// Groups, and what is to be known of them.
+/// The request groups and some facts about them.
 pub(super) struct Translated {
     pub(super) groups: Groups,
-    /// Groups with a suffix that the flavor names.
+    /// The number of groups with a suffix that the flavor names.
     pub(super) suffixed_by_flavor: usize,
     /// Whether the instance's CPUs are dedicated.
     pub(super) is_pinned: bool,
 }
 
-/// Of the flavor, the image and groups from elsewhere.
+/// The groups of flavor, image and other sources.
 pub(super) fn groups(
     request: &RequestSpec,
     outside: &[(String, ResourceGroup)],
@@ -61,7 +61,7 @@ pub(super) fn groups(
     })
 }
 
-/// Dedicated CPUs; tells whether all are.
+/// Replaces VCPU by PCPU for dedicated CPUs. Returns whether the instance is pinned.
 fn pin(groups: &mut Groups, request: &RequestSpec) -> Result<bool, PlacementQueryError> {
     let pinning = Pinning::new(&request.flavor, request.image.as_ref())?;
     let group = groups.unsuffixed();
@@ -82,7 +82,7 @@ fn pin(groups: &mut Groups, request: &RequestSpec) -> Result<bool, PlacementQuer
     Ok(pinning.is_whole)
 }
 
-/// What the flavor says in numbers, but for classes that its extra specs say otherwise.
+/// Adds the flavor's amounts, except for classes that its extra specs set.
 fn amounts(groups: &mut Groups, request: &RequestSpec) {
     let flavor = &request.flavor;
     if !groups.has("VCPU") && !groups.has("PCPU") {
@@ -104,7 +104,7 @@ fn amounts(groups: &mut Groups, request: &RequestSpec) {
     }
 }
 
-/// What a host must be able to do.
+/// Adds the traits that the request requires of a host.
 fn features(group: &mut ResourceGroup, request: &RequestSpec) -> Result<(), PlacementQueryError> {
     let (flavor, image) = (&request.flavor, request.image.as_ref());
     let source = Source { flavor, image };

@@ -1,4 +1,4 @@
-//! What a plugin answers, read and bounded.
+//! A plugin's answer: parsing and validation.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};
@@ -9,64 +9,64 @@ use serde::{Deserialize, Deserializer};
 use super::{PluginKind, SCHEMA};
 use crate::text::{beginning, shortened};
 
-/// The farthest from 0 that a raw weight may be: sums and differences of such are still numbers.
+/// The maximum absolute raw weight. Sums and differences of such numbers remain finite.
 const MOST_WEIGHT: f64 = 1e15;
 
-/// What a plugin said of each host that it was asked about.
+/// The answer of a plugin for each host in its question.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PluginAnswer(BTreeMap<String, HostAnswer>);
 
-/// What it said of one.
+/// The answer for one host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostAnswer {
-    /// Whether its filter lets it pass; one that is no filter lets all pass.
+    /// Whether the filter accepts the host. A plugin that is not a filter accepts all hosts.
     pub verdict: Verdict,
-    /// In a unit of its own; 0 where it does not weigh.
+    /// The raw weight in the plugin's own unit; 0 if it is not a weigher.
     pub weight: f64,
 }
 
-/// Whether a host passes.
+/// Whether a host passes the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
     Reject {
-        /// Which kind of reason it is, by the plugin's own words.
+        /// The plugin's code for the kind of reason.
         code: Option<String>,
-        /// Why, in a sentence.
+        /// The reason, as a sentence.
         text: String,
     },
 }
 
-/// An answer that is none.
+/// An invalid answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
-    /// It cannot be read.
+    /// The answer is not JSON of the right structure.
     #[error("its answer cannot be read: {0}")]
     Unreadable(String),
-    /// It calls itself otherwise.
+    /// The answer has another schema.
     #[error("its answer should have the schema {SCHEMA}, and has {0}")]
     Schema(String),
-    /// Hosts are not in it.
+    /// Hosts of the question are missing.
     #[error("its answer says nothing of the host {first}, nor of {more} others")]
     HostsMissing {
-        /// The first of them.
+        /// The first missing host.
         first: String,
-        /// So many beside it.
+        /// The number of further missing hosts.
         more: usize,
     },
-    /// It speaks of a host that it was not asked about.
+    /// The answer has a host that was not in the question.
     #[error("its answer speaks of the host {0}, which it was not asked about")]
     UnknownHost(String),
-    /// A filter that does not say whether a host passes.
+    /// A filter has no verdict on a host.
     #[error("its answer has no verdict on the host {0}: it should be pass or reject")]
     NoVerdict(String),
     /// A host is rejected without a reason.
     #[error("its answer rejects the host {0} without a reason")]
     NoReason(String),
-    /// A weigher that does not say what a host that passes weighs.
+    /// A weigher has no weight for a host that passes.
     #[error("its answer has no weight of the host {0}")]
     NoWeight(String),
-    /// A weight that nothing can be compared with.
+    /// A weight is out of range.
     #[error("its answer weighs the host {0} beyond -1e15 to 1e15")]
     WeightTooLarge(String),
 }
@@ -99,7 +99,7 @@ enum Word {
 }
 
 impl PluginAnswer {
-    /// Reads what a plugin wrote that was asked about the hosts of these UUIDs. Reasons are kept by their beginning.
+    /// Parses a plugin's answer to a question about the hosts with these UUIDs. Long reasons are truncated.
     pub fn read<'a>(
         text: &[u8],
         kind: PluginKind,
@@ -136,7 +136,7 @@ impl PluginAnswer {
         }
     }
 
-    /// What it said of the host of this UUID; none: it was not asked about it.
+    /// The answer for the host with this UUID; `None` if the host was not in the question.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<&HostAnswer> {
         self.0.get(host)
@@ -168,7 +168,7 @@ impl Entry {
     }
 }
 
-/// Each host once: of two answers about one nobody knows which is meant.
+/// Rejects duplicate hosts: serde would silently use the last one.
 fn each_once<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Entry>, D::Error> {
     struct EachOnce;
 
@@ -195,7 +195,7 @@ fn each_once<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Entr
     from.deserialize_map(EachOnce)
 }
 
-/// On one line, and no longer than is read.
+/// The text on one line, truncated.
 fn line(text: &str) -> String {
     let text = beginning(text).replace(char::is_control, " ");
     text.trim().to_owned()

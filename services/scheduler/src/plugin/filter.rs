@@ -1,4 +1,4 @@
-//! The filter of a plugin: what it said of each host when the request was made.
+//! The filter of a plugin. It applies the answers that the request carries.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a plugin says of itself, by `PROGRAM --manifest`.
+//! A plugin's manifest, as `PROGRAM --manifest` prints it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -10,44 +10,42 @@ use super::{SCHEMA, is_plugin_name};
 use crate::numbers::{float, int};
 use crate::text::{is_flag, shortened};
 
-/// So many extra specs a plugin may have.
+/// The maximum number of extra specs of a plugin.
 const MOST_SPECS: usize = 100;
 
-/// So many bytes the name of an extra spec has at most, as in Nova's API.
+/// The maximum length of an extra spec's name in bytes, as in Nova's API.
 const LONGEST_SPEC: usize = 255;
 
-/// What a plugin is.
+/// The kind of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PluginKind {
-    /// It says which hosts pass.
+    /// It accepts or rejects hosts.
     Filter,
-    /// It gives hosts raw weights.
+    /// It assigns raw weights to hosts.
     Weigher,
-    /// Both of it, in one answer.
+    /// Filter and weigher, in one answer.
     Both,
 }
 
 impl PluginKind {
-    /// Whether it says which hosts pass.
     #[must_use]
     pub fn is_filter(self) -> bool {
         self != Self::Weigher
     }
 
-    /// Whether it gives hosts weights.
     #[must_use]
     pub fn is_weigher(self) -> bool {
         self != Self::Filter
     }
 }
 
-/// What a plugin says of itself.
+/// The self-description of a plugin.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginManifest {
     schema: String,
-    /// As options name it.
+    /// The name in the options.
     pub name: String,
     pub kind: PluginKind,
     /// The extra specs that it reads.
@@ -55,44 +53,44 @@ pub struct PluginManifest {
     pub extra_specs: Vec<ExtraSpec>,
 }
 
-/// An extra spec of a plugin's.
+/// An extra spec of a plugin.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraSpec {
     /// `rack:power_w`
     pub name: String,
-    /// What its values are.
+    /// The type of its values.
     #[serde(rename = "type")]
     pub values: ExtraSpecType,
-    /// The only values; empty: all of the type.
+    /// The allowed values; empty: all values of the type.
     #[serde(default, rename = "enum")]
     pub allowed: Vec<Value>,
     #[serde(default)]
     pub description: String,
 }
 
-/// What values of an extra spec are; in a flavor each of them is a text.
+/// The type of an extra spec's values. Flavors store all values as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExtraSpecType {
     String,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Integer,
     Number,
-    /// `true`, `false`, and the other words of OpenStack's for them.
+    /// `true`, `false` and OpenStack's other boolean words.
     Boolean,
 }
 
-/// A manifest that is none.
+/// An invalid manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// It cannot be read.
+    /// The manifest is not JSON of the right structure.
     #[error("its manifest cannot be read: {0}")]
     Unreadable(String),
-    /// It calls itself otherwise.
+    /// The manifest has another schema.
     #[error("its manifest should have the schema {SCHEMA}, and has {0}")]
     Schema(String),
-    /// Its name is none.
+    /// The name is invalid.
     #[error(
         "its manifest has the name {0:?}: it should be letters, digits and _, the first a letter, 64 at most"
     )]
@@ -100,40 +98,40 @@ pub enum ManifestError {
     /// It has too many extra specs.
     #[error("its manifest has {0} extra specs, and {MOST_SPECS} are allowed")]
     TooMany(usize),
-    /// An extra spec's name is none.
+    /// The name of an extra spec is invalid.
     #[error(
         "its manifest has the extra spec {0:?}: a name has 1 to {LONGEST_SPEC} bytes, and no blank or control character"
     )]
     SpecName(String),
-    /// An extra spec is there twice.
+    /// An extra spec is listed twice.
     #[error("its manifest has the extra spec {0} twice")]
     Twice(String),
-    /// A value of `enum` is not of the type.
+    /// An allowed value is not of the extra spec's type.
     #[error(
         "its manifest has the extra spec {name}, whose enum has {value}: it should be {wanted}"
     )]
     Enum {
         name: String,
         value: String,
-        /// What would be right.
+        /// The expected type.
         wanted: ExtraSpecType,
     },
 }
 
-/// A flavor's extra spec that is not as the plugin reads it.
+/// A flavor's extra spec with a value that the plugin does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: `{value}` is not {wanted}, which the scheduler's plugin {plugin} asks for")]
 pub struct ExtraSpecError {
     pub key: String,
-    /// As the flavor has it, by its beginning.
+    /// The value in the flavor, truncated.
     pub value: String,
-    /// What would be right.
+    /// A description of the accepted values.
     pub wanted: String,
     pub plugin: String,
 }
 
 impl PluginManifest {
-    /// Reads what a plugin wrote.
+    /// Parses a manifest.
     pub fn read(text: &[u8]) -> Result<Self, ManifestError> {
         let read: Self = serde_json::from_slice(text).map_err(|error| {
             ManifestError::Unreadable(shortened(&error.to_string()).into_owned())
@@ -162,7 +160,8 @@ impl PluginManifest {
         Ok(self)
     }
 
-    /// What of a flavor's extra specs is not as the plugin reads it. Those that it does not name are not its own.
+    /// The flavor's extra specs with values that the plugin does not accept. Extra specs that the manifest does not
+    /// list are ignored.
     #[must_use]
     pub fn check(&self, extra_specs: &BTreeMap<String, String>) -> Vec<ExtraSpecError> {
         let given = self.extra_specs.iter();
@@ -206,7 +205,7 @@ impl ExtraSpec {
         self.values.takes(value) && (self.allowed.is_empty() || self.allowed.iter().any(is_one))
     }
 
-    /// What its values should be.
+    /// A description of the accepted values.
     fn wanted(&self) -> String {
         let texts = self.allowed.iter().filter_map(text_of);
         let texts: Vec<String> = texts.collect();
@@ -227,7 +226,7 @@ impl ExtraSpecType {
         }
     }
 
-    /// Whether two values of the type mean the same.
+    /// Whether two values of the type are equal.
     fn are_one(self, a: &str, b: &str) -> bool {
         match self {
             Self::String => a == b,
@@ -249,7 +248,7 @@ impl Display for ExtraSpecType {
     }
 }
 
-/// As a flavor has it.
+/// The value as text, as flavors store it.
 fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

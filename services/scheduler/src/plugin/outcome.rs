@@ -1,4 +1,4 @@
-//! What became of the plugins that were asked.
+//! The results of the plugins for one request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use super::{OnFailure, PluginAnswer};
 use crate::text::shortened;
 
-/// What became of one plugin.
+/// The result of one plugin.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PluginOutcome {
     Answered(PluginAnswer),
-    /// It did not, or what it answered is none.
+    /// It did not answer, or its answer is invalid.
     Failed {
-        /// What became of it, in a sentence.
+        /// The cause, as a sentence.
         failure: Arc<str>,
-        /// What becomes of hosts now.
+        /// How hosts are treated instead.
         on_failure: OnFailure,
     },
 }
 
 impl PluginOutcome {
-    /// It did not answer; of a longer sentence the beginning is kept.
+    /// The plugin failed. A long sentence is truncated.
     #[must_use]
     pub fn failed(failure: &str, on_failure: OnFailure) -> Self {
         Self::Failed {
@@ -32,24 +32,23 @@ impl PluginOutcome {
     }
 }
 
-/// What became of all that were asked for a request, by their names. Copies share it.
+/// The results of all plugins by name. Clones share the data.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PluginAnswers(Arc<BTreeMap<String, PluginOutcome>>);
 
 impl PluginAnswers {
-    /// By the plugins' names.
     #[must_use]
     pub fn new(outcomes: BTreeMap<String, PluginOutcome>) -> Self {
         Self(Arc::new(outcomes))
     }
 
-    /// What became of a plugin; none: it was not asked.
+    /// The result of a plugin; `None` if it was not called.
     #[must_use]
     pub fn of(&self, plugin: &str) -> Option<&PluginOutcome> {
         self.0.get(plugin)
     }
 
-    /// Those that did not answer, for who asks why.
+    /// The failed plugins, for explanations.
     pub(crate) fn failed(&self) -> Vec<FailedPlugin> {
         let failed = self.0.iter().filter_map(|(name, outcome)| match outcome {
             PluginOutcome::Answered(_) => None,
@@ -66,14 +65,14 @@ impl PluginAnswers {
     }
 }
 
-/// A plugin that did not answer, as it is kept.
+/// A failed plugin in a recorded explanation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("The plugin {plugin} was not heard, so {}: {failure}", meanwhile(*on_failure))]
 pub struct FailedPlugin {
     pub plugin: String,
-    /// What became of it, in a sentence.
+    /// The cause, as a sentence.
     pub failure: String,
-    /// What became of hosts.
+    /// How hosts were treated instead.
     pub on_failure: OnFailure,
 }
 

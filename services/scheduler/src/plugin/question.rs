@@ -1,4 +1,4 @@
-//! What a plugin is asked: the request and its hosts, in short.
+//! A plugin's input: the request and its hosts, in short.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +70,7 @@ struct OfAggregate<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// About these hosts, in their order.
+    /// A question about these hosts, in this order.
     #[must_use]
     pub fn new(request: &'a RequestSpec, hosts: &'a [ConsideredHost]) -> Self {
         Self {

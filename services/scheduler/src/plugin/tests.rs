@@ -47,7 +47,7 @@ fn options() -> SchedulerOptions {
     options
 }
 
-/// The hosts that are left, and the sentence of each that is out.
+/// The remaining hosts, and a sentence for each rejected one.
 fn filtered(plugin: &Plugin, request: &RequestSpec) -> (Vec<String>, Vec<String>) {
     let options = options();
     let own = CustomPlugins::new().with_plugin(plugin);
@@ -454,7 +454,7 @@ fn a_manifest_that_contradicts_itself_is_none() {
     }
 }
 
-/// Words that answers and manifests are made of, and some that they are not.
+/// JSON values made of the words of answers and manifests, and some other words.
 fn json_value() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         SCHEMA,
@@ -494,7 +494,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What was read is what a scheduler can go by.
+/// Checks that a scheduler can use every answer that was accepted.
 fn schedules(text: &[u8], kind: PluginKind) {
     let Ok(answer) = PluginAnswer::read(text, kind, ["ua", "ub", "uc"]) else {
         return;

@@ -1,4 +1,4 @@
-//! The weigher of a plugin: the raw weight that it gave each host when the request was made.
+//! The weigher of a plugin. It applies the raw weights that the request carries.
 
 use super::{Plugin, PluginOutcome};
 use crate::options::SchedulerOptions;
@@ -11,7 +11,7 @@ pub(super) struct PluginWeigher {
 }
 
 impl PluginWeigher {
-    /// Records of requests name it, so its name stays as long as the program runs.
+    /// Leaks the name: records of requests refer to it.
     pub(super) fn new(plugin: &Plugin) -> Self {
         let key: &'static str =
             Box::leak(format!("{}_weight_multiplier", plugin.name).into_boxed_str());

@@ -1,9 +1,9 @@
-//! The word of a reason's kind.
+//! The code of each reason.
 
 use super::Reason;
 
 impl Reason {
-    /// Which kind of reason it is, without its values: the `code` of its JSON, and the label of metrics.
+    /// The kind of the reason without its values: the `code` in JSON, and a label of metrics.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -223,7 +223,7 @@ mod tests {
             assert_eq!(json["code"], reason.code(), "{reason}");
             codes.insert(reason.code());
         }
-        // As many as the vocabulary has: whoever adds a reason adds it here.
+        // Fails when a reason is added: add it to this test.
         assert_eq!(codes.len(), 41);
     }
 }

@@ -8,7 +8,7 @@ use berth_agent_devices::Devices;
 use berth_agent_devices::report::{Advice, wanted};
 use berth_agent_devices::test_card::{Card, NAME, devices, mdev, offered, uuid};
 use berth_agent_images::InstancesPath;
-use berth_agent_journal::{Named as _, Quarantine, QuarantinedBy};
+use berth_agent_journal::{NamedDevice as _, Quarantine, QuarantinedBy};
 use berth_model::NodeName;
 use berth_virt::guest_spec::HostPath;
 use berth_virt::{OfferedHandle, PreparedDevice, Preparer};
@@ -25,9 +25,9 @@ use crate::reconcile::{Reconciled, Reconciler};
 
 /// The findings of the last comparison.
 #[derive(Default)]
-struct Counted(Mutex<Vec<FindingKind>>);
+struct CountedFindings(Mutex<Vec<FindingKind>>);
 
-impl FindingObserver for Counted {
+impl FindingObserver for CountedFindings {
     fn findings(&self, kinds: Vec<FindingKind>) {
         *self.0.lock().unwrap() = kinds;
     }
@@ -103,7 +103,7 @@ async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_f
     register.quarantine(&set_aside.name(), &why).await.unwrap();
     devices.refresh().await.unwrap();
     let reconciler = reconciler(&devices);
-    let counted = Arc::new(Counted::default());
+    let counted = Arc::new(CountedFindings::default());
     reconciler.count_by(counted.clone());
     let counts = |code: &str, count: usize| {
         let kinds = counted.0.lock().unwrap();

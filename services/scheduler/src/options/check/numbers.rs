@@ -1,15 +1,15 @@
-//! Numbers by which no weight and no time can be reckoned: infinite ones, and what is none.
+//! Checks of floating-point options: infinite and NaN values are invalid, and some options must not be negative.
 
 use super::{FILTER_SCHEDULER, OptionError, SchedulerOptions, wrong};
 
-/// Of every option that is a number with a point.
+/// Checks every floating-point option.
 pub(super) fn errors(options: &SchedulerOptions) -> Vec<OptionError> {
     let any = any_sign(options).into_iter();
     let any = any
         .filter(|(.., value)| !value.is_finite())
         .map(|(group, option, value)| wrong(group, option, value, "a finite number"));
     let from_0 = from_0(options).into_iter();
-    // What is no number is below 0 as little as above.
+    // NaN is neither below nor above 0, so `< 0.0` would not catch it.
     let from_0 = from_0.filter(|(_, value)| !(value.is_finite() && *value >= 0.0));
     any.chain(
         from_0.map(|(option, value)| wrong(FILTER_SCHEDULER, option, value, "a number from 0 on")),
@@ -17,7 +17,7 @@ pub(super) fn errors(options: &SchedulerOptions) -> Vec<OptionError> {
     .collect()
 }
 
-/// Multipliers of weighers that have a sign of their own.
+/// Multipliers of weighers that apply the sign themselves.
 fn from_0(options: &SchedulerOptions) -> [(&'static str, f64); 3] {
     let fs = &options.filter_scheduler;
     [

@@ -1,23 +1,23 @@
-//! The availability zone that is asked for, as aggregates.
+//! Translates the requested availability zone into aggregates.
 
 use std::collections::BTreeSet;
 
 use super::{Cloud, PlacementQueryError, aggregates};
 use crate::request::RequestSpec;
 
-/// The key of aggregates that names a zone.
+/// The metadata key that names an aggregate's zone.
 const KEY: &str = "availability_zone";
 
-/// What a zone comes to.
+/// The aggregates that a zone requires and excludes.
 #[derive(Debug, Default)]
 pub(super) struct Zone {
-    /// A host has to be in one of these.
+    /// The host must be in one of these.
     pub(super) aggregates: Option<Vec<String>>,
-    /// And in none of these.
+    /// The host must not be in any of these.
     pub(super) forbidden: Vec<String>,
 }
 
-/// Of the zone that is asked for.
+/// The aggregates of the requested zone.
 pub(super) fn wishes(
     request: &RequestSpec,
     cloud: &Cloud<'_>,
@@ -29,7 +29,7 @@ pub(super) fn wishes(
     let Some(default) = cloud.default_availability_zone else {
         return Ok(as_nova(asked, cloud));
     };
-    // A host that no aggregate puts in a zone is in this one: those in another are told apart, not those in it.
+    // Hosts without a zone aggregate are in the default zone, so the hosts of all other zones are excluded.
     if asked == default {
         return Ok(Zone {
             forbidden: aggregates(cloud, |key, value| key == KEY && !is_in(value, asked)),
@@ -46,7 +46,7 @@ pub(super) fn wishes(
     }
 }
 
-/// A zone that no aggregate has asks for none.
+/// Nova's behavior: a zone without an aggregate adds no constraint.
 fn as_nova(asked: &str, cloud: &Cloud<'_>) -> Zone {
     let found = aggregates(cloud, |key, value| key == KEY && value == asked);
     Zone {
@@ -55,7 +55,8 @@ fn as_nova(asked: &str, cloud: &Cloud<'_>) -> Zone {
     }
 }
 
-/// Whether an aggregate's zone is this one, or one of its several, which are told apart by commas as `AvailabilityZoneFilter` does.
+/// Whether an aggregate's value names the zone. As in `AvailabilityZoneFilter`, the value may be a comma-separated
+/// list.
 fn is_in(value: &str, asked: &str) -> bool {
     value == asked || value.split(',').any(|zone| zone.trim() == asked)
 }

@@ -1,4 +1,4 @@
-//! What the caller knows beside the request, in questions.
+//! Tests of queries that depend on the cloud's aggregates, zones and hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ fn aggregates_are_asked_for_by_project_zone_and_trait() {
     assert!(error.contains("filter_tenant_id for project p9"), "{error}");
 }
 
-/// The question's `member_of`, or why there is none.
+/// The query's `member_of`, or the error.
 fn members(zone: &str, aggregates: &[Arc<Aggregate>], default: Option<&str>) -> String {
     let cloud = Cloud {
         aggregates,
@@ -102,7 +102,7 @@ fn a_zone_that_is_asked_for_is_one_that_there_is() {
         ("", ""),
         ("az1", "member_of=in:z1,z2&"),
         ("az2", "member_of=in:z2&"),
-        // Its hosts are also those that no aggregate gives a zone.
+        // Hosts without a zone aggregate are in the default zone, too.
         ("nova", "member_of=!in:z1,z2&"),
         (
             "az9",
@@ -123,7 +123,7 @@ fn a_zone_that_is_asked_for_is_one_that_there_is() {
         .collect();
     let told = members("az1", &many, Some("nova"));
     assert!(told.ends_with("a28, a29 and 11 more"), "{told}");
-    // Nova's pre-filter takes such a one for any.
+    // Nova's pre-filter ignores an unknown zone.
     assert_eq!(members("az9", &aggregates, None), "");
 }
 

@@ -77,7 +77,7 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
         }
         for more in [&[][..], &["--dry-run"]] {
             let upgrade = ["placement", "migrate-compute-inventory", "--database", &url];
-            let words = ["no database at", "p.sqlite", "the service uses"];
+            let words = ["is not there", "p.sqlite", "the service uses"];
             expect(&node.run(&[&upgrade[..], more].concat()), 74, &words);
         }
         let made = std::fs::read_dir(folder.path()).expect("a folder").count();

@@ -75,10 +75,10 @@ async fn each_bad_download_is_refused_and_leaves_nothing() {
         (
             "truncated",
             Page::Truncated(bytes.clone()),
-            "before the answer was complete",
+            "the connection ended before the answer was complete",
         ),
         ("stalls", Page::Stalls(bytes.clone()), "no answer within"),
-        ("drips", Page::Drips, "it comes too slowly"),
+        ("drips", Page::Drips, "the body arrives too slowly"),
         ("endless", Page::Endless, "(largest_image_gb)"),
         (
             "other",

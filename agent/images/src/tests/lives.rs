@@ -360,9 +360,9 @@ fn killed_plan(image: &Path, bytes: &[u8], format: DiskFormat) -> DiskPlan {
     DiskPlan::new(Some(of_path(image, bytes, format)), 1, vec![1], None).unwrap()
 }
 
-/// The life that is killed.
+/// Prepares a disk in a process of its own, which the next test kills.
 #[tokio::test]
-#[ignore = "started by the test below, to be killed"]
+#[ignore = "the next test starts it as a process and kills it"]
 async fn a_life_to_be_killed() {
     let Ok(scratch) = std::env::var("BERTH_TEST_DISKS") else {
         return;
@@ -388,9 +388,10 @@ async fn a_life_to_be_killed() {
 
 fn life(bench: &Bench, at: &str) -> Child {
     use std::os::unix::process::CommandExt;
-    let name = "guest::disks::tests::lives::a_life_to_be_killed";
+    let module = module_path!().split_once("::").unwrap().1;
+    let name = format!("{module}::a_life_to_be_killed");
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--ignored", "--quiet"])
+        .args(["--exact", name.as_str(), "--ignored", "--quiet"])
         .env("BERTH_TEST_DISKS", bench.scratch.path())
         .env("BERTH_TEST_KILL", at)
         .stdout(std::process::Stdio::null())

@@ -112,13 +112,13 @@ mod tests {
         for (text, mode, place, words) in [
             (user.as_str(), 0o600, None, ""),
             (&user, 0o666, Some(at_option.clone()), "chmod 0600"),
-            ("", 0o600, Some(at_option), "no user in it"),
+            ("", 0o600, Some(at_option), "has no user"),
             ("[[user", 0o600, Some(in_file("1:7")), "this is no TOML"),
             (
                 "[[user]]\nname = \"a\"\npassword_hash = \"hunter2\"\n",
                 0o600,
                 Some(in_file("3:17")),
-                "no Argon2id hash",
+                "not an Argon2id hash",
             ),
             (&unknown, 0o600, Some(in_file("6:11")), "no such project"),
         ] {

@@ -55,7 +55,7 @@ fn every_demand_of_a_query_has_its_word() {
             "a host that is not disabled",
             "one provider with the others below it for groups _1, _cell",
             "a provider of its own for each group",
-            "that very host (t)",
+            "exactly the host t",
         ]
     );
     let without = |word: &str| {
@@ -97,7 +97,7 @@ fn what_is_no_query_is_refused_with_the_part_that_is_none() {
     for (text, part) in [
         ("", "nothing is asked for"),
         ("limit=3", "nothing is asked for"),
-        ("resources", "\"resources\" is no parameter"),
+        ("resources", "\"resources\" is not a parameter"),
         ("resources=VCPU", "resources=\"VCPU\""),
         ("resources=VCPU:0", "at least 1"),
         ("resources=VCPU:-1", "at least 1"),
@@ -105,7 +105,7 @@ fn what_is_no_query_is_refused_with_the_part_that_is_none() {
         ("resources=VCPU:1,,", "between two"),
         (
             "resources=VCPU:1&resources=VCPU:2",
-            "resources is there twice",
+            "resources is given twice",
         ),
         ("resources=%zz", "percent-encoded"),
         ("resources=%ff", "percent-encoded"),

@@ -174,7 +174,7 @@ fn what_placement_would_refuse_is_refused_with_the_mend() {
         ("resources1:VGPU=1 resources2:FPGA=1", "set it to none"),
         (
             "resources:VCPU=0 resources:MEMORY_MB=0 resources:DISK_GB=0",
-            "nothing is asked for",
+            "the request has no resources",
         ),
     ] {
         let said = refused(small(specs));
@@ -186,7 +186,7 @@ fn what_placement_would_refuse_is_refused_with_the_mend() {
         let asked = small("").with_device_profile(&profile(&["resources:FPGA=1", none]));
         let said = asked.unwrap_err().to_string();
         assert!(
-            said.contains("group 1 of the device profile asks for no resource"),
+            said.contains("group 1 of the device profile has no resources"),
             "{said}"
         );
     }
@@ -196,7 +196,7 @@ fn what_placement_would_refuse_is_refused_with_the_mend() {
         twice
             .unwrap_err()
             .to_string()
-            .contains("device_profile_0 is there twice")
+            .contains("device_profile_0 is given twice")
     );
 }
 
@@ -299,7 +299,7 @@ fn each_demand_can_be_left_out_and_nothing_else_changes() {
             "trait COMPUTE_ACCELERATORS of the host",
             "a host that is not disabled",
             "a provider of its own for each group",
-            "that very host (00000000-0000-0000-0000-000000000007)",
+            "exactly the host 00000000-0000-0000-0000-000000000007",
         ]
     );
     for it in &relaxed {

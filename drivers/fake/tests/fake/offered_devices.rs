@@ -203,7 +203,7 @@ fn what_is_wrong_with_a_device_is_said_with_its_key() {
             "class = \"X710\"",
             "not a resource class",
         ),
-        ("numa = 0", "numa = 7", "no cell 7"),
+        ("numa = 0", "numa = 7", "unknown NUMA cell 7"),
         (
             "address = \"0000:65:00.0\"",
             "address = \"0000:17:00.0\"",

@@ -74,20 +74,23 @@ async fn what_is_no_key_is_refused_with_what_is_wrong() {
     let service = Service::start().await;
     let key = KEY.split(' ').nth(1).unwrap();
     for (more, named) in [
-        (json!({"name": "a/b"}), "other characters"),
-        (json!({"name": " a"}), "other characters"),
+        (json!({"name": "a/b"}), "may contain only letters"),
+        (json!({"name": " a"}), "may contain only letters"),
         (json!({"name": ""}), "attribute name"),
-        (json!({"public_key": ""}), "begins with its type"),
-        (json!({"public_key": key}), "begins with its type"),
+        (json!({"public_key": ""}), "must begin with its type"),
+        (json!({"public_key": key}), "must begin with its type"),
         (
             json!({"public_key": format!("ssh-ed25519 {key}!")}),
             "base64",
         ),
         (
             json!({"public_key": format!("ssh-rsa {key}")}),
-            "not of the type",
+            "differs from the type",
         ),
-        (json!({"public_key": format!("{KEY}\n{KEY}")}), "one line"),
+        (
+            json!({"public_key": format!("{KEY}\n{KEY}")}),
+            "single line",
+        ),
         (json!({"type": "x509"}), "only ssh"),
         (json!({"colour": "red"}), "'colour' was unexpected"),
     ] {
@@ -182,7 +185,7 @@ async fn a_key_that_is_cut_off_or_has_more_behind_it_is_none() {
     ] {
         let refused = bring(&service, "alice", "2.82", json!({"public_key": key})).await;
         let message = refused.message("badRequest");
-        assert!(message.contains("cut off"), "{key}: {message}");
+        assert!(message.contains("truncated"), "{key}: {message}");
     }
     for (name, key) in [
         (

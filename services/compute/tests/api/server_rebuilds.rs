@@ -23,10 +23,13 @@ async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
         (json!({"key_name": "k"}), "config drive"),
         (
             json!({"trusted_image_certificates": ["a"]}),
-            "no signatures",
+            "signatures are not supported",
         ),
         (json!({"personality": []}), "'personality' was unexpected"),
-        (json!({"adminPass": "hunter2"}), "no password"),
+        (
+            json!({"adminPass": "hunter2"}),
+            "setting passwords in guests is not supported",
+        ),
     ] {
         let mut body = json!({"rebuild": {"imageRef": IMAGE}});
         let fields = more.as_object().unwrap().clone();

@@ -45,7 +45,7 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         (
             "[[user]]\nname = \"a\"\npassword_hash = \"hunter2\"".to_owned(),
             "3:17: user[0].password_hash",
-            "no Argon2id hash",
+            "not an Argon2id hash",
         ),
         (
             "[[user]]\nname = \"a\"\npassword = \"hunter2\"".to_owned(),
@@ -264,7 +264,7 @@ fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_on
     for nobody in ["", "[[project]]\nname = \"p\"\n"] {
         write(&path, nobody);
         let said = file.reload_if_changed().unwrap_err().to_string();
-        assert!(said.contains("no user in it"), "{said}");
+        assert!(said.contains("has no user"), "{said}");
         assert!(matches!(
             UsersFile::open(&path),
             Err(UsersFileError::Empty { .. })

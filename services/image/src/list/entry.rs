@@ -293,7 +293,10 @@ mod tests {
             (raw("container_format = \"ovf\""), "\"bare\""),
             (raw("min_ram = 2147483648"), "min_ram is at most"),
             (raw("tags = [\"\"]"), "the tag \"\""),
-            (raw("properties = { size = \"1\" }"), "size is no property"),
+            (
+                raw("properties = { size = \"1\" }"),
+                "size is not a property",
+            ),
             (
                 raw("properties = { kernel_id = \"1\" }"),
                 "kernel_id: guests start from their disk",
@@ -301,7 +304,7 @@ mod tests {
             (raw("properties = { \"\" = \"1\" }"), "the property \"\""),
             (raw("").replace("sha256", "md5"), "sha512:HEX"),
             (raw("").replace("cirros", ""), "1 to 255 bytes"),
-            (raw("").repeat(2), "a name of its own"),
+            (raw("").repeat(2), "must be unique"),
             (
                 raw(&format!("id = \"{}\"", id_of("b"))) + &raw("").replace("cirros", "b"),
                 "another image has its id",

@@ -80,7 +80,7 @@ async fn data_that_changed_since_the_start_are_not_given() {
         changed.body["message"]
             .as_str()
             .unwrap()
-            .contains("changed since the start")
+            .contains("changed since the service started")
     );
     fs::remove_file(service.path("here.raw")).unwrap();
     let gone = service.get(&file(HERE)).await;

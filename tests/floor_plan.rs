@@ -12,7 +12,11 @@ const HEADING: &str = "## Who may import whom";
 const PURE: [&str; 2] = ["core/model", "core/wire"];
 
 /// Dependencies that no source file names, with the reason why the manifest needs them.
-const UNNAMED: [(&str, &str, &str); 0] = [];
+const UNNAMED: [(&str, &str, &str); 1] = [(
+    "tests",
+    "berth-identity",
+    "tests/databases includes the API tests of services/identity by path",
+)];
 
 /// Packages whose library has another name than the package.
 const LIBRARY_NAMES: [(&str, &str); 1] = [("md-5", "md5")];

@@ -4,17 +4,17 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`state`], [`health`], [`requests`] | what the service loop publishes, and what the API asks of it |
+//! | `state`, `health`, `requests` | what the service loop publishes, and what the API asks of it |
 //! | `admin` | opens the sockets and serves them |
 //! | `socket` | opens the socket, finding a stale file or another agent |
 //! | `access` | who may ask |
 //! | `router` | the routes |
-//! | [`instances`], [`devices`], [`reconcile`] | the routes of instances, devices and the comparison |
-//! | [`compute_api`] | the part of Nova's API by which services report events |
+//! | `instances`, `devices`, `reconcile` | the routes of instances, devices and the comparison |
+//! | `compute_api` | the part of Nova's API by which services report events |
 //! | `embedded_socket` | further APIs of this process, for the same people |
-//! | [`body`] | the bodies as they travel |
-//! | [`openapi`], `reference` | its documents |
-//! | [`client`] | the other end, for `berth agent status`, `disable`, `enable` |
+//! | `body` | the bodies as they travel |
+//! | `openapi`, `reference` | its documents |
+//! | `client` | the other end, for `berth agent status`, `disable`, `enable` |
 
 mod access;
 mod admin;

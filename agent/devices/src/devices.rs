@@ -45,7 +45,8 @@ pub trait DeviceConditions: Send + Sync + 'static {
     /// An event whenever the overlay of the last view would now be another one. Never ends.
     fn changes(&self) -> HostEvents;
 
-    /// Tells, listens, cleans, programs and checks until `shutdown`. `ends` changes whenever a guest's journey ended ([`berth_agent_instances::Guests::ends`]).
+    /// Reports, watches for changes, resets, programs and checks until `shutdown`. `ends` changes whenever a change of an instance
+    /// ended (`Guests::ends` of the agent's instances).
     fn keep(
         &self,
         ends: Option<watch::Receiver<u64>>,

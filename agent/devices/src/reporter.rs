@@ -75,8 +75,8 @@ impl TellError {
 }
 
 impl<D: VirtDriver> Devices<D> {
-    /// Tells and cleans until `shutdown`. `guests` changes whenever a guest's journey ended
-    /// ([`berth_agent_instances::Guests::ends`]): then its devices may have been given back.
+    /// Reports and resets until `shutdown`. `guests` changes whenever a change of an instance ended (`Guests::ends` of the
+    /// agent's instances), because the instance may have released devices.
     pub async fn run(&self, guests: Option<watch::Receiver<u64>>, shutdown: CancellationToken) {
         let mut backoff = Backoff::seeded(self.inner.options.seed);
         let mut guests = guests;

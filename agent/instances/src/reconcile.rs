@@ -1,11 +1,12 @@
-//! One reconciler: what the journal, the hypervisor, the devices, the accelerator requests and the allocations say of this
-//! host's guests is compared pair by pair; each difference is mended, or told with what an operator can do about it.
+//! The reconciler of this host's instances. It compares the journal, the hypervisor, the devices, the accelerator requests and
+//! the allocations, pair by pair. It repairs each difference, or reports it with what an operator can do.
 //!
-//! It changes nothing that is a tenant's: an orphan guest, an allocation without a guest, a guest that differs are reported.
-//! A guest that is being made looks like an orphan for a while, so those are logged only when they last.
+//! It never changes what belongs to a tenant: an orphaned instance, an allocation without an instance and an instance that
+//! differs from its record are reported. An instance that is being created looks like an orphan for a while, so orphans are
+//! logged only if they persist.
 //!
-//! Caller: the composition root, which gives a [`Reconciler`] to [`berth_agent::service::GuestService`] in the place of the bare
-//! [`Guests`]: it keeps them, and offers their routes beside its own.
+//! Caller: the composition root, which gives a [`Reconciler`] to `GuestService` of the agent instead of the bare [`Guests`]. The
+//! reconciler runs the instances' loop and serves its own routes next to theirs.
 
 mod compare;
 mod finding;

@@ -31,7 +31,6 @@ pub use overrides::{
     BootSource, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
 };
 pub use record::{Blame, Goal, GuestRecord, SpawnStep, StepRecord, StepState};
-#[cfg(any(test, feature = "testing"))]
 pub use register::given_back;
 pub use register::{
     Cleaning, CleaningOutcome, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy,

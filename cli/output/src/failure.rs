@@ -9,7 +9,7 @@ use std::io;
 use crate::error_code::ErrorCode;
 use crate::exit::ExitCode;
 
-/// A failed command: printed once, on standard error, by [`run`](crate::run).
+/// A failed command: printed once, on standard error, by `run` of the crate berth-cli.
 #[derive(Debug)]
 pub struct Failure {
     code: ErrorCode,

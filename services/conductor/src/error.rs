@@ -7,7 +7,7 @@ use berth_scheduler::request::PciAliasError;
 use crate::journal::BootJournalError;
 use crate::plugins::{ExtraSpecsError, HintError};
 
-/// Error of an operation of the [`Conductor`].
+/// Error of an operation of the [`Conductor`](crate::Conductor).
 #[derive(Debug, thiserror::Error)]
 pub enum ConductorError {
     /// The journal has no such guest.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Options of a [`Conductor`].
+/// Options of a [`Conductor`](crate::Conductor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConductorOptions {
     /// Maximum number of attempts of a boot, each with other candidates (Nova's `[scheduler] max_attempts`), at

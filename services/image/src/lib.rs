@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `image` | [`GlanceImage`]: an image of the list |
+//! | `image` | `CatalogImage`: an image of the list |
 //! | `list` | [`ImageList`]: the file, parsed and checked, with the checksums of the data |
 //! | `listing` | filters, order and pages of a list request; pure |
 //! | `data` | image data as a response body, whole or a range |

@@ -1,5 +1,6 @@
-//! What a guest gave back. A guest's journey resets its devices before it lets go of them, and the accelerator service asks for a
-//! reset after each release of a handle: where the first was verified and nobody had the device since, it is the second.
+//! The devices that instances released after a verified reset. An instance's deletion resets its devices before it releases
+//! them, and the accelerator service requests a reset after each release of a handle. If no instance claimed the device in
+//! between, the first reset also counts as the second.
 
 use berth_store::{SqlError, Statement, Transaction, Work};
 
@@ -14,7 +15,7 @@ CREATE TABLE IF NOT EXISTS device_given_back (
 );
 ";
 
-/// What is written down when a guest's devices were taken back.
+/// The statements that record the released devices of an instance.
 pub fn given_back(released: &ReleasedDevices) -> Vec<Statement> {
     let clean = released.clean.iter().map(|name| {
         let sql = "INSERT INTO device_given_back (name) VALUES (?) ON CONFLICT (name) DO NOTHING";

@@ -76,7 +76,7 @@ impl PlacementClient {
     }
 
     /// Creates a provider with its UUID, name and parent; returns it with its generation. It is sent once: if the
-    /// answer is lost ([`crate::CallError::AnswerLost`]), look up the UUID.
+    /// answer is lost ([`crate::ServiceCallError::AnswerLost`]), look up the UUID.
     ///
     /// # Errors
     /// No answer, a refusal (duplicate name or UUID), or an invalid answer.

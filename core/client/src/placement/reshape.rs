@@ -19,7 +19,7 @@ impl PlacementClient {
     /// Carries out a reshape. `generations` are the current ones of all providers whose inventory it sets, including
     /// new children. Afterwards every generation must be read again, because Placement raises them by more than one.
     ///
-    /// It is sent once. If the answer is lost ([`crate::CallError::AnswerLost`]) or a proxy timed out, it may have been
+    /// It is sent once. If the answer is lost ([`crate::ServiceCallError::AnswerLost`]) or a proxy timed out, it may have been
     /// carried out: the disposition is Refresh, and reading the tree shows it.
     ///
     /// # Errors

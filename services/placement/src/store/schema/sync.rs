@@ -89,8 +89,8 @@ impl SyncPlan {
 /// The state of a database.
 ///
 /// # Errors
-/// [`SchemaError::NotPlacement`] for foreign tables, [`SchemaError::NoRevision`] without a revision,
-/// [`SchemaError::Incomplete`] after an interrupted copy; or the database fails.
+/// [`PlacementSchemaError::NotPlacement`] for foreign tables, [`PlacementSchemaError::NoRevision`] without a revision,
+/// [`PlacementSchemaError::Incomplete`] after an interrupted copy; or the database fails.
 pub async fn version(store: &SqlStore) -> Result<SchemaVersion, PlacementSchemaError> {
     version_in(&mut store.read().await?).await
 }
@@ -116,8 +116,8 @@ async fn version_in(tx: &mut Transaction) -> Result<SchemaVersion, PlacementSche
 /// The differences between a database and this release's schema, including row guarantees.
 ///
 /// # Errors
-/// [`SchemaError::OtherRevision`] and [`SchemaError::UnknownRevision`] for another revision or no tables;
-/// [`SchemaError::NotPlacement`]; or the database fails.
+/// [`PlacementSchemaError::OtherRevision`] and [`PlacementSchemaError::UnknownRevision`] for another revision or no tables;
+/// [`PlacementSchemaError::NotPlacement`]; or the database fails.
 pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, PlacementSchemaError> {
     let mut tx = store.read().await?;
     match version_in(&mut tx).await? {
@@ -162,7 +162,7 @@ pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, PlacementSchem
 /// The steps that [`sync`] would run.
 ///
 /// # Errors
-/// [`SchemaError::UnknownRevision`], [`SchemaError::NotPlacement`], [`SchemaError::NotAsRevision`] if a required part
+/// [`PlacementSchemaError::UnknownRevision`], [`PlacementSchemaError::NotPlacement`], [`PlacementSchemaError::NotAsRevision`] if a required part
 /// is missing; or the database fails.
 pub async fn plan(store: &SqlStore) -> Result<SyncPlan, PlacementSchemaError> {
     let mut tx = store.read().await?;
@@ -222,7 +222,7 @@ pub struct Sync<'a> {
     owners: IncompleteConsumers,
     lock: SchemaLock,
     steps: VecDeque<SchemaStep>,
-    /// See [`Plan::left`].
+    /// See [`SyncPlan::left`].
     pub left: Vec<Difference>,
 }
 

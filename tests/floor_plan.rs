@@ -316,7 +316,6 @@ fn uses(text: &str, name: &str) -> bool {
         .any(|line| !line.starts_with("//") && in_a_path(line))
 }
 
-/// The check itself.
 #[test]
 fn a_path_that_begins_with_a_crate_uses_it() {
     for (text, expected) in [

@@ -249,8 +249,8 @@ const REQUESTS: usize = 16;
 /// Runs the agent until `shutdown`, until its `Once` is done, or until an error ends it. A stop finishes the passes under way,
 /// for at most `graceful_shutdown_timeout`.
 ///
-/// # Errors
-/// Another agent runs, a state file cannot be used, a start failed for good, a reshape is needed, a deadline passed.
+/// Errors: Another agent runs, a state file cannot be used, a start failed for good, a reshape is needed, a deadline
+/// passed.
 pub async fn run<D: VirtDriver>(
     mut agent: Agent<D>,
     shutdown: CancellationToken,

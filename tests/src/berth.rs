@@ -189,8 +189,7 @@ impl BerthHome {
 
     /// Runs `berth` to its end.
     ///
-    /// # Errors
-    /// When it is not built, cannot be run, or still runs after a minute (it is killed then).
+    /// Errors: When it is not built, cannot be run, or still runs after a minute (it is killed then).
     pub fn run<I: IntoIterator<Item: AsRef<std::ffi::OsStr>>>(
         &mut self,
         args: I,

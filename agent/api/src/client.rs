@@ -123,9 +123,6 @@ impl AdminClient {
     }
 
     /// POST /v1/tick: a pass now, and what comes of it.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`]; with status 202 when the pass is not over within a minute and goes on.
     pub async fn tick(&self) -> Result<TickBody, AdminClientError> {
         self.ask(Method::POST, "/v1/tick", Bytes::new()).await
     }

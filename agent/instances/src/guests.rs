@@ -226,9 +226,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests included.
     ///
-    /// # Errors
-    /// There is no such guest: neither the journal nor the hypervisor has it, and what was kept for it is gone; or that cannot
-    /// be removed; or the journal cannot be written.
+    /// Errors: There is no such guest: neither the journal nor the hypervisor has it, and what was kept for it is gone;
+    /// or that cannot be removed; or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), GuestsError> {
         let mut turned = self.inner.context.journal.turn(uuid, &Goal::Destroy).await;
         if let Err(JournalError::Unknown { .. }) = turned {

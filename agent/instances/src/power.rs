@@ -89,10 +89,9 @@ pub(super) fn settled(record: &GuestRecord) -> Result<(), PowerError> {
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Does this with a guest's power. What was written down is gone on with whatever happens to the agent.
     ///
-    /// # Errors
-    /// There is no such guest, it is on its way, its devices are not its own any more, or the hypervisor refuses: then it is as
-    /// it was, or, where a reboot had switched it off already, is tried again. Where the hypervisor did not answer, it may still
-    /// be done, and is seen to.
+    /// Errors: There is no such guest, it is on its way, its devices are not its own any more, or the hypervisor
+    /// refuses: then it is as it was, or, where a reboot had switched it off already, is tried again. Where the
+    /// hypervisor did not answer, it may still be done, and is seen to.
     pub async fn power(
         &self,
         uuid: ConsumerUuid,

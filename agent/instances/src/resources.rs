@@ -121,8 +121,7 @@ pub trait GuestResources: Send + Sync + 'static {
     /// gone from the host is let go, and so is one that does not come back clean, with the reason; disks are gone. Asked only when
     /// the guest is off and gone from the hypervisor.
     ///
-    /// # Errors
-    /// Something could not be taken back now; the guest keeps it, and it is tried again.
+    /// Errors: Something could not be taken back now; the guest keeps it, and it is tried again.
     fn release(
         &self,
         guest: Provision<'_>,
@@ -138,8 +137,7 @@ pub trait GuestResources: Send + Sync + 'static {
     /// be, for who keeps the image to say whether it may; none where the disk is there. May be cut off: what has come by then is
     /// thrown away.
     ///
-    /// # Errors
-    /// It cannot be had, is not for this project, or is not what it was said to be.
+    /// Errors: It cannot be had, is not for this project, or is not what it was said to be.
     fn fetch(
         &self,
         plan: &DiskPlan,

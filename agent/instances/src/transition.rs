@@ -61,8 +61,7 @@ pub enum TransitionRequest {
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Changes a guest's life, and waits until that is done. What was written down is gone on with whatever happens to the agent.
     ///
-    /// # Errors
-    /// [`TransitionError`]; unless it says that the guest is held, the guest is as it was.
+    /// Errors: [`TransitionError`]; unless it says that the guest is held, the guest is as it was.
     pub async fn change(
         &self,
         uuid: ConsumerUuid,
@@ -203,8 +202,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Writes a running guest's memory to disk and switches it off.
     ///
-    /// # Errors
-    /// It holds devices, whose state nobody can write down; it is on its way; the hypervisor refuses.
+    /// Errors: It holds devices, whose state nobody can write down; it is on its way; the hypervisor refuses.
     pub async fn suspend(
         &self,
         uuid: ConsumerUuid,

@@ -57,8 +57,7 @@ impl GuestRequest {
     /// A guest on `node`, whatever `spec` says of that, with the devices that `arqs` are, or will be, bound to. `spec` has no device
     /// of theirs yet.
     ///
-    /// # Errors
-    /// A request is there twice, there are too many, or `spec` names a device of one.
+    /// Errors: A request is there twice, there are too many, or `spec` names a device of one.
     pub fn new(
         node: NodeName,
         arqs: Vec<ArqUuid>,

@@ -34,8 +34,7 @@ pub struct SqlJournal {
 impl SqlJournal {
     /// Opens `guests.db` in the folder, makes it where there is none, and looks whether it is whole.
     ///
-    /// # Errors
-    /// Another agent has it, it is damaged, not a journal, a later release's, or the disk says no.
+    /// Errors: Another agent has it, it is damaged, not a journal, a later release's, or the disk says no.
     pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
         Self::over(JournalFile::open(&state_path.join(FILE)).await?).await
     }

@@ -110,8 +110,7 @@ impl<D: VirtDriver> ResourceTracker<D> {
 
     /// Compares what is seen with what Placement has.
     ///
-    /// # Errors
-    /// Placement does not answer, the view makes no tree, or the provider files and it contradict each other.
+    /// Errors: Placement does not answer, the view makes no tree, or the provider files and it contradict each other.
     pub async fn propose(
         &mut self,
         view: &HostView,

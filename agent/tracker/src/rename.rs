@@ -35,8 +35,7 @@ fn renamed(tree: &ProviderTree, from: &ProviderName, node: &NodeName) -> Provide
 
 /// Gives the node's providers their new name.
 ///
-/// # Errors
-/// Placement does not answer or refuses (a name is taken); the next start goes on.
+/// Errors: Placement does not answer or refuses (a name is taken); the next start goes on.
 pub async fn reconcile<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     from: &ProviderName,

@@ -16,8 +16,7 @@ pub const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How the service behaves, as the configuration says.
 ///
-/// # Errors
-/// The way to Keystone is not configured, or the policy file cannot be used.
+/// Errors: The way to Keystone is not configured, or the policy file cannot be used.
 pub fn accelerator_options(
     config: &Config,
     bell: EventsBell,

@@ -34,8 +34,8 @@ pub struct OpenCompute {
 impl OpenCompute {
     /// Opens the database. Servers are made of these images.
     ///
-    /// # Errors
-    /// Another process has the database, the policy file cannot be used, or the way to the image service is not configured.
+    /// Errors: Another process has the database, the policy file cannot be used, or the way to the image service is not
+    /// configured.
     pub async fn open(config: &Config, images: &ServerImages) -> Result<Self, Failure> {
         let images = images.for_compute(config)?;
         let quota = config.quota_hook().map(QuotaHook::open).transpose();

@@ -58,9 +58,8 @@ pub fn not_placement(named: &str, error: &PlacementSchemaError) -> Failure {
 /// Opens the database of a URL (`sqlite:PATH`), owned by this process alone, at the schema this release needs. The file is
 /// made where it is not there, its folder only where that is `state_path`.
 ///
-/// # Errors
-/// The URL is none Berth knows, its folder is not there, another process owns the database, the disk fails, or the schema is
-/// another one.
+/// Errors: The URL is none Berth knows, its folder is not there, another process owns the database, the disk fails, or
+/// the schema is another one.
 pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, &config.state_path)?;

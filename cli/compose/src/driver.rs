@@ -54,9 +54,8 @@ drivers! {$
 impl Driver {
     /// The driver of `compute_driver`.
     ///
-    /// # Errors
-    /// The machine file is missing or wrong, the mediated device types contradict each other, or this program was built
-    /// without the driver.
+    /// Errors: The machine file is missing or wrong, the mediated device types contradict each other, or this program
+    /// was built without the driver.
     pub fn of(config: &Config) -> Result<Self, Failure> {
         match &config.compute_driver {
             ComputeDriver::Fake => {

@@ -101,8 +101,7 @@ impl HostGuests {
     /// Opens the journal below `state_path`; nothing happens to any guest yet. `images` is the image service of this process, for
     /// where `[glance]` names none.
     ///
-    /// # Errors
-    /// Another process has the journal, it is damaged or a later release's, or the disk says no.
+    /// Errors: Another process has the journal, it is damaged or a later release's, or the disk says no.
     pub async fn open(
         config: &Config,
         driver: &Arc<Driver>,

@@ -36,8 +36,7 @@ pub struct OpenHosts {
 impl OpenHosts {
     /// Opens the database.
     ///
-    /// # Errors
-    /// Another process has it, nobody can schedule by the configuration, or a plugin does not say what it is.
+    /// Errors: Another process has it, nobody can schedule by the configuration, or a plugin does not say what it is.
     pub async fn open(config: &Config) -> Result<Self, Failure> {
         let options = config.scheduler_options();
         let kept = HostsOptions {
@@ -98,8 +97,7 @@ impl OpenHosts {
 
 /// Filters, weighers and plugins as they are configured. Dropped before it is done, it ends the plugins that it asks what they are.
 ///
-/// # Errors
-/// Nobody can schedule by the configuration, or a plugin does not say what it is.
+/// Errors: Nobody can schedule by the configuration, or a plugin does not say what it is.
 pub async fn scheduler(config: &Config) -> Result<(Scheduler, Plugins), Failure> {
     let options = config.scheduler_options();
     let plugins = Plugins::open(config.scheduler_plugins(), &options).await;

@@ -25,8 +25,7 @@ pub enum ServerImages {
 impl ServerImages {
     /// Reads the list, where it is to be read.
     ///
-    /// # Errors
-    /// The list or the data of an image cannot be read, or an entry is not what it may be.
+    /// Errors: The list or the data of an image cannot be read, or an entry is not what it may be.
     pub async fn of(config: &Config) -> Result<Self, Failure> {
         if config.glance.auth_type.is_some() {
             return Ok(Self::Service);
@@ -83,8 +82,7 @@ pub fn tell_images(images: &ServerImages, out: &mut dyn Write) -> io::Result<()>
 
 /// The image service that `[glance]` names, over the network.
 ///
-/// # Errors
-/// Options are missing or contradict each other, or a file they name cannot be used.
+/// Errors: Options are missing or contradict each other, or a file they name cannot be used.
 pub fn image_service(config: &Config) -> Result<ImageClient, Failure> {
     ImageClient::from_options(&config.glance).map_err(|error| {
         let what = "the way to the image service is not configured ([glance])";

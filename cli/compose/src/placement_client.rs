@@ -15,8 +15,7 @@ use berth_store::SqlStore;
 
 /// Placement as `[placement]` says: over the network.
 ///
-/// # Errors
-/// PlacementApiOptions are missing or contradict each other, or a file they name cannot be used.
+/// Errors: PlacementApiOptions are missing or contradict each other, or a file they name cannot be used.
 pub fn placement_over_network(
     config: &Config,
     observer: Option<Arc<dyn RequestObserver>>,

@@ -17,8 +17,8 @@ use crate::policy::placement_policy_in_force;
 
 /// How the built-in Placement behaves over the database of a URL, by `[placement_service]` and `[cors]`.
 ///
-/// # Errors
-/// The way to Keystone is not configured, the policy file cannot be used, or a snapshot is asked for where others may write.
+/// Errors: The way to Keystone is not configured, the policy file cannot be used, or a snapshot is asked for where
+/// others may write.
 pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOptions, Failure> {
     let own = &config.placement_service;
     if own.allocation_candidates_from == AllocationCandidatesFrom::Snapshot

@@ -51,8 +51,7 @@ impl PlanFile {
 
     /// Reads a file that `berth reshape plan --out` wrote.
     ///
-    /// # Errors
-    /// The file cannot be read or is no plan.
+    /// Errors: The file cannot be read or is no plan.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let (text, _) = regular_file::read(path, LARGEST_PLAN).map_err(|error| {
@@ -70,8 +69,7 @@ impl PlanFile {
 
     /// What the agent is to compare with, per node.
     ///
-    /// # Errors
-    /// A node's name or a provider's UUID is none.
+    /// Errors: A node's name or a provider's UUID is none.
     pub fn reviewed(&self) -> Result<BTreeMap<NodeName, ReviewedPlan>, Failure> {
         let wrong = |what: String| Failure::new(ErrorCode::BadValue, format!("the plan: {what}"));
         self.nodes

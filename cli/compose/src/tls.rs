@@ -21,8 +21,8 @@ pub fn named(config: &Config) -> Option<(SocketAddr, TlsFiles)> {
 
 /// The door as the configuration says, its files read; none where it says nothing.
 ///
-/// # Errors
-/// A file is missing or holds something else, a certificate's time is over, or key and certificate are not a pair.
+/// Errors: A file is missing or holds something else, a certificate's time is over, or key and certificate are not a
+/// pair.
 pub fn open(config: &Config) -> Result<Option<TlsListen>, Failure> {
     let Some((address, files)) = named(config) else {
         return Ok(None);

@@ -6,8 +6,7 @@ use std::path::Path;
 
 /// The content of a regular file of at most `limit` bytes, and what the file is.
 ///
-/// # Errors
-/// It cannot be read, is a folder, a pipe or a device, or is larger.
+/// Errors: It cannot be read, is a folder, a pipe or a device, or is larger.
 pub fn read(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {

@@ -122,8 +122,7 @@ impl AcceleratorClient {
     /// POST /v2/accelerator_requests: creates the requests of a device profile, one per unit of each group. If the
     /// answer is lost, unbound requests of unknown ids may be left behind.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown profile), or an answer without requests.
+    /// Errors: No answer, a refusal (unknown profile), or an answer without requests.
     pub async fn create_arqs(
         &self,
         profile: &DeviceProfileName,

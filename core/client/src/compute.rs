@@ -11,7 +11,6 @@ use crate::{Adapter, AdapterOptions, Auth, Disposition, HttpService, ServiceCall
 /// The microversion with events of accelerator requests.
 const EVENTS: (u16, u16) = (2, 82);
 
-/// Sending events failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventsError {
     #[error(transparent)]

@@ -61,8 +61,8 @@ impl HostsClient {
 
     /// PUT /internal/v1/hosts/{host}/state: reports the whole state of a host. `host` needs no escaping in a path.
     ///
-    /// # Errors
-    /// No answer, a refusal (a node belongs to another host, the role `service` is missing), or an invalid answer.
+    /// Errors: No answer, a refusal (a node belongs to another host, the role `service` is missing), or an invalid
+    /// answer.
     pub async fn tell_state(
         &self,
         host: &str,
@@ -75,8 +75,7 @@ impl HostsClient {
 
     /// PUT /internal/v1/hosts/{host}/seen: a heartbeat. It names the last reported state.
     ///
-    /// # Errors
-    /// No answer, a refusal (the role `service` is missing), or an invalid answer.
+    /// Errors: No answer, a refusal (the role `service` is missing), or an invalid answer.
     pub async fn seen(
         &self,
         host: &str,

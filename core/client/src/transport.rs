@@ -185,8 +185,7 @@ impl HttpService {
 
     /// A connection pool over TCP, with TLS for `https`.
     ///
-    /// # Errors
-    /// A file named in the options cannot be read or has no certificate or key.
+    /// Errors: A file named in the options cannot be read or has no certificate or key.
     pub fn network(options: &TransportOptions) -> Result<Self, TransportError> {
         network::network(options)
     }

@@ -10,7 +10,6 @@ use super::{Hook, HookError, StderrCapture, reaped};
 /// The input of a hook.
 #[derive(Debug, Clone, Copy)]
 pub struct HookInput<'a> {
-    /// The command-line arguments.
     pub arguments: &'a [&'a str],
     /// Its standard input. The program need not read it.
     pub document: &'a [u8],

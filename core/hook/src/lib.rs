@@ -58,7 +58,6 @@ pub struct HookOutput {
     last: String,
 }
 
-/// The hook failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// It cannot be started.

@@ -60,8 +60,7 @@ pub fn is_superuser() -> bool {
 
 /// Checks a program and each folder of its path, following links.
 ///
-/// # Errors
-/// The first file or folder that another user than root and the user of this process can change.
+/// Errors: The first file or folder that another user than root and the user of this process can change.
 pub fn trusted(program: &Path) -> Result<(), TrustError> {
     trusted_by(program, geteuid())
 }

@@ -35,10 +35,8 @@ impl Remainder {
 /// The body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestBodyError {
-    /// It timed out.
     #[error("the body was not whole within {allowed:?}")]
     Late {
-        /// The deadline.
         allowed: Duration,
     },
     #[error("the connection broke: {0}")]

@@ -140,8 +140,7 @@ pub struct TlsSettings(Arc<ServerConfig>);
 impl TlsFiles {
     /// Reads the files and checks them as of `now`, changing nothing.
     ///
-    /// # Errors
-    /// A file is missing or malformed, a certificate is not valid now, or key and certificate do not match.
+    /// Errors: A file is missing or malformed, a certificate is not valid now, or key and certificate do not match.
     pub fn read(&self, now: SystemTime) -> Result<TlsSettings, TlsError> {
         let now = DateTime::from(now);
         let provider = Arc::new(rustls::crypto::ring::default_provider());

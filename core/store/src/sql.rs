@@ -94,12 +94,11 @@ impl Drop for Files {
 impl SqlStore {
     /// Opens the database. A SQLite file is taken into ownership; a server's database is connected to once.
     ///
-    /// # Errors
-    /// [`OpenError::NoFolder`] when its folder is not there, [`OpenError::NotAFile`] when it is no regular file,
-    /// [`OpenError::OtherNames`] when it has a second hard link, [`OpenError::Held`] when another process owns the file,
-    /// [`OpenError::Ownership`] when the lock file cannot be made, [`OpenError::Unreadable`] when the file cannot be read,
-    /// [`OpenError::Sql`] when SQLite cannot open it. Of a server [`OpenError::TlsFile`], [`OpenError::OldServer`] and
-    /// [`OpenError::Server`].
+    /// Errors: [`OpenError::NoFolder`] when its folder is not there, [`OpenError::NotAFile`] when it is no regular
+    /// file, [`OpenError::OtherNames`] when it has a second hard link, [`OpenError::Held`] when another process owns
+    /// the file, [`OpenError::Ownership`] when the lock file cannot be made, [`OpenError::Unreadable`] when the file
+    /// cannot be read, [`OpenError::Sql`] when SQLite cannot open it. Of a server [`OpenError::TlsFile`],
+    /// [`OpenError::OldServer`] and [`OpenError::Server`].
     pub async fn open(location: &Location, options: &SqlOptions) -> Result<Self, OpenError> {
         Ok(match location {
             Location::SqliteFile(path) => Self::files(
@@ -289,8 +288,8 @@ impl SqlStore {
     /// bounded number of times, when it failed in a way that may pass (any but
     /// [`Disposition::Fatal`]). A failed run leaves no row behind.
     ///
-    /// # Errors
-    /// The error of the last run. [`SqlError::OutcomeUnknown`] where a server went while it committed: the work may be done.
+    /// Errors: The error of the last run. [`SqlError::OutcomeUnknown`] where a server went while it committed: the work
+    /// may be done.
     pub async fn write<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
         let mut attempt = 1;
         loop {
@@ -348,8 +347,7 @@ impl SqlStore {
 
     /// Locks the schema: waits for other holders of this lock, in all processes. On SQLite the owner of the file is always alone.
     ///
-    /// # Errors
-    /// [`SqlError::SchemaHeld`] when another has it for all of `wait`; another when the server does not answer.
+    /// Errors: [`SqlError::SchemaHeld`] when another has it for all of `wait`; another when the server does not answer.
     pub async fn schema_lock(&self, wait: Duration) -> Result<SchemaLock, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(_) => Ok(SchemaLock::of_the_owner()),

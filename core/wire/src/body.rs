@@ -75,8 +75,7 @@ impl BodyError {
 
 /// Parses a body.
 ///
-/// # Errors
-/// The bytes are not JSON, or a field is missing or has the wrong type; the error names it.
+/// Errors: The bytes are not JSON, or a field is missing or has the wrong type; the error names it.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BodyError> {
     // Tracking the field path is expensive, so it is done only after an error.
     match serde_json::from_slice(bytes) {

@@ -54,7 +54,6 @@ pub struct CreateGuest {
     /// node without filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability_zone: Option<String>,
-    /// Hosts to exclude.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore_hosts: Vec<String>,
     /// Scheduler hints: `group`, `same_host`, `different_host`, `query` and others.
@@ -106,7 +105,6 @@ pub struct GuestShown {
     pub image: Option<ImageComing>,
     /// The project that pays.
     pub project_id: String,
-    /// The requesting user.
     pub user_id: String,
     pub flavor: FlavorBody,
     pub device_profile: Option<String>,

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-/// The remaining budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     most: f64,

@@ -20,7 +20,6 @@ const PER_SECOND: u32 = 50;
 pub(crate) struct LastWords(Arc<Mutex<Option<String>>>);
 
 impl LastWords {
-    /// The last line.
     pub(crate) fn get(&self) -> Option<String> {
         self.0
             .lock()

@@ -27,7 +27,6 @@ const LIMIT: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct FakeDriver {
     source: Source,
-    /// The last observation.
     last: Mutex<Option<Seen>>,
     /// The guests created by the driver.
     guests: Arc<GuestFile>,

@@ -68,7 +68,6 @@ impl GuestFile {
         }
     }
 
-    /// The current book.
     pub(crate) fn book(&self) -> Result<Arc<GuestBook>, GuestError> {
         match self {
             Self::Memory(book) => Ok(Arc::clone(&lock(book).0)),

@@ -38,7 +38,6 @@ pub struct Node {
     /// Further resources on the root.
     pub customs: Vec<CustomResource>,
     pub traits: Vec<Trait>,
-    /// Faults by function.
     pub faults: Faults,
     pub guests: Vec<Guest>,
 }
@@ -51,7 +50,6 @@ pub type Faults = BTreeMap<PciAddress, DeviceFault>;
 pub enum DeviceFault {
     /// The host itself uses the device, so no guest may have it.
     HostsOwn,
-    /// Preparing fails.
     PrepareFails,
     /// The device's configuration space is unreadable.
     ConfigSpaceDead,

@@ -24,8 +24,7 @@ const AT_LEAST_ONE: &str = "a machine has at least one [[node]]";
 impl Machine {
     /// Parses a machine file. `file` is the file name in error texts.
     ///
-    /// # Errors
-    /// All problems, if the text is not TOML or not a valid machine.
+    /// Errors: All problems, if the text is not TOML or not a valid machine.
     pub fn from_text(file: &str, text: &str) -> Result<Machine, MachineError> {
         read(text).map_err(|problems| MachineError::Refused {
             file: file.to_owned(),

@@ -11,9 +11,7 @@ use crate::watch::Stamp;
 /// A parsed machine, in the form that the driver needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// The hypervisor's view.
     pub(crate) view: HostView,
-    /// Device faults.
     pub(crate) faults: Faults,
 }
 

@@ -11,7 +11,6 @@ use berth_virt::HostEvent;
 use futures_core::Stream;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// The polling interval.
 const PACE: Duration = Duration::from_millis(200);
 
 /// Identifies a state of a machine's source without reading it.

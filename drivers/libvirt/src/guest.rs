@@ -32,9 +32,7 @@ pub(crate) struct Guest {
     pub(crate) cell_nodes: BTreeMap<u32, CpuSet>,
     /// The host cells of its memory as a whole.
     pub(crate) nodes: Option<CpuSet>,
-    /// Its mediated devices.
     pub(crate) mdevs: Vec<Uuid>,
-    /// Its PCI functions.
     pub(crate) functions: BTreeSet<PciAddress>,
     /// Our metadata, if the guest is ours.
     pub(crate) mark: Option<GuestMetadata>,

@@ -30,7 +30,6 @@ pub enum LoadError {
     /// The library is there, but lacks functions this driver cannot do without.
     #[error("libvirt's library is too old, it lacks {}; version 6.0 is needed", functions.join(", "))]
     TooOld {
-        /// The missing functions.
         functions: Vec<&'static str>,
     },
 }

@@ -57,9 +57,7 @@ pub struct TestGuest {
     pub pins: Vec<String>,
     /// Its NUMA cells: virtual CPUs (`0-1`), memory in MiB, and the host cell.
     pub cells: Vec<(String, u64, u32)>,
-    /// Its mediated devices.
     pub mdevs: Vec<Uuid>,
-    /// Its PCI functions.
     pub functions: Vec<PciAddress>,
 }
 

@@ -137,7 +137,6 @@ impl Names {
         }
     }
 
-    /// The mapped names.
     fn mapped(&mut self, table: &[(&str, &str)], words: &BTreeSet<String>, start: &str) {
         for (word, end) in table {
             self.add_if(words.contains(*word), start, end);

@@ -26,7 +26,6 @@ pub(crate) enum XmlError {
         element: &'static str,
         /// Its text, at most 80 characters; empty if missing.
         found: String,
-        /// What was expected.
         expected: &'static str,
     },
 }

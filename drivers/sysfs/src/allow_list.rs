@@ -58,7 +58,6 @@ pub enum NotAllowed {
     /// The function does not exist.
     #[error("there is no PCI function {address} on this host")]
     NotThere { address: PciAddress },
-    /// No entry matches.
     #[error(
         "PCI function {address} ({vendor:04x}:{device:04x}) is in no device_spec, so it is the host's own; add an entry \
          that means it if guests may have it"

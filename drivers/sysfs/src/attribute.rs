@@ -24,7 +24,6 @@ pub enum AttributeError {
     Refused {
         path: PathBuf,
         content: String,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The write timed out; it may still be executed.

@@ -30,7 +30,6 @@ pub struct NumaCell {
 pub struct HugePages {
     /// Size of one page in KiB, for example 2048 or 1048576.
     pub size_kib: u64,
-    /// Their number.
     pub total: u64,
     /// How many of them are free.
     pub free: u64,

@@ -19,7 +19,6 @@ use crate::vfio::VfioError;
 pub enum ResetMethod {
     /// The kernel's quirk for the device.
     DeviceSpecific,
-    /// The firmware's method.
     Acpi,
     /// Only the function, by its own register (FLR).
     FunctionLevel,
@@ -71,7 +70,6 @@ pub enum ResetWay {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedReset {
     pub address: PciAddress,
-    /// The requested method.
     pub way: ResetWay,
     /// The link afterwards, if it has one.
     pub link: Option<Link>,

@@ -40,7 +40,6 @@ pub enum ResetNeed {
 pub struct Returned {
     /// Its reset; `None` if the kernel offers no suitable method and that was accepted.
     pub reset: Option<VerifiedReset>,
-    /// Its current driver.
     pub driver: Option<String>,
 }
 

@@ -18,7 +18,6 @@ use address::AddressPattern;
 use once::Once;
 pub use tags::DeviceTags;
 
-/// An invalid entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("device_spec entry {entry}: {key}{}{reason}", if key.is_empty() { "" } else { ": " })]
 pub struct DeviceSpecError {

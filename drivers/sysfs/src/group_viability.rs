@@ -45,7 +45,6 @@ pub enum GroupError {
         group: u32,
         /// The member that is not allowed.
         member: String,
-        /// The reason.
         reason: String,
     },
     /// The tree could not be read.

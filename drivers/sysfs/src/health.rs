@@ -41,7 +41,6 @@ pub struct DeviceHealth {
     pub most_lanes: Option<u32>,
     /// Its error counters; `None` if it has none.
     pub aer: Option<AerCounts>,
-    /// Its driver.
     pub driver: Option<String>,
     pub iommu_group: Option<u32>,
 }
@@ -75,9 +74,7 @@ pub enum Ailment {
     },
     /// It is in another IOMMU group.
     Group {
-        /// The former group.
         was: Option<u32>,
-        /// The current group.
         is: Option<u32>,
     },
 }

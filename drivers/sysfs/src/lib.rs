@@ -73,7 +73,6 @@ impl Sysfs {
         Self { root: root.into() }
     }
 
-    /// The root path.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root

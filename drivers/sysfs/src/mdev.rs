@@ -55,8 +55,7 @@ impl Sysfs {
 
     /// All mediated devices by UUID.
     ///
-    /// # Errors
-    /// [`SysfsError`] with the file. A device that disappears while it is read is omitted.
+    /// Errors: [`SysfsError`] with the file. A device that disappears while it is read is omitted.
     pub fn mdev_devices(&self) -> Result<Vec<MdevDevice>, SysfsError> {
         let directory = self.root().join("bus/mdev/devices");
         let mut devices = Vec::new();

@@ -34,7 +34,6 @@ pub enum MdevError {
     NoType {
         parent: String,
         type_id: String,
-        /// The supported types.
         offered: String,
     },
     /// The parent has none left.

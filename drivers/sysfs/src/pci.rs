@@ -22,7 +22,6 @@ pub enum Sriov {
         functions: Vec<PciAddress>,
     },
     Virtual {
-        /// Its physical function.
         physical: PciAddress,
     },
 }
@@ -49,8 +48,7 @@ pub struct PciFunction {
 impl Sysfs {
     /// All PCI functions by address; empty without a PCI bus.
     ///
-    /// # Errors
-    /// [`SysfsError`] with the file. A function that disappears while it is read is omitted.
+    /// Errors: [`SysfsError`] with the file. A function that disappears while it is read is omitted.
     pub fn pci_functions(&self) -> Result<Vec<PciFunction>, SysfsError> {
         let directory = self.pci_devices();
         let mut functions = Vec::new();

@@ -15,7 +15,6 @@ pub enum SysfsError {
     Unreadable {
         /// The file or directory.
         path: PathBuf,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The file holds something else than the kernel writes there.

@@ -29,13 +29,11 @@ pub enum SriovError {
         "PCI function {address} can have no virtual functions (it has no sriov_totalvfs); see the card's firmware settings"
     )]
     NotPhysical { address: PciAddress },
-    /// It supports fewer.
     #[error(
         "PCI function {address} can have {total} virtual functions (sriov_totalvfs), {wanted} are wanted"
     )]
     TooMany {
         address: PciAddress,
-        /// The maximum number.
         total: u32,
         wanted: u32,
     },

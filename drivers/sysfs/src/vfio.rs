@@ -64,7 +64,6 @@ pub enum VfioError {
         address: PciAddress,
         /// The driver it should be on, or the words "no driver".
         wanted: String,
-        /// Its current driver.
         found: Option<String>,
     },
     #[error("PCI function {address}: the driver was not changed")]
@@ -97,8 +96,7 @@ impl VfioError {
 impl Devices {
     /// Binds a function to `vfio-pci`, so that it can be given to a guest. Its group was checked before.
     ///
-    /// # Errors
-    /// [`VfioError`]; the function may then be without a driver, and the call may be repeated or undone by
+    /// Errors: [`VfioError`]; the function may then be without a driver, and the call may be repeated or undone by
     /// [`Devices::release_vfio`].
     pub async fn bind_vfio(
         &self,

@@ -10,7 +10,6 @@ use crate::events::EventsBell;
 use crate::store::AcceleratorTables;
 use crate::store::programmings::{EndLateProgrammings, any_late};
 
-/// The checking interval.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the result of an operator's programming is kept.
 const KNOWN: Duration = Duration::from_secs(600);

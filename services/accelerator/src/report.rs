@@ -66,8 +66,7 @@ pub(crate) enum HandleCleaning {
 impl DeviceReport {
     /// Checks a body.
     ///
-    /// # Errors
-    /// A name, a class, a trait or an address is none, or something is there twice.
+    /// Errors: A name, a class, a trait or an address is none, or something is there twice.
     pub(crate) fn new(host: &str, body: HostDevicesReport) -> Result<Self, BodyError> {
         text("host", host)?;
         let mut once = UniqueValues::default();

@@ -76,8 +76,7 @@ impl Compute {
     /// Brings Placement's aggregates up to date and returns the number of changed providers. Nodes whose provider does
     /// not exist yet are skipped.
     ///
-    /// # Errors
-    /// A database or Placement is unavailable. Completed changes remain; the next call does the rest.
+    /// Errors: A database or Placement is unavailable. Completed changes remain; the next call does the rest.
     pub async fn mirror_aggregates(&self) -> Result<usize, AggregateMirrorError> {
         let _turn = self.inner.mirror.lock().await;
         let placement = self.inner.conductor.placement();

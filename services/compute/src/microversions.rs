@@ -2,7 +2,6 @@
 
 use berth_http::{Microversion, MicroversionRange};
 
-/// The supported range.
 pub(crate) const RANGE: MicroversionRange = MicroversionRange {
     service: "compute",
     min: Microversion::new(2, 1),
@@ -68,9 +67,7 @@ pub(crate) const GROUP_OWNERS: Microversion = Microversion::new(2, 13);
 pub(crate) const SOFT_POLICIES: Microversion = Microversion::new(2, 15);
 /// A hypervisor's `cpu_info` is an object.
 pub(crate) const CPU_INFO_OBJECT: Microversion = Microversion::new(2, 28);
-/// Hypervisors are paged.
 pub(crate) const HYPERVISOR_PAGES: Microversion = Microversion::new(2, 33);
-/// Limits omit networks.
 pub(crate) const NO_NETWORK_LIMITS: Microversion = Microversion::new(2, 36);
 /// An aggregate has a UUID.
 pub(crate) const AGGREGATE_UUID: Microversion = Microversion::new(2, 41);

@@ -19,8 +19,7 @@ pub(crate) struct PageQuery {
 impl PageQuery {
     /// Parses the page of a query.
     ///
-    /// # Errors
-    /// 400 if the limit is not a valid number.
+    /// Errors: 400 if the limit is not a valid number.
     pub(crate) fn of(call: &ApiRequest) -> Result<Self, Fault> {
         let limit = match call.query.last("limit") {
             None => MAX_LIMIT,

@@ -20,7 +20,6 @@ use crate::servers::{ActionChanges, ActionEnd, ServerActionStart, ServerError};
 /// The agent's answer to an action.
 enum AgentAnswer {
     Ended(ActionEnd),
-    /// No answer: retry.
     NoAnswer,
     /// Not possible now, for this reason: retry for a limited time.
     NotNow(String),

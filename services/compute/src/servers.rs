@@ -116,7 +116,6 @@ pub enum ConductorHandoff {
     },
 }
 
-/// A stored server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerRecord {
     /// The row number, never reused. Part of the instance name.

@@ -53,7 +53,6 @@ pub struct ConductorParts {
     pub accelerators: AcceleratorClient,
     /// Finds the agents of nodes.
     pub agents: Arc<dyn Agents>,
-    /// Selects hosts.
     pub scheduler: FilterScheduler,
 }
 
@@ -105,8 +104,7 @@ impl Conductor {
     /// Accepts a request for a guest. After success, the guest will be booted or fail with a reason, even if the
     /// conductor restarts.
     ///
-    /// # Errors
-    /// Another request has the UUID, the scheduler or a plugin refuses the flavor or a hint, or the journal
+    /// Errors: Another request has the UUID, the scheduler or a plugin refuses the flavor or a hint, or the journal
     /// cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<AcceptOutcome, ConductorError> {
         let uuid = request.uuid();

@@ -37,7 +37,6 @@ struct MetricCounts {
 }
 
 impl BootMetrics {
-    /// Records a search.
     pub(crate) fn record_search(&self, outcome: SearchOutcome, took: Duration) {
         let mut counts = self.counts();
         add(&mut counts.searches, outcome, 1);
@@ -49,7 +48,6 @@ impl BootMetrics {
         self.counts().stages.entry(stage).or_default().record(took);
     }
 
-    /// Records a claim.
     pub(crate) fn record_claim(&self, result: ClaimResult) {
         add(&mut self.counts().claims, result, 1);
     }
@@ -69,7 +67,6 @@ impl BootMetrics {
         }
     }
 
-    /// Writes all metrics.
     pub(crate) fn write_to(&self, page: &mut BootMetricsPage) {
         let counts = self.counts();
         page.header(SEARCHES);

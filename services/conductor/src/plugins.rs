@@ -27,7 +27,6 @@ pub use options::PluginOptions;
 use options::EnabledRoles;
 use program::PluginProgram;
 
-/// The enabled plugins.
 #[derive(Default)]
 pub struct Plugins {
     programs: Vec<Arc<PluginProgram>>,
@@ -36,8 +35,7 @@ pub struct Plugins {
 impl Plugins {
     /// Reads the manifest of each enabled plugin.
     ///
-    /// # Errors
-    /// A plugin prints no valid manifest, or one that contradicts its options; as the superuser, also a program
+    /// Errors: A plugin prints no valid manifest, or one that contradicts its options; as the superuser, also a program
     /// that other users can change, which is not run.
     pub async fn open(
         plugins: impl IntoIterator<Item = PluginOptions>,

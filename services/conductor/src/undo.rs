@@ -30,7 +30,6 @@ pub enum BootUndoError {
     #[error("the agent of {node} still has the guest: {reason}")]
     NotGone {
         node: NodeName,
-        /// The agent's reason.
         reason: String,
     },
     /// The guest's owner cannot be written.

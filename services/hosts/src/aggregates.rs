@@ -61,8 +61,7 @@ impl Hosts {
 
     /// Changes name or metadata. Returns the changed aggregate.
     ///
-    /// # Errors
-    /// [`HostAggregateError::TwoZones`] if a host would be in two zones, [`HostAggregateError::HasGuests`] if a
+    /// Errors: [`HostAggregateError::TwoZones`] if a host would be in two zones, [`HostAggregateError::HasGuests`] if a
     /// host with guests would change its zone.
     pub async fn update_aggregate(
         &self,

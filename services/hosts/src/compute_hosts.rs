@@ -19,7 +19,6 @@ pub struct ComputeHost {
     /// Digest of its state; `None` if the host must report its whole state.
     pub state: Option<String>,
     pub version: String,
-    /// The operator's setting.
     pub status: ServiceStatus,
     /// Reason for which the agent disabled the host, possibly empty; `None` if the agent enables it.
     pub agent_disabled_reason: Option<String>,
@@ -40,7 +39,6 @@ pub struct ComputeNode {
     /// UUID of the node and of its root resource provider.
     pub uuid: Uuid,
     pub hypervisor_hostname: String,
-    /// Number of guests.
     pub instances: i64,
 }
 
@@ -49,7 +47,6 @@ pub struct ComputeNode {
 pub enum ServiceStatus {
     Enabled,
     Disabled {
-        /// The operator's reason.
         reason: Option<String>,
     },
 }

@@ -42,7 +42,6 @@ impl Default for HostsOptions {
 pub struct RecordBounds {
     /// Maximum number of records. On a Galera cluster fewer are kept, because its IDs have gaps.
     pub count: u32,
-    /// Maximum age.
     pub age: Duration,
 }
 

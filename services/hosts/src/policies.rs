@@ -6,9 +6,7 @@ use berth_http::policy::{Policy, PolicyRule};
 pub(crate) const STATE_UPDATE: &str = "berth:host_state:update";
 /// Show a host's reported state.
 pub(crate) const STATE_GET: &str = "berth:host_state:get";
-/// List all hosts.
 pub(crate) const HOST_GET_ALL: &str = "berth:host:get_all";
-/// Remove a host.
 pub(crate) const HOST_DELETE: &str = "berth:host:delete";
 /// Disable or enable a host, or force it down.
 pub(crate) const SERVICE_UPDATE: &str = "berth:host_service:update";

@@ -26,7 +26,6 @@ const RANGE: MicroversionRange = MicroversionRange {
 pub struct HostsApiOptions {
     /// Validates tokens. The default accepts any token as its own user: for a single machine only.
     pub tokens: Arc<dyn ValidateToken>,
-    /// Access rules.
     pub policy: Policy,
     /// The largest request body, in bytes.
     pub body_limit: usize,

@@ -71,8 +71,7 @@ impl Retryable for RecordError {
 impl Hosts {
     /// Stores the record of one decision and deletes records beyond the limits. Returns the record's ID.
     ///
-    /// # Errors
-    /// [`RecordError::Body`] if the request ID is empty, or the record is not JSON or is longer than 4 MiB.
+    /// Errors: [`RecordError::Body`] if the request ID is empty, or the record is not JSON or is longer than 4 MiB.
     pub async fn insert_record(&self, request_id: &str, record: &str) -> Result<i64, RecordError> {
         check_name_text("request_id", request_id)?;
         if record.len() > MAX_RECORD_SIZE {

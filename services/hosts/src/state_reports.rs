@@ -80,9 +80,8 @@ impl Hosts {
     /// Stores a host's complete state. Returns the digest of the state, and whether the operator disabled the
     /// host.
     ///
-    /// # Errors
-    /// [`HostStateError::Body`] names an invalid field. [`HostStateError::ReportedByOther`] if another host that
-    /// is up reports one of the nodes.
+    /// Errors: [`HostStateError::Body`] names an invalid field. [`HostStateError::ReportedByOther`] if another host
+    /// that is up reports one of the nodes.
     pub async fn store_state(
         &self,
         host: &str,

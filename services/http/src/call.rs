@@ -29,7 +29,6 @@ pub(crate) struct CallingService(pub(crate) Option<Caller>);
 /// One request, ready for its handler.
 #[derive(Debug)]
 pub struct ApiRequest {
-    /// The negotiated microversion.
     pub version: Microversion,
     /// The authenticated caller. Routes that need no token have an anonymous caller without roles.
     pub caller: Caller,

@@ -55,8 +55,7 @@ impl Policy {
 
     /// Replaces the rules that an operator's file names.
     ///
-    /// # Errors
-    /// The file names an unknown rule, refers to an unknown rule, or contains a cycle.
+    /// Errors: The file names an unknown rule, refers to an unknown rule, or contains a cycle.
     pub fn with_file(self, file: PolicyFile) -> Result<Self, PolicyFileError> {
         let own = self.rules.iter().map(|(name, (rule, _))| (&**name, rule));
         file.check(&own.collect())?;

@@ -26,7 +26,6 @@ use crate::request_id::{self, RequestId};
 #[derive(Clone)]
 pub struct ServiceLayer {
     pub dialect: ApiDialect,
-    /// The supported microversions.
     pub versions: MicroversionRange,
     pub tokens: Arc<dyn ValidateToken>,
     /// The maximum size of a body, in bytes.

@@ -24,7 +24,6 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub struct IdentityOptions {
     /// How long a token is good: Keystone's `[token] expiration`.
     pub token_expiration: Duration,
-    /// The service catalog.
     pub catalog: Catalog,
     pub clock: TokenClock,
 }
@@ -92,7 +91,6 @@ impl Identity {
         }
     }
 
-    /// The current users.
     #[must_use]
     pub fn users(&self) -> Arc<Users> {
         self.inner.users.current()

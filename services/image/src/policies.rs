@@ -3,7 +3,6 @@
 use berth_http::policy::{Policy, PolicyRule};
 
 pub(crate) const GET_IMAGES: &str = "get_images";
-/// Show an image.
 pub(crate) const GET_IMAGE: &str = "get_image";
 /// An image's data are read.
 pub(crate) const DOWNLOAD_IMAGE: &str = "download_image";

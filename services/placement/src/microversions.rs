@@ -75,7 +75,6 @@ pub(crate) const CONSUMER_TYPES: Microversion = v(38);
 /// `in:` among required traits.
 pub(crate) const ANY_TRAITS: Microversion = v(39);
 
-/// The supported range.
 pub(crate) const RANGE: MicroversionRange = MicroversionRange {
     service: "placement",
     min: v(0),

@@ -85,8 +85,7 @@ impl Searches {
 
     /// The response as JSON.
     ///
-    /// # Errors
-    /// 400 for an unknown name; 5xx if the database fails.
+    /// Errors: 400 for an unknown name; 5xx if the database fails.
     pub(crate) async fn answer(&self, question: SearchQuery) -> Result<Bytes, Fault> {
         let order = match self.randomize {
             true => CandidateOrder::Random(random_uuid().as_u64_pair().0),

@@ -37,7 +37,6 @@ const SEARCHES: usize = 10;
 /// Why a request has its hosts, or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The request.
     pub asked: Asked,
     /// Placement's answer; `None` if the caller did not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

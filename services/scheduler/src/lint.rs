@@ -27,7 +27,6 @@ pub use catalogue::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     pub severity: LintSeverity,
-    /// The kind.
     pub code: Code,
     pub place: Place,
     /// What is wrong, without the subject.
@@ -43,7 +42,6 @@ pub struct Finding {
 pub enum LintSeverity {
     /// It does not work: no guest can be placed with it, or it has no reader.
     Error,
-    /// Probably not intended.
     Warning,
     /// It has no effect, but is harmless.
     Note,
@@ -63,7 +61,6 @@ pub enum Code {
     BadOperand,
     /// Text that is ignored.
     IdleWords,
-    /// An invalid value.
     BadValue,
     /// A key without a scope, which two filters read.
     Unscoped,
@@ -81,7 +78,6 @@ pub enum Code {
     Missing,
     /// Something that is enabled and rejects every host.
     RejectsAll,
-    /// A duplicate.
     Twice,
 }
 

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use crate::numbers;
 
-/// A network prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,

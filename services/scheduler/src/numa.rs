@@ -48,7 +48,6 @@ struct Need {
     pinned: Option<Pinned>,
 }
 
-/// Dedicated CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pinned {
     cpus: usize,

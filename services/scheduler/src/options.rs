@@ -123,7 +123,6 @@ impl Default for SchedulerGroupOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct PciOptions {
-    /// The device aliases.
     pub alias: Vec<PciAlias>,
 }
 

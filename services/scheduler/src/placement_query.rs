@@ -41,8 +41,8 @@ pub struct PlacementQuery {
 
 /// Builds the query for a request.
 ///
-/// # Errors
-/// Flavor and image contradict each other, or no host can satisfy the request. Placement need not be called in either case.
+/// Errors: Flavor and image contradict each other, or no host can satisfy the request. Placement need not be called in
+/// either case.
 pub fn placement_query(
     request: &RequestSpec,
     options: &SchedulerOptions,

@@ -46,7 +46,6 @@ pub enum OnFailure {
     Reject,
 }
 
-/// A configured plugin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plugin {
     /// The name in `enabled_filters` and `weight_classes`.

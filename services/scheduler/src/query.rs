@@ -34,7 +34,6 @@ pub struct Query {
     root: Node,
 }
 
-/// An invalid query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// It is longer than [`BYTES`].
@@ -141,7 +140,6 @@ impl Query {
         })
     }
 
-    /// The user's text.
     #[must_use]
     pub fn text(&self) -> &Arc<str> {
         &self.text

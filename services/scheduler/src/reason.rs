@@ -88,7 +88,6 @@ pub enum Reason {
     CapabilityMissing {
         /// The path in the extra spec.
         capability: String,
-        /// The flavor's requirement.
         requirement: String,
     },
     /// A capability does not satisfy the flavor's requirement.
@@ -97,7 +96,6 @@ pub enum Reason {
         /// The path in the extra spec.
         capability: String,
         value: String,
-        /// The flavor's requirement.
         requirement: String,
     },
     /// A capability cannot be compared with the flavor's requirement.
@@ -108,16 +106,13 @@ pub enum Reason {
         /// The path in the extra spec.
         capability: String,
         value: String,
-        /// The flavor's requirement.
         requirement: String,
         unreadable: String,
     },
     /// None of the host's aggregates has a key that the flavor requires.
     #[error("none of its aggregates has {key}, which should be `{requirement}`")]
     AggregateKeyMissing {
-        /// The metadata key.
         key: String,
-        /// The flavor's requirement.
         requirement: String,
     },
     /// No value of the host's aggregates satisfies the flavor's requirement.
@@ -126,10 +121,8 @@ pub enum Reason {
         list(values)
     )]
     AggregateMismatch {
-        /// The metadata key.
         key: String,
         values: BTreeSet<String>,
-        /// The flavor's requirement.
         requirement: String,
     },
     /// No value of the host's aggregates satisfies the flavor's requirement, and one cannot be compared with it.
@@ -138,10 +131,8 @@ pub enum Reason {
         list(values)
     )]
     AggregateUnreadable {
-        /// The metadata key.
         key: String,
         values: BTreeSet<String>,
-        /// The flavor's requirement.
         requirement: String,
         unreadable: String,
     },
@@ -186,7 +177,6 @@ pub enum Reason {
         list(zones)
     )]
     WrongZone {
-        /// The requested zone.
         availability_zone: String,
         zones: BTreeSet<String>,
     },
@@ -276,7 +266,6 @@ pub enum Reason {
         shortened(&assigned(values))
     )]
     QueryNotSatisfied {
-        /// The user's text.
         #[serde(serialize_with = "shared")]
         query: Arc<str>,
         /// The values of its variables on this host, limited in number and length.
@@ -290,7 +279,6 @@ pub enum Reason {
         shortened(unreadable)
     )]
     QueryUnreadable {
-        /// The user's text.
         #[serde(serialize_with = "shared")]
         query: Arc<str>,
         #[serde(serialize_with = "shared")]
@@ -324,7 +312,6 @@ pub enum Reason {
         /// The plugin's code for the kind of reason, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         plugin_code: Option<String>,
-        /// The plugin's explanation.
         text: String,
     },
     /// A plugin that fails closed did not answer.

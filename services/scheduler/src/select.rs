@@ -66,8 +66,7 @@ fn sentences(errors: &[OptionError]) -> String {
 impl Scheduler {
     /// By these options.
     ///
-    /// # Errors
-    /// They name a filter or a weigher that is not there, or a value is out of bounds.
+    /// Errors: They name a filter or a weigher that is not there, or a value is out of bounds.
     pub fn new(options: SchedulerOptions) -> Result<Self, SchedulerError> {
         Self::with_own(options, &CustomPlugins::new())
     }

@@ -11,7 +11,6 @@ use crate::{Effect, EffectOutcome, Fault};
 #[must_use = "the decorator must follow the decision"]
 pub enum GateDecision {
     Proceed,
-    /// Play this fault.
     Fault(Fault),
 }
 

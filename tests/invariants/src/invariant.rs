@@ -50,7 +50,6 @@ pub enum InvariantId {
 }
 
 impl InvariantId {
-    /// All of them.
     pub const ALL: [InvariantId; 21] = [
         InvariantId::S1,
         InvariantId::S2,

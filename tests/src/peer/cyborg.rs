@@ -108,8 +108,7 @@ impl RealCyborg {
 
     /// Starts the agent, and waits until what it finds is known to all.
     ///
-    /// # Errors
-    /// When it ends (there is no root provider of the host's name), or its report does not come.
+    /// Errors: When it ends (there is no root provider of the host's name), or its report does not come.
     pub fn discover(&mut self) -> Result<(), PeerError> {
         let mut agent = service("cyborg-agent", self.scratch.path())?;
         let wanted = self.settings.functions.len() + 1;

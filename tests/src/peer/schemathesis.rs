@@ -55,8 +55,7 @@ pub struct Schemathesis<'a> {
 impl Schemathesis<'_> {
     /// Runs it; how many requests it made.
     ///
-    /// # Errors
-    /// When it is not installed or cannot run, and when it found something: then with all it said.
+    /// Errors: When it is not installed or cannot run, and when it found something: then with all it said.
     pub fn run(&self) -> Result<u64, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory"))?;
         let told = scratch.join("report.json");

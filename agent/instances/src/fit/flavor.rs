@@ -69,8 +69,7 @@ pub struct FlavorPlacement {
 impl FlavorPlacement {
     /// Reads a flavor of so many virtual CPUs (1 to 4096) and so much memory.
     ///
-    /// # Errors
-    /// A key is not known, its value is none of its values, or two of them contradict each other.
+    /// Errors: A key is not known, its value is none of its values, or two of them contradict each other.
     pub fn of(
         vcpus: u32,
         memory_mib: u64,

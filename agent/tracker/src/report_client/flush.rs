@@ -23,8 +23,8 @@ fn is_placed_as(there: &Provider, wanted: &Provider) -> bool {
 impl ReportClient {
     /// Makes Placement's tree like `desired`, of which `diff` is the difference to the known tree.
     ///
-    /// # Errors
-    /// Placement does not answer or refuses; what was written before stays, and the next pass goes on from there.
+    /// Errors: Placement does not answer or refuses; what was written before stays, and the next pass goes on from
+    /// there.
     pub async fn flush(
         &mut self,
         diff: &TreeDiff,

@@ -11,8 +11,8 @@ impl ReportClient {
     /// Makes the new providers and sends the reshape: one POST. Traits, aggregates and removals are left to the plain
     /// update that follows.
     ///
-    /// # Errors
-    /// Placement does not answer or refuses. A lost answer may stand for a done reshape: the next plan will show.
+    /// Errors: Placement does not answer or refuses. A lost answer may stand for a done reshape: the next plan will
+    /// show.
     pub async fn reshape(&mut self, request: &ReshapeRequest) -> Result<(), ReportError> {
         let sent = self.send(request).await;
         // The generations moved by more than one (facts of the peer), so a done reshape is read again as well.

@@ -36,9 +36,8 @@ impl FirstUser {
     /// The user that an earlier start made, or a new one. `clouds`: where `clouds.yaml` is; it is not written here. Hashes a
     /// password: not for a thread that others wait for.
     ///
-    /// # Errors
-    /// A file cannot be read or written, the system gives no random bytes, or somebody put users of his own beside this one and its
-    /// password is lost.
+    /// Errors: A file cannot be read or written, the system gives no random bytes, or somebody put users of his own
+    /// beside this one and its password is lost.
     pub(super) fn of(state: &Path, clouds: &Path) -> Result<Self, Failure> {
         let users_file = state.join(USERS);
         let known = read(clouds)?.as_deref().and_then(clouds::password);

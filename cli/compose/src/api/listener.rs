@@ -64,8 +64,7 @@ pub struct MountedServices {
 impl OpenApi {
     /// Opens address, users and database, and writes `clouds.yaml`.
     ///
-    /// # Errors
-    /// Another process has one of them, a file cannot be used, or nothing says where callers find the listener.
+    /// Errors: Another process has one of them, a file cannot be used, or nothing says where callers find the listener.
     pub async fn open(
         address: SocketAddr,
         loaded: &LoadedConfig,
@@ -187,8 +186,7 @@ async fn people(loaded: &LoadedConfig, clouds: &Path) -> Result<FirstUser, Failu
 
 /// Where callers find the listener.
 ///
-/// # Errors
-/// It listens on every address of the host, and nothing says which of them callers are to ask.
+/// Errors: It listens on every address of the host, and nothing says which of them callers are to ask.
 fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
     match &config.api.public_endpoint {
         Some(url) => Ok(url.trim_end_matches('/').to_owned()),

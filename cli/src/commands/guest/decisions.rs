@@ -9,8 +9,7 @@ use super::clients::{GuestClients, failed};
 
 /// The decisions that are still kept for a guest, by its UUID or name, the oldest first; one at least.
 ///
-/// # Errors
-/// The conductor does not answer, there is no guest of this name, or no decision is kept for it.
+/// Errors: The conductor does not answer, there is no guest of this name, or no decision is kept for it.
 pub(crate) async fn decisions_of(
     guest: &str,
     config: &Config,

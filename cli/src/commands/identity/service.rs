@@ -50,8 +50,7 @@ pub(super) async fn serve(
 
 /// Where callers find the service, without `/v3`.
 ///
-/// # Errors
-/// It listens on every address of the host, and nothing says which of them callers are to ask.
+/// Errors: It listens on every address of the host, and nothing says which of them callers are to ask.
 fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
     let own = &config.identity_service;
     match &own.public_endpoint {

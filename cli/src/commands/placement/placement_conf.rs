@@ -8,8 +8,7 @@ use berth_output::{ErrorCode, Failure};
 
 /// The connection that a file names, as Berth writes it.
 ///
-/// # Errors
-/// The file cannot be read, has no connection, or one that depends on what is not in it.
+/// Errors: The file cannot be read, has no connection, or one that depends on what is not in it.
 pub(super) fn connection(file: &Path) -> Result<Secret, Failure> {
     let named = file.display();
     let text = fs::read_to_string(file).map_err(|error| {

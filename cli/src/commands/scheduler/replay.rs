@@ -12,8 +12,7 @@ use super::explain::LARGEST;
 
 /// Prints a line for each case.
 ///
-/// # Errors
-/// The file cannot be read, is no file of cases, or the output cannot be written.
+/// Errors: The file cannot be read, is no file of cases, or the output cannot be written.
 pub(super) fn run(cases: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let done = match cases == Path::new("-") {
         true => replay(io::stdin().lock().take(LARGEST), out),

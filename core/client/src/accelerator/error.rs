@@ -8,7 +8,6 @@ use http::{Method, StatusCode};
 use crate::call::Repeat;
 use crate::{Disposition, RequestLine, ServiceCallError};
 
-/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceleratorRefusal {
     pub request: RequestLine,
@@ -69,7 +68,6 @@ pub enum AcceleratorError {
         status: StatusCode,
         /// The answer's request id; `-` if it has none.
         request_id: String,
-        /// The documented form.
         expected: &'static str,
         reason: BodyError,
     },

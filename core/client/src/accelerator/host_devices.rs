@@ -22,8 +22,8 @@ impl AcceleratorClient {
     /// knows of them: which requests hold them and what operators want. `host` is a node name that needs no escaping in
     /// a path.
     ///
-    /// # Errors
-    /// No answer, a refusal (a provider belongs to another host, the role `service` is missing), or an invalid answer.
+    /// Errors: No answer, a refusal (a provider belongs to another host, the role `service` is missing), or an invalid
+    /// answer.
     pub async fn report_devices(
         &self,
         host: &str,
@@ -39,8 +39,7 @@ impl AcceleratorClient {
     /// compared with the marker `after` of the last report ([`KnownDevices::changes`]). It waits up to `wait`, in whole
     /// seconds, at most 60, and less if the request timeout is short. The answer may come earlier without changes.
     ///
-    /// # Errors
-    /// No answer, a refusal (the role `service` is missing, no such route), or an invalid answer.
+    /// Errors: No answer, a refusal (the role `service` is missing, no such route), or an invalid answer.
     pub async fn host_changes(
         &self,
         host: &str,
@@ -56,8 +55,7 @@ impl AcceleratorClient {
 
     /// GET /internal/v1/hosts/{host}/programmings: the programmings due on a host.
     ///
-    /// # Errors
-    /// No answer, a refusal (the role `service` is missing), or an answer that is no such list.
+    /// Errors: No answer, a refusal (the role `service` is missing), or an answer that is no such list.
     pub async fn due_programmings(&self, host: &str) -> Result<DueProgrammings, AcceleratorError> {
         let path = format!("/internal/v1/hosts/{host}/programmings");
         let call = call(Method::GET, PROGRAMMINGS, path, None, Repeat::Safe);

@@ -43,8 +43,7 @@ impl AcceleratorClient {
 
     /// POST /v2/device_profiles: creates a device profile.
     ///
-    /// # Errors
-    /// No answer, a refusal (duplicate name, invalid group), or an answer that is no profile.
+    /// Errors: No answer, a refusal (duplicate name, invalid group), or an answer that is no profile.
     pub async fn create_device_profile(
         &self,
         wanted: &CreateDeviceProfile,
@@ -68,8 +67,7 @@ impl AcceleratorClient {
     /// PUT /internal/v1/accelerator_requests: adopts requests that another service has bound. Only Berth's own service
     /// has this route. Repeating it is safe.
     ///
-    /// # Errors
-    /// No answer, a refusal (the role `service` is missing, no such route), or an invalid answer.
+    /// Errors: No answer, a refusal (the role `service` is missing, no such route), or an invalid answer.
     pub async fn adopt_arqs(&self, arqs: &[Arq]) -> Result<AdoptedArqs, AcceleratorError> {
         let list = ArqList {
             arqs: arqs.iter().map(ArqBody::from).collect(),

@@ -92,8 +92,7 @@ impl GuestClient {
     /// POST /v1/guests/{uuid}/action, waits for its completion. It may be repeated with the same id if an answer was
     /// lost: the action runs once. Agents of older releases ignore ids.
     ///
-    /// # Errors
-    /// No answer, or a refusal: the guest is busy, or its state does not allow the action.
+    /// Errors: No answer, or a refusal: the guest is busy, or its state does not allow the action.
     pub async fn action(
         &self,
         uuid: ConsumerUuid,
@@ -126,8 +125,7 @@ impl GuestClient {
     /// POST /v2.1/os-server-external-events: sends events about its guests. Each is returned with a code: 200, or 422
     /// for a guest that the agent does not have.
     ///
-    /// # Errors
-    /// No answer (repeating is harmless), a refusal, or an invalid answer.
+    /// Errors: No answer (repeating is harmless), a refusal, or an invalid answer.
     pub async fn external_events(
         &self,
         events: Vec<ServerExternalEvent>,

@@ -7,7 +7,6 @@ use http::StatusCode;
 
 use crate::{Delivery, Disposition, RequestLine, ServiceCallError};
 
-/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestRefusal {
     pub request: RequestLine,

@@ -7,7 +7,6 @@ use http::StatusCode;
 
 use crate::{Disposition, RequestLine, ServiceCallError};
 
-/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostsRefusal {
     pub request: RequestLine,
@@ -73,7 +72,6 @@ pub enum HostsError {
         status: StatusCode,
         /// The answer's request id; `-` if it has none.
         request_id: String,
-        /// The documented form.
         expected: &'static str,
         reason: BodyError,
     },

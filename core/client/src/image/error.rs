@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use crate::{Disposition, DownloadError, RequestLine, ServiceCallError};
 
-/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRefusal {
     pub request: RequestLine,

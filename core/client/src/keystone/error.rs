@@ -31,7 +31,6 @@ pub enum AuthError {
         /// The answer's request id; `-` if it has none.
         request_id: String,
         message: String,
-        /// What to check.
         mend: &'static str,
     },
     /// The server at `auth_url` does not answer like Keystone.

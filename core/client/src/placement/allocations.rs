@@ -25,8 +25,7 @@ pub struct TypedAllocations {
 impl PlacementClient {
     /// The allocations from a provider by consumer and class.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown provider), or an invalid answer.
+    /// Errors: No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn provider_allocations(
         &self,
         uuid: ProviderUuid,
@@ -101,8 +100,7 @@ impl PlacementClient {
 
     /// Replaces all allocations of these consumers atomically, so that one may take what another releases.
     ///
-    /// # Errors
-    /// No answer, or a refusal (generation conflict, no capacity).
+    /// Errors: No answer, or a refusal (generation conflict, no capacity).
     pub async fn post_allocations(
         &self,
         all: &BTreeMap<ConsumerUuid, ConsumerAllocations>,

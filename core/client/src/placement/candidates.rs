@@ -135,8 +135,7 @@ impl Candidates {
 impl PlacementClient {
     /// Requests candidates with the oldest microversion that supports the query. An empty list is a valid answer.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown class or trait), or an invalid answer.
+    /// Errors: No answer, a refusal (unknown class or trait), or an invalid answer.
     pub async fn candidates_of(
         &self,
         query: &CandidatesQuery,

@@ -10,7 +10,6 @@ use crate::call::Repeat;
 use crate::keystone::Account;
 use crate::{Disposition, RequestLine, ServiceCallError};
 
-/// A refusing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementRefusal {
     pub request: RequestLine,
@@ -104,7 +103,6 @@ pub enum PlacementError {
     /// Placement or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
     Unavailable(Box<PlacementRefusal>),
-    /// Any other refusal.
     #[error("{}{}", .0, hint(.0))]
     Refused(Box<PlacementRefusal>),
     /// The answer does not have the documented form.
@@ -114,7 +112,6 @@ pub enum PlacementError {
         status: StatusCode,
         /// The answer's request id; `-` if it has none.
         request_id: String,
-        /// The documented form.
         expected: &'static str,
         reason: BodyError,
     },

@@ -15,8 +15,7 @@ const USAGES: &str = "/resource_providers/{uuid}/usages";
 impl PlacementClient {
     /// The inventories of a provider.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown provider), or an invalid answer.
+    /// Errors: No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn inventories(
         &self,
         uuid: ProviderUuid,
@@ -78,8 +77,7 @@ impl PlacementClient {
 
     /// The usage of a provider by class.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown provider), or an invalid answer.
+    /// Errors: No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn usages(
         &self,
         uuid: ProviderUuid,

@@ -17,8 +17,7 @@ const NAMES_PER_REQUEST: usize = 4096;
 impl PlacementClient {
     /// The traits of a provider.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown provider), or an invalid answer.
+    /// Errors: No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn traits(
         &self,
         uuid: ProviderUuid,
@@ -55,8 +54,7 @@ impl PlacementClient {
 
     /// The aggregates of a provider.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown provider), or an invalid answer.
+    /// Errors: No answer, a refusal (unknown provider), or an invalid answer.
     pub async fn aggregates(
         &self,
         uuid: ProviderUuid,

@@ -78,8 +78,7 @@ impl PlacementClient {
     /// Creates a provider with its UUID, name and parent; returns it with its generation. It is sent once: if the
     /// answer is lost ([`crate::ServiceCallError::AnswerLost`]), look up the UUID.
     ///
-    /// # Errors
-    /// No answer, a refusal (duplicate name or UUID), or an invalid answer.
+    /// Errors: No answer, a refusal (duplicate name or UUID), or an invalid answer.
     pub async fn create_provider(&self, provider: &Provider) -> Result<Provider, PlacementError> {
         let body = encode(&CreateProvider::from(provider));
         let call = write(
@@ -100,8 +99,7 @@ impl PlacementClient {
 
     /// Renames a provider.
     ///
-    /// # Errors
-    /// No answer, a refusal (duplicate name), or an invalid answer.
+    /// Errors: No answer, a refusal (duplicate name), or an invalid answer.
     pub async fn rename_provider(
         &self,
         uuid: ProviderUuid,
@@ -116,8 +114,7 @@ impl PlacementClient {
 
     /// Moves a provider below another parent; its name must be given again. Needs microversion 1.37.
     ///
-    /// # Errors
-    /// No answer, a refusal (unknown parent, cycle), or an invalid answer.
+    /// Errors: No answer, a refusal (unknown parent, cycle), or an invalid answer.
     pub async fn place_provider_under(
         &self,
         uuid: ProviderUuid,

@@ -22,8 +22,8 @@ impl PlacementClient {
     /// It is sent once. If the answer is lost ([`crate::ServiceCallError::AnswerLost`]) or a proxy timed out, it may have been
     /// carried out: the disposition is Refresh, and reading the tree shows it.
     ///
-    /// # Errors
-    /// A missing generation, no answer, or a refusal (generation conflict, missing role `service`, invalid request).
+    /// Errors: A missing generation, no answer, or a refusal (generation conflict, missing role `service`, invalid
+    /// request).
     pub async fn reshape(
         &self,
         request: &ReshapeRequest,

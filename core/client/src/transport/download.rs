@@ -84,8 +84,7 @@ impl Downloads {
 
     /// Downloads over the network. The response head, and then each piece, must arrive within `patience`.
     ///
-    /// # Errors
-    /// A file named in the options cannot be read or has no certificate or key.
+    /// Errors: A file named in the options cannot be read or has no certificate or key.
     pub fn network(options: &TransportOptions, patience: Duration) -> Result<Self, TransportError> {
         Ok(Self {
             source: DownloadSource::Network(Arc::new(NetworkTransport::new(options)?)),
@@ -123,8 +122,7 @@ impl Downloads {
     /// GET of an `http` or `https` URL. Follows up to five redirects, and changes the scheme only from `http` to
     /// `https`.
     ///
-    /// # Errors
-    /// No answer, a status other than 200, or a redirect that is not followed.
+    /// Errors: No answer, a status other than 200, or a redirect that is not followed.
     pub async fn get(&self, url: &str) -> Result<Download, DownloadError> {
         let mut url = parsed(url)?;
         for _ in 0..=MOST_REDIRECTS {
@@ -257,7 +255,6 @@ pub struct Download {
 }
 
 impl Download {
-    /// The announced length.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length

@@ -25,9 +25,9 @@ pub(super) struct Ownership {
 
 /// The real path of the database, with all links resolved. The file need not exist yet.
 ///
-/// # Errors
-/// [`OpenError::NotAFile`] for a folder, a device, a pipe or a broken link; [`OpenError::Unreadable`] if its metadata cannot be read;
-/// [`OpenError::OtherNames`] if it has another hard link, because SQLite finds its log by the name.
+/// Errors: [`OpenError::NotAFile`] for a folder, a device, a pipe or a broken link; [`OpenError::Unreadable`] if its
+/// metadata cannot be read; [`OpenError::OtherNames`] if it has another hard link, because SQLite finds its log by the
+/// name.
 pub(super) fn own_name(path: &Path) -> Result<PathBuf, OpenError> {
     let unreadable = |source| OpenError::Unreadable {
         path: path.to_owned(),

@@ -53,7 +53,6 @@ enum TransactionInner {
     Server(Dialect, ServerSession),
 }
 
-/// A recorded statement.
 #[derive(Debug, Clone)]
 pub struct RecordedStatement {
     pub statement: Statement,

@@ -12,10 +12,6 @@ impl SqlStore {
     /// Like [`SqlStore::write`], and serialised with all other calls with the same `turn`: an UPDATE of one row that always exists. It is an
     /// update and not a lock, so that PostgreSQL at REPEATABLE READ and a Galera cluster detect the conflict. At READ COMMITTED
     /// ([`super::Isolation`]), no transaction has to be repeated for it.
-    ///
-    /// # Errors
-    /// As [`SqlStore::write`]; [`SqlError::Busy`] where others of this process take longer than a connection may be waited for,
-    /// [`SqlError::Refused`] where `turn` does not change one row.
     pub async fn write_in_turn<W: Work>(
         &self,
         turn: &'static str,

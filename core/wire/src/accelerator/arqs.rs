@@ -89,8 +89,7 @@ impl From<&Arq> for ArqBody {
 impl ArqBody {
     /// Converts it to the model.
     ///
-    /// # Errors
-    /// An unknown state or handle type, or a missing field that the state requires.
+    /// Errors: An unknown state or handle type, or a missing field that the state requires.
     pub fn into_arq(self) -> Result<Arq, BodyError> {
         let missing = |name: &'static str| move || BodyError::field(name, "is missing");
         let phase = ArqPhase::of_word(&self.state).ok_or_else(|| {
@@ -191,7 +190,6 @@ pub enum BindField {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatchStep {
     pub path: BindField,
-    /// The operation.
     pub op: PatchOp,
     /// The value of an `add`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,8 +228,7 @@ impl<'de> Deserialize<'de> for PatchBody {
 
 /// The change of each request.
 ///
-/// # Errors
-/// An invalid or duplicate UUID, a missing, duplicate or invalid field, or mixed operations.
+/// Errors: An invalid or duplicate UUID, a missing, duplicate or invalid field, or mixed operations.
 pub fn read_patch(body: &PatchBody) -> Result<BTreeMap<ArqUuid, BindPatch>, BodyError> {
     let mut patches = BTreeMap::new();
     let mut operation = None;

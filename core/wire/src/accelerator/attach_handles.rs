@@ -58,8 +58,7 @@ impl From<&AttachHandleInfo> for AttachHandleInfoBody {
 impl AttachHandleInfoBody {
     /// The address for the given handle type.
     ///
-    /// # Errors
-    /// A field that the type requires is missing or invalid.
+    /// Errors: A field that the type requires is missing or invalid.
     pub fn into_info(self, kind: AttachHandleType) -> Result<AttachHandleInfo, BodyError> {
         let part = |name: &str, value: &Option<String>| {
             value

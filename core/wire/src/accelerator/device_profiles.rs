@@ -49,7 +49,6 @@ pub struct CreateDeviceProfile {
     /// The requested UUID; by default the service chooses one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
-    /// A description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     #[serde(default)]
@@ -86,7 +85,6 @@ impl CreateDeviceProfile {
 pub struct DeviceProfileBody {
     pub uuid: Uuid,
     pub name: String,
-    /// A description.
     #[serde(default)]
     pub description: Option<String>,
     pub groups: Vec<GroupBody>,

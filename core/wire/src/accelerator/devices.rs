@@ -17,7 +17,6 @@ pub struct DeviceBody {
     /// Standard board information: JSON as text.
     #[serde(default)]
     pub std_board_info: Option<String>,
-    /// Vendor-specific board information.
     #[serde(default)]
     pub vendor_board_info: Option<String>,
     /// The host of the device.

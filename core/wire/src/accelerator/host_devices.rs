@@ -35,7 +35,6 @@ pub struct ReportedHostDevice {
     /// Standard board information: JSON as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub std_board_info: Option<String>,
-    /// Vendor-specific board information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor_board_info: Option<String>,
     /// The parts that are offered.

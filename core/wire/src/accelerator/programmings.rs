@@ -26,7 +26,6 @@ pub struct DueProgramming {
     pub uuid: Uuid,
     pub deployable_uuid: Uuid,
     pub rp_uuid: Uuid,
-    /// What to program.
     pub program: Program,
     /// The request that waits for it; missing if an operator requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

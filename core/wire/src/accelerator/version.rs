@@ -20,7 +20,6 @@ pub struct VersionBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootDocument {
     pub name: String,
-    /// A description.
     pub description: String,
     pub versions: Vec<VersionBody>,
     /// The one to use.

@@ -34,7 +34,6 @@ macro_rules! documents {
             /// A list, in a document.
             #[derive(Debug, Serialize)]
             pub struct $many<'a> {
-                /// The entries.
                 pub $members: Vec<$resource<'a>>,
                 /// The link of the list.
                 pub links: ListLinks,
@@ -155,7 +154,6 @@ pub struct RegionResource<'a> {
 
 #[derive(Debug, Serialize)]
 pub struct RoleAssignments<'a> {
-    /// The entries.
     pub role_assignments: Vec<RoleAssignment<'a>>,
     /// The link of the list.
     pub links: ListLinks,

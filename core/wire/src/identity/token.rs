@@ -34,7 +34,6 @@ pub struct IssuedToken<'a> {
     /// The roles including implied ones; missing if unscoped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<Vec<NamedId<'a>>>,
-    /// The service catalog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<&'a [CatalogEntry]>,
 }
@@ -105,7 +104,6 @@ pub struct VersionList {
 /// The versions, nested one level deeper than in other services.
 #[derive(Debug, Serialize)]
 pub struct VersionValues {
-    /// Exactly one.
     pub values: [Version; 1],
 }
 
@@ -132,7 +130,6 @@ pub struct VersionLink {
     pub href: String,
 }
 
-/// A media type.
 #[derive(Debug, Serialize)]
 pub struct MediaType {
     /// `application/json`.

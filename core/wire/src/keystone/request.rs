@@ -41,7 +41,6 @@ pub enum Login<'a> {
     Token { id: &'a str },
 }
 
-/// The requested scope.
 pub enum LoginScope<'a> {
     /// Whatever the login has by itself.
     Unscoped,

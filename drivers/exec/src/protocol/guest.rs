@@ -190,7 +190,6 @@ pub struct UuidParams {
 #[serde(deny_unknown_fields)]
 pub struct PowerParams {
     pub uuid: AsText<ConsumerUuid>,
-    /// The operation.
     pub action: PowerWord,
     /// Only with `stop`: the number of seconds that the guest has to shut down by itself before it is switched off; 0
     /// for none.
@@ -198,16 +197,13 @@ pub struct PowerParams {
     pub grace_seconds: Option<u64>,
 }
 
-/// A power operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PowerWord {
     Start,
     /// Requests a shutdown, and switches the guest off after the grace period.
     Stop,
-    /// Stops the CPUs.
     Pause,
-    /// Resumes the CPUs.
     Unpause,
     /// Requests a reboot of the guest.
     SoftReboot,
@@ -220,7 +216,6 @@ pub enum PowerWord {
 #[serde(deny_unknown_fields)]
 pub struct MigrateParams {
     pub uuid: AsText<ConsumerUuid>,
-    /// The destination node.
     pub destination: AsText<NodeName>,
 }
 
@@ -264,7 +259,6 @@ pub struct PreparedDevicesResult {
 pub struct PreparedFacts {
     /// The device as requested.
     pub wanted: WantedDevice,
-    /// Who prepared it.
     pub by: PreparerFacts,
     /// The functions that must go to the same guest, at most 1024. Optional: none.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
@@ -328,7 +322,6 @@ outcome!(
     SpawnResult, SpawnOutcome, Spawned {
         /// The guest matches the specification now, after a change.
         Spawned,
-        /// It matched before.
         AlreadyThere,
     }
 );

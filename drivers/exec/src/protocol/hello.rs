@@ -28,7 +28,6 @@ pub struct Hello {
     pub configured: Configured,
 }
 
-/// Configured values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Configured {
@@ -62,7 +61,6 @@ impl Hello {
     }
 }
 
-/// The driver's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelloResult {

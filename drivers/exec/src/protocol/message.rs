@@ -42,7 +42,6 @@ pub(crate) enum Incoming {
     },
     /// An error without a call id: the driver could not read a message.
     Complaint(ErrorObject),
-    /// A notification.
     Notification { method: String, params: Value },
 }
 

@@ -20,8 +20,7 @@ type Baselines = BTreeMap<PciAddress, Baseline>;
 
 /// The stored baselines; empty without a file.
 ///
-/// # Errors
-/// [`ObserveError`] with file and line: an unreadable file must not hide device errors.
+/// Errors: [`ObserveError`] with file and line: an unreadable file must not hide device errors.
 pub(crate) fn read(file: &Path) -> Result<Baselines, ObserveError> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,

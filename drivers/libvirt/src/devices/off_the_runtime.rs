@@ -22,7 +22,6 @@ pub(crate) struct Task {
     pub(crate) device: Option<HostDevice>,
     /// The function that it concerns, if known.
     pub(crate) function: Option<PciAddress>,
-    /// A description.
     pub(crate) call: &'static str,
     /// The time limit, including waiting for the lock.
     pub(crate) limit: Duration,

@@ -117,7 +117,6 @@ impl Resting {
             .map_or(Ok(false), |file| file.try_exists())
     }
 
-    /// Deletes that record.
     pub(super) fn forget_made(&self, mdev: Uuid) -> io::Result<()> {
         let (Some(directory), Some(file)) = (&self.directory, self.made_file(mdev)) else {
             return Ok(());

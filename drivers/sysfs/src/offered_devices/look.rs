@@ -50,7 +50,6 @@ pub struct LastLook {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionNews {
     pub address: PciAddress,
-    /// Its current condition.
     pub condition: DeviceCondition,
     /// What was observed, as text; empty for a device that is fit again.
     pub detail: String,

@@ -50,7 +50,6 @@ impl<W: Work> Work for RecordedWork<'_, W> {
     }
 }
 
-/// The recorded statements.
 struct StatementLog {
     store: SqlStore,
     asked: Vec<RecordedStatement>,

@@ -17,7 +17,6 @@ use crate::views::flavor::document;
 /// The maximum length of a description in characters.
 const DESCRIPTION: usize = 65_535;
 
-/// The default.
 const RXTX_FACTOR: f64 = 1.0;
 
 /// The maximum of Nova's column.

@@ -9,7 +9,6 @@ use crate::policies;
 use crate::servers::MOST_METADATA;
 use crate::state::ComputeApi;
 
-/// No limit.
 const NONE: i64 = -1;
 
 pub(crate) async fn show(

@@ -12,7 +12,6 @@ use crate::quota::QuotaAmounts;
 use crate::servers::{MOST_METADATA, ServerError};
 use crate::state::ComputeApi;
 
-/// No limit.
 const NONE: i64 = -1;
 
 /// Quotas of all versions.

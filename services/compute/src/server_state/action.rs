@@ -32,7 +32,6 @@ pub enum ActionRefused {
         /// Nova's name of the action.
         action: &'static str,
         instance: String,
-        /// The pending action.
         task_state: TaskState,
     },
 }

@@ -42,7 +42,6 @@ pub enum ServerError {
     Busy {
         action: &'static str,
         uuid: Uuid,
-        /// The pending action.
         task_state: TaskState,
     },
     /// The conductor's journal or scheduler failed.

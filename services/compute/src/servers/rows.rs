@@ -20,7 +20,6 @@ const COLUMNS: &str = "s.id, s.uuid, s.project_id, s.user_id, s.name, s.hostname
 /// databases use it.
 const OPEN: &str = "s.handed = 0 OR s.deleting = 1 OR s.settled_at IS NULL OR s.task >= ''";
 
-/// Selects servers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ServerSelection<'a> {
     All,

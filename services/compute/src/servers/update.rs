@@ -56,8 +56,7 @@ impl Compute {
 
     /// Releases the lock. Returns the changed server.
     ///
-    /// # Errors
-    /// [`ServerError::NotFound`]; [`ServerError::Locked`] if an operator locked the server and `opens` is
+    /// Errors: [`ServerError::NotFound`]; [`ServerError::Locked`] if an operator locked the server and `opens` is
     /// [`Locker::Owner`].
     pub async fn unlock(&self, uuid: Uuid, opens: Locker) -> Result<ServerRecord, ServerError> {
         let change = LockChange::Unlock(opens);

@@ -25,7 +25,6 @@ pub(crate) struct ServerVisibility {
     pub(crate) host_status: bool,
     /// Extra specs in flavors.
     pub(crate) extra_specs: bool,
-    /// Details of faults.
     pub(crate) details: bool,
     pub(crate) zones: Zones,
     /// The state of each host, in Nova's terms.

@@ -32,7 +32,6 @@ use uuid::Uuid;
 /// The name of the only host and of its node.
 pub(crate) const HOST: &str = "compute1";
 
-/// A known image.
 pub(crate) const IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00aa);
 
 pub(crate) const OTHER_IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00bb);
@@ -73,7 +72,6 @@ impl Agent {
         self.with(|inner| inner.guests.insert(guest, (status, Some(state))));
     }
 
-    /// Removes a guest.
     pub(crate) fn remove_guest(&self, guest: Uuid) {
         self.with(|inner| inner.guests.remove(&guest));
     }
@@ -113,12 +111,10 @@ impl Agent {
         self.with(|inner| inner.ids.clone())
     }
 
-    /// The received actions.
     pub(crate) fn received_actions(&self) -> Vec<GuestAction> {
         self.with(|inner| inner.actions.clone())
     }
 
-    /// The received events.
     pub(crate) fn received_events(&self) -> Vec<Value> {
         self.with(|inner| inner.events.clone())
     }

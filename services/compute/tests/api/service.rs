@@ -101,7 +101,6 @@ impl Service {
         Self::of(store, kept, None, Cloud::with(journal).await).await
     }
 
-    /// With this database.
     pub(crate) async fn over(
         store: SqlStore,
         kept: Arc<dyn Any + Send + Sync>,

@@ -19,7 +19,6 @@ pub(super) enum RetryBudget {
 pub(super) enum FailureDecision {
     /// Repeat the step later.
     Wait,
-    /// Undo the attempt.
     Undo {
         /// The failed attempt as recorded in the journal.
         failed: FailedAttempt,

@@ -30,7 +30,6 @@ pub enum BootJournalError {
     Unreadable(UnreadableBootRecord),
     #[error("guest {guest} is not in the journal {path}")]
     Unknown { path: String, guest: ConsumerUuid },
-    /// The database failed.
     #[error("the conductor's journal {path} is unusable: {source}; {}", source.mend())]
     Sql { path: String, source: SqlError },
 }

@@ -60,7 +60,6 @@ pub enum BootStepState {
     Begun,
     Done,
     Undoing,
-    /// Completely undone.
     Undone,
 }
 
@@ -161,7 +160,6 @@ pub enum BootGoal {
     Delete,
 }
 
-/// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedAttempt {

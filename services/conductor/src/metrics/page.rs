@@ -19,7 +19,6 @@ impl BootMetricsPage {
         }
     }
 
-    /// Writes one sample.
     pub(crate) fn number(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
         let labels = label_set(labels);
         self.line(format_args!("{name}{labels} {value}"));

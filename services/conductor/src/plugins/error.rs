@@ -85,7 +85,6 @@ pub struct ExtraSpecsError(pub Vec<ExtraSpecError>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("scheduler_hints: unknown hint {name}; did you mean {meant}?")]
 pub struct HintError {
-    /// The given name.
     pub name: String,
     /// The similar known hint.
     pub meant: &'static str,
@@ -101,7 +100,6 @@ pub(super) enum PluginCallError {
         /// Maximum number of concurrent runs.
         limit: usize,
     },
-    /// The program failed.
     #[error(transparent)]
     Hook(#[from] HookError),
     /// The output is invalid.

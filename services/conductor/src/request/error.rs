@@ -9,7 +9,6 @@ pub enum BootRequestError {
     #[error("{field}: {expected}")]
     Text {
         field: &'static str,
-        /// What is allowed.
         expected: &'static str,
     },
     #[error("{field}: {value} is out of range, {expected} is allowed")]
@@ -24,9 +23,7 @@ pub enum BootRequestError {
     /// The request and its flavor name different device profiles.
     #[error("device_profile: {named} differs from {spec} in the flavor's accel:device_profile")]
     TwoProfiles {
-        /// In the request.
         named: String,
-        /// In the flavor.
         spec: String,
     },
     /// The node's name is invalid.

@@ -10,7 +10,6 @@ use crate::store::HostTableError;
 /// Metadata key of the availability zone.
 pub const AVAILABILITY_ZONE: &str = "availability_zone";
 
-/// A host aggregate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostAggregate {
     /// ID in the compute API.

@@ -43,7 +43,6 @@ pub enum HostAggregateError {
     )]
     HasGuests {
         host: String,
-        /// The current zone.
         from: String,
         /// The zone after the change.
         to: String,

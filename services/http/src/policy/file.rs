@@ -39,7 +39,6 @@ pub enum PolicyFileError {
     Unknown {
         line: u64,
         rule: String,
-        /// A similar name.
         nearest: Option<String>,
     },
     /// A rule refers to an unknown rule.
@@ -48,7 +47,6 @@ pub enum PolicyFileError {
         line: u64,
         rule: String,
         missing: String,
-        /// A similar name.
         nearest: Option<String>,
     },
     /// A rule refers to itself.

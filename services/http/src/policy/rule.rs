@@ -44,7 +44,6 @@ pub enum PolicyCredential {
     IsAdmin,
     /// `all` for a token that is for the cloud itself.
     SystemScope,
-    /// Each role, case-sensitive.
     Roles,
 }
 

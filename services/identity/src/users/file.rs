@@ -82,8 +82,7 @@ impl UsersFile {
 
     /// Reads the file.
     ///
-    /// # Errors
-    /// The file cannot be read, is writable by others, is invalid, or has no user.
+    /// Errors: The file cannot be read, is writable by others, is invalid, or has no user.
     pub fn open(path: &Path) -> Result<Self, UsersFileError> {
         let (users, stamp) = read(path)?;
         warn_if_open(path, &stamp);

@@ -17,8 +17,7 @@ use super::{Users, UsersError, UsersProblem};
 impl Users {
     /// Parses the text of a users file. `file` is the name that messages use.
     ///
-    /// # Errors
-    /// The text is not valid TOML or not a valid users file; the error lists all problems.
+    /// Errors: The text is not valid TOML or not a valid users file; the error lists all problems.
     pub fn from_text(file: &str, text: &str) -> Result<Self, UsersError> {
         read(text).map_err(|problems| UsersError {
             file: file.to_owned(),

@@ -10,7 +10,6 @@ use crate::filters::{self, TraitSets};
 use crate::handlers::codes;
 use crate::microversions as since;
 
-/// One request group.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct QueryGroup {
     /// Amounts by class, in the order of the query.

@@ -8,7 +8,6 @@ use super::options::{NestedProviders, RequestPart, SearchGroup, SearchRequest};
 use super::request::{ParsedCandidatesQuery, QueryGroup};
 use super::snapshot::{AggregateKey, RootId, Snapshot, SnapshotNames, TraitId};
 
-/// Looks up names.
 pub(crate) trait Meanings {
     fn names(&self) -> &SnapshotNames;
 

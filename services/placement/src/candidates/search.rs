@@ -11,7 +11,6 @@ use super::snapshot::{MemberRef, RootId, SHARES, Snapshot, SnapshotTree, TraitId
 /// The order of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CandidateOrder {
-    /// Deterministic.
     Fixed,
     /// Shuffled with this seed.
     Random(u64),

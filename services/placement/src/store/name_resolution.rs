@@ -20,7 +20,6 @@ pub(crate) struct ResolvedNames {
 }
 
 impl ResolvedNames {
-    /// Resolves the names.
     pub(crate) async fn read(
         tx: &mut Transaction,
         query: &ParsedCandidatesQuery,

@@ -108,7 +108,6 @@ impl RequestOutcome {
         }
     }
 
-    /// Adds Placement's answer.
     pub(super) fn after(mut self, placement: &PlacementStage) -> Self {
         if let (Self::NoValidHost { text, .. }, Some(cut)) = (&mut self, placement.cut())
             && !text.ends_with(&cut)

@@ -24,7 +24,6 @@ const ALL_FILTERS: &str = "nova.scheduler.filters.all_filters";
 /// `enabled_filters` or `available_filters` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// An unknown filter.
     #[error(
         "[filter_scheduler] {option}: there is no filter {name}{}; there are {}{}",
         near.map_or_else(String::new, |near| format!(", did you mean {near}?")),
@@ -34,11 +33,9 @@ pub enum ChainError {
     Unknown {
         /// `enabled_filters` or `available_filters`
         option: &'static str,
-        /// The configured name.
         name: String,
         /// The names of custom filters.
         own: Vec<&'static str>,
-        /// A similar name.
         near: Option<&'static str>,
     },
     /// A known filter that is not available.
@@ -47,7 +44,6 @@ pub enum ChainError {
          add it there, or `{ALL_FILTERS}` for all"
     )]
     Unavailable {
-        /// The configured name.
         name: String,
         /// The names of the available filters.
         available: String,

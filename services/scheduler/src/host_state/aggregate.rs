@@ -29,7 +29,6 @@ impl Aggregates {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Its memory address.
     pub(super) fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }

@@ -27,7 +27,6 @@ impl Attribute {
         ATTRIBUTES.iter().map(|one| one.name)
     }
 
-    /// The host's value.
     #[must_use]
     pub fn of(self, host: &ConsideredHost) -> Found<'_> {
         (self.read)(host)
@@ -44,7 +43,6 @@ impl std::fmt::Debug for Attribute {
 #[derive(Debug, Clone)]
 pub enum Found<'a> {
     Value(CapabilityRef<'a>),
-    /// A computed value.
     Made(Box<Capability>),
     /// A text that is JSON.
     CpuInfo(&'a CpuInfo),

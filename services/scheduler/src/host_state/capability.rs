@@ -56,7 +56,6 @@ impl PartialEq for Dict {
     }
 }
 
-/// A borrowed value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapabilityRef<'a> {
     Null,

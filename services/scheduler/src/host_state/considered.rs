@@ -40,8 +40,7 @@ impl ConsideredHost {
 
     /// Keeps the surviving candidates that fit.
     ///
-    /// # Errors
-    /// None is left: the reason of the first one, or `None` if there were none before.
+    /// Errors: None is left: the reason of the first one, or `None` if there were none before.
     pub fn keep<E>(
         &mut self,
         mut fit: impl FnMut(&HostState, &AllocationCandidate) -> Result<(), E>,

@@ -95,7 +95,6 @@ impl CpuSet {
         numbers(words.map(|(at, word)| word & other.word(at) & !third.word(at)))
     }
 
-    /// The difference.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.iter().filter(|cpu| !other.contains(*cpu)).collect()

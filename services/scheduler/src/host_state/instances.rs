@@ -35,7 +35,6 @@ pub struct InstanceQuery<'a> {
 }
 
 impl<'a> InstanceQuery<'a> {
-    /// Duplicates count once.
     #[must_use]
     pub fn new(uuids: impl IntoIterator<Item = &'a String>) -> Self {
         let numbered = uuids.into_iter().map(|uuid| (hash(uuid), uuid.as_str()));

@@ -35,7 +35,6 @@ pub struct Catalogue {
 pub struct FlavorEntry {
     #[serde(alias = "Name")]
     pub name: String,
-    /// CPUs, if given.
     #[serde(alias = "VCPUs")]
     pub vcpus: Option<i64>,
     /// Memory in MiB, if given.
@@ -104,14 +103,11 @@ pub enum CatalogueError {
     /// It is not an object.
     #[error("it should be an object with {}, and is {is}", LISTS.join(", "))]
     NoObject { is: String },
-    /// An unknown list.
     #[error("there is no list {}; there are {}{}", shortened(name), LISTS.join(", "), meant(*near))]
     UnknownList {
         name: String,
-        /// A similar name.
         near: Option<&'static str>,
     },
-    /// An invalid field.
     #[error("{}: {}", shortened(path), shortened(wrong))]
     Field {
         /// `flavors[2]`

@@ -4,7 +4,6 @@ use crate::numbers::int;
 use crate::placement_query::MEMORY_ENCRYPTION_MODELS;
 use crate::text::is_flag;
 
-/// The allowed values.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Values {
     Any,

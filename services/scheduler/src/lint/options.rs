@@ -24,7 +24,6 @@ pub(super) struct Enabled {
     pub(super) isolates_aggregates: bool,
     /// The prefix of aggregate keys that are image properties.
     pub(super) image_namespace: Option<String>,
-    /// The device aliases.
     pub(super) aliases: Vec<PciAlias>,
     /// Whether devices are requested from Placement.
     pub(super) pci_in_placement: bool,

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use super::{NumaAsk, Offer};
 use crate::host_state::{CellSet, NumaCell};
 
-/// The packing strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
     /// Least used cells first.

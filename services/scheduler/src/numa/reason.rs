@@ -107,7 +107,6 @@ pub enum CellReason {
         /// In KiB; for several sizes, the one with the most.
         available_kb: i64,
     },
-    /// Too little memory.
     #[error("has {available_mb} MiB for {requested_mb} MiB")]
     Memory {
         requested_mb: i64,

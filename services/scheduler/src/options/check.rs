@@ -24,7 +24,6 @@ pub struct OptionError {
 #[error("{wrong}; {instead}")]
 pub struct OptionWarning {
     pub wrong: OptionError,
-    /// The replacement.
     pub instead: &'static str,
 }
 
@@ -103,7 +102,6 @@ impl SchedulerOptions {
         })
     }
 
-    /// Invalid PCI aliases.
     fn aliases(&self) -> impl Iterator<Item = OptionError> {
         let aliases = self.pci.alias.iter();
         aliases.filter_map(|alias| {

@@ -25,7 +25,6 @@ pub enum PciReason {
         /// The alias, the request's id, or a note that the request is a port's.
         request: String,
         requested: i64,
-        /// Remaining devices.
         available: i64,
         after: PciStep,
     },

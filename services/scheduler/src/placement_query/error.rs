@@ -43,7 +43,6 @@ pub enum PlacementQueryError {
     #[error("hw:mem_encryption needs an image with {property}={wanted}, and this one has {has}")]
     MemoryEncryptionNeeds {
         property: &'static str,
-        /// The required value.
         wanted: &'static str,
         has: String,
     },
@@ -63,9 +62,7 @@ pub enum PlacementQueryError {
     #[error("the PCI alias {alias} asks for {count} devices; should be from 1 to {most}")]
     PciCount {
         alias: String,
-        /// The requested number.
         count: i64,
-        /// The maximum.
         most: i64,
     },
     /// Two request groups have the same suffix.

@@ -37,7 +37,6 @@ pub enum Verdict {
     },
 }
 
-/// An invalid answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The answer is not JSON of the right structure.

@@ -81,7 +81,6 @@ pub enum ExtraSpecType {
     Boolean,
 }
 
-/// An invalid manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The manifest is not JSON of the right structure.
@@ -113,7 +112,6 @@ pub enum ManifestError {
     Enum {
         name: String,
         value: String,
-        /// The expected type.
         wanted: ExtraSpecType,
     },
 }
@@ -131,7 +129,6 @@ pub struct ExtraSpecError {
 }
 
 impl PluginManifest {
-    /// Parses a manifest.
     pub fn read(text: &[u8]) -> Result<Self, ManifestError> {
         let read: Self = serde_json::from_slice(text).map_err(|error| {
             ManifestError::Unreadable(shortened(&error.to_string()).into_owned())

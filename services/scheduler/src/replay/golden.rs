@@ -18,8 +18,7 @@ use super::{Kind, ReplayError, beyond, head, known, without_mark, wrong};
 /// Answers each case of `input` with a line of JSON, `{"id": ..., "result": {...}}`. A request that Nova's API would refuse is
 /// answered with `request_error`.
 ///
-/// # Errors
-/// The file cannot be read, or something in it is not as it should be; cases before it are answered.
+/// Errors: The file cannot be read, or something in it is not as it should be; cases before it are answered.
 pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayError> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(ReplayError::Read)?;

@@ -41,8 +41,7 @@ pub struct ImagePropertyError {
 impl ImageProperties {
     /// Of what the image service keeps. A property under its name of today counts more than one under an old name.
     ///
-    /// # Errors
-    /// A value is none that its property may have, be it under an old name.
+    /// Errors: A value is none that its property may have, be it under an old name.
     pub fn new(kept: BTreeMap<String, String>) -> Result<Self, ImagePropertyError> {
         let mut properties = BTreeMap::new();
         for (old, name) in LEGACY {

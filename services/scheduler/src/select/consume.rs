@@ -9,8 +9,7 @@ use crate::request::{ImageProperties, RequestSpec};
 /// Counts an instance on a host, as its agent will when the instance is there: memory, disk (swap is not counted, nor is a root
 /// disk that is a volume), CPUs, one instance more, and one that is being built; its NUMA cells, and devices out of the pools.
 ///
-/// # Errors
-/// The cells or the devices that the host has not, where no filter was asked for them: all else is counted.
+/// Errors: The cells or the devices that the host has not, where no filter was asked for them: all else is counted.
 pub fn consume(
     host: &mut HostState,
     request: &RequestSpec,

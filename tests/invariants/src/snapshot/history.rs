@@ -50,13 +50,9 @@ pub struct PlacementWrite {
 /// One statement of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
-    /// The provider exists.
     Provider {
-        /// Its UUID.
         uuid: ProviderUuid,
-        /// Its name.
         name: String,
-        /// Its parent.
         parent: Option<ProviderUuid>,
     },
     /// There is no such provider.
@@ -74,7 +70,6 @@ pub enum Fact {
 /// How a write was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done.
     Acknowledged,
     /// It is not done.
     Refused,
@@ -87,7 +82,6 @@ pub enum Answer {
 pub struct Reshape {
     /// The root of the tree that was reshaped.
     pub root: ProviderUuid,
-    /// Placement just before.
     pub before: PlacementSnapshot,
     /// Placement directly after it.
     pub after: PlacementSnapshot,
@@ -100,7 +94,6 @@ pub struct Reshape {
 pub struct RefusedReshape {
     /// Placement before the task.
     pub before: PlacementSnapshot,
-    /// Placement after it.
     pub after: PlacementSnapshot,
 }
 
@@ -118,7 +111,6 @@ pub enum TaskOutcome {
     Open,
     /// Finished as without a fault.
     Done,
-    /// Undone completely.
     Undone,
     /// Some inventory is held, for this reason.
     Held(String),
@@ -143,7 +135,6 @@ pub enum PassOutcome {
     Failed,
 }
 
-/// Limits of loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopLimits {
     /// Requests of one task in any minute.

@@ -36,7 +36,6 @@ pub(crate) fn other_host() -> ProviderUuid {
     uuid(9)
 }
 
-/// A guest's consumer.
 pub(crate) fn guest() -> ConsumerUuid {
     uuid::Uuid::from_u128(0x11).into()
 }
@@ -245,7 +244,6 @@ pub(crate) fn arq(n: u128) -> berth_model::ArqUuid {
     uuid::Uuid::from_u128(0xa0 + n).into()
 }
 
-/// The whole run.
 pub(crate) fn snapshot() -> SystemSnapshot {
     let read = |seconds| {
         step(

@@ -15,8 +15,8 @@ use super::write_all;
 
 /// All rows of the one into the other.
 ///
-/// # Errors
-/// There is no such database, a service has one of them open, the new one is not empty, or something does not fit into it.
+/// Errors: There is no such database, a service has one of them open, the new one is not empty, or something does not
+/// fit into it.
 pub(super) async fn copy_all(
     from: &Secret,
     to: &Secret,

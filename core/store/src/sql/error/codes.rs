@@ -86,7 +86,6 @@ fn by_code(error: &(dyn DatabaseError + 'static)) -> fn(sqlx::Error) -> SqlError
     }
 }
 
-/// PostgreSQL's: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
 fn by_sqlstate(code: &str) -> fn(sqlx::Error) -> SqlError {
     match code {
         // Of class 40 all but this one say that the transaction was undone.

@@ -106,7 +106,6 @@ pub enum OpenError {
         /// What the server says of itself.
         version: String,
     },
-    /// The connection failed.
     #[error("the database {server} cannot be opened; {}", .source.mend())]
     Server {
         /// The database, without its password.

@@ -90,8 +90,7 @@ pub(crate) enum ReparentingRule {
 
 /// Moves a provider with all its descendants below another parent, or makes it a root. Both trees are locked.
 ///
-/// # Errors
-/// Unknown provider, a move that the version does not allow, or a cycle.
+/// Errors: Unknown provider, a move that the version does not allow, or a cycle.
 pub(super) async fn set_parent(
     tx: &mut Transaction,
     held: &HeldTrees,

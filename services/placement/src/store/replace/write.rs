@@ -11,7 +11,6 @@ use crate::ledger::{AllocationLedger, ClassId, ProviderId, RequestedAmount};
 use crate::store::consumers::{self, ConsumerOwner, ConsumerRow, NameTable};
 use crate::store::{inventories, now, raised};
 
-/// Accepted writes.
 #[derive(Debug, Default)]
 pub(super) struct AcceptedWrites<'a> {
     consumers: Vec<&'a DesiredAllocations>,

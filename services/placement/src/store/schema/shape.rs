@@ -86,9 +86,7 @@ pub enum ShapeDifference {
     Unknown,
     /// The object has another definition.
     Other {
-        /// The actual description.
         found: String,
-        /// The expected description.
         expected: String,
     },
     /// The number of rows that violate the revision's guarantees.

@@ -28,7 +28,6 @@ pub enum SchemaVersion {
     Unknown(String),
 }
 
-/// An upgrade step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaStep {
     /// Create all tables at the newest revision.
@@ -88,9 +87,8 @@ impl SyncPlan {
 
 /// The state of a database.
 ///
-/// # Errors
-/// [`PlacementSchemaError::NotPlacement`] for foreign tables, [`PlacementSchemaError::NoRevision`] without a revision,
-/// [`PlacementSchemaError::Incomplete`] after an interrupted copy; or the database fails.
+/// Errors: [`PlacementSchemaError::NotPlacement`] for foreign tables, [`PlacementSchemaError::NoRevision`] without a
+/// revision, [`PlacementSchemaError::Incomplete`] after an interrupted copy; or the database fails.
 pub async fn version(store: &SqlStore) -> Result<SchemaVersion, PlacementSchemaError> {
     version_in(&mut store.read().await?).await
 }
@@ -115,9 +113,8 @@ async fn version_in(tx: &mut Transaction) -> Result<SchemaVersion, PlacementSche
 
 /// The differences between a database and this release's schema, including row guarantees.
 ///
-/// # Errors
-/// [`PlacementSchemaError::OtherRevision`] and [`PlacementSchemaError::UnknownRevision`] for another revision or no tables;
-/// [`PlacementSchemaError::NotPlacement`]; or the database fails.
+/// Errors: [`PlacementSchemaError::OtherRevision`] and [`PlacementSchemaError::UnknownRevision`] for another revision
+/// or no tables; [`PlacementSchemaError::NotPlacement`]; or the database fails.
 pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, PlacementSchemaError> {
     let mut tx = store.read().await?;
     match version_in(&mut tx).await? {
@@ -161,9 +158,8 @@ pub async fn compare(store: &SqlStore) -> Result<Vec<Difference>, PlacementSchem
 
 /// The steps that [`sync`] would run.
 ///
-/// # Errors
-/// [`PlacementSchemaError::UnknownRevision`], [`PlacementSchemaError::NotPlacement`], [`PlacementSchemaError::NotAsRevision`] if a required part
-/// is missing; or the database fails.
+/// Errors: [`PlacementSchemaError::UnknownRevision`], [`PlacementSchemaError::NotPlacement`],
+/// [`PlacementSchemaError::NotAsRevision`] if a required part is missing; or the database fails.
 pub async fn plan(store: &SqlStore) -> Result<SyncPlan, PlacementSchemaError> {
     let mut tx = store.read().await?;
     let revision = match version_in(&mut tx).await? {
@@ -227,9 +223,6 @@ pub struct Sync<'a> {
 }
 
 /// Plans the upgrade; [`Sync::step`] runs it.
-///
-/// # Errors
-/// As [`plan`], and if another process holds the schema lock for a minute.
 pub async fn sync(
     store: &SqlStore,
     owners: IncompleteConsumers,

@@ -20,8 +20,7 @@ pub(crate) struct Pinning {
 impl Pinning {
     /// Of a flavor and an image.
     ///
-    /// # Errors
-    /// A policy or a mask that cannot be read, or that flavor and image contradict each other in.
+    /// Errors: A policy or a mask that cannot be read, or that flavor and image contradict each other in.
     pub(crate) fn new(
         flavor: &RequestFlavor,
         image: Option<&RequestImage>,

@@ -24,8 +24,7 @@ impl RequestedBoot {
 
     /// How many such guests would find a host now. Claims and records nothing.
     ///
-    /// # Errors
-    /// A service did not answer. An unsatisfiable request is not an error: its headroom is 0.
+    /// Errors: A service did not answer. An unsatisfiable request is not an error: its headroom is 0.
     pub(crate) async fn headroom(
         &self,
         scheduler: &Arc<FilterScheduler>,

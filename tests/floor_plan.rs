@@ -337,9 +337,10 @@ fn a_path_that_begins_with_a_crate_uses_it() {
 fn a_crate_is_named_by_its_last_folder() {
     for (name, folder) in folders(&workspace()) {
         let last = folder.rsplit('/').next().unwrap_or_default();
-        let prefix = match folder.starts_with("agent/") {
-            true => "berth-agent",
-            false => "berth",
+        let prefix = match folder.rsplit_once('/') {
+            Some(("agent", _)) => "berth-agent",
+            Some(("services/scheduler", _)) => "berth-scheduler",
+            _ => "berth",
         };
         assert_eq!(name, format!("{prefix}-{}", last.replace('_', "-")));
     }

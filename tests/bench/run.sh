@@ -15,7 +15,7 @@ esac
 cargo build --release -p berth-cli
 # It measures other processes, so it may be a debug build, which the tests have made already.
 cargo build -p berth-tests --example berth-bench
-cargo build --release -p berth-scheduler --example workload
+cargo build --release -p berth-scheduler-cases --example workload
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export BERTH_WORKLOAD=$TARGET/release/examples/workload
 BERTH_PROGRAM=$TARGET/release/berth exec "$TARGET/debug/examples/berth-bench"

@@ -188,7 +188,7 @@ fn explained(with: &str, ours: Ours) -> Vec<Row> {
     ]
 }
 
-/// Our scheduler, by the program that `run.sh` built of `services/scheduler/examples/workload.rs`.
+/// Our scheduler, by the program that `run.sh` built of `services/scheduler/cases/examples/workload.rs`.
 fn berth(arguments: &[String]) -> Outcome<Ours> {
     let program = std::env::var_os("BERTH_WORKLOAD")
         .ok_or("BERTH_WORKLOAD names no program (run.sh builds it)")?;

@@ -3,9 +3,11 @@
 mod explain;
 mod format;
 mod lint;
+#[cfg(feature = "replay")]
 mod replay;
 
 use std::io::Write;
+#[cfg(feature = "replay")]
 use std::path::PathBuf;
 
 use berth_output::{ExitCode, Failure};
@@ -21,6 +23,7 @@ pub struct SchedulerArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum SchedulerCommand {
+    #[cfg(feature = "replay")]
     /// Answer the cases of a file, each with its own hosts and options, in a line of JSON each: the verdicts of a filter with its
     /// reasons, the scores of a weigher, the loop's selections, the query to Placement. Nothing is claimed, and no service is asked,
     /// nor any plugin: the answers are those of the file alone.
@@ -69,14 +72,15 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     match &arguments.command {
-        SchedulerCommand::Replay { cases } => replay::run(cases, out)?,
-        SchedulerCommand::Explain(asked) => {
-            return match &asked.decision {
-                Some(guest) => explain::decided(guest, asked, context, out),
-                None => explain::run(asked, context, out),
-            };
+        #[cfg(feature = "replay")]
+        SchedulerCommand::Replay { cases } => {
+            replay::run(cases, out)?;
+            Ok(ExitCode::Done)
         }
-        SchedulerCommand::Lint(asked) => return lint::run(asked, out),
+        SchedulerCommand::Explain(asked) => match &asked.decision {
+            Some(guest) => explain::decided(guest, asked, context, out),
+            None => explain::run(asked, context, out),
+        },
+        SchedulerCommand::Lint(asked) => lint::run(asked, out),
     }
-    Ok(ExitCode::Done)
 }

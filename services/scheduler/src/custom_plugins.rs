@@ -62,8 +62,16 @@
 //! # Ok::<(), berth_scheduler::select::SchedulerError>(())
 //! ```
 
+mod filter;
+#[cfg(test)]
+mod tests;
+mod weigher;
+
 use crate::filters::Filter;
+use crate::plugin::Plugin;
 use crate::weighers::Weigher;
+use filter::PluginFilter;
+use weigher::PluginWeigher;
 
 /// Filters and weighers that options may name beside the built-in ones.
 ///
@@ -92,6 +100,19 @@ impl CustomPlugins {
     #[must_use]
     pub fn with_weigher(mut self, weigher: &'static dyn Weigher) -> Self {
         self.weighers.push(weigher);
+        self
+    }
+
+    /// Registers the plugin's filter, weigher or both, depending on its kind. They are leaked, so register each plugin
+    /// once, at startup.
+    #[must_use]
+    pub fn with_plugin(mut self, plugin: &Plugin) -> Self {
+        if plugin.kind.is_filter() {
+            self = self.with_filter(Box::leak(Box::new(PluginFilter::new(plugin))));
+        }
+        if plugin.kind.is_weigher() {
+            self = self.with_weigher(Box::leak(Box::new(PluginWeigher::new(plugin))));
+        }
         self
     }
 

@@ -48,9 +48,9 @@ use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
-pub(crate) use chain::in_shares;
+pub use chain::in_shares;
 pub use chain::{Chain, ChainError, Out, Passed, Rejected, Turn};
-pub(crate) use metrics::measured;
+pub use metrics::measured;
 
 /// When a filter runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,17 +63,17 @@ pub struct Runs {
 
 impl Runs {
     /// For each instance of a request.
-    pub(crate) const FOR_EACH: Self = Self {
+    pub const FOR_EACH: Self = Self {
         once_per_request: false,
         on_rebuild: false,
     };
     /// For the first instance of a request.
-    pub(crate) const ONCE: Self = Self {
+    pub const ONCE: Self = Self {
         once_per_request: true,
         on_rebuild: false,
     };
     /// Once per request, also for a rebuild.
-    pub(crate) const ONCE_AND_ON_REBUILD: Self = Self {
+    pub const ONCE_AND_ON_REBUILD: Self = Self {
         once_per_request: true,
         on_rebuild: true,
     };

@@ -30,32 +30,20 @@
 //! (`berth scheduler`).
 
 pub mod custom_plugins;
-pub mod explain;
 pub mod extra_specs;
 pub mod filters;
-pub mod host_state;
-pub mod lint;
 pub mod network;
-pub mod numa;
-pub mod numbers;
 pub mod options;
-pub mod pci;
 pub mod placement_query;
-pub mod plugin;
 pub mod query;
-pub mod reason;
-pub mod replay;
-pub mod request;
 pub mod select;
-mod short;
-mod text;
-pub mod version;
 pub mod weighers;
+
+pub use berth_scheduler_objects::{host_state, plugin, reason, request};
+use berth_scheduler_objects::{numa, numbers, pci, text, version};
 
 pub use filters::{Check, Filter, FilterPlan, Runs};
 pub use host_state::{ConsideredHost, HostState};
 pub use options::SchedulerOptions;
 pub use reason::Reason;
 pub use request::RequestSpec;
-// For the command line program, until it takes it from core/wire.
-pub use berth_model::printable;

@@ -21,7 +21,7 @@ use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
 pub use cloud::{Cloud, ComputeNodeRef};
-pub(crate) use constraints::MEMORY_ENCRYPTION_MODELS;
+pub use constraints::MEMORY_ENCRYPTION_MODELS;
 pub use error::PlacementQueryError;
 pub use groups::ResourceGroup;
 

@@ -11,6 +11,7 @@ mod claiming;
 mod consume;
 mod destination;
 mod outcome;
+mod placement_stage;
 mod record;
 mod rejections;
 mod sorted;
@@ -30,6 +31,7 @@ pub use claiming::{HostClaim, PendingClaim, SelectionStep};
 pub use consume::consume;
 pub use destination::{Narrowed, narrow};
 pub use outcome::{NoHost, NoValidHost, Selection, SelectionResult, Unplaced};
+pub use placement_stage::PlacementStage;
 use record::Detail;
 pub use record::{Asked, LeftOut, Record, Tried, Turnout};
 pub use rejections::{NAMED, RejectedHost, RejectedHosts, Rejections};
@@ -121,7 +123,8 @@ impl Scheduler {
         self.weighers.names()
     }
 
-    pub(crate) fn chain(&self) -> &Chain {
+    #[must_use]
+    pub fn chain(&self) -> &Chain {
         &self.chain
     }
 

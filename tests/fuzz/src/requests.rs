@@ -11,7 +11,7 @@ use berth_scheduler::placement_query::{Cloud, placement_query};
 use berth_scheduler::select::{
     Alternates, ClaimPolicy, Scheduler, SelectionRequest, SelectionResult, SelectionStep,
 };
-use berth_scheduler::{RequestSpec, SchedulerOptions, filters, replay};
+use berth_scheduler::{RequestSpec, SchedulerOptions, filters};
 use serde_json::{Map, Value, json};
 
 /// As long as a sentence may be, whatever a user wrote.
@@ -22,7 +22,7 @@ pub(crate) fn request(data: &[u8]) {
         return;
     };
     let asked = Asked::read(text);
-    let (hosts, request) = match replay::scene(&asked.case()) {
+    let (hosts, request) = match berth_scheduler_cases::scene(&asked.case()) {
         Ok(scene) => scene,
         Err(error) => return is_sentence(&error.to_string()),
     };

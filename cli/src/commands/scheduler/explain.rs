@@ -9,8 +9,8 @@ use berth_config::regular_file;
 use berth_config::regular_file::bounded;
 use berth_output::{API, ErrorCode, ExitCode, Failure};
 use berth_scheduler::custom_plugins::CustomPlugins;
-use berth_scheduler::explain::{Explanation, RequestOutcome};
-use berth_scheduler::replay::{DryRunCase, DryRunError, WhatIf};
+use berth_scheduler_cases::{DryRunCase, DryRunError, WhatIf};
+use berth_scheduler_explain::{Explanation, RequestOutcome};
 use berth_wire::conductor::DecisionShown;
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use berth_model::printable;
 use berth_output::{ErrorCode, ExitCode, Failure, ListFormat, Listing};
-use berth_scheduler::lint::{Catalogue, LintSeverity, lint};
+use berth_scheduler_lint::{Catalogue, LintSeverity, lint};
 use serde_json::{Value, json};
 
 use super::explain::read;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use berth_config::regular_file::refusal;
 use berth_output::{ErrorCode, Failure};
-use berth_scheduler::replay::{ReplayError, replay};
+use berth_scheduler_cases::{ReplayError, replay};
 
 use super::explain::LARGEST;
 

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::thread;
 
 use looking::Looking;
-pub(crate) use shares::in_shares;
+pub use shares::in_shares;
 
 use super::{ALL, Filter, FilterPlan, named};
 use crate::custom_plugins::CustomPlugins;
@@ -130,12 +130,12 @@ impl Chain {
         Self { threads, ..self }
     }
 
-    pub(crate) fn threads(&self) -> NonZero<usize> {
+    pub fn threads(&self) -> NonZero<usize> {
         self.threads
     }
 
     /// The prepared filters, without duplicates, for running them individually.
-    pub(crate) fn plans<'a>(
+    pub fn plans<'a>(
         &self,
         request: &'a RequestSpec,
         options: &'a SchedulerOptions,

@@ -73,7 +73,7 @@ mod tests {
     use crate::options::SchedulerOptions;
     use crate::query::VALUES;
     use crate::reason::Reason;
-    use crate::replay::testing;
+    use berth_scheduler_objects::testing;
 
     #[test]
     fn a_query_holds_for_a_host_or_not() {

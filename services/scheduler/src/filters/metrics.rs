@@ -39,7 +39,7 @@ impl Filter for MetricsFilter {
 }
 
 /// A metric of a host; `None` if it is not finite, because such values cannot be weighed.
-pub(crate) fn measured(host: &HostState, metric: &str) -> Option<f64> {
+pub fn measured(host: &HostState, metric: &str) -> Option<f64> {
     let measured = host.metrics.as_ref()?.get(metric).copied();
     measured.filter(|value| value.is_finite())
 }

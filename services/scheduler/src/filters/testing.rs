@@ -6,8 +6,8 @@ use super::{Chain, Turn};
 use crate::host_state::{ConsideredHost, SchedulerLimits};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
-use crate::replay::testing;
 use crate::request::RequestSpec;
+use berth_scheduler_objects::testing;
 
 /// The default options, but for one.
 pub(super) fn options(group: &str, name: &str, value: &Value) -> SchedulerOptions {

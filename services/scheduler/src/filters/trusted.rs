@@ -61,8 +61,8 @@ mod tests {
 
     use crate::filters::testing::verdicts_on;
     use crate::options::SchedulerOptions;
-    use crate::replay::testing::request;
     use crate::request::{Attestation, AttestationExpiry, Attestations};
+    use berth_scheduler_objects::testing::request;
 
     fn verdicts(level: &str, attestations: Attestations) -> Vec<String> {
         let hosts = json!([{"node": "good"}, {"node": "bad"}, {"node": "old"}, {"node": "new", "host": "good"}]);

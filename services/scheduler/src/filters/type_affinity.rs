@@ -42,7 +42,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::replay::testing::{hosts, request};
+    use berth_scheduler_objects::testing::{hosts, request};
 
     #[test]
     fn a_host_has_guests_of_one_flavor() {

@@ -1,17 +1,31 @@
 //! The constraints of flavor and image on a host, other than cells and CPUs.
 
+use std::ops::Deref;
+
 use super::PlacementQueryError;
 use crate::numbers;
 use crate::request::Source;
 
 /// The values of `hw:mem_encryption_model`.
-pub(crate) const MEMORY_ENCRYPTION_MODELS: [&str; 3] = [SEV, "amd-sev-es", SNP];
+pub const MEMORY_ENCRYPTION_MODELS: [&str; 3] = [SEV, "amd-sev-es", SNP];
 const SEV: &str = "amd-sev";
 const SNP: &str = "amd-sev-snp";
 
 type Constraint<T> = Result<Option<T>, PlacementQueryError>;
 
-impl<'a> Source<'a> {
+/// Extra specs and image properties that Placement constrains hosts by.
+#[derive(Clone, Copy)]
+pub(super) struct Constraints<'a>(pub(super) Source<'a>);
+
+impl<'a> Deref for Constraints<'a> {
+    type Target = Source<'a>;
+
+    fn deref(&self) -> &Source<'a> {
+        &self.0
+    }
+}
+
+impl<'a> Constraints<'a> {
     /// One of the allowed values. Flavor and image must agree if both set one.
     pub(super) fn word(
         self,

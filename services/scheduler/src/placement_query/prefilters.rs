@@ -5,6 +5,7 @@ mod zone;
 
 use std::collections::BTreeSet;
 
+use super::constraints::Constraints;
 use super::groups::ResourceGroup;
 use super::translate::{self, CpuClass};
 use super::{Cloud, PlacementQueryError, pci, standard};
@@ -148,10 +149,10 @@ fn image_traits(image: &RequestImage) -> Option<Vec<String>> {
 
 /// The hypervisor features that flavor and image require.
 fn features(root: &mut BTreeSet<String>, request: &RequestSpec) -> Result<(), PlacementQueryError> {
-    let source = Source {
+    let source = Constraints(Source {
         flavor: &request.flavor,
         image: request.image.as_ref(),
-    };
+    });
     let mut require = |name: &str| root.insert(name.to_owned());
     if source.spec("accel:device_profile").is_some() {
         require("COMPUTE_ACCELERATORS");
@@ -175,10 +176,10 @@ fn features(root: &mut BTreeSet<String>, request: &RequestSpec) -> Result<(), Pl
     }
     if source.tpm()?.is_some() {
         let secrets = ["user", "host", "deployment"];
-        let spec = Source {
+        let spec = Constraints(Source {
             image: None,
-            ..source
-        };
+            ..*source
+        });
         let secret = spec.word("hw", "tpm_secret_security", &secrets)?;
         let secret = secret.unwrap_or("user").to_uppercase();
         require(&format!("COMPUTE_SECURITY_TPM_SECRET_SECURITY_{secret}"));

@@ -5,7 +5,7 @@ mod cloud;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::replay::testing::request;
+use berth_scheduler_objects::testing::request;
 
 fn ask(
     asked: &Value,

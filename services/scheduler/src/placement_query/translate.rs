@@ -1,5 +1,6 @@
 //! Translates flavor and image into request groups.
 
+use super::constraints::Constraints;
 use super::groups::{Groups, ResourceGroup};
 use super::{PlacementQueryError, standard};
 use crate::request::{
@@ -107,7 +108,7 @@ fn amounts(groups: &mut Groups, request: &RequestSpec) {
 /// Adds the traits that the request requires of a host.
 fn features(group: &mut ResourceGroup, request: &RequestSpec) -> Result<(), PlacementQueryError> {
     let (flavor, image) = (&request.flavor, request.image.as_ref());
-    let source = Source { flavor, image };
+    let source = Constraints(Source { flavor, image });
     if let Some(name) = source.memory_encryption()? {
         group.add_resource("MEM_ENCRYPTION_CONTEXT", 1);
         group.require(name);

@@ -1,6 +1,7 @@
 //! What an instance takes from the host it was placed on.
 
 use crate::host_state::{AllocationCandidate, HostState, Instance, SchedulerLimits};
+use crate::numa::Packing;
 use crate::options::SchedulerOptions;
 use crate::pci::Mappings;
 use crate::reason::Reason;
@@ -36,5 +37,9 @@ pub fn consume(
         .insert(request.instance_uuid.clone(), instance);
     let none = Mappings::new();
     let mappings = candidate.map_or(&none, |candidate| &candidate.mappings);
-    host.consume_numa_and_pci(request, mappings, limits.numa, options)
+    let packing = match options.compute.packing_host_numa_cells_allocation_strategy {
+        true => Packing::Pack,
+        false => Packing::Spread,
+    };
+    host.consume_numa_and_pci(request, mappings, limits.numa, packing)
 }

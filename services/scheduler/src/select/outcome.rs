@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::record::Record;
-use crate::explain::PlacementStage;
 use crate::host_state::{AllocationCandidate, ConsideredHost, HostState, SchedulerLimits};
 use crate::request::RequestSpec;
+use crate::select::PlacementStage;
 use crate::text::shortened;
 
 /// Each instance has a host.

@@ -58,7 +58,7 @@ impl Rejections {
         kinds.flat_map(|kind| kind.named.iter().map(|one| (kind.filter, one)))
     }
 
-    pub(crate) fn count(&mut self, filter: &'static str, host: &Arc<HostState>, reason: Reason) {
+    pub fn count(&mut self, filter: &'static str, host: &Arc<HostState>, reason: Reason) {
         let kind = discriminant(&reason);
         let is_it = |it: &RejectedHosts| it.kind == kind && it.filter == filter;
         if !self.kinds.get(self.last).is_some_and(is_it) {
@@ -89,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::replay::testing::hosts;
+    use berth_scheduler_objects::testing::hosts;
 
     #[test]
     fn hosts_are_counted_by_filter_and_reason_and_the_first_are_named() {

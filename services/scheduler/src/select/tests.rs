@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::host_state::SchedulerLimits;
 use crate::reason::Reason;
-use crate::replay::testing::{hosts, request};
+use berth_scheduler_objects::testing::{hosts, request};
 
 fn scheduler(change: impl FnOnce(&mut SchedulerOptions)) -> Scheduler {
     let mut options = SchedulerOptions::default();

@@ -56,11 +56,8 @@ impl Weighers {
     }
 
     /// With Nova's arithmetic: what is infinite or no number stays so, in multipliers of aggregates and in weights.
-    #[cfg_attr(
-        not(feature = "replay"),
-        expect(dead_code, reason = "only replay uses it")
-    )]
-    pub(crate) fn by_novas_arithmetic(mut self) -> Self {
+    #[must_use]
+    pub fn by_novas_arithmetic(mut self) -> Self {
         self.range = Range::AsNova;
         self
     }

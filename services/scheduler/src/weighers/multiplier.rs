@@ -55,7 +55,7 @@ impl Multiplier {
     }
 
     /// Where no aggregate says otherwise.
-    pub(crate) fn configured(&self, options: &SchedulerOptions) -> f64 {
+    pub fn configured(&self, options: &SchedulerOptions) -> f64 {
         let configured = match self.configured {
             Configured::Option(option) => option(options),
             Configured::Fixed(multiplier) => multiplier,

@@ -15,10 +15,11 @@ mod scheduling_query;
 use berth_client::placement::{ClaimError, GrantedClaim};
 use berth_hosts::{ServerGroupError, ServerGroupPolicy, StoredServerGroup};
 use berth_scheduler::Reason;
-use berth_scheduler::explain::{Explanation, PlacementStage};
+use berth_scheduler::select::PlacementStage;
 use berth_scheduler::select::{
     Alternates, ClaimPolicy, NoValidHost, PendingClaim, SelectionRequest, SelectionStep,
 };
+use berth_scheduler_explain::{Explanation, diagnose};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -286,7 +287,7 @@ impl RequestedBoot {
                 SelectionStep::NoValidHost(why) => {
                     let why = why.after(&search.placement);
                     context.metrics.record_rejections(&why.record);
-                    let diagnosis = search.scheduler.scheduler.diagnose(&why);
+                    let diagnosis = diagnose(&search.scheduler.scheduler, &why);
                     let explanation = Explanation::of_no_valid_host(&why, diagnosis);
                     self.record_explanation(
                         search.scheduler,

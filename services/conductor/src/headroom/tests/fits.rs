@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_client::placement::{Candidate, Candidates};
 use berth_model::{ProviderUuid, Trait};
-use berth_scheduler::replay::scene;
 use berth_scheduler::select::Scheduler;
 use berth_scheduler::{RequestSpec, SchedulerOptions};
+use berth_scheduler_cases::scene;
 use berth_wire::placement::{
     AllocationOnProvider, AllocationRequest, ProviderSummary, ResourceSummary,
 };

@@ -12,7 +12,7 @@ pub(super) const HOSTS_PER_THREAD: usize = 2_048;
 
 /// Calls a function for each host and returns what it finds, with host indices. Each thread has a function of its own,
 /// which may keep state.
-pub(crate) fn in_shares<T: Send, L: FnMut(&mut ConsideredHost) -> Option<T>>(
+pub fn in_shares<T: Send, L: FnMut(&mut ConsideredHost) -> Option<T>>(
     threads: NonZero<usize>,
     hosts: &mut [ConsideredHost],
     begin: impl Fn() -> L + Sync,

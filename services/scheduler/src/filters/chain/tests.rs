@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::shares::HOSTS_PER_THREAD;
 use super::*;
-use crate::replay::testing;
+use berth_scheduler_objects::testing;
 
 fn options(enabled: &[&str], available: &[&str]) -> SchedulerOptions {
     let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();

@@ -10,10 +10,10 @@ use super::{ask, run};
 use crate::filters::Turn;
 use crate::host_state::ConsideredHost;
 use crate::options::{Normalization, SchedulerOptions};
-use crate::replay::testing::hosts;
 use crate::select::{Scheduler, SelectionRequest, consume};
 use crate::weighers::{Ranking, Weighers, order};
 use berth_model::SeededRng;
+use berth_scheduler_objects::testing::hosts;
 
 /// What is claimed for each instance, by a loop that looks at every host for every instance.
 fn reference(

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::replay::testing::{hosts, request};
 use crate::weighers::order;
 use berth_model::SeededRng;
+use berth_scheduler_objects::testing::{hosts, request};
 
 fn options(weigher: &str, normalization: Normalization) -> SchedulerOptions {
     let mut options = SchedulerOptions::default();

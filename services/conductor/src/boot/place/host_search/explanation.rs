@@ -2,8 +2,9 @@
 
 use berth_hosts::ServerGroupError;
 use berth_model::Demand;
-use berth_scheduler::explain::{Explanation, PlacementStage};
+use berth_scheduler::select::PlacementStage;
 use berth_scheduler::select::{Alternates, ClaimPolicy, NoValidHost, SelectionRequest};
+use berth_scheduler_explain::Explanation;
 
 use super::scheduling_query::SchedulingQuery;
 use super::{HostSearch, SearchResult};

@@ -8,8 +8,8 @@ use berth_model::{
     CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass,
 };
 use berth_scheduler::RequestSpec;
-use berth_scheduler::explain::PlacementStage;
 use berth_scheduler::placement_query::{Cloud, ComputeNodeRef, ResourceGroup, placement_query};
+use berth_scheduler::select::PlacementStage;
 
 use crate::boot::{BootError, RequestedBoot};
 use crate::boot_context::BootContext;

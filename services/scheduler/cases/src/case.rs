@@ -1,0 +1,115 @@
+//! One case.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use berth_scheduler::custom_plugins::CustomPlugins;
+use berth_scheduler::options::SchedulerOptions;
+use berth_scheduler::select::Scheduler;
+use berth_scheduler_objects::from_json::{
+    Field, FieldError, RequestSpecError, allocation_candidates, host_state, request_spec,
+};
+use berth_scheduler_objects::host_state::ConsideredHost;
+use berth_scheduler_objects::request::RequestSpec;
+
+/// A case, with what every kind has.
+pub(super) struct Case<'a> {
+    #[cfg_attr(
+        not(feature = "replay"),
+        expect(dead_code, reason = "only replay uses it")
+    )]
+    pub(super) id: &'a str,
+    pub(super) options: SchedulerOptions,
+    /// All of it, for what only some kinds have.
+    pub(super) field: Field<'a>,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn read(field: &Field<'a>) -> Result<Self, FieldError> {
+        Ok(Self {
+            id: field.needed("id")?.text()?,
+            options: field.or(
+                "config",
+                options(&Map::new(), field)?,
+                |config| match config.value() {
+                    Value::Object(flat) => options(flat, config),
+                    _ => Err(config.should_be("an object")),
+                },
+            )?,
+            field: field.clone(),
+        })
+    }
+
+    /// The hosts, in their order, none of them looked at yet.
+    pub(super) fn hosts(&self) -> Result<Vec<ConsideredHost>, FieldError> {
+        let hosts = self.field.needed("hosts")?.items()?;
+        let considered = hosts.iter().enumerate().map(|(place, field)| {
+            let state = Arc::new(host_state(field, place)?);
+            Ok(ConsideredHost::new(
+                state,
+                allocation_candidates(field)?.into(),
+            ))
+        });
+        considered.collect()
+    }
+
+    /// Its filters and weighers.
+    #[cfg(feature = "replay")]
+    pub(super) fn scheduler(&self) -> Result<Scheduler, FieldError> {
+        scheduler(self.options.clone(), &CustomPlugins::new())
+    }
+
+    pub(super) fn request(&self) -> Result<RequestSpec, RequestSpecError> {
+        request_spec(&self.field.needed("request")?)
+    }
+}
+
+/// Filters and weighers of a case's options, and these of one's own.
+pub(super) fn scheduler(
+    options: SchedulerOptions,
+    own: &CustomPlugins,
+) -> Result<Scheduler, FieldError> {
+    let scheduler = Scheduler::with_own(options, own);
+    scheduler.map_err(|error| FieldError {
+        path: "config".to_owned(),
+        wrong: error.to_string(),
+    })
+}
+
+/// Options from `{"group.option": value}`. Nova has more of them than the scheduler reads; those are left aside, as they are in
+/// nova.conf.
+fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<SchedulerOptions, FieldError> {
+    let mut groups = Map::new();
+    for (name, value) in flat {
+        let (group, option) = name
+            .split_once('.')
+            .ok_or_else(|| field.wrong(format!("{name} should be group.option")))?;
+        let group = groups
+            .entry(group)
+            .or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(group) = group {
+            group.insert(option.to_owned(), value.clone());
+        }
+    }
+    let mut options = SchedulerOptions::deserialize(Value::Object(groups))
+        .map_err(|error| field.wrong(format!("{}{error}", unreadable(flat))))?;
+    if !flat.contains_key("filter_scheduler.candidates_per_host") {
+        options.filter_scheduler.candidates_per_host = 1;
+    }
+    if !flat.contains_key("filter_scheduler.compare_image_maxphysaddr_bits") {
+        options.filter_scheduler.compare_image_maxphysaddr_bits = false;
+    }
+    Ok(options)
+}
+
+/// The first option that cannot be read, before a sentence about it.
+fn unreadable(flat: &Map<String, Value>) -> String {
+    let is_bad = |(name, value): &(&String, &Value)| {
+        let (group, option) = name.split_once('.').unwrap_or_default();
+        SchedulerOptions::deserialize(json!({group: {option: value}})).is_err()
+    };
+    let found = flat.iter().find(is_bad);
+    found.map_or_else(String::new, |(name, _)| format!("{name}: "))
+}

@@ -1,0 +1,19 @@
+//! The claims of a case that the simulated Placement refuses.
+
+use std::collections::BTreeSet;
+
+use berth_scheduler_objects::from_json::{Field, FieldError};
+
+/// Pairs of instance and host.
+pub(super) type ClaimFailures = BTreeSet<(String, String)>;
+
+pub(super) fn claim_failures(request: &Field<'_>) -> Result<ClaimFailures, FieldError> {
+    request.or("claim_fails", ClaimFailures::new(), |all| all.list(pair))
+}
+
+fn pair(field: &Field<'_>) -> Result<(String, String), FieldError> {
+    let parts: Vec<String> = field.list(Field::string)?;
+    <[String; 2]>::try_from(parts)
+        .map(|[uuid, host]| (uuid, host))
+        .map_err(|_| field.should_be("an instance and a host"))
+}

@@ -1,0 +1,21 @@
+//! Kind `ops`: whether a value is as an extra spec demands.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use berth_scheduler::extra_specs::Requirement;
+use berth_scheduler_objects::from_json::RequestSpecError;
+use berth_scheduler_objects::host_state::Capability;
+
+/// `match`, or `error` where both cannot be compared.
+pub(super) fn answer(case: &Case<'_>) -> Result<Value, RequestSpecError> {
+    let field = case.field.needed("value")?;
+    let value = Capability::deserialize(field.value());
+    let value = value.map_err(|error| field.wrong(error.to_string()))?;
+    let requirement = Requirement::new(case.field.needed("requirement")?.text()?);
+    Ok(match requirement.holds_for(value.view()) {
+        Ok(holds) => json!({ "match": holds }),
+        Err(error) => json!({ "error": error.to_string() }),
+    })
+}

@@ -1,0 +1,51 @@
+//! Kind `placement_query`: what Placement is asked for a request.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use berth_scheduler::placement_query::{Cloud, placement_query};
+use berth_scheduler_objects::from_json::RequestSpecError;
+use berth_scheduler_objects::from_json::{Field, FieldError};
+use berth_scheduler_objects::host_state::Aggregate;
+
+/// `query`, `pinning_requested` and, where it is asked too, `fallback_query`; or `error`.
+pub(super) fn answer(case: &Case<'_>) -> Result<Value, RequestSpecError> {
+    let aggregates: Vec<Arc<Aggregate>> = case
+        .field
+        .or("aggregates", Vec::new(), |all| all.list(aggregate))?;
+    let owned = case
+        .field
+        .or("all_computes_report_owner_trait", false, Field::flag)?;
+    let cloud = Cloud {
+        aggregates: &aggregates,
+        all_computes_report_owner_trait: owned,
+        ..Cloud::default()
+    };
+    let request = match case.request() {
+        Err(RequestSpecError::Refused(sentence)) => return Ok(json!({ "error": sentence })),
+        request => request?,
+    };
+    Ok(match placement_query(&request, &case.options, &cloud) {
+        Err(error) => json!({ "error": error.to_string() }),
+        Ok(query) => {
+            let mut answer = json!({
+                "query": query.query,
+                "pinning_requested": query.pinning_requested,
+            });
+            if let Some(fallback) = query.fallback_query {
+                answer["fallback_query"] = json!(fallback);
+            }
+            answer
+        }
+    })
+}
+
+fn aggregate(field: &Field<'_>) -> Result<Arc<Aggregate>, FieldError> {
+    Ok(Arc::new(Aggregate {
+        uuid: Some(field.needed("uuid")?.string()?),
+        name: String::new(),
+        metadata: field.needed("metadata")?.map(Field::string)?,
+    }))
+}

@@ -1,0 +1,68 @@
+//! Kinds `weigher` and `normalize`: one weigher's weights, and raw weights brought to one scale. Both with Nova's arithmetic, for
+//! which a multiplier may be infinite, so that answers can be compared with its own.
+
+use serde_json::{Value, json};
+
+use crate::case::Case;
+use berth_scheduler::weighers::{Bounds, Ranking, Score, Weighers, normalize};
+use berth_scheduler_objects::from_json::Field;
+use berth_scheduler_objects::from_json::RequestSpecError;
+
+/// `raw`, `norm`, `multiplier` and `score` by host; `weighed` false for a host that is alone; `error` where a host cannot be
+/// weighed.
+pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, RequestSpecError> {
+    let mut options = case.options.clone();
+    options.filter_scheduler.weight_classes = vec![subject.string()?];
+    let weighers = Weighers::new(&options).map_err(|error| subject.wrong(error.to_string()))?;
+    let weighers = weighers.by_novas_arithmetic();
+    let request = case.request()?;
+    let hosts = case.hosts()?;
+    let ranking = match Ranking::new(&weighers, &hosts, &request, &options) {
+        Ok(ranking) => ranking,
+        Err(unweighable) => {
+            let sentences = unweighable
+                .iter()
+                .map(|one| format!("{}: {one}", hosts[one.place].state.host));
+            let sentences: Vec<String> = sentences.collect();
+            return Ok(json!({ "error": sentences.join("; ") }));
+        }
+    };
+    let cards = ranking.cards(0..hosts.len()).into_iter();
+    let scores: Vec<Score> = cards.filter_map(|mut card| card.scores.pop()).collect();
+    if scores.is_empty() {
+        let weights = numbers(&ranking.weights());
+        return Ok(json!({ "weighed": false, "score": weights }));
+    }
+    let each =
+        |of: fn(&Score) -> f64| -> Value { scores.iter().map(|one| number(of(one))).collect() };
+    Ok(json!({
+        "raw": each(|one| one.raw),
+        "norm": each(|one| one.norm),
+        "multiplier": each(|one| one.multiplier),
+        "score": each(|one| one.score),
+    }))
+}
+
+/// `out`
+pub(super) fn normalized(case: &Case<'_>) -> Result<Value, RequestSpecError> {
+    let raw: Vec<f64> = case.field.needed("in")?.list(Field::float)?;
+    let bounds = Bounds {
+        min: case.field.maybe("minval", Field::float)?,
+        max: case.field.maybe("maxval", Field::float)?,
+    };
+    Ok(json!({ "out": numbers(&normalize(&raw, bounds)) }))
+}
+
+pub(super) fn numbers(numbers: &[f64]) -> Value {
+    numbers.iter().copied().map(number).collect()
+}
+
+/// A number; `{"special": ...}` for those that JSON has not.
+fn number(number: f64) -> Value {
+    match number {
+        f64::INFINITY => json!({ "special": "inf" }),
+        f64::NEG_INFINITY => json!({ "special": "-inf" }),
+        it if it.is_nan() => json!({ "special": "nan" }),
+        it => json!(it),
+    }
+}

@@ -1,0 +1,345 @@
+//! The keys that a case may have. One that has none of these names is not passed over: with it another question would be asked than
+//! the one that was written.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use berth_model::nearest_name;
+use berth_scheduler::options::SchedulerOptions;
+use berth_scheduler_objects::from_json::FieldError;
+use berth_scheduler_objects::text::shortened;
+
+/// What is known of a value.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// Read by its reader alone: a text, a number, or an object whose keys are the user's.
+    Own,
+    /// An object with these keys at most.
+    Object(&'static [(&'static str, Shape)]),
+    /// A list of such, or an object of them by names of the user's.
+    Each(&'static Shape),
+    /// `group.option`
+    OptionsByName,
+}
+
+use Shape::{Each, Object, OptionsByName, Own};
+
+const FILE: Shape = Object(&[
+    ("schema", Own),
+    ("kind", Own),
+    ("subject", Own),
+    ("source", Own),
+    ("cases", Own),
+]);
+
+/// `in`, `minval`, `maxval`, `out`, `value` and `requirement` are of the kinds `normalize` and `ops`, `aggregates` and
+/// `all_computes_report_owner_trait` of `placement_query`. Nobody reads `expect` and `note`.
+const CASE: Shape = Object(&[
+    ("id", Own),
+    ("note", Own),
+    ("expect", Own),
+    ("config", OptionsByName),
+    ("hosts", Each(&HOST)),
+    ("request", REQUEST),
+    ("aggregates", Each(&AGGREGATE)),
+    ("all_computes_report_owner_trait", Own),
+    ("in", Own),
+    ("minval", Own),
+    ("maxval", Own),
+    ("out", Own),
+    ("value", Own),
+    ("requirement", Own),
+]);
+
+const HOST: Shape = Object(&[
+    ("host", Own),
+    ("node", Own),
+    ("uuid", Own),
+    ("cell", Own),
+    ("host_ip", Own),
+    ("free_ram_mb", Own),
+    ("total_ram_mb", Own),
+    ("free_disk_mb", Own),
+    ("total_disk_gb", Own),
+    ("vcpus_total", Own),
+    ("vcpus_used", Own),
+    ("num_instances", Own),
+    ("num_io_ops", Own),
+    ("failed_builds", Own),
+    ("ram_ratio", Own),
+    ("cpu_ratio", Own),
+    ("disk_ratio", Own),
+    ("hv_type", Own),
+    ("hv_version", Own),
+    ("cpu_info", Own),
+    ("supported_instances", Own),
+    ("stats", Own),
+    (
+        "service",
+        Object(&[
+            ("disabled", Own),
+            ("disabled_reason", Own),
+            ("forced_down", Own),
+            ("last_seen_age_s", Own),
+            ("created_age_s", Own),
+        ]),
+    ),
+    ("aggregates", Each(&AGGREGATE)),
+    ("instances", Own),
+    ("metrics", Each(&Object(&[("name", Own), ("value", Own)]))),
+    (
+        "pci_pools",
+        Each(&Object(&[
+            ("vendor_id", Own),
+            ("product_id", Own),
+            ("numa_node", Own),
+            ("count", Own),
+            ("tags", Own),
+        ])),
+    ),
+    ("numa", Object(&[("cells", Each(&CELL))])),
+    (
+        "candidates",
+        Each(&Object(&[
+            ("allocations", Each(&Object(&[("resources", Own)]))),
+            ("mappings", Own),
+        ])),
+    ),
+]);
+
+const AGGREGATE: Shape = Object(&[("uuid", Own), ("name", Own), ("metadata", Own)]);
+
+const CELL: Shape = Object(&[
+    ("id", Own),
+    ("cpuset", Own),
+    ("pcpuset", Own),
+    ("memory", Own),
+    ("memory_usage", Own),
+    ("cpu_usage", Own),
+    ("pinned_cpus", Own),
+    ("siblings", Own),
+    (
+        "mempages",
+        Each(&Object(&[
+            ("size_kb", Own),
+            ("total", Own),
+            ("used", Own),
+            ("reserved", Own),
+        ])),
+    ),
+    ("socket", Own),
+    ("physnets", Own),
+    ("tunneled", Own),
+]);
+
+/// Nobody reads `num_instances`: how many there are, their UUIDs tell.
+const REQUEST: Shape = Object(&[
+    ("instance_uuid", Own),
+    ("instance_uuids", Own),
+    ("num_instances", Own),
+    ("return_alternates", Own),
+    ("claim_fails", Own),
+    (
+        "flavor",
+        Object(&[
+            ("name", Own),
+            ("flavorid", Own),
+            ("vcpus", Own),
+            ("memory_mb", Own),
+            ("root_gb", Own),
+            ("ephemeral_gb", Own),
+            ("swap", Own),
+            ("extra_specs", Own),
+        ]),
+    ),
+    (
+        "image",
+        Object(&[("id", Own), ("disk_format", Own), ("properties", Own)]),
+    ),
+    ("numa_from_flavor", Own),
+    ("hints", Own),
+    (
+        "group",
+        Object(&[
+            ("policy", Own),
+            ("members", Own),
+            ("hosts", Own),
+            ("rules", Object(&[("max_server_per_host", Own)])),
+        ]),
+    ),
+    ("project_id", Own),
+    ("availability_zone", Own),
+    (
+        "pci_requests",
+        Each(&Object(&[
+            ("count", Own),
+            ("spec", Own),
+            ("request_id", Own),
+            ("alias_name", Own),
+            ("numa_policy", Own),
+        ])),
+    ),
+    (
+        "network_metadata",
+        Object(&[("physnets", Own), ("tunneled", Own)]),
+    ),
+    ("ignore_hosts", Own),
+    ("force_hosts", Own),
+    ("force_nodes", Own),
+    (
+        "requested_destination",
+        Object(&[
+            ("host", Own),
+            ("node", Own),
+            ("cell", Own),
+            ("allow_cross_cell_move", Own),
+        ]),
+    ),
+    ("retry", Object(&[("hosts", Own)])),
+    ("is_bfv", Own),
+]);
+
+/// Options that are read, `group.option`.
+static OPTIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let all = SchedulerOptions::by_name().into_iter();
+    all.map(|(name, _)| name).collect()
+});
+
+/// Whether a file has no other keys than it may have; its cases are looked at one by one.
+pub(super) fn file(file: &Value) -> Result<(), FieldError> {
+    looked_at(FILE, file, "")
+}
+
+/// Whether a case has no other keys than it may have.
+pub(super) fn case(case: &Value) -> Result<(), FieldError> {
+    looked_at(CASE, case, "")
+}
+
+/// What is of another kind than it should be is left for its reader, which tells of it.
+fn looked_at(shape: Shape, value: &Value, path: &str) -> Result<(), FieldError> {
+    match (shape, value) {
+        (Object(keys), Value::Object(object)) => {
+            for (key, value) in object {
+                let known = keys.iter().find(|(name, _)| name == key);
+                let under = under(path, key);
+                match known {
+                    Some((_, shape)) => looked_at(*shape, value, &under)?,
+                    None => return Err(unknown(under, key, keys)),
+                }
+            }
+            Ok(())
+        }
+        (Each(shape), Value::Array(items)) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(place, item)| looked_at(*shape, item, &format!("{path}[{place}]"))),
+        (Each(shape), Value::Object(object)) => object
+            .iter()
+            .try_for_each(|(key, item)| looked_at(*shape, item, &under(path, key))),
+        (OptionsByName, Value::Object(object)) => {
+            object.keys().try_for_each(|name| option(name, path))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn under(path: &str, key: &str) -> String {
+    match path {
+        "" => key.to_owned(),
+        path => format!("{path}.{key}"),
+    }
+}
+
+fn unknown(path: String, key: &str, keys: &[(&'static str, Shape)]) -> FieldError {
+    let names = || keys.iter().map(|(name, _)| *name);
+    // What is cut short is farther than letters that are wrong.
+    let begins = || names().find(|name| key.len() > 3 && name.starts_with(key));
+    let wrong = match nearest_name(key, names()).or_else(begins) {
+        Some(near) => format!("there is no such key; is {near} meant?"),
+        None => format!(
+            "there is no such key; there are {}",
+            names().collect::<Vec<_>>().join(", ")
+        ),
+    };
+    FieldError {
+        path: shortened(&path).into_owned(),
+        wrong,
+    }
+}
+
+/// Nova has more options than the scheduler reads, which are left aside as in its configuration; a name that is near to one that is
+/// read is not.
+fn option(name: &str, path: &str) -> Result<(), FieldError> {
+    if OPTIONS.iter().any(|it| it == name) {
+        return Ok(());
+    }
+    match nearest_name(name, OPTIONS.iter().map(String::as_str)) {
+        None => Ok(()),
+        Some(near) => Err(FieldError {
+            path: shortened(&under(path, name)).into_owned(),
+            wrong: format!("there is no such option; is {near} meant?"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_nobody_reads_is_refused_with_the_one_that_is_meant() {
+        for (case_of, said) in [
+            (
+                json!({"confg": {}}),
+                "confg: there is no such key; is config meant?",
+            ),
+            (
+                json!({"request": {"flavour": {}}}),
+                "request.flavour: there is no such key; is flavor meant?",
+            ),
+            (
+                json!({"request": {"flavor": {"ram": 1}}}),
+                "request.flavor.ram: there is no such key; there are name, flavorid, vcpus, memory_mb, root_gb, ephemeral_gb, swap, \
+                 extra_specs",
+            ),
+            (
+                json!({"hosts": [{}, {"free_ram": 1}]}),
+                "hosts[1].free_ram: there is no such key; is free_ram_mb meant?",
+            ),
+            (
+                json!({"hosts": [{"service": {"disabeld": true}}]}),
+                "hosts[0].service.disabeld: there is no such key; is disabled meant?",
+            ),
+            (
+                json!({"hosts": [{"candidates": [{"allocations": {"u": {"resource": {}}}}]}]}),
+                "hosts[0].candidates[0].allocations.u.resource: there is no such key; is resources meant?",
+            ),
+            (
+                json!({"config": {"filter_scheduler.enabled_filter": []}}),
+                "config.filter_scheduler.enabled_filter: there is no such option; is filter_scheduler.enabled_filters meant?",
+            ),
+        ] {
+            let error = case(&case_of).expect_err(said);
+            assert_eq!(error.to_string(), said);
+        }
+        let error = file(&json!({"schma": "x"})).expect_err("no schema");
+        assert_eq!(
+            error.to_string(),
+            "schma: there is no such key; is schema meant?"
+        );
+    }
+
+    #[test]
+    fn names_of_the_users_own_and_options_of_others_are_taken() {
+        let taken = case(&json!({
+            "note": "for me", "expect": {"anything": 1},
+            "config": {"compute.reserved_host_cpus": 1},
+            "hosts": [{"stats": {"mine": 1}, "instances": {"u": {"os_distro": "x"}}, "numa": null}],
+            "request": {"hints": {"rack": "1"}, "image": null, "flavor": {"extra_specs": {"a:b": "c"}}},
+        }));
+        assert_eq!(taken, Ok(()));
+    }
+}

@@ -1,0 +1,133 @@
+//! Cases from a file, answered one by one: `berth scheduler replay`.
+//!
+//! A file (schema `sched-golden/1`) has a kind, a subject and cases: hosts and a request with the options under which they met. A
+//! case goes the way a request goes, with the loop as Nova's is: one candidate per host is tried, weights are normalised as Nova
+//! does, ties keep the order in which hosts come. Callers: `cli`, the example `replay`.
+
+mod beyond;
+mod case;
+mod claim_failures;
+mod dry_run;
+#[cfg(feature = "replay")]
+mod golden;
+mod known;
+mod what_if;
+
+use std::io;
+
+use serde_json::Value;
+
+use berth_scheduler_objects::from_json::RequestSpecError;
+use berth_scheduler_objects::from_json::{Field, FieldError};
+use berth_scheduler_objects::host_state::ConsideredHost;
+use berth_scheduler_objects::request::RequestSpec;
+use case::Case;
+
+pub use dry_run::{DryRun, DryRunCase, DryRunError};
+#[cfg(feature = "replay")]
+pub use golden::replay;
+pub use what_if::{WhatIf, WhatIfError};
+
+/// The schema of the files that are read here.
+pub const SCHEMA: &str = "sched-golden/1";
+
+/// A file that cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It could not be read.
+    #[error("the cases cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// It is no JSON.
+    #[error("the cases are no JSON: {0}")]
+    NotJson(#[source] serde_json::Error),
+    /// Something outside of the cases is wrong.
+    #[error("{0}")]
+    File(FieldError),
+    /// A case is wrong.
+    #[error("case {id}: {error}")]
+    Case {
+        /// Its `id`, or its place in the file where it has none.
+        id: String,
+        error: FieldError,
+    },
+    /// The answers could not be written.
+    #[error("the answers cannot be written: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// What a file asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Filter,
+    Normalize,
+    Ops,
+    Pipeline,
+    PlacementQuery,
+    Schedule,
+    Weigher,
+}
+
+impl Kind {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("filter", Self::Filter),
+        ("normalize", Self::Normalize),
+        ("ops", Self::Ops),
+        ("pipeline", Self::Pipeline),
+        ("placement_query", Self::PlacementQuery),
+        ("schedule", Self::Schedule),
+        ("weigher", Self::Weigher),
+    ];
+
+    fn read(field: &Field<'_>) -> Result<Self, FieldError> {
+        let name = field.text()?;
+        let found = Self::ALL.iter().find(|(it, _)| *it == name);
+        found.map(|(_, kind)| *kind).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(it, _)| *it).collect();
+            field.should_be(format!("one of {}", names.join(", ")))
+        })
+    }
+}
+
+/// The hosts and the request of a case, for who goes his own way with them: the benchmark.
+pub fn scene(case: &Value) -> Result<(Vec<ConsideredHost>, RequestSpec), ReplayError> {
+    let field = Field::root(case);
+    let read = || {
+        let case = Case::read(&field)?;
+        Ok((case.hosts()?, case.request()?))
+    };
+    read().map_err(|error| match error {
+        RequestSpecError::Field(error) => wrong(0, &field, error),
+        RequestSpecError::Refused(wrong) => ReplayError::File(FieldError {
+            path: "request".to_owned(),
+            wrong,
+        }),
+    })
+}
+
+/// Without the mark of the order of bytes, which some editors write before a text.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// The kind, and the cases.
+fn head<'a>(file: &Field<'a>) -> Result<(Kind, Vec<Field<'a>>), FieldError> {
+    let schema = file.needed("schema")?;
+    if schema.text()? != SCHEMA {
+        return Err(schema.should_be(format!("`{SCHEMA}`")));
+    }
+    let kind = Kind::read(&file.needed("kind")?)?;
+    let cases = file.needed("cases")?.items()?;
+    let rooted = cases.iter().map(|case| Field::root(case.value()));
+    Ok((kind, rooted.collect()))
+}
+
+fn wrong(place: usize, case: &Field<'_>, error: FieldError) -> ReplayError {
+    let id = case.maybe("id", |it| it.text().map(str::to_owned));
+    ReplayError::Case {
+        id: id
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| format!("number {place}")),
+        error,
+    }
+}

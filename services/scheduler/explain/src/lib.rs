@@ -1,0 +1,132 @@
+//! Why a request has its hosts, or none: a value that is made when the request is done, and can be kept.
+//!
+//! The loop leaves a [`Record`](berth_scheduler::select::Record) of what was at hand on its way. An [`Explanation`] is made of that: the hosts
+//! that each filter let pass, those that are out with the values that were compared, the score cards of the best, the weighers that
+//! decided, the claims. Where no host is left, a [`Diagnosis`] asks every filter about every host and says which filters stand in
+//! the way. What is kept is bounded, whatever the number of hosts and instances, and whatever users wrote; it goes into JSON and
+//! comes back, and as a text it is for people. Callers: `cli`, and who keeps decisions.
+
+mod diagnosis;
+mod masks;
+mod nearness;
+mod number;
+mod outcome;
+mod search;
+mod text;
+mod told;
+mod verdicts;
+
+use serde::{Deserialize, Serialize};
+
+use berth_scheduler::select::{Asked, NoValidHost, PlacementStage, SelectionResult};
+
+pub use diagnosis::{Diagnosis, FilterVerdicts, Nearest, NearestVerdict, Relaxation, diagnose};
+pub use outcome::{Placed, RequestOutcome, WhyNone};
+pub use search::{
+    Claim, Claims, FilterPassed, Pivotal, RejectedBy, RejectedName, Scored, Search, WeigherScore,
+};
+pub use told::Told;
+pub use verdicts::{HostVerdict, HostVerdicts, verdicts};
+
+/// The number of instances of a request whose search is recorded. For the others only the chosen host is recorded. The
+/// instance that could not be placed is always recorded.
+const SEARCHES: usize = 10;
+
+/// Why a request has its hosts, or none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    pub asked: Asked,
+    /// Placement's answer; `None` if the caller did not provide it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementStage>,
+    /// The search for each instance: the first ten, and the one without a host.
+    pub searches: Vec<Search>,
+    /// The number of instances whose search is not recorded.
+    pub more_searches: usize,
+    /// The obstacles; `None` if every instance has a host, or filters are not the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Diagnosis>,
+    pub outcome: RequestOutcome,
+}
+
+impl Explanation {
+    /// Each instance has a host.
+    #[must_use]
+    pub fn of_selected(selected: &SelectionResult) -> Self {
+        let turns = &selected.record.turns;
+        let searches: Vec<Search> = turns.iter().take(SEARCHES).map(Search::of).collect();
+        Self {
+            asked: selected.record.asked.clone(),
+            placement: None,
+            more_searches: turns.len() - searches.len(),
+            searches,
+            diagnosis: None,
+            outcome: RequestOutcome::of_selected(selected),
+        }
+    }
+
+    /// Not each instance has a host. The diagnosis is [`diagnose`]'s.
+    #[must_use]
+    pub fn of_no_valid_host(none: &NoValidHost, diagnosis: Option<Diagnosis>) -> Self {
+        let turns = &none.record.turns;
+        let told = turns.iter().enumerate();
+        let told = told.filter(|(place, _)| *place < SEARCHES || *place == none.at);
+        let searches: Vec<Search> = told.map(|(_, turn)| Search::of(turn)).collect();
+        Self {
+            asked: none.record.asked.clone(),
+            placement: None,
+            more_searches: turns.len() - searches.len(),
+            searches,
+            diagnosis,
+            outcome: RequestOutcome::of_no_valid_host(none),
+        }
+    }
+
+    /// Placement had no candidate, so no filter ran.
+    #[must_use]
+    pub fn of_no_candidates(asked: Asked, placement: PlacementStage) -> Self {
+        Self {
+            asked,
+            outcome: RequestOutcome::of_no_candidates(&placement),
+            placement: Some(placement),
+            searches: Vec::new(),
+            more_searches: 0,
+            diagnosis: None,
+        }
+    }
+
+    /// The search failed before any host was considered.
+    #[must_use]
+    pub fn of_failure(asked: Asked, why: &str) -> Self {
+        Self {
+            asked,
+            outcome: RequestOutcome::of_failure(why),
+            placement: None,
+            searches: Vec::new(),
+            more_searches: 0,
+            diagnosis: None,
+        }
+    }
+
+    /// The search so far, which then failed for this reason.
+    #[must_use]
+    pub fn failed(self, why: &str) -> Self {
+        Self {
+            outcome: RequestOutcome::of_failure(why),
+            ..self
+        }
+    }
+
+    /// Adds Placement's answer. If it was truncated and there is no host, the outcome says so.
+    #[must_use]
+    pub fn with_placement(self, placement: PlacementStage) -> Self {
+        Self {
+            outcome: self.outcome.after(&placement),
+            placement: Some(placement),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Rules for aggregates' metadata.
+
+use super::extra_specs::demanded;
+use super::options::Enabled;
+use super::{AggregateEntry, Catalogue, Code, Finding, Kind, LintSeverity, Place};
+use berth_model::nearest_name;
+use berth_scheduler::weighers;
+use berth_scheduler_objects::numbers::{float, int};
+use berth_scheduler_objects::request::ImageProperties;
+
+/// The keys that filters read, with the filters and the type of the values.
+const KEYS: [(&str, &[&str], Values); 8] = [
+    ("availability_zone", &[], Values::Zone),
+    (
+        "cpu_allocation_ratio",
+        &["AggregateCoreFilter"],
+        Values::Number,
+    ),
+    (
+        "disk_allocation_ratio",
+        &["AggregateDiskFilter"],
+        Values::Number,
+    ),
+    (
+        "ram_allocation_ratio",
+        &["AggregateRamFilter"],
+        Values::Number,
+    ),
+    (
+        "filter_tenant_id",
+        &["AggregateMultiTenancyIsolation"],
+        Values::Any,
+    ),
+    (
+        "instance_type",
+        &["AggregateTypeAffinityFilter"],
+        Values::Any,
+    ),
+    (
+        "max_instances_per_host",
+        &["AggregateNumInstancesFilter"],
+        Values::Whole,
+    ),
+    (
+        "max_io_ops_per_host",
+        &["AggregateIoOpsFilter"],
+        Values::Whole,
+    ),
+];
+
+const OF_IMAGES: &str = "AggregateImagePropertiesIsolation";
+const OF_FLAVORS: &str = "AggregateInstanceExtraSpecsFilter";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Values {
+    Any,
+    Number,
+    Multiplier,
+    Whole,
+    Zone,
+}
+
+pub(super) fn lint(
+    aggregate: &AggregateEntry,
+    catalogue: &Catalogue,
+    enabled: &Enabled,
+    findings: &mut Vec<Finding>,
+) {
+    for (key, value) in &aggregate.metadata {
+        let place = Place::new(Kind::Aggregate, &aggregate.name, key);
+        let known = KEYS.iter().find(|(name, ..)| name == key);
+        let multiplier = weighers::ALL
+            .iter()
+            .find(|one| one.multiplier().key() == key);
+        let is_tenant = key.starts_with("filter_tenant_id");
+        if let Some((_, filters, values)) = known.or_else(|| {
+            KEYS.iter()
+                .find(|it| it.0 == "filter_tenant_id")
+                .filter(|_| is_tenant)
+        }) {
+            findings.extend(void(&place, value, *values));
+            let is_read = filters.is_empty()
+                || filters.iter().any(|filter| enabled.has_filter(filter))
+                || is_tenant && enabled.limits_tenants;
+            findings.extend(unread(&place, is_read, &filters.join(" or ")));
+        } else if let Some(weigher) = multiplier {
+            findings.extend(void(&place, value, Values::Multiplier));
+            findings.extend(unread(
+                &place,
+                enabled.has_weigher(weigher.name()),
+                weigher.name(),
+            ));
+        } else if is_of_plugin(key, catalogue) {
+            findings.extend(void(&place, value, Values::Multiplier));
+        } else {
+            findings.extend(of_requests(&place, key, catalogue, enabled));
+        }
+    }
+}
+
+/// Whether it overrides a plugin's multiplier.
+fn is_of_plugin(key: &str, catalogue: &Catalogue) -> bool {
+    let name = key.strip_suffix("_weight_multiplier");
+    let mut weighers = catalogue.plugins.iter().filter(|it| it.kind.is_weigher());
+    name.is_some_and(|name| weighers.any(|it| it.name == name))
+}
+
+/// A key that images or flavors may request.
+fn of_requests(
+    place: &Place,
+    key: &str,
+    catalogue: &Catalogue,
+    enabled: &Enabled,
+) -> Option<Finding> {
+    let of_image = |name: &str| ImageProperties::names().any(|it| it == name);
+    let property = match &enabled.image_namespace {
+        Some(prefix) => key.strip_prefix(prefix.as_str()),
+        None => Some(key),
+    };
+    let is_property = enabled.has_filter(OF_IMAGES) && property.is_some_and(of_image);
+    let is_demanded = demanded(catalogue).any(|it| it == key);
+    if is_property || is_demanded && enabled.has_filter(OF_FLAVORS) {
+        return None;
+    }
+    if key.starts_with("trait:") {
+        return unread(
+            place,
+            enabled.isolates_aggregates,
+            "[scheduler] enable_isolated_aggregate_filtering",
+        );
+    }
+    match is_demanded {
+        true => unread(place, false, OF_FLAVORS),
+        false => Some(unknown(place, key)),
+    }
+}
+
+fn unknown(place: &Place, key: &str) -> Finding {
+    let multipliers = weighers::ALL.iter().map(|one| one.multiplier().key());
+    let names = KEYS.iter().map(|(name, ..)| *name).chain(multipliers);
+    if let Some(near) = nearest_name(key, names) {
+        let text = "nobody reads a key of this name";
+        return place
+            .finds(LintSeverity::Error, Code::UnknownName, text)
+            .mend(near);
+    }
+    let property = ImageProperties::names().find(|it| *it == key);
+    let text = match property {
+        Some(_) => {
+            format!("{OF_IMAGES}, which would read it, is not enabled, and no flavor asks for it")
+        }
+        None => "no filter or weigher reads it, and no flavor of the file asks for it".to_owned(),
+    };
+    place.finds(LintSeverity::Note, Code::Unread, text)
+}
+
+fn unread(place: &Place, is_read: bool, by: &str) -> Option<Finding> {
+    let text = || format!("{by}, which would read it, is not enabled");
+    (!is_read).then(|| place.finds(LintSeverity::Warning, Code::Unread, text()))
+}
+
+/// A value that keeps all aggregates of a host from overriding the option.
+fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
+    let wanted = match values {
+        Values::Any => return None,
+        Values::Zone if value.contains(',') => {
+            let text = "a zone is one name: Placement's aggregates are compared with all of it";
+            return Some(place.finds(LintSeverity::Warning, Code::BadValue, text));
+        }
+        Values::Zone => return None,
+        Values::Number | Values::Multiplier => float(value).is_none().then_some("a number"),
+        Values::Whole => int(value).is_none().then_some("a whole number"),
+    };
+    if let Some(wanted) = wanted {
+        let text =
+            format!("`{value}` is no number, so on its hosts no aggregate overrides the option");
+        return Some(
+            place
+                .finds(LintSeverity::Error, Code::VoidOverride, text)
+                .mend(wanted),
+        );
+    }
+    if float(value).is_none_or(f64::is_finite) {
+        return None;
+    }
+    let (code, text) = match values {
+        Values::Multiplier => (
+            Code::VoidOverride,
+            format!("`{value}` is not finite, so on its hosts the option may hold instead"),
+        ),
+        _ => (
+            Code::BadValue,
+            format!("`{value}` is read as a number, and no host can be told from another by it"),
+        ),
+    };
+    let found = place.finds(LintSeverity::Warning, code, text);
+    Some(found.mend("a finite number"))
+}

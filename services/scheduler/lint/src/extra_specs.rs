@@ -1,0 +1,345 @@
+//! Rules for flavors' extra specs.
+
+use std::collections::BTreeMap;
+
+use berth_model::{ResourceClass, Trait};
+
+use super::known::{SCOPED, SCOPES, UNSCOPED, Values};
+use super::options::Enabled;
+use super::profiles::ONE_UNIT;
+use super::{Catalogue, Code, Finding, FlavorEntry, Kind, LintSeverity, Place, requirement};
+use berth_model::nearest_name;
+use berth_scheduler_objects::host_state::Attribute;
+use berth_scheduler_objects::numbers::int;
+use berth_scheduler_objects::plugin::ExtraSpec;
+use berth_scheduler_objects::request::{
+    InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest, RequestFlavor,
+};
+
+const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
+const OF_CAPABILITIES: &str = "ComputeCapabilitiesFilter";
+
+pub(super) fn lint(
+    flavor: &FlavorEntry,
+    catalogue: &Catalogue,
+    enabled: &Enabled,
+    findings: &mut Vec<Finding>,
+) {
+    let before = findings.len();
+    for (key, value) in &flavor.extra_specs {
+        let place = Place::new(Kind::Flavor, &flavor.name, key);
+        let spec = Spec {
+            place: &place,
+            key,
+            value,
+            catalogue,
+            enabled,
+        };
+        if spec.of_plugins(findings) {
+            continue;
+        }
+        match key.split_once(':') {
+            None => spec.unscoped(findings),
+            Some(("capabilities", path)) => spec.capability(path, findings),
+            Some(("aggregate_instance_extra_specs", key)) => spec.of_aggregates(key, findings),
+            Some((scope, name)) => spec.scoped(scope, name, findings),
+        }
+    }
+    let is_sound = findings[before..]
+        .iter()
+        .all(|it| it.severity != LintSeverity::Error);
+    if is_sound {
+        findings.extend(numa(flavor));
+    }
+}
+
+/// Invalid NUMA cells of a flavor with a known size.
+fn numa(flavor: &FlavorEntry) -> Option<Finding> {
+    let asked = RequestFlavor {
+        name: flavor.name.clone(),
+        vcpus: flavor.vcpus?,
+        memory_mb: flavor.memory_mb?,
+        extra_specs: flavor.extra_specs.clone(),
+        ..RequestFlavor::default()
+    };
+    let error = InstanceNumaTopology::derive(&asked, None).err()?;
+    let place = Place {
+        kind: Kind::Flavor,
+        name: flavor.name.clone(),
+        key: None,
+    };
+    let text = format!("each request by it is refused: {error}");
+    Some(place.finds(LintSeverity::Error, Code::BadValue, text))
+}
+
+/// One extra spec and its context.
+struct Spec<'a> {
+    place: &'a Place,
+    key: &'a str,
+    value: &'a str,
+    catalogue: &'a Catalogue,
+    enabled: &'a Enabled,
+}
+
+impl Spec<'_> {
+    fn find(&self, severity: LintSeverity, code: Code, text: impl Into<String>) -> Finding {
+        self.place.finds(severity, code, text)
+    }
+
+    /// Whether plugins read it, according to their manifests.
+    fn of_plugins(&self, findings: &mut Vec<Finding>) -> bool {
+        let plugins = self.catalogue.plugins.iter();
+        let is_it = |spec: &ExtraSpec| spec.name == self.key;
+        let mut readers = plugins
+            .filter(|it| it.extra_specs.iter().any(is_it))
+            .peekable();
+        let is_read = readers.peek().is_some();
+        let alone = BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]);
+        for wrong in readers.flat_map(|plugin| plugin.check(&alone)) {
+            let text = format!(
+                "the value is `{}`, and the plugin {} reads it",
+                wrong.value, wrong.plugin
+            );
+            let found = self.find(LintSeverity::Error, Code::BadValue, text);
+            findings.push(found.mend(wrong.wanted));
+        }
+        is_read
+    }
+
+    /// An extra spec that both ComputeCapabilitiesFilter and the aggregate filter read.
+    fn unscoped(&self, findings: &mut Vec<Finding>) {
+        let known = UNSCOPED.iter().find(|(name, _)| *name == self.key);
+        if let Some((_, values)) = known {
+            findings.extend(self.wrong_value(*values));
+        } else {
+            requirement::lint(self.place, self.value, findings);
+        }
+        if self.enabled.has_filter(OF_AGGREGATES) {
+            if known.is_none() {
+                let mend = format!("aggregate_instance_extra_specs:{}", self.key);
+                let also = match Attribute::named(self.key) {
+                    Some(_) => "reads it, and so does ComputeCapabilitiesFilter",
+                    None => {
+                        "reads it, as ComputeCapabilitiesFilter does where a host has a stat of the name"
+                    }
+                };
+                let text = format!("it has no scope: {OF_AGGREGATES} {also}");
+                findings.push(
+                    self.find(LintSeverity::Warning, Code::Unscoped, text)
+                        .mend(mend),
+                );
+            }
+            findings.extend(self.never_met(self.key));
+        } else if known.is_none() {
+            let text = match self.enabled.has_filter(OF_CAPABILITIES) {
+                true if Attribute::named(self.key).is_some() => return,
+                true => format!(
+                    "it has no scope, and hosts have no such attribute: only {OF_CAPABILITIES} reads it, of hosts with a stat of the name"
+                ),
+                false => format!(
+                    "it has no scope, and neither {OF_CAPABILITIES} nor {OF_AGGREGATES} is enabled, which would read it"
+                ),
+            };
+            let scoped = SCOPED.iter().map(|(name, _)| *name);
+            let unscoped = UNSCOPED.iter().map(|(name, _)| *name);
+            let near = nearest_name(self.key, unscoped.chain(Attribute::names()));
+            let tail = |name: &&str| name.split_once(':').map(|(_, tail)| tail) == Some(self.key);
+            let near = near.or_else(|| {
+                let mut scoped = scoped;
+                scoped.find(tail)
+            });
+            findings.push(
+                self.find(LintSeverity::Warning, Code::Unscoped, text)
+                    .near(near),
+            );
+        }
+    }
+
+    fn capability(&self, path: &str, findings: &mut Vec<Finding>) {
+        requirement::lint(self.place, self.value, findings);
+        let first = path.split(':').next().unwrap_or_default();
+        if Attribute::named(first).is_none() {
+            let text = format!(
+                "hosts have no attribute {first}: each host is rejected that has no stat of the name"
+            );
+            let near = nearest_name(first, Attribute::names());
+            let near = near.map(|near| format!("capabilities:{near}{}", &path[first.len()..]));
+            let found = self.find(LintSeverity::Warning, Code::UnknownName, text);
+            findings.push(found.near(near.as_deref()));
+        }
+        findings.extend(self.unread_by(OF_CAPABILITIES));
+    }
+
+    fn of_aggregates(&self, key: &str, findings: &mut Vec<Finding>) {
+        requirement::lint(self.place, self.value, findings);
+        match self.enabled.has_filter(OF_AGGREGATES) {
+            true => findings.extend(self.never_met(key)),
+            false => findings.extend(self.unread_by(OF_AGGREGATES)),
+        }
+    }
+
+    /// No aggregate has the key, so every host is rejected.
+    fn never_met(&self, key: &str) -> Option<Finding> {
+        let aggregates = &self.catalogue.aggregates;
+        if !self.catalogue.knows_aggregates
+            || aggregates.iter().any(|it| it.metadata.contains_key(key))
+        {
+            return None;
+        }
+        let text = format!("no aggregate has {key}, so {OF_AGGREGATES} rejects every host");
+        let keys = aggregates.iter().flat_map(|it| it.metadata.keys());
+        let near = nearest_name(key, keys.map(String::as_str));
+        Some(
+            self.find(LintSeverity::Error, Code::NeverMet, text)
+                .near(near),
+        )
+    }
+
+    fn unread_by(&self, filter: &str) -> Option<Finding> {
+        let is_read = self.enabled.has_filter(filter);
+        let text = || format!("{filter}, which would read it, is not enabled");
+        (!is_read).then(|| self.find(LintSeverity::Warning, Code::Unread, text()))
+    }
+
+    fn wrong_value(&self, values: Values) -> Option<Finding> {
+        let wanted = values.wrong(self.value)?;
+        let text = format!("the value is `{}`", self.value);
+        Some(
+            self.find(LintSeverity::Error, Code::BadValue, text)
+                .mend(wanted),
+        )
+    }
+
+    fn scoped(&self, scope: &str, name: &str, findings: &mut Vec<Finding>) {
+        for (of_placement, read) in [
+            (
+                "resources",
+                Self::resource as fn(&Self, &str) -> Option<Finding>,
+            ),
+            ("trait", Self::wanted_trait),
+        ] {
+            if is_group(scope, of_placement) {
+                findings.extend(read(self, name));
+                return;
+            }
+        }
+        let known = SCOPED.iter().find(|(it, _)| *it == self.key);
+        let of_cells = ["hw:numa_cpus.", "hw:numa_mem."];
+        let is_of_cell = of_cells.iter().any(|it| self.key.starts_with(it));
+        match known {
+            Some((_, values)) => findings.extend(self.wrong_value(*values)),
+            None if is_of_cell || scope == "vmware" => {}
+            None => findings.push(self.unknown(scope)),
+        }
+        if self.key == PCI_ALIAS_SPEC {
+            findings.extend(self.devices());
+        }
+        if self.key == "trust:trusted_host" {
+            findings.extend(self.unread_by("TrustedFilter"));
+        }
+    }
+
+    /// Device aliases that are not configured, or not requested from Placement.
+    fn devices(&self) -> Option<Finding> {
+        let flavor = RequestFlavor {
+            extra_specs: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
+            ..RequestFlavor::default()
+        };
+        let asked = PciRequest::of_flavor(&flavor, None, &self.enabled.aliases, |_| String::new());
+        let error = match asked {
+            Ok(_) if self.enabled.pci_in_placement => return None,
+            Ok(_) => PciAliasError::NotInPlacement,
+            Err(error) => error,
+        };
+        let text = format!("each request by it is refused: {error}");
+        let found = self.find(LintSeverity::Error, Code::BadValue, text);
+        Some(match error {
+            PciAliasError::NoSuchAlias { .. } => {
+                found.mend("an alias of [pci] alias, or a device profile (accel:device_profile)")
+            }
+            _ => found,
+        })
+    }
+
+    fn unknown(&self, scope: &str) -> Finding {
+        let of_plugins = self.catalogue.plugins.iter().flat_map(|it| &it.extra_specs);
+        let of_plugins = of_plugins.map(|spec| spec.name.as_str());
+        let near = nearest_name(
+            self.key,
+            SCOPED.iter().map(|(name, _)| *name).chain(of_plugins),
+        );
+        let is_scope = SCOPES.contains(&scope);
+        let near_scope = nearest_name(scope, SCOPES).filter(|_| !is_scope);
+        let near_scope = near_scope.map(|near| format!("{near}{}", &self.key[scope.len()..]));
+        let near = near.map(str::to_owned).or(near_scope);
+        let text = "no extra spec has this name, so nobody reads it";
+        match near {
+            Some(near) => self
+                .find(LintSeverity::Error, Code::UnknownName, text)
+                .mend(near),
+            None if is_scope => self.find(LintSeverity::Warning, Code::UnknownName, text),
+            None => self.find(
+                LintSeverity::Note,
+                Code::UnknownName,
+                "no filter reads this scope",
+            ),
+        }
+    }
+
+    fn resource(&self, class: &str) -> Option<Finding> {
+        if let Err(error) = ResourceClass::new(class) {
+            let text = format!("the resource class is none: {error}");
+            let near = nearest_name(class, ResourceClass::STANDARD);
+            let near = near.map(|near| self.key.replace(class, near));
+            let found = self.find(LintSeverity::Error, Code::UnknownName, text);
+            return Some(found.near(near.as_deref()));
+        }
+        let wrong = self.wrong_value(Values::From(0));
+        wrong.or_else(|| self.one_unit(class))
+    }
+
+    /// Several units of a class that has one unit per provider.
+    fn one_unit(&self, class: &str) -> Option<Finding> {
+        let units = int(self.value).filter(|units| *units > 1 && ONE_UNIT.contains(&class))?;
+        let text = format!(
+            "it asks for {units} units of one provider, and each provider of {class} has one, so no host has them"
+        );
+        let found = self.find(LintSeverity::Error, Code::OneUnitDevices, text);
+        Some(found.mend(format!(
+            "{units} groups, as resources1:{class}=1 and resources2:{class}=1, and group_policy=none"
+        )))
+    }
+
+    fn wanted_trait(&self, name: &str) -> Option<Finding> {
+        if let Err(error) = Trait::new(name) {
+            let text = format!("the trait is none: {error}");
+            return Some(self.find(LintSeverity::Error, Code::UnknownName, text));
+        }
+        self.wrong_value(Values::OneOf(&["required", "forbidden"]))
+    }
+}
+
+/// `resources`, or the same with a group suffix: a number, or `_` and letters.
+fn is_group(scope: &str, of: &str) -> bool {
+    scope.strip_prefix(of).is_some_and(|suffix| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        suffix.len() <= 64
+            && suffix.bytes().all(is_letter)
+            && suffix
+                .bytes()
+                .next()
+                .is_none_or(|first| first == b'_' || first.is_ascii_digit())
+    })
+}
+
+/// The keys of aggregates that a flavor demands something of.
+pub(super) fn demanded(catalogue: &Catalogue) -> impl Iterator<Item = &str> {
+    let specs = catalogue.flavors.iter().map(|flavor| &flavor.extra_specs);
+    specs
+        .flat_map(BTreeMap::keys)
+        .filter_map(|key| match key.split_once(':') {
+            None => Some(key.as_str()),
+            Some(("aggregate_instance_extra_specs", key)) => Some(key),
+            Some(_) => None,
+        })
+}

@@ -1,0 +1,42 @@
+//! Rules for images' properties.
+
+use super::{Code, Finding, ImageEntry, Kind, LintSeverity, Place};
+use berth_model::nearest_name;
+use berth_scheduler_objects::request::ImageProperties;
+
+/// How properties begin that Nova reads.
+const PREFIXES: [&str; 4] = ["hw_", "img_", "os_", "trait"];
+
+pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
+    for (name, value) in &image.properties {
+        let place = Place::new(Kind::Image, &image.name, name);
+        let one = [(name.clone(), value.clone())].into();
+        if let Err(error) = ImageProperties::new(one) {
+            let text = format!("each request with it is refused: the value is `{value}`");
+            let found = place.finds(LintSeverity::Error, Code::BadValue, text);
+            findings.push(found.mend(error.should_be));
+        }
+        let is_known = ImageProperties::names().any(|it| it == name)
+            || name == "vmware_adaptertype"
+            || name.starts_with("trait:")
+            || name.starts_with("hw_numa_cpus.")
+            || name.starts_with("hw_numa_mem.");
+        if is_known {
+            continue;
+        }
+        let near = nearest_name(name, ImageProperties::names());
+        let is_ours = PREFIXES.iter().any(|it| name.starts_with(it));
+        let text = "no property has this name, so no filter reads it";
+        match near {
+            Some(near) => {
+                let found = place.finds(LintSeverity::Error, Code::UnknownName, text);
+                findings.push(found.mend(near));
+            }
+            None if is_ours => {
+                findings.push(place.finds(LintSeverity::Warning, Code::UnknownName, text));
+            }
+            // Users may define properties of their own.
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What is wrong with flavors, aggregates, device profiles, images, server groups and options, found before a request meets it.
+//!
+//! Most of it Nova takes without a word: an extra spec with a letter too many is nobody's, `>=8` without a blank is a text that no
+//! number is, a multiplier that is no number is not read. Each finding says where, what, and what would be right. Caller: `cli`
+//! (`berth scheduler lint`).
+
+mod aggregates;
+mod catalogue;
+mod extra_specs;
+mod images;
+mod known;
+mod options;
+mod profiles;
+mod requirement;
+mod server_groups;
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize};
+
+pub use catalogue::{
+    AggregateEntry, Catalogue, CatalogueError, DeviceProfileEntry, FlavorEntry, ImageEntry,
+    ServerGroupEntry,
+};
+
+/// A problem, certain or suspected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    pub severity: LintSeverity,
+    pub code: Code,
+    pub place: Place,
+    /// What is wrong, without the subject.
+    pub text: String,
+    /// What would be right, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mend: Option<String>,
+}
+
+/// How bad a finding is, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LintSeverity {
+    /// It does not work: no guest can be placed with it, or it has no reader.
+    Error,
+    Warning,
+    /// It has no effect, but is harmless.
+    Note,
+}
+
+/// The kind of a finding: a fixed vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// No extra spec, key, property, option, filter or weigher has this name.
+    UnknownName,
+    /// An operator and its operand without a blank between them.
+    GluedOperator,
+    /// `>` or `<`, which are not operators.
+    NoSuchOperator,
+    /// An operator with a missing or unsuitable operand.
+    BadOperand,
+    /// Text that is ignored.
+    IdleWords,
+    BadValue,
+    /// A key without a scope, which two filters read.
+    Unscoped,
+    /// A demand that nothing in the file meets.
+    NeverMet,
+    /// A known name that no enabled filter or weigher reads.
+    Unread,
+    /// A number of an aggregate that is none, so that no aggregate of the host overrides the option.
+    VoidOverride,
+    /// Several units of a device class that has one unit per provider.
+    OneUnitDevices,
+    /// Something that is enabled and does nothing.
+    Idle,
+    /// Something that is not enabled and is needed.
+    Missing,
+    /// Something that is enabled and rejects every host.
+    RejectsAll,
+    Twice,
+}
+
+/// The subject of a finding.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    pub kind: Kind,
+    /// Its name; of an option its group.
+    pub name: String,
+    /// The key, property or option; `None` if it concerns the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// The kind of subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Flavor,
+    Aggregate,
+    DeviceProfile,
+    Image,
+    ServerGroup,
+    /// An option of the scheduler.
+    Option,
+}
+
+/// All findings, by subject, in the order of the file.
+#[must_use]
+pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
+    let (options, mut findings) =
+        options::lint(&catalogue.options, &catalogue.plugins, catalogue.hosts);
+    let enabled = options::Enabled::of(&options);
+    let mut all = Vec::new();
+    for flavor in &catalogue.flavors {
+        extra_specs::lint(flavor, catalogue, &enabled, &mut all);
+    }
+    for aggregate in &catalogue.aggregates {
+        aggregates::lint(aggregate, catalogue, &enabled, &mut all);
+    }
+    for profile in &catalogue.device_profiles {
+        profiles::lint(profile, &mut all);
+    }
+    for image in &catalogue.images {
+        images::lint(image, &mut all);
+    }
+    for group in &catalogue.server_groups {
+        server_groups::lint(group, &enabled, &mut all);
+    }
+    all.append(&mut findings);
+    all
+}
+
+/// The first unknown extra spec of a flavor that is misspelt.
+#[must_use]
+pub fn misspelt(
+    extra_specs: &[(String, String)],
+    options: &berth_scheduler::options::SchedulerOptions,
+) -> Option<Finding> {
+    let flavor = FlavorEntry {
+        name: String::new(),
+        vcpus: None,
+        memory_mb: None,
+        extra_specs: extra_specs.iter().cloned().collect(),
+    };
+    let enabled = options::Enabled::of(options);
+    let mut findings = Vec::new();
+    extra_specs::lint(&flavor, &Catalogue::default(), &enabled, &mut findings);
+    findings.into_iter().find(|it| {
+        it.code == Code::UnknownName && (it.severity == LintSeverity::Error || it.mend.is_some())
+    })
+}
+
+impl Place {
+    fn new(kind: Kind, name: &str, key: &str) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            key: Some(key.to_owned()),
+        }
+    }
+
+    fn finds(&self, severity: LintSeverity, code: Code, text: impl Into<String>) -> Finding {
+        Finding {
+            severity,
+            code,
+            place: self.clone(),
+            text: text.into(),
+            mend: None,
+        }
+    }
+}
+
+impl Finding {
+    fn mend(self, mend: impl Into<String>) -> Self {
+        Self {
+            mend: Some(mend.into()),
+            ..self
+        }
+    }
+
+    /// Adds a similar name.
+    fn near(self, name: Option<&str>) -> Self {
+        match name {
+            Some(name) => self.mend(name),
+            None => self,
+        }
+    }
+}
+
+/// `error: flavor m1.large, hw:cpu_polcy: no extra spec has this name; right would be: hw:cpu_policy`
+impl Display for Finding {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.severity, self.place, self.text)?;
+        match &self.mend {
+            None => Ok(()),
+            Some(mend) => write!(f, "; right would be: {mend}"),
+        }
+    }
+}
+
+impl Display for LintSeverity {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        })
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Flavor => write!(f, "flavor {}", self.name)?,
+            Kind::Aggregate => write!(f, "aggregate {}", self.name)?,
+            Kind::DeviceProfile => write!(f, "device profile {}", self.name)?,
+            Kind::Image => write!(f, "image {}", self.name)?,
+            Kind::ServerGroup => write!(f, "server group {}", self.name)?,
+            Kind::Option => write!(f, "option [{}]", self.name)?,
+        }
+        match (&self.key, self.kind) {
+            (None, _) => Ok(()),
+            (Some(key), Kind::Option) => write!(f, " {key}"),
+            (Some(key), _) => write!(f, ", {key}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

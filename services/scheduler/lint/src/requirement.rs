@@ -1,0 +1,74 @@
+//! Rules for requirements on values, in extra specs.
+
+use super::{Code, Finding, LintSeverity, Place};
+use berth_scheduler_objects::numbers::{float, words};
+
+const NUMBERS: [&str; 5] = ["=", ">=", "==", "!=", "<="];
+const TEXTS: [&str; 6] = ["s==", "s!=", "s<=", "s>=", "s<", "s>"];
+const PARTS: [&str; 3] = ["<in>", "<all-in>", "<or>"];
+
+/// Checks a requirement in `capabilities:`, for aggregates, or without a scope.
+pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
+    let all: Vec<&str> = words(text).collect();
+    let Some((first, rest)) = all.split_first() else {
+        return;
+    };
+    let find = |severity, code, text: String| place.finds(severity, code, text);
+    let is = |operators: &[&str]| operators.contains(first);
+    if !is(&NUMBERS) && !is(&TEXTS) && !is(&PARTS) {
+        findings.extend(no_operator(place, text.trim(), first));
+        return;
+    }
+    let Some(operand) = rest.first() else {
+        let text = format!("nothing stands behind `{first}`, so no host is right");
+        findings.push(find(LintSeverity::Error, Code::BadOperand, text));
+        return;
+    };
+    if is(&NUMBERS) && float(operand).is_none() {
+        let sentence =
+            format!("`{first}` compares numbers, and `{operand}` is none, so no host is right");
+        let found = find(LintSeverity::Error, Code::BadOperand, sentence);
+        findings.push(match *first {
+            "==" | "!=" => found.mend(format!("s{first} {operand}")),
+            _ => found,
+        });
+    }
+    let one_word = !matches!(*first, "<all-in>" | "<or>");
+    if one_word && rest.len() > 1 {
+        let sentence = format!("only `{operand}` is read of what stands behind `{first}`");
+        let found = find(LintSeverity::Warning, Code::IdleWords, sentence);
+        findings.push(match *first {
+            "<in>" => found.mend(format!("<all-in> {}", rest.join(" "))),
+            _ => found.mend(format!("{first} {operand}")),
+        });
+    }
+}
+
+/// A text without an operator is the required value itself.
+fn no_operator(place: &Place, text: &str, first: &str) -> Option<Finding> {
+    let glued = PARTS.iter().chain(&TEXTS).chain(&NUMBERS);
+    // The longest one: `>=` before `=`.
+    let glued = glued.filter(|it| first.starts_with(**it));
+    if let Some(operator) = glued.max_by_key(|it| it.len()) {
+        let operand = text.get(operator.len()..).unwrap_or_default().trim();
+        let sentence = format!(
+            "`{operator}` and `{operand}` have no blank between them, so the whole text is what the value should be"
+        );
+        let found = place.finds(LintSeverity::Error, Code::GluedOperator, sentence);
+        return Some(found.mend(format!("{operator} {operand}")));
+    }
+    let operator = ["<", ">"].into_iter().find(|it| first.starts_with(it))?;
+    let operand = text.get(1..).unwrap_or_default().trim();
+    let sentence =
+        format!("`{operator}` is no operator, so the whole text is what the value should be");
+    let found = place.finds(LintSeverity::Error, Code::NoSuchOperator, sentence);
+    let mend = match float(operand) {
+        Some(_) => format!("{operator}= {operand}"),
+        None => format!("s{operator} {operand}"),
+    };
+    Some(if operand.is_empty() {
+        found
+    } else {
+        found.mend(mend)
+    })
+}

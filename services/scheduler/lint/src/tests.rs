@@ -1,0 +1,738 @@
+//! Findings, as table tests.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// The findings, without those about server groups if the test enables few filters.
+fn found(document: &Value) -> Vec<String> {
+    let all = all_found(document).into_iter();
+    all.filter(|it| !it.contains("nobody sees to server groups"))
+        .collect()
+}
+
+fn all_found(document: &Value) -> Vec<String> {
+    let catalogue = Catalogue::read(document).expect("a catalogue");
+    let findings = lint(&catalogue);
+    let json = serde_json::to_string(&findings).expect("findings are JSON");
+    let back: Vec<Finding> = serde_json::from_str(&json).expect("and come back");
+    assert_eq!(back, findings);
+    findings.iter().map(ToString::to_string).collect()
+}
+
+/// The findings for a flavor with one extra spec, with the capabilities and aggregate filters enabled.
+fn of_spec(key: &str, value: &str) -> Vec<String> {
+    found(&json!({
+        "flavors": [{"name": "f", "extra_specs": {key: value}}],
+        "options": {"filter_scheduler": {"enabled_filters": [
+            "ComputeCapabilitiesFilter", "AggregateInstanceExtraSpecsFilter"]}},
+    }))
+}
+
+#[test]
+fn extra_specs_are_known_and_have_values_that_someone_can_read() {
+    let unknown = "no extra spec has this name, so nobody reads it";
+    for (key, value, expected) in [
+        ("hw:cpu_policy", "dedicated", ""),
+        (
+            "hw:cpu_polcy",
+            "dedicated",
+            &format!("error: flavor f, hw:cpu_polcy: {unknown}; right would be: hw:cpu_policy"),
+        ),
+        (
+            "hw:mine",
+            "1",
+            &format!("warning: flavor f, hw:mine: {unknown}"),
+        ),
+        (
+            "capabilites:vcpus_total",
+            ">= 8",
+            &format!(
+                "error: flavor f, capabilites:vcpus_total: {unknown}; right would be: capabilities:vcpus_total"
+            ),
+        ),
+        (
+            "ours:x",
+            "1",
+            "note: flavor f, ours:x: no filter reads this scope",
+        ),
+        (
+            "hw:cpu_policy",
+            "pinned",
+            "error: flavor f, hw:cpu_policy: the value is `pinned`; right would be: one of dedicated, mixed, shared",
+        ),
+        ("hw:numa_nodes", "2", ""),
+        ("hw:numa_mem.1", "512", ""),
+        (
+            "hw:numa_nodes",
+            "two",
+            "error: flavor f, hw:numa_nodes: the value is `two`; right would be: a whole number from 1 on",
+        ),
+        ("hw_rng:allowed", "True", ""),
+        ("resources:VGPU", "1", ""),
+        ("resources_nic0:CUSTOM_NIC", "0", ""),
+        ("resources1:VCPU", "2", ""),
+        ("resources1:PGPU", "1", ""),
+        (
+            "resources1:PGPU",
+            "2",
+            "error: flavor f, resources1:PGPU: it asks for 2 units of one provider, and each provider of PGPU has one, so no \
+             host has them; right would be: 2 groups, as resources1:PGPU=1 and resources2:PGPU=1, and group_policy=none",
+        ),
+        (
+            "resources:CUSTOM_PCI",
+            "3",
+            "error: flavor f, resources:CUSTOM_PCI: it asks for 3 units of one provider",
+        ),
+        ("hw:mem_encryption_model", "amd-sev-snp", ""),
+        (
+            "hw:mem_encryption_model",
+            "intel-tdx",
+            "error: flavor f, hw:mem_encryption_model: the value is `intel-tdx`; right would be: one of amd-sev, amd-sev-es, amd-sev-snp",
+        ),
+        (
+            "resources:VPCU",
+            "2",
+            "error: flavor f, resources:VPCU: the resource class is none: ",
+        ),
+        (
+            "resources:VCPU",
+            "many",
+            "error: flavor f, resources:VCPU: the value is `many`; right would be: a whole number from 0 on",
+        ),
+        ("trait:HW_CPU_X86_VMX", "required", ""),
+        (
+            "trait1:HW_CPU_X86_VMX",
+            "yes",
+            "error: flavor f, trait1:HW_CPU_X86_VMX: the value is `yes`; right would be: one of required, forbidden",
+        ),
+        (
+            "trait:hw_x",
+            "required",
+            "error: flavor f, trait:hw_x: the trait is none: ",
+        ),
+        (
+            "pci_passthrough:alias",
+            "gpu",
+            "error: flavor f, pci_passthrough:alias: each request by it is refused: flavor.extra_specs.pci_passthrough:alias: should be \
+             NAME:COUNT",
+        ),
+        (
+            "pci_passthrough:alias",
+            "gpu:1",
+            "error: flavor f, pci_passthrough:alias: each request by it is refused: flavor.extra_specs.pci_passthrough:alias: there is \
+             no alias gpu; [pci] alias of the conductor's host names none; right would be: an alias of [pci] alias, or a device profile",
+        ),
+        (
+            "trust:trusted_host",
+            "trusted",
+            "warning: flavor f, trust:trusted_host: TrustedFilter, which would read it, is not enabled",
+        ),
+        (
+            "capabilities:cpu_inf:model",
+            "x",
+            "warning: flavor f, capabilities:cpu_inf:model: hosts have no attribute cpu_inf: each host is rejected that \
+             has no stat of the name; right would be: capabilities:cpu_info:model",
+        ),
+        ("group_policy", "isolate", ""),
+        (
+            "ssd",
+            "true",
+            "warning: flavor f, ssd: it has no scope: AggregateInstanceExtraSpecsFilter reads it, as \
+             ComputeCapabilitiesFilter does where a host has a stat of the name; right would be: \
+             aggregate_instance_extra_specs:ssd",
+        ),
+    ] {
+        let got = of_spec(key, value).join("\n");
+        assert!(
+            got.starts_with(expected) && got.is_empty() == expected.is_empty(),
+            "{key}: {got}"
+        );
+    }
+}
+
+#[test]
+fn demands_have_operators_and_operands_that_can_be_compared() {
+    let whole = "so the whole text is what the value should be";
+    for (value, expected) in [
+        (">= 8", String::new()),
+        ("8", String::new()),
+        ("x86_64", String::new()),
+        ("<in> aes", String::new()),
+        ("<or> a <or> b", String::new()),
+        ("<all-in> aes mmx", String::new()),
+        (">=8", format!("error `>=` and `8` have no blank between them, {whole}; right would be: >= 8")),
+        ("==8", format!("error `==` and `8` have no blank between them, {whole}; right would be: == 8")),
+        ("=8", format!("error `=` and `8` have no blank between them, {whole}; right would be: = 8")),
+        ("s==x y", format!("error `s==` and `x y` have no blank between them, {whole}; right would be: s== x y")),
+        ("<in>aes", format!("error `<in>` and `aes` have no blank between them, {whole}; right would be: <in> aes")),
+        ("> 8", format!("error `>` is no operator, {whole}; right would be: >= 8")),
+        ("<8", format!("error `<` is no operator, {whole}; right would be: <= 8")),
+        ("> x", format!("error `>` is no operator, {whole}; right would be: s> x")),
+        (">=", "error nothing stands behind `>=`, so no host is right".to_owned()),
+        ("<or>", "error nothing stands behind `<or>`, so no host is right".to_owned()),
+        (">= eight", "error `>=` compares numbers, and `eight` is none, so no host is right".to_owned()),
+        ("== x", "error `==` compares numbers, and `x` is none, so no host is right; right would be: s== x".to_owned()),
+        (">= 8 9", "warning only `8` is read of what stands behind `>=`; right would be: >= 8".to_owned()),
+        ("<in> a b", "warning only `a` is read of what stands behind `<in>`; right would be: <all-in> a b".to_owned()),
+    ] {
+        for key in ["capabilities:vcpus_total", "aggregate_instance_extra_specs:k"] {
+            let got = of_spec(key, value).join("\n");
+            let got = got.replacen(&format!(": flavor f, {key}:"), "", 1);
+            assert_eq!(got, expected, "{value}");
+        }
+    }
+}
+
+#[test]
+fn a_demand_that_no_aggregate_meets_or_no_filter_reads_is_told() {
+    let document = |aggregates: Value, filters: &[&str]| {
+        json!({
+            "flavors": [{"name": "f", "properties": {"aggregate_instance_extra_specs:ssd": "true"}}],
+            "aggregates": aggregates,
+            "options": {"filter_scheduler.enabled_filters": filters},
+        })
+    };
+    let filter = "AggregateInstanceExtraSpecsFilter";
+    let place = "flavor f, aggregate_instance_extra_specs:ssd";
+    let with = |key: &str| json!([{"name": "a", "metadata": {key: "true"}}]);
+    assert_eq!(found(&document(with("ssd"), &[filter])), [""; 0]);
+    assert_eq!(
+        found(&document(with("sds"), &[filter]))[0],
+        format!(
+            "error: {place}: no aggregate has ssd, so {filter} rejects every host; right would be: sds"
+        )
+    );
+    assert_eq!(
+        found(&document(with("ssd"), &["RamFilter"])),
+        [
+            format!("warning: {place}: {filter}, which would read it, is not enabled"),
+            format!("warning: aggregate a, ssd: {filter}, which would read it, is not enabled"),
+        ]
+    );
+}
+
+#[test]
+fn keys_of_aggregates_are_somebodys_and_their_numbers_are_numbers() {
+    let all = json!([
+        "AggregateCoreFilter",
+        "AggregateNumInstancesFilter",
+        "AggregateImagePropertiesIsolation"
+    ]);
+    for (key, value, expected) in [
+        ("cpu_allocation_ratio", "4.0", ""),
+        (
+            "cpu_alocation_ratio",
+            "4.0",
+            "error: aggregate a, cpu_alocation_ratio: nobody reads a key of this name; right would be: cpu_allocation_ratio",
+        ),
+        (
+            "cpu_allocation_ratio",
+            "4,0",
+            "error: aggregate a, cpu_allocation_ratio: `4,0` is no number, so on its hosts no aggregate overrides the \
+             option; right would be: a number",
+        ),
+        (
+            "max_instances_per_host",
+            "5.5",
+            "error: aggregate a, max_instances_per_host: `5.5` is no number, so on its hosts no aggregate overrides the \
+             option; right would be: a whole number",
+        ),
+        (
+            "ram_weight_multiplier",
+            "high",
+            "error: aggregate a, ram_weight_multiplier: `high` is no number, so on its hosts no aggregate overrides the \
+             option; right would be: a number",
+        ),
+        (
+            "ram_weight_multiplier",
+            "inf",
+            "warning: aggregate a, ram_weight_multiplier: `inf` is not finite, so on its hosts the option may hold \
+             instead; right would be: a finite number",
+        ),
+        (
+            "ram_allocation_ratio",
+            "2",
+            "warning: aggregate a, ram_allocation_ratio: AggregateRamFilter, which would read it, is not enabled",
+        ),
+        (
+            "filter_tenant_id_2",
+            "p",
+            "warning: aggregate a, filter_tenant_id_2: AggregateMultiTenancyIsolation, which would read it, is not enabled",
+        ),
+        (
+            "availability_zone",
+            "a,b",
+            "warning: aggregate a, availability_zone: a zone is one name: Placement's aggregates are compared with all of it",
+        ),
+        ("availability_zone", "a", ""),
+        ("os_distro", "windows", ""),
+        (
+            "trait:CUSTOM_X",
+            "required",
+            "warning: aggregate a, trait:CUSTOM_X: [scheduler] enable_isolated_aggregate_filtering, which would read it, is not enabled",
+        ),
+        (
+            "rack",
+            "1",
+            "note: aggregate a, rack: no filter or weigher reads it, and no flavor of the file asks for it",
+        ),
+    ] {
+        let got = found(&json!({
+            "aggregates": [{"name": "a", "metadata": {key: value}}],
+            "options": {"filter_scheduler": {"enabled_filters": all}},
+        }));
+        assert_eq!(got.join("\n"), expected, "{key}={value}");
+    }
+}
+
+#[test]
+fn a_group_of_a_device_profile_asks_for_what_a_provider_has() {
+    for (groups, expected) in [
+        (
+            json!([{"resources:FPGA": "1", "trait:CUSTOM_A": "required"}]),
+            "",
+        ),
+        (json!([{"resources:VGPU": 2}]), ""),
+        (
+            json!([{"resources:FPGA": "1"}, {"resources:PGPU": 2}]),
+            "error: device profile p, groups[1], resources:PGPU: it asks for 2 units of one provider, and each provider of \
+             PGPU has one, so no host has them; right would be: 2 groups with resources:PGPU=1 each",
+        ),
+        (
+            json!([{"resouces:FPGA": "1"}]),
+            "error: device profile p, groups[0], resouces:FPGA: keys begin with resources:, trait: or accel:; right would \
+             be: resources:FPGA",
+        ),
+        (
+            json!([{"resources:FPGA": "1", "trait:CUSTOM_A": "maybe"}]),
+            "error: device profile p, groups[0]: the accelerator service refuses it: ",
+        ),
+        (
+            json!([{"trait:CUSTOM_A": "required"}]),
+            "error: device profile p, groups[0]: it asks for no resource, so for no device; right would be: resources:CLASS with 1",
+        ),
+        (
+            json!([]),
+            "error: device profile p: it has no group, so it asks for no device",
+        ),
+    ] {
+        let got = found(&json!({"device_profiles": [{"name": "p", "groups": groups}]})).join("\n");
+        assert!(
+            got.starts_with(expected) && got.is_empty() == expected.is_empty(),
+            "{groups}: {got}"
+        );
+    }
+}
+
+#[test]
+fn images_have_properties_that_are_known() {
+    for (name, value, expected) in [
+        ("hw_disk_bus", "virtio", ""),
+        ("architecture", "amd64", ""),
+        ("ours", "x", ""),
+        (
+            "hw_disk_bsu",
+            "virtio",
+            "error: image i, hw_disk_bsu: no property has this name, so no filter reads it; right would be: hw_disk_bus",
+        ),
+        (
+            "hw_colour_of_case",
+            "red",
+            "warning: image i, hw_colour_of_case: no property has this name, so no filter reads it",
+        ),
+        (
+            "hw_firmware_type",
+            "efi",
+            "error: image i, hw_firmware_type: each request with it is refused: the value is `efi`; right would be: ",
+        ),
+    ] {
+        let got =
+            found(&json!({"images": [{"name": "i", "properties": {name: value}}]})).join("\n");
+        assert!(
+            got.starts_with(expected) && got.is_empty() == expected.is_empty(),
+            "{name}: {got}"
+        );
+    }
+}
+
+#[test]
+fn options_enable_what_is_there_and_does_something() {
+    for (group, name, value, expected) in [
+        ("filter_scheduler", "ram_weight_multiplier", json!(2.0), ""),
+        (
+            "filter_scheduler",
+            "host_subset_sizes",
+            json!(2),
+            "error: option [filter_scheduler] host_subset_sizes: no option has this name, so nobody reads it; right would be: filter_scheduler.host_subset_size",
+        ),
+        (
+            "filter_scheduler",
+            "track_instance_changes",
+            json!(true),
+            "note: option [filter_scheduler] track_instance_changes: the scheduler has no option of this name, so it does not read it",
+        ),
+        (
+            "filter_schedular",
+            "colour",
+            json!("red"),
+            "error: option [filter_schedular]: the scheduler has no section of this name, so it does not read it; right would be: [filter_scheduler]",
+        ),
+        (
+            "kitchen",
+            "colour",
+            json!("red"),
+            "note: option [kitchen]: the scheduler has no section of this name, so it does not read it",
+        ),
+        ("scheduler_plugin_rack", "program", json!("/rack"), ""),
+        (
+            "scheduler",
+            "query_placement_for_routed_network_aggregates",
+            json!(true),
+            "warning: option [scheduler] query_placement_for_routed_network_aggregates: the value is true; it does nothing yet: \
+             no request tells its routed networks; right would be: false",
+        ),
+        (
+            "filter_scheduler",
+            "image_properties_default_architecture",
+            json!("x86-64"),
+            "error: option [filter_scheduler] image_properties_default_architecture: the value is \"x86-64\"; right would be: an architecture (",
+        ),
+        (
+            "filter_scheduler",
+            "enabled_filters",
+            json!(["PciPassthroughFilter"]),
+            "warning: option [filter_scheduler] enabled_filters: PciPassthroughFilter does nothing: [pci] alias names no \
+             devices that a flavor could ask for",
+        ),
+        (
+            "filter_scheduler",
+            "ram_weight_multiplier",
+            json!("x"),
+            "error: option [filter_scheduler] ram_weight_multiplier: invalid type: string \"x\", expected f64",
+        ),
+        (
+            "filter_scheduler",
+            "enabled_filters",
+            json!(["RmFilter"]),
+            "error: option [filter_scheduler] enabled_filters: there is no filter RmFilter; right would be: RamFilter",
+        ),
+        (
+            "filter_scheduler",
+            "enabled_filters",
+            json!(["RamFilter", "RamFilter"]),
+            "warning: option [filter_scheduler] enabled_filters: RamFilter is named twice, and asked twice",
+        ),
+        (
+            "filter_scheduler",
+            "available_filters",
+            json!(["RamFilter"]),
+            "error: option [filter_scheduler] enabled_filters: [filter_scheduler] enabled_filters: AvailabilityZoneFilter is not among available_filters",
+        ),
+        (
+            "filter_scheduler",
+            "enabled_filters",
+            json!(["IsolatedHostsFilter"]),
+            "warning: option [filter_scheduler] enabled_filters: IsolatedHostsFilter does nothing: isolated_hosts and isolated_images are empty",
+        ),
+        (
+            "filter_scheduler",
+            "enabled_filters",
+            json!(["MetricsFilter"]),
+            "warning: option [filter_scheduler] enabled_filters: MetricsFilter does nothing: [metrics] weight_setting is empty",
+        ),
+        (
+            "filter_scheduler",
+            "enabled_filters",
+            json!(["RamFilter", "AggregateRamFilter"]),
+            "warning: option [filter_scheduler] enabled_filters: RamFilter rejects what AggregateRamFilter lets pass where an aggregate allows more; right would be: AggregateRamFilter alone",
+        ),
+        (
+            "filter_scheduler",
+            "weight_classes",
+            json!(["RAMWeighr"]),
+            "error: option [filter_scheduler] weight_classes: there is no weigher RAMWeighr; right would be: RAMWeigher",
+        ),
+        (
+            "filter_scheduler",
+            "ram_weight_multiplier",
+            json!(0.0),
+            "note: option [filter_scheduler] ram_weight_multiplier: RAMWeigher adds nothing: its multiplier is 0",
+        ),
+        (
+            "filter_scheduler",
+            "image_props_weight_setting",
+            json!(["os_distro=1"]),
+            "warning: option [filter_scheduler] image_props_weight_setting: it counts nothing while image_props_weight_multiplier is 0; right would be: image_props_weight_multiplier above 0",
+        ),
+        (
+            "filter_scheduler",
+            "host_subset_size",
+            json!(0),
+            "warning: option [filter_scheduler] host_subset_size: the value is 0; it counts as 1; right would be: a whole number from 1 on",
+        ),
+        (
+            "filter_scheduler",
+            "max_instances_per_host",
+            json!(0),
+            "error: option [filter_scheduler] max_instances_per_host: the value is 0; right would be: a whole number from 1 on",
+        ),
+    ] {
+        let got = found(&json!({"options": {group: {name: value}}})).join("\n");
+        assert!(
+            got.starts_with(expected) && got.is_empty() == expected.is_empty(),
+            "{name}={value}: {got}"
+        );
+    }
+    let none = json!({"options": {"filter_scheduler": {"enabled_filters": ["IoOpsFilter"], "max_io_ops_per_host": 0}}});
+    assert_eq!(
+        found(&none),
+        [
+            "error: option [filter_scheduler] max_io_ops_per_host: 0 rejects every host, be there no build on it; right would be: 1 at least"
+        ]
+    );
+}
+
+#[test]
+fn a_name_that_is_none_does_not_take_the_others_of_its_list_away() {
+    let got = found(&json!({
+        "aggregates": [{"name": "a", "metadata": {"ram_weight_multiplier": "2", "ram_allocation_ratio": "2"}}],
+        "options": {"filter_scheduler": {
+            "weight_classes": ["RAMWeigher", "Ours"], "enabled_filters": ["AggregateRamFilter", "Ours"]}},
+    }));
+    assert_eq!(
+        got,
+        [
+            "error: option [filter_scheduler] enabled_filters: there is no filter Ours",
+            "error: option [filter_scheduler] weight_classes: there is no weigher Ours",
+        ]
+    );
+}
+
+#[test]
+fn a_chain_is_judged_though_another_option_has_no_name() {
+    let got = found(&json!({"options": {"filter_scheduler": {
+        "available_filters": ["RamFilter"], "enabled_filters": ["DiskFilter"], "colour": "red"}}}));
+    assert!(
+        got.iter()
+            .any(|it| it.contains("DiskFilter is not among available_filters")),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn a_section_that_is_none_is_told_once() {
+    let got = found(&json!({"options": {"kitchen": {"colour": "red", "size": 3}}}));
+    assert_eq!(got.len(), 1, "{got:?}");
+}
+
+#[test]
+fn server_groups_have_a_policy_that_somebody_sees_to() {
+    for (policy, option, expected) in [
+        ("affinity", "x", ""),
+        ("soft-anti-affinity", "x", ""),
+        (
+            "anti-afinity",
+            "x",
+            "error: server group g, policy: no filter or weigher sees to `anti-afinity`; right would be: anti-affinity",
+        ),
+        (
+            "near",
+            "x",
+            "error: server group g, policy: no filter or weigher sees to `near`; right would be: one of affinity, \
+             anti-affinity, soft-affinity, soft-anti-affinity",
+        ),
+        ("affinity", "enabled_filters", ""),
+        (
+            "anti-affinity",
+            "enabled_filters",
+            "warning: server group g, policy: ServerGroupAntiAffinityFilter, which would see to it, is not enabled",
+        ),
+        (
+            "soft-affinity",
+            "weight_classes",
+            "warning: server group g, policy: ServerGroupSoftAffinityWeigher, which would see to it, is not enabled",
+        ),
+    ] {
+        let names = match option {
+            "enabled_filters" => json!(["ServerGroupAffinityFilter"]),
+            _ => json!(["RAMWeigher"]),
+        };
+        let options = match option {
+            "x" => json!({}),
+            option => json!({"filter_scheduler": {option: names}}),
+        };
+        let got =
+            found(&json!({"server_groups": [{"name": "g", "policy": policy}], "options": options}));
+        assert_eq!(got.join("\n"), expected, "{policy}");
+    }
+}
+
+#[test]
+fn filters_and_weighers_that_server_groups_need_are_missed() {
+    let few = json!({"options": {"filter_scheduler": {
+        "enabled_filters": ["ServerGroupAffinityFilter"], "weight_classes": ["ServerGroupSoftAffinityWeigher"]}}});
+    let place = "warning: option [filter_scheduler]";
+    assert_eq!(
+        all_found(&few),
+        [
+            format!(
+                "{place} enabled_filters: without ServerGroupAntiAffinityFilter nobody sees to server groups of the policy \
+                 anti-affinity; right would be: ServerGroupAntiAffinityFilter among them"
+            ),
+            format!(
+                "{place} weight_classes: without ServerGroupSoftAntiAffinityWeigher nobody sees to server groups of the \
+                 policy soft-anti-affinity; right would be: ServerGroupSoftAntiAffinityWeigher among them"
+            ),
+        ]
+    );
+    assert_eq!(all_found(&json!({"options": {}})), [""; 0]);
+}
+
+#[test]
+fn fewer_candidates_than_hosts_are_told_where_the_file_says_how_many_there_are() {
+    let limited = |limit: u64, hosts: Option<u64>| {
+        let options = json!({"scheduler": {"max_placement_results": limit}});
+        match hosts {
+            Some(hosts) => found(&json!({"options": options, "hosts": hosts})),
+            None => found(&json!({"options": options})),
+        }
+    };
+    assert_eq!(
+        limited(100, Some(101)),
+        [
+            "note: option [scheduler] max_placement_results: of 101 hosts 100 at most are looked at for a request, so one \
+             that fits may not be found; right would be: 101 at least"
+        ]
+    );
+    assert_eq!(limited(100, Some(100)), [""; 0]);
+    assert_eq!(limited(1, None), [""; 0]);
+}
+
+#[test]
+fn a_flavor_whose_cells_cannot_be_is_told() {
+    let got = found(
+        &json!({"flavors": [{"name": "f", "vcpus": 2, "ram": 512, "disk": 1,
+        "properties": {"hw:numa_nodes": 3}}]}),
+    );
+    assert_eq!(got.len(), 1, "{got:?}");
+    assert!(
+        got[0].starts_with("error: flavor f: each request by it is refused: "),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn what_plugins_say_of_themselves_is_gone_by() {
+    let manifest = json!({
+        "schema": berth_scheduler_objects::plugin::SCHEMA, "name": "rack", "kind": "both",
+        "extra_specs": [{"name": "rack:power_w", "type": "integer"}, {"name": "tier", "type": "string", "enum": ["a", "b"]}],
+    });
+    for (flavor, aggregate, enabled, expected) in [
+        (
+            json!({"rack:power_w": 300, "tier": "a"}),
+            json!({"rack_weight_multiplier": "2"}),
+            "rack",
+            "",
+        ),
+        (
+            json!({"rack:power_w": "much"}),
+            json!({}),
+            "rack",
+            "error: flavor f, rack:power_w: the value is `much`, and the plugin rack reads it; right would be: a whole number",
+        ),
+        (
+            json!({"tier": "c"}),
+            json!({}),
+            "rack",
+            "error: flavor f, tier: the value is `c`, and the plugin rack reads it; right would be: one of a, b",
+        ),
+        (
+            json!({"rack:pwoer_w": "300"}),
+            json!({}),
+            "rack",
+            "error: flavor f, rack:pwoer_w: no extra spec has this name, so nobody reads it; right would be: rack:power_w",
+        ),
+        (
+            json!({}),
+            json!({"rack_weight_multiplier": "x"}),
+            "rack",
+            "error: aggregate g, rack_weight_multiplier: `x` is no number, so on its hosts no aggregate overrides the option; \
+             right would be: a number",
+        ),
+        (
+            json!({}),
+            json!({}),
+            "racks",
+            "error: option [filter_scheduler] enabled_filters: there is no filter racks",
+        ),
+    ] {
+        let got = found(&json!({
+            "flavors": [{"name": "f", "extra_specs": flavor}],
+            "aggregates": [{"name": "g", "metadata": aggregate}],
+            "options": {"filter_scheduler": {"enabled_filters": [enabled], "weight_classes": ["rack"]}},
+            "plugins": [manifest],
+        }));
+        assert_eq!(got.join("\n"), expected);
+    }
+}
+
+#[test]
+fn a_document_that_is_none_is_refused_by_its_place() {
+    for (document, expected) in [
+        (
+            json!([]),
+            "it should be an object with flavors, aggregates, device_profiles, images, server_groups, options, plugins, hosts, and is a list",
+        ),
+        (
+            json!({"flavor": []}),
+            "there is no list flavor; there are flavors, aggregates, device_profiles, images, server_groups, options, plugins, hosts; is flavors meant?",
+        ),
+        (
+            json!({"flavors": {}}),
+            "flavors: should be a list, and is an object",
+        ),
+        (
+            json!({"flavors": [{"name": "a"}, 42]}),
+            "flavors[1]: should be an object, and is 42",
+        ),
+        (
+            json!({"hosts": "many"}),
+            "hosts: should be how many hosts there are, a whole number",
+        ),
+        (
+            json!({"flavors": [{"name": "a"}, {}]}),
+            "flavors[1]: missing field `name`",
+        ),
+        (
+            json!({"images": [{"name": "i", "properties": {"a": []}}]}),
+            "images[0]: a: should be a text",
+        ),
+        (
+            json!({"options": {"x": 1}}),
+            "options.x: should be a group of options, or `group.option`",
+        ),
+        (
+            json!({"plugins": [{"schema": "x", "name": "rack", "kind": "both"}]}),
+            "plugins[0]: its manifest should have the schema berth-scheduler-plugin/1, and has x",
+        ),
+    ] {
+        let error = Catalogue::read(&document)
+            .map(|_| ())
+            .map_err(|error| error.to_string());
+        assert_eq!(error, Err(expected.to_owned()));
+    }
+    let long = "x".repeat(100_000);
+    for document in [
+        json!(long),
+        json!({long.clone(): []}),
+        json!({"flavors": long}),
+        json!({"flavors": [long]}),
+        json!({"flavors": [{"name": "a", "vcpus": long}]}),
+        json!({"options": {long.clone(): 1}}),
+    ] {
+        let error = Catalogue::read(&document).expect_err("no catalogue");
+        let bytes = error.to_string().len();
+        assert!(bytes < 2_000, "{bytes} bytes");
+    }
+}

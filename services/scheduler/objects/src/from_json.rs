@@ -1,0 +1,26 @@
+//! Host states and request specs from JSON, as `berth scheduler explain` and `replay` read them from a file.
+//!
+//! Each error names the path of its field: `hosts[1].free_ram_mb`.
+
+mod field;
+mod host;
+mod request;
+
+pub use field::{Field, FieldError};
+pub use host::{allocation_candidates, host_state};
+pub use request::request_spec;
+
+/// A request spec that cannot be read.
+#[derive(Debug)]
+pub enum RequestSpecError {
+    /// A field has a wrong type or value.
+    Field(FieldError),
+    /// Nova's API would refuse the request.
+    Refused(String),
+}
+
+impl From<FieldError> for RequestSpecError {
+    fn from(error: FieldError) -> Self {
+        Self::Field(error)
+    }
+}

@@ -1,0 +1,160 @@
+//! A value in a file with its path, so that what is wrong is told by its place.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::text::shortened;
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{wrong}", before(path))]
+pub struct FieldError {
+    /// `hosts[1].free_ram_mb`
+    pub path: String,
+    /// What it should be, and what it is.
+    pub wrong: String,
+}
+
+/// The whole file has no path.
+fn before(path: &str) -> String {
+    match path {
+        "" => String::new(),
+        path => format!("{}: ", shortened(path)),
+    }
+}
+
+/// A value, and where it is.
+#[derive(Debug, Clone)]
+pub struct Field<'a> {
+    path: String,
+    value: &'a Value,
+}
+
+type Read<T> = Result<T, FieldError>;
+
+impl<'a> Field<'a> {
+    pub fn root(value: &'a Value) -> Self {
+        Self {
+            path: String::new(),
+            value,
+        }
+    }
+
+    pub fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    /// The error for a value that is something else.
+    pub fn should_be(&self, what: impl AsRef<str>) -> FieldError {
+        let is = match self.value {
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+            scalar => scalar.to_string(),
+        };
+        self.wrong(format!("should be {}, and is {is}", what.as_ref()))
+    }
+
+    /// An error in words of one's own.
+    pub fn wrong(&self, wrong: String) -> FieldError {
+        FieldError {
+            path: self.path.clone(),
+            wrong: shortened(&wrong).into_owned(),
+        }
+    }
+
+    /// A key of an object, be its value null.
+    pub fn given(&self, key: &str) -> Read<Option<Self>> {
+        let Value::Object(object) = self.value else {
+            return Err(self.should_be("an object"));
+        };
+        Ok(object.get(key).map(|value| Self {
+            path: self.under(key),
+            value,
+        }))
+    }
+
+    /// A key that must be there.
+    pub fn needed(&self, key: &str) -> Read<Self> {
+        self.given(key)?.ok_or_else(|| FieldError {
+            path: self.under(key),
+            wrong: "is missing".to_owned(),
+        })
+    }
+
+    /// What a key has; none where it is not there, or null.
+    pub fn maybe<T>(&self, key: &str, read: impl FnOnce(&Self) -> Read<T>) -> Read<Option<T>> {
+        let field = self.given(key)?.filter(|field| !field.value.is_null());
+        field.map(|field| read(&field)).transpose()
+    }
+
+    /// What a key has; the default where it is not there, or null.
+    pub fn or<T>(&self, key: &str, default: T, read: impl FnOnce(&Self) -> Read<T>) -> Read<T> {
+        Ok(self.maybe(key, read)?.unwrap_or(default))
+    }
+
+    pub fn text(&self) -> Read<&'a str> {
+        self.value.as_str().ok_or_else(|| self.should_be("a text"))
+    }
+
+    pub fn string(&self) -> Read<String> {
+        self.text().map(str::to_owned)
+    }
+
+    pub fn int(&self) -> Read<i64> {
+        let int = self.value.as_i64();
+        int.ok_or_else(|| self.should_be("a whole number"))
+    }
+
+    /// A whole number from 0 on.
+    pub fn count<T: TryFrom<i64>>(&self) -> Read<T> {
+        T::try_from(self.int()?).map_err(|_| self.should_be("a whole number from 0 on"))
+    }
+
+    pub fn float(&self) -> Read<f64> {
+        self.value
+            .as_f64()
+            .ok_or_else(|| self.should_be("a number"))
+    }
+
+    pub fn flag(&self) -> Read<bool> {
+        let flag = self.value.as_bool();
+        flag.ok_or_else(|| self.should_be("true or false"))
+    }
+
+    /// The fields of a list.
+    pub fn items(&self) -> Read<Vec<Self>> {
+        let Value::Array(items) = self.value else {
+            return Err(self.should_be("a list"));
+        };
+        let fields = items.iter().enumerate().map(|(place, value)| Self {
+            path: format!("{}[{place}]", self.path),
+            value,
+        });
+        Ok(fields.collect())
+    }
+
+    /// A list (or a set) of what is read alike.
+    pub fn list<T, C: FromIterator<T>>(&self, read: impl Fn(&Self) -> Read<T>) -> Read<C> {
+        self.items()?.iter().map(read).collect()
+    }
+
+    /// An object of what is read alike.
+    pub fn map<T>(&self, read: impl Fn(&Self) -> Read<T>) -> Read<BTreeMap<String, T>> {
+        let Value::Object(object) = self.value else {
+            return Err(self.should_be("an object"));
+        };
+        let read_one = |(key, value): (&String, &'a Value)| {
+            let path = self.under(key);
+            Ok((key.clone(), read(&Self { path, value })?))
+        };
+        object.iter().map(read_one).collect()
+    }
+
+    fn under(&self, key: &str) -> String {
+        match self.path.is_empty() {
+            true => key.to_owned(),
+            false => format!("{}.{key}", self.path),
+        }
+    }
+}

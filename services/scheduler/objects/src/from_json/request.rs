@@ -1,0 +1,156 @@
+//! The request of a case.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{Field, FieldError, RequestSpecError};
+use crate::plugin::PluginAnswers;
+use crate::request::{
+    Attestations, Destination, Hints, ImageProperties, ImagePropertyError, InstanceNumaTopology,
+    NetworkMetadata, NumaAffinityPolicy, PciRequest, PciRequestOrigin, RequestFlavor, RequestImage,
+    RequestSpec, ServerGroup,
+};
+
+type Read<T> = Result<T, FieldError>;
+
+/// As Nova's API would have built it; one that the API would refuse is [`RequestSpecError::Refused`].
+pub fn request_spec(field: &Field<'_>) -> Result<RequestSpec, RequestSpecError> {
+    let texts = |key| field.or(key, Vec::new(), |all| all.list(Field::string));
+    // Null is "no image", and not what is the default: an image without properties.
+    let image = match field.given("image")? {
+        None => Some(RequestImage::default()),
+        Some(image) if image.value().is_null() => None,
+        Some(given) => Some(image(&given)?),
+    };
+    let flavor = field.or("flavor", RequestFlavor::default(), flavor)?;
+    let numa_topology = match field.or("numa_from_flavor", false, Field::flag)? {
+        false => None,
+        true => InstanceNumaTopology::derive(&flavor, image.as_ref())
+            .map_err(|error| RequestSpecError::Refused(error.to_string()))?,
+    };
+    Ok(RequestSpec {
+        instance_uuid: field.or("instance_uuid", String::new(), Field::string)?,
+        flavor,
+        image,
+        numa_topology,
+        hints: field.or("hints", Hints::default(), hints)?,
+        group: field.maybe("group", group)?,
+        project_id: project(field)?,
+        availability_zone: field.maybe("availability_zone", Field::string)?,
+        pci_requests: field.or("pci_requests", Vec::new(), |all| all.list(pci_request))?,
+        network_metadata: field.maybe("network_metadata", network_metadata)?,
+        ignore_hosts: texts("ignore_hosts")?,
+        force_hosts: texts("force_hosts")?,
+        force_nodes: texts("force_nodes")?,
+        requested_destination: field.maybe("requested_destination", destination)?,
+        tried: field.or("retry", Vec::new(), |retry| {
+            retry.or("hosts", Vec::new(), |all| all.list(host_and_node))
+        })?,
+        is_bfv: field.or("is_bfv", false, Field::flag)?,
+        attestations: Attestations::default(),
+        plugin_answers: PluginAnswers::default(),
+    })
+}
+
+/// `p1` where nothing is said; null is a request of no project.
+fn project(field: &Field<'_>) -> Read<Option<String>> {
+    match field.given("project_id")? {
+        None => Ok(Some("p1".to_owned())),
+        Some(it) if it.value().is_null() => Ok(None),
+        Some(it) => it.string().map(Some),
+    }
+}
+
+fn flavor(field: &Field<'_>) -> Read<RequestFlavor> {
+    let default = RequestFlavor::default();
+    Ok(RequestFlavor {
+        name: field.or("name", default.name, Field::string)?,
+        flavorid: field.or("flavorid", default.flavorid, Field::string)?,
+        vcpus: field.or("vcpus", default.vcpus, Field::int)?,
+        memory_mb: field.or("memory_mb", default.memory_mb, Field::int)?,
+        root_gb: field.or("root_gb", default.root_gb, Field::int)?,
+        ephemeral_gb: field.or("ephemeral_gb", default.ephemeral_gb, Field::int)?,
+        swap: field.or("swap", default.swap, Field::int)?,
+        extra_specs: field.or("extra_specs", BTreeMap::new(), |all| all.map(Field::string))?,
+    })
+}
+
+fn image(field: &Field<'_>) -> Result<RequestImage, RequestSpecError> {
+    let kept = field.or("properties", BTreeMap::new(), |all| all.map(Field::string))?;
+    let refused = |error: ImagePropertyError| RequestSpecError::Refused(error.to_string());
+    Ok(RequestImage {
+        id: field.maybe("id", Field::string)?,
+        disk_format: field.maybe("disk_format", Field::string)?,
+        properties: ImageProperties::new(kept).map_err(refused)?,
+    })
+}
+
+/// A text is a list of one.
+fn hints(field: &Field<'_>) -> Read<Hints> {
+    let texts = field.map(|hint| match hint.value() {
+        Value::Array(_) => hint.list(Field::string),
+        _ => hint.string().map(|one| vec![one]),
+    });
+    texts.map(Hints::new)
+}
+
+fn group(field: &Field<'_>) -> Read<ServerGroup> {
+    let set = |key| field.or(key, BTreeSet::new(), |all| all.list(Field::string));
+    Ok(ServerGroup {
+        policy: field.needed("policy")?.string()?,
+        members: set("members")?,
+        hosts: set("hosts")?,
+        max_server_per_host: field
+            .maybe("rules", |rules| {
+                rules.maybe("max_server_per_host", Field::int)
+            })?
+            .flatten(),
+    })
+}
+
+fn pci_request(field: &Field<'_>) -> Read<PciRequest> {
+    let alias = field.maybe("alias_name", Field::string)?;
+    Ok(PciRequest {
+        count: field.needed("count")?.int()?,
+        spec: field.or("spec", Vec::new(), |all| {
+            all.list(|one| one.map(Field::string))
+        })?,
+        request_id: field.maybe("request_id", Field::string)?,
+        origin: alias.map_or(PciRequestOrigin::Port, PciRequestOrigin::Flavor),
+        numa_policy: field.or("numa_policy", NumaAffinityPolicy::default(), numa_policy)?,
+    })
+}
+
+fn numa_policy(field: &Field<'_>) -> Read<NumaAffinityPolicy> {
+    let text = field.text()?;
+    let policies = NumaAffinityPolicy::ALL;
+    let found = policies.iter().find(|(word, _)| *word == text);
+    found.map(|(_, policy)| *policy).ok_or_else(|| {
+        let words = policies.map(|(word, _)| word);
+        field.should_be(format!("one of {}", words.join(", ")))
+    })
+}
+
+fn network_metadata(field: &Field<'_>) -> Read<NetworkMetadata> {
+    Ok(NetworkMetadata {
+        physnets: field.or("physnets", BTreeSet::new(), |all| all.list(Field::string))?,
+        tunneled: field.or("tunneled", false, Field::flag)?,
+    })
+}
+
+fn destination(field: &Field<'_>) -> Read<Destination> {
+    Ok(Destination {
+        host: field.maybe("host", Field::string)?,
+        node: field.maybe("node", Field::string)?,
+        cell: field.maybe("cell", Field::string)?,
+        allow_cross_cell_move: field.or("allow_cross_cell_move", false, Field::flag)?,
+    })
+}
+
+fn host_and_node(field: &Field<'_>) -> Read<(String, String)> {
+    let parts: Vec<String> = field.list(Field::string)?;
+    <[String; 2]>::try_from(parts)
+        .map(|[host, node]| (host, node))
+        .map_err(|_| field.should_be("a host and a node"))
+}

@@ -1,0 +1,50 @@
+//! The effect of a claim on a host's NUMA cells and devices.
+
+use super::{HostState, NumaLimits};
+use crate::numa::{NumaAsk, Offer, Packing};
+use crate::pci::{Mappings, Near, PciAsk};
+use crate::reason::Reason;
+use crate::request::RequestSpec;
+
+impl HostState {
+    /// Puts the cells of an instance on cells of this host, and takes the devices that it asks for out of its pools. For that no
+    /// filter needs to have passed it: what cannot be taken is not, what can be is. `limits` are those that the filter noted,
+    /// `mappings` those of the candidate that was claimed.
+    pub fn consume_numa_and_pci(
+        &mut self,
+        request: &RequestSpec,
+        mappings: &Mappings,
+        limits: Option<NumaLimits>,
+        packing: Packing,
+    ) -> Result<(), Reason> {
+        let mut refused = Ok(());
+        let mut taken = None;
+        if let (Some(numa), Some(ask)) = (&self.numa, NumaAsk::new(request)) {
+            let offer = Offer {
+                numa,
+                pci: self.pci.as_ref(),
+                limits,
+                mappings,
+            };
+            match ask.take(offer, packing) {
+                Ok(after) => taken = Some(after),
+                Err(reason) => refused = Err(Reason::NumaTopology(reason)),
+            }
+        }
+        if let Some(pools) = &mut self.pci {
+            let near = match &taken {
+                Some((host, chosen)) => Near::Cells {
+                    host,
+                    chosen: *chosen,
+                },
+                None => Near::Anywhere,
+            };
+            let devices = PciAsk::new(&request.pci_requests).take(pools, mappings, near);
+            refused = refused.and(devices.map_err(Reason::PciPassthrough));
+        }
+        if let Some((after, _)) = taken {
+            self.numa = Some(after);
+        }
+        refused
+    }
+}

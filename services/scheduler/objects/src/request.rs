@@ -1,0 +1,132 @@
+//! What is asked for: Nova's request spec.
+
+mod attestation;
+mod hints;
+mod image;
+mod numa;
+mod pci;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::plugin::PluginAnswers;
+
+pub use attestation::{Attestation, AttestationExpiry, Attestations};
+pub use hints::Hints;
+pub use image::{ImageProperties, ImagePropertyError, RequestImage, architecture};
+pub use numa::Pinning;
+pub use numa::{
+    CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
+    NumaRequestError, PageSize, pci_numa_affinity_policy,
+};
+pub use pci::{
+    NumaAffinityPolicy, PCI_ALIAS_SPEC, PciAlias, PciAliasError, PciRequest, PciRequestOrigin,
+};
+pub use source::Source;
+
+/// One request, for one instance or several that are alike.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RequestSpec {
+    /// The instance that is placed next.
+    pub instance_uuid: String,
+    /// What it is given.
+    pub flavor: RequestFlavor,
+    /// What it is booted from; none where it is booted from a volume without one.
+    pub image: Option<RequestImage>,
+    /// What the user says beside it.
+    pub hints: Hints,
+    /// The server group it is in.
+    pub group: Option<ServerGroup>,
+    pub project_id: Option<String>,
+    /// The zone that the user asked for.
+    pub availability_zone: Option<String>,
+    /// Devices, by alias or of ports.
+    pub pci_requests: Vec<PciRequest>,
+    /// The cells that it is to have, derived from flavor and image; none: it has none.
+    pub numa_topology: Option<InstanceNumaTopology>,
+    /// Networks of its ports, which its memory and CPUs should be near to.
+    pub network_metadata: Option<NetworkMetadata>,
+    /// Hosts that an operator excluded.
+    pub ignore_hosts: Vec<String>,
+    /// The only hosts; filters are not asked.
+    pub force_hosts: Vec<String>,
+    /// The only nodes; filters are not asked.
+    pub force_nodes: Vec<String>,
+    /// Where to, for a move.
+    pub requested_destination: Option<Destination>,
+    /// Where a build failed before: host and node.
+    pub tried: Vec<(String, String)>,
+    /// Whether its root disk is a volume.
+    pub is_bfv: bool,
+    /// What was attested of the nodes when the request was made.
+    pub attestations: Attestations,
+    /// What plugins said of the hosts when the request was made.
+    pub plugin_answers: PluginAnswers,
+}
+
+/// What an instance is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestFlavor {
+    /// What users call it.
+    pub name: String,
+    /// Its id in the API.
+    pub flavorid: String,
+    pub vcpus: i64,
+    pub memory_mb: i64,
+    /// Root disk in GiB.
+    pub root_gb: i64,
+    /// Ephemeral disk in GiB.
+    pub ephemeral_gb: i64,
+    pub swap: i64,
+    /// What an operator demands for it.
+    pub extra_specs: BTreeMap<String, String>,
+}
+
+impl Default for RequestFlavor {
+    fn default() -> Self {
+        Self {
+            name: "m1.small".to_owned(),
+            flavorid: "1".to_owned(),
+            vcpus: 1,
+            memory_mb: 512,
+            root_gb: 1,
+            ephemeral_gb: 0,
+            swap: 0,
+            extra_specs: BTreeMap::new(),
+        }
+    }
+}
+
+/// A server group, as it is when the request is made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerGroup {
+    /// `affinity`, `anti-affinity`, `soft-affinity`, `soft-anti-affinity`.
+    pub policy: String,
+    /// Its instances, by uuid.
+    pub members: BTreeSet<String>,
+    /// The hosts that they are on.
+    pub hosts: BTreeSet<String>,
+    /// Of `anti-affinity`: so many members of it may be on one host; 1 where nothing is said.
+    pub max_server_per_host: Option<i64>,
+}
+
+/// Networks that matter for where in a host an instance is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NetworkMetadata {
+    /// Physical networks of its ports.
+    pub physnets: BTreeSet<String>,
+    /// Whether a port is on a tunnelled network.
+    pub tunneled: bool,
+}
+
+/// Where an instance is to go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Destination {
+    /// The host; none where only the cell is said.
+    pub host: Option<String>,
+    /// The node of it.
+    pub node: Option<String>,
+    pub cell: Option<String>,
+    /// Whether it may leave its cell.
+    pub allow_cross_cell_move: bool,
+}

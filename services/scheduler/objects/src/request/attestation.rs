@@ -1,0 +1,62 @@
+//! What was attested of the nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is known of the nodes' trustworthiness when a request is made.
+///
+/// This is the interface to attestation: who makes the request reads what an attestation service says of the nodes, and hands it
+/// over; the filter itself asks nobody. A level is whatever word the service has, `trusted` and `untrusted` mostly.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Attestations(Known);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Known {
+    These(Arc<BTreeMap<String, Attestation>>),
+    Nothing(Arc<str>),
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self::These(Arc::default())
+    }
+}
+
+/// What was attested of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attestation {
+    /// How far it is to be trusted, in a word.
+    pub trust_level: String,
+    /// Seconds since then, and for how many it holds; none: it holds.
+    pub expired: Option<AttestationExpiry>,
+}
+
+/// An attestation that is too old.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AttestationExpiry {
+    /// Seconds since it was made.
+    pub age_s: f64,
+    /// For so many it holds.
+    pub holds_s: f64,
+}
+
+impl Attestations {
+    #[must_use]
+    pub fn new(by_node: BTreeMap<String, Attestation>) -> Self {
+        Self(Known::These(Arc::new(by_node)))
+    }
+
+    /// Nothing is known, for this reason: no node is trusted.
+    #[must_use]
+    pub fn unknown(why: &str) -> Self {
+        Self(Known::Nothing(why.into()))
+    }
+
+    /// What was attested of a node; none: nothing was.
+    pub fn of(&self, node: &str) -> Result<Option<&Attestation>, &str> {
+        match &self.0 {
+            Known::These(by_node) => Ok(by_node.get(node)),
+            Known::Nothing(why) => Err(why),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How many CPUs of an instance are dedicated, without a look at cells: what Placement is asked for.
+
+use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError, cpus};
+use crate::request::source::Source;
+use crate::request::{RequestFlavor, RequestImage};
+
+/// What a flavor and an image say of dedicated CPUs, apart from resource classes and traits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pinning {
+    /// CPUs that are the instance's alone, one for isolated emulator threads among them; 0: none.
+    pub dedicated: i64,
+    /// CPUs that it shares, where some are dedicated and some are shared.
+    pub shared: Option<i64>,
+    /// Whether all of its own CPUs are dedicated.
+    pub is_whole: bool,
+    /// What becomes of the threads of a core.
+    pub threads: Option<CpuThreadPolicy>,
+}
+
+impl Pinning {
+    /// Of a flavor and an image.
+    ///
+    /// Errors: A policy or a mask that cannot be read, or that flavor and image contradict each other in.
+    pub fn new(
+        flavor: &RequestFlavor,
+        image: Option<&RequestImage>,
+    ) -> Result<Self, NumaRequestError> {
+        let source = Source { flavor, image };
+        let policy = cpus::policy(source)?;
+        let threads = cpus::thread_policy(source)?;
+        let emulator = cpus::emulator_threads(source)?;
+        let mut pinning = Self {
+            dedicated: 0,
+            shared: None,
+            is_whole: policy == Some(CpuPolicy::Dedicated),
+            threads,
+        };
+        match policy {
+            None | Some(CpuPolicy::Shared) => return Ok(pinning),
+            Some(CpuPolicy::Dedicated) => pinning.dedicated = flavor.vcpus,
+            Some(CpuPolicy::Mixed) => {
+                let vcpus = super::derive::vcpus(flavor)?;
+                let mask = match cpus::dedicated(source, vcpus)? {
+                    None => cpus::realtime(source, vcpus, emulator)?,
+                    mask => mask,
+                };
+                let many = mask.map_or(0, |cpus| cpus.iter().count());
+                pinning.dedicated = i64::try_from(many).unwrap_or(flavor.vcpus);
+                pinning.shared = Some(flavor.vcpus - pinning.dedicated);
+            }
+        }
+        if emulator == Some(EmulatorThreadsPolicy::Isolate) {
+            pinning.dedicated = pinning.dedicated.saturating_add(1);
+        }
+        Ok(pinning)
+    }
+}

@@ -50,12 +50,13 @@ enum SchedulerCommand {
                             berth scheduler explain request.json --option filter_scheduler.ram_weight_multiplier=-1 -f json\n  \
                             berth scheduler explain - --hint 'query=[\">=\", \"$free_ram_mb\", 4096]'")]
     Explain(explain::DecisionArguments),
-    /// Look at flavors, aggregates, device profiles, images and the scheduler's options, and name what is wrong, a finding a line:
-    /// how bad it is, where, what, and what would be right.
+    /// Check flavors, aggregates, device profiles, images and server groups, and print one finding per line: severity, object,
+    /// problem, and the correct value.
     ///
     /// FILE is JSON or TOML with any of the lists flavors (name, extra_specs), aggregates (name, metadata), device_profiles (name,
-    /// groups), images (name, properties), and options by group. What OpenStack takes without a word is found before a guest meets it:
-    /// names that nobody reads, `>=8` without a blank, numbers that are none. Ends with 1 where there is an error.
+    /// groups), images (name, properties), server_groups (name, policy), and the scheduler's options by section, which say what
+    /// is read. It finds what OpenStack accepts silently: names that nothing reads, `>=8` without a blank, invalid numbers. Exits
+    /// with 1 if there is an error.
     #[command(after_help = "Examples:\n  berth scheduler lint cloud.toml\n  \
                             berth scheduler lint cloud.json -f json\n  \
                             berth scheduler lint - -f value -c severity -c name -c key")]

@@ -10,6 +10,7 @@ mod ask;
 mod claiming;
 mod consume;
 mod destination;
+mod ineffective_options;
 mod outcome;
 mod placement_stage;
 mod record;
@@ -21,7 +22,7 @@ use std::num::NonZero;
 use crate::custom_plugins::CustomPlugins;
 use crate::filters::{Chain, ChainError};
 use crate::host_state::ConsideredHost;
-use crate::options::{OptionError, OptionWarning, OptionsReport, SchedulerOptions};
+use crate::options::{OptionError, OptionsReport, SchedulerOptions};
 use crate::request::RequestSpec;
 use crate::weighers::{Weighers, WeighersError};
 use berth_model::SeededRng;
@@ -37,10 +38,30 @@ pub use record::{Asked, LeftOut, Record, Tried, Turnout};
 pub use rejections::{NAMED, RejectedHost, RejectedHosts, Rejections};
 pub use sorted::SortedHosts;
 
+/// Each policy of server groups, and the option and the filter or weigher that enforce it.
+pub const GROUP_POLICIES: [(&str, &str, &str); 4] = [
+    ("affinity", "enabled_filters", "ServerGroupAffinityFilter"),
+    (
+        "anti-affinity",
+        "enabled_filters",
+        "ServerGroupAntiAffinityFilter",
+    ),
+    (
+        "soft-affinity",
+        "weight_classes",
+        "ServerGroupSoftAffinityWeigher",
+    ),
+    (
+        "soft-anti-affinity",
+        "weight_classes",
+        "ServerGroupSoftAntiAffinityWeigher",
+    ),
+];
+
 /// Filters and weighers by their options, ready for any number of requests.
 pub struct Scheduler {
     options: SchedulerOptions,
-    warnings: Vec<OptionWarning>,
+    warnings: Vec<String>,
     chain: Chain,
     weighers: Weighers,
     keeps_record: bool,
@@ -82,10 +103,14 @@ impl Scheduler {
         if !errors.is_empty() {
             return Err(SchedulerError::Options(errors));
         }
+        let chain = Chain::with_own(&options, own)?;
+        let weighers = Weighers::with_own(&options, own)?;
+        let ineffective = ineffective_options::warnings(&options, chain.names(), weighers.names());
+        let warnings = warnings.iter().map(ToString::to_string);
         Ok(Self {
-            warnings,
-            chain: Chain::with_own(&options, own)?,
-            weighers: Weighers::with_own(&options, own)?,
+            warnings: warnings.chain(ineffective).collect(),
+            chain,
+            weighers,
             options,
             keeps_record: true,
         })
@@ -128,9 +153,9 @@ impl Scheduler {
         &self.chain
     }
 
-    /// What should be changed in the options, and is done without meanwhile; the caller tells the operator.
+    /// Options that should be changed, each as `[section] option: why`. The caller shows them to the operator.
     #[must_use]
-    pub fn warnings(&self) -> &[OptionWarning] {
+    pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 

@@ -1,4 +1,4 @@
-//! `berth scheduler lint`: what is wrong with flavors, aggregates, device profiles, images and options of a file.
+//! `berth scheduler lint`: mistakes in the flavors, aggregates, device profiles, images and server groups of a file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

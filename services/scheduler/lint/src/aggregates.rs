@@ -1,7 +1,7 @@
 //! Rules for aggregates' metadata.
 
+use super::enabled::EnabledFeatures;
 use super::extra_specs::demanded;
-use super::options::Enabled;
 use super::{AggregateEntry, Catalogue, Code, Finding, Kind, LintSeverity, Place};
 use berth_model::nearest_name;
 use berth_scheduler::weighers;
@@ -63,7 +63,7 @@ enum Values {
 pub(super) fn lint(
     aggregate: &AggregateEntry,
     catalogue: &Catalogue,
-    enabled: &Enabled,
+    enabled: &EnabledFeatures,
     findings: &mut Vec<Finding>,
 ) {
     for (key, value) in &aggregate.metadata {
@@ -110,7 +110,7 @@ fn of_requests(
     place: &Place,
     key: &str,
     catalogue: &Catalogue,
-    enabled: &Enabled,
+    enabled: &EnabledFeatures,
 ) -> Option<Finding> {
     let of_image = |name: &str| ImageProperties::names().any(|it| it == name);
     let property = match &enabled.image_namespace {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use berth_model::nearest_name;
+use berth_scheduler::options::SchedulerOptions;
 use berth_scheduler_objects::plugin::PluginManifest;
 use berth_scheduler_objects::text::shortened;
 
@@ -23,8 +24,8 @@ pub struct Catalogue {
     pub device_profiles: Vec<DeviceProfileEntry>,
     pub images: Vec<ImageEntry>,
     pub server_groups: Vec<ServerGroupEntry>,
-    /// The scheduler's options, by group and name.
-    pub options: BTreeMap<(String, String), Value>,
+    /// The scheduler's options; they say which names are read.
+    pub options: SchedulerOptions,
     /// The manifests of the scheduler's plugins.
     pub plugins: Vec<PluginManifest>,
     /// The number of hosts, if given.
@@ -210,37 +211,42 @@ fn plugins(list: &Value) -> Result<Vec<PluginManifest>, CatalogueError> {
     manifests.collect()
 }
 
-/// `{group: {name: value}}` or `{"group.name": value}`.
-fn options(groups: &Value) -> Result<BTreeMap<(String, String), Value>, CatalogueError> {
+/// `{group: {name: value}}` or `{"group.name": value}`. Options that the scheduler does not read are ignored:
+/// `berth config check` reports them.
+fn options(groups: &Value) -> Result<SchedulerOptions, CatalogueError> {
     let wrong = |path: &str, wrong: &str| CatalogueError::Field {
-        path: path.to_owned(),
-        wrong: wrong.to_owned(),
+        path: shortened(path).into_owned(),
+        wrong: shortened(wrong).into_owned(),
     };
     let Value::Object(groups) = groups else {
         return Err(wrong("options", "should be an object of groups"));
     };
-    let mut all = BTreeMap::new();
+    let mut all = Map::new();
     for (group, options) in groups {
-        match (options, group.split_once('.')) {
-            (Value::Object(options), _) => {
-                let named = options.iter();
-                all.extend(
-                    named.map(|(name, value)| ((group.clone(), name.clone()), value.clone())),
-                );
-            }
+        let (group, options) = match (options, group.split_once('.')) {
+            (Value::Object(options), _) => (group.as_str(), options.clone()),
             (value, Some((group, name))) => {
-                all.insert((group.to_owned(), name.to_owned()), value.clone());
+                (group, Map::from_iter([(name.to_owned(), value.clone())]))
             }
             _ => {
                 let path = format!("options.{group}");
-                return Err(wrong(
-                    &path,
-                    "should be a group of options, or `group.option`",
-                ));
+                let text = "should be a group of options, or `group.option`";
+                return Err(wrong(&path, text));
+            }
+        };
+        for (name, value) in &options {
+            if let Err(error) = SchedulerOptions::deserialize(json!({group: {name: value}})) {
+                let path = format!("options.{group}.{name}");
+                return Err(wrong(&path, &error.to_string()));
             }
         }
+        let known = all.entry(group).or_insert_with(|| json!({}));
+        if let Value::Object(known) = known {
+            known.extend(options);
+        }
     }
-    Ok(all)
+    SchedulerOptions::deserialize(Value::Object(all))
+        .map_err(|error| wrong("options", &error.to_string()))
 }
 
 /// Texts by name; numbers and truth values as texts.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_model::{ResourceClass, Trait};
 
+use super::enabled::EnabledFeatures;
 use super::known::{SCOPED, SCOPES, UNSCOPED, Values};
-use super::options::Enabled;
 use super::profiles::ONE_UNIT;
 use super::{Catalogue, Code, Finding, FlavorEntry, Kind, LintSeverity, Place, requirement};
 use berth_model::nearest_name;
@@ -22,7 +22,7 @@ const OF_CAPABILITIES: &str = "ComputeCapabilitiesFilter";
 pub(super) fn lint(
     flavor: &FlavorEntry,
     catalogue: &Catalogue,
-    enabled: &Enabled,
+    enabled: &EnabledFeatures,
     findings: &mut Vec<Finding>,
 ) {
     let before = findings.len();
@@ -78,7 +78,7 @@ struct Spec<'a> {
     key: &'a str,
     value: &'a str,
     catalogue: &'a Catalogue,
-    enabled: &'a Enabled,
+    enabled: &'a EnabledFeatures,
 }
 
 impl Spec<'_> {

@@ -1,22 +1,24 @@
-//! What is wrong with flavors, aggregates, device profiles, images, server groups and options, found before a request meets it.
+//! Finds mistakes in flavors, aggregates, device profiles, images and server groups before a request uses them.
 //!
-//! Most of it Nova takes without a word: an extra spec with a letter too many is nobody's, `>=8` without a blank is a text that no
-//! number is, a multiplier that is no number is not read. Each finding says where, what, and what would be right. Caller: `cli`
-//! (`berth scheduler lint`).
+//! Nova accepts most of them silently: a misspelt extra spec has no effect, `>=8` without a blank is compared as text, an invalid
+//! multiplier is ignored. Each finding says where the mistake is, what it is, and what would be right. Caller: `berth scheduler lint`.
 
 mod aggregates;
 mod catalogue;
+mod enabled;
 mod extra_specs;
 mod images;
 mod known;
-mod options;
 mod profiles;
 mod requirement;
 mod server_groups;
 
 use std::fmt::{self, Display, Formatter};
 
+use berth_scheduler::options::SchedulerOptions;
 use serde::{Deserialize, Serialize};
+
+use enabled::EnabledFeatures;
 
 pub use catalogue::{
     AggregateEntry, Catalogue, CatalogueError, DeviceProfileEntry, FlavorEntry, ImageEntry,
@@ -51,7 +53,7 @@ pub enum LintSeverity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// No extra spec, key, property, option, filter or weigher has this name.
+    /// No extra spec, key or property has this name.
     UnknownName,
     /// An operator and its operand without a blank between them.
     GluedOperator,
@@ -72,13 +74,6 @@ pub enum Code {
     VoidOverride,
     /// Several units of a device class that has one unit per provider.
     OneUnitDevices,
-    /// Something that is enabled and does nothing.
-    Idle,
-    /// Something that is not enabled and is needed.
-    Missing,
-    /// Something that is enabled and rejects every host.
-    RejectsAll,
-    Twice,
 }
 
 /// The subject of a finding.
@@ -108,9 +103,7 @@ pub enum Kind {
 /// All findings, by subject, in the order of the file.
 #[must_use]
 pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
-    let (options, mut findings) =
-        options::lint(&catalogue.options, &catalogue.plugins, catalogue.hosts);
-    let enabled = options::Enabled::of(&options);
+    let enabled = EnabledFeatures::of(&catalogue.options);
     let mut all = Vec::new();
     for flavor in &catalogue.flavors {
         extra_specs::lint(flavor, catalogue, &enabled, &mut all);
@@ -127,23 +120,34 @@ pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
     for group in &catalogue.server_groups {
         server_groups::lint(group, &enabled, &mut all);
     }
-    all.append(&mut findings);
+    all.extend(few_candidates(catalogue));
     all
+}
+
+/// The limit of the query to Placement is lower than the number of hosts in the file.
+fn few_candidates(catalogue: &Catalogue) -> Option<Finding> {
+    let hosts = catalogue.hosts?;
+    let limit = catalogue.options.scheduler.max_placement_results;
+    let place = Place::new(Kind::Option, "scheduler", "max_placement_results");
+    let text = format!(
+        "of {hosts} hosts {limit} at most are looked at for a request, so one that fits may not be found"
+    );
+    (limit < hosts).then(|| {
+        let found = place.finds(LintSeverity::Note, Code::BadValue, text);
+        found.mend(format!("{hosts} at least"))
+    })
 }
 
 /// The first unknown extra spec of a flavor that is misspelt.
 #[must_use]
-pub fn misspelt(
-    extra_specs: &[(String, String)],
-    options: &berth_scheduler::options::SchedulerOptions,
-) -> Option<Finding> {
+pub fn misspelt(extra_specs: &[(String, String)], options: &SchedulerOptions) -> Option<Finding> {
     let flavor = FlavorEntry {
         name: String::new(),
         vcpus: None,
         memory_mb: None,
         extra_specs: extra_specs.iter().cloned().collect(),
     };
-    let enabled = options::Enabled::of(options);
+    let enabled = EnabledFeatures::of(options);
     let mut findings = Vec::new();
     extra_specs::lint(&flavor, &Catalogue::default(), &enabled, &mut findings);
     findings.into_iter().find(|it| {

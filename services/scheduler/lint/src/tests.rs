@@ -4,14 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The findings, without those about server groups if the test enables few filters.
 fn found(document: &Value) -> Vec<String> {
-    let all = all_found(document).into_iter();
-    all.filter(|it| !it.contains("nobody sees to server groups"))
-        .collect()
-}
-
-fn all_found(document: &Value) -> Vec<String> {
     let catalogue = Catalogue::read(document).expect("a catalogue");
     let findings = lint(&catalogue);
     let json = serde_json::to_string(&findings).expect("findings are JSON");
@@ -357,176 +350,6 @@ fn images_have_properties_that_are_known() {
 }
 
 #[test]
-fn options_enable_what_is_there_and_does_something() {
-    for (group, name, value, expected) in [
-        ("filter_scheduler", "ram_weight_multiplier", json!(2.0), ""),
-        (
-            "filter_scheduler",
-            "host_subset_sizes",
-            json!(2),
-            "error: option [filter_scheduler] host_subset_sizes: no option has this name, so nobody reads it; right would be: filter_scheduler.host_subset_size",
-        ),
-        (
-            "filter_scheduler",
-            "track_instance_changes",
-            json!(true),
-            "note: option [filter_scheduler] track_instance_changes: the scheduler has no option of this name, so it does not read it",
-        ),
-        (
-            "filter_schedular",
-            "colour",
-            json!("red"),
-            "error: option [filter_schedular]: the scheduler has no section of this name, so it does not read it; right would be: [filter_scheduler]",
-        ),
-        (
-            "kitchen",
-            "colour",
-            json!("red"),
-            "note: option [kitchen]: the scheduler has no section of this name, so it does not read it",
-        ),
-        ("scheduler_plugin_rack", "program", json!("/rack"), ""),
-        (
-            "scheduler",
-            "query_placement_for_routed_network_aggregates",
-            json!(true),
-            "warning: option [scheduler] query_placement_for_routed_network_aggregates: the value is true; it does nothing yet: \
-             no request tells its routed networks; right would be: false",
-        ),
-        (
-            "filter_scheduler",
-            "image_properties_default_architecture",
-            json!("x86-64"),
-            "error: option [filter_scheduler] image_properties_default_architecture: the value is \"x86-64\"; right would be: an architecture (",
-        ),
-        (
-            "filter_scheduler",
-            "enabled_filters",
-            json!(["PciPassthroughFilter"]),
-            "warning: option [filter_scheduler] enabled_filters: PciPassthroughFilter does nothing: [pci] alias names no \
-             devices that a flavor could ask for",
-        ),
-        (
-            "filter_scheduler",
-            "ram_weight_multiplier",
-            json!("x"),
-            "error: option [filter_scheduler] ram_weight_multiplier: invalid type: string \"x\", expected f64",
-        ),
-        (
-            "filter_scheduler",
-            "enabled_filters",
-            json!(["RmFilter"]),
-            "error: option [filter_scheduler] enabled_filters: there is no filter RmFilter; right would be: RamFilter",
-        ),
-        (
-            "filter_scheduler",
-            "enabled_filters",
-            json!(["RamFilter", "RamFilter"]),
-            "warning: option [filter_scheduler] enabled_filters: RamFilter is named twice, and asked twice",
-        ),
-        (
-            "filter_scheduler",
-            "available_filters",
-            json!(["RamFilter"]),
-            "error: option [filter_scheduler] enabled_filters: [filter_scheduler] enabled_filters: AvailabilityZoneFilter is not among available_filters",
-        ),
-        (
-            "filter_scheduler",
-            "enabled_filters",
-            json!(["IsolatedHostsFilter"]),
-            "warning: option [filter_scheduler] enabled_filters: IsolatedHostsFilter does nothing: isolated_hosts and isolated_images are empty",
-        ),
-        (
-            "filter_scheduler",
-            "enabled_filters",
-            json!(["MetricsFilter"]),
-            "warning: option [filter_scheduler] enabled_filters: MetricsFilter does nothing: [metrics] weight_setting is empty",
-        ),
-        (
-            "filter_scheduler",
-            "enabled_filters",
-            json!(["RamFilter", "AggregateRamFilter"]),
-            "warning: option [filter_scheduler] enabled_filters: RamFilter rejects what AggregateRamFilter lets pass where an aggregate allows more; right would be: AggregateRamFilter alone",
-        ),
-        (
-            "filter_scheduler",
-            "weight_classes",
-            json!(["RAMWeighr"]),
-            "error: option [filter_scheduler] weight_classes: there is no weigher RAMWeighr; right would be: RAMWeigher",
-        ),
-        (
-            "filter_scheduler",
-            "ram_weight_multiplier",
-            json!(0.0),
-            "note: option [filter_scheduler] ram_weight_multiplier: RAMWeigher adds nothing: its multiplier is 0",
-        ),
-        (
-            "filter_scheduler",
-            "image_props_weight_setting",
-            json!(["os_distro=1"]),
-            "warning: option [filter_scheduler] image_props_weight_setting: it counts nothing while image_props_weight_multiplier is 0; right would be: image_props_weight_multiplier above 0",
-        ),
-        (
-            "filter_scheduler",
-            "host_subset_size",
-            json!(0),
-            "warning: option [filter_scheduler] host_subset_size: the value is 0; it counts as 1; right would be: a whole number from 1 on",
-        ),
-        (
-            "filter_scheduler",
-            "max_instances_per_host",
-            json!(0),
-            "error: option [filter_scheduler] max_instances_per_host: the value is 0; right would be: a whole number from 1 on",
-        ),
-    ] {
-        let got = found(&json!({"options": {group: {name: value}}})).join("\n");
-        assert!(
-            got.starts_with(expected) && got.is_empty() == expected.is_empty(),
-            "{name}={value}: {got}"
-        );
-    }
-    let none = json!({"options": {"filter_scheduler": {"enabled_filters": ["IoOpsFilter"], "max_io_ops_per_host": 0}}});
-    assert_eq!(
-        found(&none),
-        [
-            "error: option [filter_scheduler] max_io_ops_per_host: 0 rejects every host, be there no build on it; right would be: 1 at least"
-        ]
-    );
-}
-
-#[test]
-fn a_name_that_is_none_does_not_take_the_others_of_its_list_away() {
-    let got = found(&json!({
-        "aggregates": [{"name": "a", "metadata": {"ram_weight_multiplier": "2", "ram_allocation_ratio": "2"}}],
-        "options": {"filter_scheduler": {
-            "weight_classes": ["RAMWeigher", "Ours"], "enabled_filters": ["AggregateRamFilter", "Ours"]}},
-    }));
-    assert_eq!(
-        got,
-        [
-            "error: option [filter_scheduler] enabled_filters: there is no filter Ours",
-            "error: option [filter_scheduler] weight_classes: there is no weigher Ours",
-        ]
-    );
-}
-
-#[test]
-fn a_chain_is_judged_though_another_option_has_no_name() {
-    let got = found(&json!({"options": {"filter_scheduler": {
-        "available_filters": ["RamFilter"], "enabled_filters": ["DiskFilter"], "colour": "red"}}}));
-    assert!(
-        got.iter()
-            .any(|it| it.contains("DiskFilter is not among available_filters")),
-        "{got:?}"
-    );
-}
-
-#[test]
-fn a_section_that_is_none_is_told_once() {
-    let got = found(&json!({"options": {"kitchen": {"colour": "red", "size": 3}}}));
-    assert_eq!(got.len(), 1, "{got:?}");
-}
-
-#[test]
 fn server_groups_have_a_policy_that_somebody_sees_to() {
     for (policy, option, expected) in [
         ("affinity", "x", ""),
@@ -566,27 +389,6 @@ fn server_groups_have_a_policy_that_somebody_sees_to() {
             found(&json!({"server_groups": [{"name": "g", "policy": policy}], "options": options}));
         assert_eq!(got.join("\n"), expected, "{policy}");
     }
-}
-
-#[test]
-fn filters_and_weighers_that_server_groups_need_are_missed() {
-    let few = json!({"options": {"filter_scheduler": {
-        "enabled_filters": ["ServerGroupAffinityFilter"], "weight_classes": ["ServerGroupSoftAffinityWeigher"]}}});
-    let place = "warning: option [filter_scheduler]";
-    assert_eq!(
-        all_found(&few),
-        [
-            format!(
-                "{place} enabled_filters: without ServerGroupAntiAffinityFilter nobody sees to server groups of the policy \
-                 anti-affinity; right would be: ServerGroupAntiAffinityFilter among them"
-            ),
-            format!(
-                "{place} weight_classes: without ServerGroupSoftAntiAffinityWeigher nobody sees to server groups of the \
-                 policy soft-anti-affinity; right would be: ServerGroupSoftAntiAffinityWeigher among them"
-            ),
-        ]
-    );
-    assert_eq!(all_found(&json!({"options": {}})), [""; 0]);
 }
 
 #[test]
@@ -660,12 +462,6 @@ fn what_plugins_say_of_themselves_is_gone_by() {
             "error: aggregate g, rack_weight_multiplier: `x` is no number, so on its hosts no aggregate overrides the option; \
              right would be: a number",
         ),
-        (
-            json!({}),
-            json!({}),
-            "racks",
-            "error: option [filter_scheduler] enabled_filters: there is no filter racks",
-        ),
     ] {
         let got = found(&json!({
             "flavors": [{"name": "f", "extra_specs": flavor}],
@@ -711,6 +507,10 @@ fn a_document_that_is_none_is_refused_by_its_place() {
         (
             json!({"options": {"x": 1}}),
             "options.x: should be a group of options, or `group.option`",
+        ),
+        (
+            json!({"options": {"filter_scheduler.ram_weight_multiplier": "x"}}),
+            "options.filter_scheduler.ram_weight_multiplier: invalid type: string \"x\", expected f64",
         ),
         (
             json!({"plugins": [{"schema": "x", "name": "rack", "kind": "both"}]}),

@@ -426,12 +426,12 @@ fn options_out_of_bounds_are_refused_and_doubtful_ones_are_told() {
     let mut options = SchedulerOptions::default();
     options.filter_scheduler.host_subset_size = 0;
     let scheduler = Scheduler::new(options.clone()).expect("filters and weighers");
-    let told: Vec<&str> = scheduler
-        .warnings()
-        .iter()
-        .map(|it| it.wrong.option)
-        .collect();
-    assert_eq!(told, ["host_subset_size"]);
+    assert_eq!(
+        scheduler.warnings(),
+        [
+            "[filter_scheduler] host_subset_size: should be a whole number from 1 on, and is 0; it counts as 1"
+        ]
+    );
     options.scheduler.max_attempts = 0;
     options.filter_scheduler.max_instances_per_host = -3;
     let refused = Scheduler::new(options)

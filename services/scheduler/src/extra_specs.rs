@@ -30,8 +30,8 @@ enum Rule {
     Never,
     /// `<or>` without an operand.
     NoAlternative,
-    Number(Comparison, Operand),
-    Text(Comparison, String),
+    Number(RequirementComparison, Operand),
+    Text(RequirementComparison, String),
     /// The value contains all of these.
     Contains(Vec<String>),
     OneOf(Vec<String>),
@@ -45,7 +45,7 @@ struct Operand {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Comparison {
+enum RequirementComparison {
     Equal,
     NotEqual,
     Less,
@@ -56,7 +56,7 @@ enum Comparison {
 
 /// Why a value and a demand cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum UnreadableRequirement {
     /// The operator compares numbers.
     #[error("`{0}` is no number")]
     NoNumber(String),
@@ -65,7 +65,7 @@ pub enum Unreadable {
     NoAlternative,
 }
 
-impl Comparison {
+impl RequirementComparison {
     fn holds<T: PartialOrd + ?Sized>(self, value: &T, operand: &T) -> bool {
         match self {
             Self::Equal => value == operand,
@@ -95,16 +95,16 @@ impl Requirement {
     }
 
     /// Whether a value satisfies the requirement. Text is `CapabilityRef::Text`; null counts as missing.
-    pub fn holds_for(&self, value: CapabilityRef<'_>) -> Result<bool, Unreadable> {
+    pub fn holds_for(&self, value: CapabilityRef<'_>) -> Result<bool, UnreadableRequirement> {
         if value == CapabilityRef::Null {
             return Ok(false);
         }
         match &self.rule {
             Rule::Whole => Ok(value.text() == self.text),
             Rule::Never => Ok(false),
-            Rule::NoAlternative => Err(Unreadable::NoAlternative),
+            Rule::NoAlternative => Err(UnreadableRequirement::NoAlternative),
             Rule::Number(comparison, operand) => {
-                let none = |text: &str| Unreadable::NoNumber(text.to_owned());
+                let none = |text: &str| UnreadableRequirement::NoNumber(text.to_owned());
                 let number = value.number().ok_or_else(|| none(&value.text()))?;
                 let operand = operand.number.ok_or_else(|| none(&operand.text))?;
                 Ok(comparison.holds(&number, &operand))
@@ -153,21 +153,21 @@ impl Rule {
     }
 }
 
-const NUMBERS: [(&str, Comparison); 5] = [
-    ("=", Comparison::GreaterOrEqual),
-    (">=", Comparison::GreaterOrEqual),
-    ("==", Comparison::Equal),
-    ("!=", Comparison::NotEqual),
-    ("<=", Comparison::LessOrEqual),
+const NUMBERS: [(&str, RequirementComparison); 5] = [
+    ("=", RequirementComparison::GreaterOrEqual),
+    (">=", RequirementComparison::GreaterOrEqual),
+    ("==", RequirementComparison::Equal),
+    ("!=", RequirementComparison::NotEqual),
+    ("<=", RequirementComparison::LessOrEqual),
 ];
 
-const TEXTS: [(&str, Comparison); 6] = [
-    ("s==", Comparison::Equal),
-    ("s!=", Comparison::NotEqual),
-    ("s<", Comparison::Less),
-    ("s<=", Comparison::LessOrEqual),
-    ("s>", Comparison::Greater),
-    ("s>=", Comparison::GreaterOrEqual),
+const TEXTS: [(&str, RequirementComparison); 6] = [
+    ("s==", RequirementComparison::Equal),
+    ("s!=", RequirementComparison::NotEqual),
+    ("s<", RequirementComparison::Less),
+    ("s<=", RequirementComparison::LessOrEqual),
+    ("s>", RequirementComparison::Greater),
+    ("s>=", RequirementComparison::GreaterOrEqual),
 ];
 
 #[cfg(test)]
@@ -228,7 +228,10 @@ mod tests {
             assert_eq!(error.to_string(), sentence);
         }
         let error = Requirement::new(">= 1").holds_for(CapabilityRef::Bool(true));
-        assert_eq!(error, Err(Unreadable::NoNumber("True".to_owned())));
+        assert_eq!(
+            error,
+            Err(UnreadableRequirement::NoNumber("True".to_owned()))
+        );
     }
 
     #[test]

@@ -49,7 +49,7 @@ use crate::reason::Reason;
 use crate::request::RequestSpec;
 
 pub use chain::in_shares;
-pub use chain::{Chain, ChainError, Out, Passed, Rejected, Turn};
+pub use chain::{Chain, ChainError, FilterCounts, InstancePosition, Out, RejectedCandidateHost};
 pub use metrics::measured;
 
 /// When a filter runs.

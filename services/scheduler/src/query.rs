@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
+use crate::host_state::{Attribute, AttributeValue, Capability, CapabilityRef, ConsideredHost};
 use crate::text::shortened;
 
 /// The maximum length of a query.
@@ -31,7 +31,7 @@ pub const VALUES: usize = 16;
 #[derive(Debug, Clone)]
 pub struct Query {
     text: Arc<str>,
-    root: Node,
+    root: QueryNode,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,16 +65,16 @@ pub enum Unanswerable {
 }
 
 #[derive(Debug, Clone)]
-enum Node {
+enum QueryNode {
     Holds,
-    Operation(Operator, Vec<Argument>),
+    Operation(QueryOperator, Vec<Argument>),
 }
 
 #[derive(Debug, Clone)]
 enum Argument {
     Constant(Capability),
     Variable(Variable),
-    Query(Node),
+    Query(QueryNode),
 }
 
 #[derive(Debug, Clone)]
@@ -86,8 +86,8 @@ struct Variable {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Operator {
-    Compare(Comparison),
+enum QueryOperator {
+    Compare(QueryComparison),
     In,
     Not,
     Or,
@@ -95,7 +95,7 @@ enum Operator {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Comparison {
+enum QueryComparison {
     Equal,
     Less,
     Greater,
@@ -103,21 +103,24 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-const OPERATORS: [(&str, Operator); 9] = [
-    ("=", Operator::Compare(Comparison::Equal)),
-    ("<", Operator::Compare(Comparison::Less)),
-    (">", Operator::Compare(Comparison::Greater)),
-    ("<=", Operator::Compare(Comparison::LessOrEqual)),
-    (">=", Operator::Compare(Comparison::GreaterOrEqual)),
-    ("in", Operator::In),
-    ("not", Operator::Not),
-    ("or", Operator::Or),
-    ("and", Operator::And),
+const OPERATORS: [(&str, QueryOperator); 9] = [
+    ("=", QueryOperator::Compare(QueryComparison::Equal)),
+    ("<", QueryOperator::Compare(QueryComparison::Less)),
+    (">", QueryOperator::Compare(QueryComparison::Greater)),
+    ("<=", QueryOperator::Compare(QueryComparison::LessOrEqual)),
+    (
+        ">=",
+        QueryOperator::Compare(QueryComparison::GreaterOrEqual),
+    ),
+    ("in", QueryOperator::In),
+    ("not", QueryOperator::Not),
+    ("or", QueryOperator::Or),
+    ("and", QueryOperator::And),
 ];
 
 /// The value of an argument on a host.
 enum Term<'a> {
-    Found(Found<'a>),
+    Found(AttributeValue<'a>),
     Flag(bool),
     /// The result of `not`.
     Flags(Vec<bool>),
@@ -136,7 +139,7 @@ impl Query {
         }
         Ok(Self {
             text: text.into(),
-            root: Node::read(&read)?,
+            root: QueryNode::read(&read)?,
         })
     }
 
@@ -163,7 +166,7 @@ impl Query {
     }
 }
 
-impl Node {
+impl QueryNode {
     fn read(query: &Capability) -> Result<Self, QueryError> {
         if !query.view().is_truthy() {
             return Ok(Self::Holds);
@@ -175,8 +178,7 @@ impl Node {
             return Ok(Self::Holds);
         };
         let name = operator.view().text();
-        let is_it =
-            |it: &&(&str, Operator)| matches!(operator, Capability::Text(name) if name == it.0);
+        let is_it = |it: &&(&str, QueryOperator)| matches!(operator, Capability::Text(name) if name == it.0);
         let (_, operator) = OPERATORS
             .iter()
             .find(is_it)
@@ -198,8 +200,8 @@ impl Node {
         let mut terms = arguments.iter().filter_map(|it| it.on(host).transpose());
         // All arguments are evaluated, because one that cannot be evaluated makes the whole query fail.
         Ok(match operator {
-            Operator::Compare(comparison) => Term::Flag(comparison.of(terms)?),
-            Operator::In => {
+            QueryOperator::Compare(comparison) => Term::Flag(comparison.of(terms)?),
+            QueryOperator::In => {
                 let first = terms.next().transpose()?;
                 let mut found = false;
                 for term in terms {
@@ -208,12 +210,12 @@ impl Node {
                 }
                 Term::Flag(found)
             }
-            Operator::Not => {
+            QueryOperator::Not => {
                 let flags = terms.map(|term| term.map(|it| !it.is_truthy()));
                 Term::Flags(flags.collect::<Result<_, _>>()?)
             }
-            Operator::Or => Term::Flag(fold(terms, false, |a, b| a | b)?),
-            Operator::And => Term::Flag(fold(terms, true, |a, b| a & b)?),
+            QueryOperator::Or => Term::Flag(fold(terms, false, |a, b| a | b)?),
+            QueryOperator::And => Term::Flag(fold(terms, true, |a, b| a & b)?),
         })
     }
 
@@ -243,7 +245,7 @@ impl Argument {
     fn read(argument: &Capability) -> Result<Option<Self>, QueryError> {
         Ok(match argument {
             Capability::Null => None,
-            Capability::List(_) => Some(Self::Query(Node::read(argument)?)),
+            Capability::List(_) => Some(Self::Query(QueryNode::read(argument)?)),
             Capability::Text(text) if text.is_empty() => None,
             Capability::Text(text) => Some(match text.strip_prefix('$') {
                 Some(path) => Self::Variable(Variable::read(text, path)),
@@ -255,7 +257,7 @@ impl Argument {
 
     fn on<'a>(&'a self, host: &'a ConsideredHost) -> Result<Option<Term<'a>>, Unanswerable> {
         match self {
-            Self::Constant(it) => Ok(Some(Term::Found(Found::Value(it.view())))),
+            Self::Constant(it) => Ok(Some(Term::Found(AttributeValue::Value(it.view())))),
             Self::Variable(it) => Ok(it.on(host)?.map(Term::Found)),
             Self::Query(it) => it.on(host).map(Some),
         }
@@ -272,7 +274,7 @@ impl Variable {
         }
     }
 
-    fn on<'a>(&self, host: &'a ConsideredHost) -> Result<Option<Found<'a>>, Unanswerable> {
+    fn on<'a>(&self, host: &'a ConsideredHost) -> Result<Option<AttributeValue<'a>>, Unanswerable> {
         let Some(attribute) = self.attribute else {
             return Ok(None);
         };
@@ -288,7 +290,7 @@ impl Variable {
     }
 }
 
-impl Comparison {
+impl QueryComparison {
     /// Whether the first value compares so with all others; there must be at least one other.
     fn of<'a>(
         self,
@@ -326,7 +328,7 @@ impl Term<'_> {
             Self::Flag(flag) => *flag,
             Self::Flags(flags) => !flags.is_empty(),
             Self::Found(found) => match found {
-                Found::Opaque(it) => !it.is_empty,
+                AttributeValue::Opaque(it) => !it.is_empty,
                 other => other.value().is_none_or(CapabilityRef::is_truthy),
             },
         }
@@ -344,7 +346,9 @@ impl Term<'_> {
     fn equals(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Flags(a), Self::Flags(b)) => a == b,
-            (Self::Found(Found::Opaque(a)), Self::Found(Found::Opaque(b))) => a == b,
+            (Self::Found(AttributeValue::Opaque(a)), Self::Found(AttributeValue::Opaque(b))) => {
+                a == b
+            }
             (a, b) => matches!((a.value(), b.value()), (Some(a), Some(b)) if a.equals(b)),
         }
     }
@@ -369,7 +373,7 @@ impl Term<'_> {
     }
 }
 
-fn text(found: &Found<'_>) -> String {
+fn text(found: &AttributeValue<'_>) -> String {
     let value = found.value();
     let value = value.map(|value| shortened(&value.text()).into_owned());
     value.unwrap_or_else(|| "an object".to_owned())

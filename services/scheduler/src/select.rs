@@ -30,11 +30,11 @@ use berth_model::SeededRng;
 pub use ask::{Alternates, ClaimPolicy, SelectionRequest};
 pub use claiming::{HostClaim, PendingClaim, SelectionStep};
 pub use consume::consume;
-pub use destination::{Narrowed, narrow};
-pub use outcome::{NoHost, NoValidHost, Selection, SelectionResult, Unplaced};
+pub use destination::{HostsAtDestination, narrow};
+pub use outcome::{NoHost, NoValidHost, Selection, SelectionResult, UnplacedRequest};
 pub use placement_stage::PlacementStage;
 use record::Detail;
-pub use record::{Asked, LeftOut, Record, Tried, Turnout};
+pub use record::{CandidateClaim, LeftOut, Record, RequestSummary, Turnout};
 pub use rejections::{NAMED, RejectedHost, RejectedHosts, Rejections};
 pub use sorted::SortedHosts;
 
@@ -176,7 +176,7 @@ impl Scheduler {
 
     /// What is asked for, in short: as a record of it begins.
     #[must_use]
-    pub fn asked(&self, ask: &SelectionRequest) -> Asked {
+    pub fn asked(&self, ask: &SelectionRequest) -> RequestSummary {
         claiming::asked(self, ask)
     }
 

@@ -31,13 +31,13 @@ use crate::host_state::HostState;
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
-pub use card::{Card, Score};
+pub use card::{Score, ScoreCard};
 pub use classes::{Weighers, WeighersError};
 pub use multiplier::Multiplier;
 pub use normalize::{Bounds, normalize};
 pub use order::order;
 pub use range::LARGEST;
-pub use ranking::{Ranking, Unweighable};
+pub use ranking::{HostRanking, Unweighable};
 
 /// One weigher, by Nova's name.
 pub trait Weigher: Send + Sync {
@@ -67,11 +67,11 @@ pub trait Weigher: Send + Sync {
 pub struct WeigherPlan<'a> {
     raw: Raw<'a>,
     unit: f64,
-    share: Option<Share<'a>>,
+    share: Option<CapacityShare<'a>>,
 }
 
 type EachRaw<'a> = Box<dyn Fn(&HostState, f64) -> Result<f64, MetricMissing> + 'a>;
-type Share<'a> = Box<dyn Fn(&HostState) -> f64 + 'a>;
+type CapacityShare<'a> = Box<dyn Fn(&HostState) -> f64 + 'a>;
 
 enum Raw<'a> {
     /// Of all hosts alike.

@@ -64,7 +64,7 @@ fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Valu
     let bare = Scheduler::new(options.clone())?.without_record();
     let count: usize = instances.parse()?;
     let ended = end(scheduler.select(ask(&request, count), hosts.clone()));
-    let chosen = Chosen::of(&ended);
+    let chosen = SelectionSummary::of(&ended);
     let processors = thread::available_parallelism()?;
     for threads in [
         NonZero::<usize>::MIN,
@@ -73,7 +73,7 @@ fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Valu
     ] {
         let scheduler = Scheduler::new(options.clone())?.with_threads(threads);
         let ended = end(scheduler.select(ask(&request, count), hosts.clone()));
-        if Chosen::of(&ended) != chosen {
+        if SelectionSummary::of(&ended) != chosen {
             return Err(format!("with {threads} threads there is another answer").into());
         }
     }
@@ -144,7 +144,7 @@ fn explained(
 }
 
 #[derive(PartialEq)]
-struct Chosen {
+struct SelectionSummary {
     hosts: Vec<String>,
     /// Hosts that passed for the first instance.
     passed: usize,
@@ -152,7 +152,7 @@ struct Chosen {
     by_filter: Vec<usize>,
 }
 
-impl Chosen {
+impl SelectionSummary {
     fn of(ended: &Result<SelectionResult, Box<NoValidHost>>) -> Self {
         let (selections, record) = match ended {
             Ok(selected) => (selected.selections.as_slice(), &selected.record),

@@ -9,13 +9,13 @@ use berth_scheduler::custom_plugins::CustomPlugins;
 use berth_scheduler::options::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
 use berth_scheduler_objects::from_json::{
-    Field, FieldError, RequestSpecError, allocation_candidates, host_state, request_spec,
+    CaseField, CaseRequestError, FieldError, allocation_candidates, host_state, request_spec,
 };
 use berth_scheduler_objects::host_state::ConsideredHost;
 use berth_scheduler_objects::request::RequestSpec;
 
 /// A case, with what every kind has.
-pub(super) struct Case<'a> {
+pub(super) struct ReplayCase<'a> {
     #[cfg_attr(
         not(feature = "replay"),
         expect(dead_code, reason = "only replay uses it")
@@ -23,11 +23,11 @@ pub(super) struct Case<'a> {
     pub(super) id: &'a str,
     pub(super) options: SchedulerOptions,
     /// All of it, for what only some kinds have.
-    pub(super) field: Field<'a>,
+    pub(super) field: CaseField<'a>,
 }
 
-impl<'a> Case<'a> {
-    pub(super) fn read(field: &Field<'a>) -> Result<Self, FieldError> {
+impl<'a> ReplayCase<'a> {
+    pub(super) fn read(field: &CaseField<'a>) -> Result<Self, FieldError> {
         Ok(Self {
             id: field.needed("id")?.text()?,
             options: field.or(
@@ -61,7 +61,7 @@ impl<'a> Case<'a> {
         scheduler(self.options.clone(), &CustomPlugins::new())
     }
 
-    pub(super) fn request(&self) -> Result<RequestSpec, RequestSpecError> {
+    pub(super) fn request(&self) -> Result<RequestSpec, CaseRequestError> {
         request_spec(&self.field.needed("request")?)
     }
 }
@@ -80,7 +80,10 @@ pub(super) fn scheduler(
 
 /// Options from `{"group.option": value}`. Nova has more of them than the scheduler reads; those are left aside, as they are in
 /// nova.conf.
-fn options(flat: &Map<String, Value>, field: &Field<'_>) -> Result<SchedulerOptions, FieldError> {
+fn options(
+    flat: &Map<String, Value>,
+    field: &CaseField<'_>,
+) -> Result<SchedulerOptions, FieldError> {
     let mut groups = Map::new();
     for (name, value) in flat {
         let (group, option) = name

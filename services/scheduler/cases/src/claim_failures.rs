@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use berth_scheduler_objects::from_json::{Field, FieldError};
+use berth_scheduler_objects::from_json::{CaseField, FieldError};
 
 /// Pairs of instance and host.
 pub(super) type ClaimFailures = BTreeSet<(String, String)>;
 
-pub(super) fn claim_failures(request: &Field<'_>) -> Result<ClaimFailures, FieldError> {
+pub(super) fn claim_failures(request: &CaseField<'_>) -> Result<ClaimFailures, FieldError> {
     request.or("claim_fails", ClaimFailures::new(), |all| all.list(pair))
 }
 
-fn pair(field: &Field<'_>) -> Result<(String, String), FieldError> {
-    let parts: Vec<String> = field.list(Field::string)?;
+fn pair(field: &CaseField<'_>) -> Result<(String, String), FieldError> {
+    let parts: Vec<String> = field.list(CaseField::string)?;
     <[String; 2]>::try_from(parts)
         .map(|[uuid, host]| (uuid, host))
         .map_err(|_| field.should_be("an instance and a host"))

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::case::{self, Case};
+use super::case::{self, ReplayCase};
 use super::claim_failures::{ClaimFailures, claim_failures};
 use super::what_if::{WhatIf, WhatIfError, listed, meant};
-use super::{Kind, ReplayError, beyond, head, known, without_mark};
+use super::{CaseKind, ReplayError, allowed_keys, head, large_numbers, without_mark};
 use berth_model::nearest_name;
 use berth_scheduler::custom_plugins::CustomPlugins;
 use berth_scheduler::options::SchedulerOptions;
@@ -18,8 +18,8 @@ use berth_scheduler::select::{
     Alternates, ClaimPolicy, Scheduler, SelectionRequest, SelectionStep,
 };
 use berth_scheduler_explain::{Explanation, HostVerdicts, diagnose, verdicts};
-use berth_scheduler_objects::from_json::RequestSpecError;
-use berth_scheduler_objects::from_json::{Field, FieldError};
+use berth_scheduler_objects::from_json::CaseRequestError;
+use berth_scheduler_objects::from_json::{CaseField, FieldError};
 use berth_scheduler_objects::host_state::ConsideredHost;
 use berth_scheduler_objects::plugin::PluginAnswers;
 use berth_scheduler_objects::request::RequestSpec;
@@ -80,7 +80,7 @@ pub struct DryRunCase {
 }
 
 /// One case, ready to be scheduled.
-pub struct DryRun {
+pub struct CaseDryRun {
     scheduler: Scheduler,
     ask: SelectionRequest,
     hosts: Vec<ConsideredHost>,
@@ -91,29 +91,34 @@ impl DryRunCase {
     /// Reads a case: a file of them as `replay` reads it, of kind `pipeline` or `schedule`, or a case alone. `id` names the case where
     /// there are several.
     pub fn read(text: &str, id: Option<&str>, what_if: &WhatIf) -> Result<Self, DryRunError> {
-        let text = beyond::brought_in(without_mark(text));
+        let text = large_numbers::brought_in(without_mark(text));
         let value: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
         let mut case = one_case(value, id)?;
-        known::case(&case).map_err(|error| super::wrong(0, &Field::root(&case), error))?;
+        allowed_keys::case(&case)
+            .map_err(|error| super::wrong(0, &CaseField::root(&case), error))?;
         what_if.change(&mut case)?;
-        let field = Field::root(&case);
+        let field = CaseField::root(&case);
         Self::of(&field, what_if).map_err(|error| match error {
-            Wrong::Case(RequestSpecError::Field(error)) => super::wrong(0, &field, error).into(),
-            Wrong::Case(RequestSpecError::Refused(sentence)) => DryRunError::Refused(sentence),
-            Wrong::WhatIf(error) => error.into(),
+            DryRunCaseError::Case(CaseRequestError::Field(error)) => {
+                super::wrong(0, &field, error).into()
+            }
+            DryRunCaseError::Case(CaseRequestError::Refused(sentence)) => {
+                DryRunError::Refused(sentence)
+            }
+            DryRunCaseError::WhatIf(error) => error.into(),
         })
     }
 
-    fn of(field: &Field<'_>, what_if: &WhatIf) -> Result<Self, Wrong> {
-        let mut case = Case::read(field)?;
+    fn of(field: &CaseField<'_>, what_if: &WhatIf) -> Result<Self, DryRunCaseError> {
+        let mut case = ReplayCase::read(field)?;
         what_if.leave_out_filters(&mut case.options)?;
         let (request, hosts) = (case.request()?, case.hosts()?);
         what_if.check(&case.options, &hosts)?;
         let asked = field.needed("request")?;
         let one = vec![request.instance_uuid.clone()];
         let ask = SelectionRequest {
-            instance_uuids: asked.or("instance_uuids", one, |all| all.list(Field::string))?,
-            alternates: match asked.or("return_alternates", true, Field::flag)? {
+            instance_uuids: asked.or("instance_uuids", one, |all| all.list(CaseField::string))?,
+            alternates: match asked.or("return_alternates", true, CaseField::flag)? {
                 true => Alternates::Wanted,
                 false => Alternates::None,
             },
@@ -158,10 +163,10 @@ impl DryRunCase {
     }
 
     /// Ready to be scheduled, by these filters and weighers beside the built-in ones.
-    pub fn ready(self, own: &CustomPlugins) -> Result<DryRun, DryRunError> {
+    pub fn ready(self, own: &CustomPlugins) -> Result<CaseDryRun, DryRunError> {
         let scheduler = case::scheduler(self.options, own)
             .map_err(|error| DryRunError::Case(ReplayError::File(error)))?;
-        Ok(DryRun {
+        Ok(CaseDryRun {
             scheduler,
             ask: self.ask,
             hosts: self.hosts,
@@ -170,7 +175,7 @@ impl DryRunCase {
     }
 }
 
-impl DryRun {
+impl CaseDryRun {
     #[must_use]
     pub fn explain(self) -> Explanation {
         let mut step = self.scheduler.select(self.ask, self.hosts);
@@ -212,24 +217,24 @@ impl DryRun {
     }
 }
 
-enum Wrong {
-    Case(RequestSpecError),
+enum DryRunCaseError {
+    Case(CaseRequestError),
     WhatIf(WhatIfError),
 }
 
-impl From<FieldError> for Wrong {
+impl From<FieldError> for DryRunCaseError {
     fn from(error: FieldError) -> Self {
         Self::Case(error.into())
     }
 }
 
-impl From<RequestSpecError> for Wrong {
-    fn from(error: RequestSpecError) -> Self {
+impl From<CaseRequestError> for DryRunCaseError {
+    fn from(error: CaseRequestError) -> Self {
         Self::Case(error)
     }
 }
 
-impl From<WhatIfError> for Wrong {
+impl From<WhatIfError> for DryRunCaseError {
     fn from(error: WhatIfError) -> Self {
         Self::WhatIf(error)
     }
@@ -240,7 +245,7 @@ fn one_case(file: Value, id: Option<&str>) -> Result<Value, DryRunError> {
     let mut case = match file.get("schema") {
         None => alone(file, id)?,
         Some(_) => {
-            known::file(&file).map_err(ReplayError::File)?;
+            allowed_keys::file(&file).map_err(ReplayError::File)?;
             of_file(&file, id)?
         }
     };
@@ -273,14 +278,14 @@ fn alone(case: Value, id: Option<&str>) -> Result<Value, DryRunError> {
 }
 
 fn of_file(file: &Value, id: Option<&str>) -> Result<Value, DryRunError> {
-    let root = Field::root(file);
+    let root = CaseField::root(file);
     let (kind, cases) = head(&root).map_err(ReplayError::File)?;
-    if !matches!(kind, Kind::Pipeline | Kind::Schedule) {
+    if !matches!(kind, CaseKind::Pipeline | CaseKind::Schedule) {
         let kind = root.needed("kind").map_err(ReplayError::File)?;
         let wrong = kind.should_be("pipeline or schedule");
         return Err(ReplayError::File(wrong).into());
     }
-    let named = |case: &Field<'_>| {
+    let named = |case: &CaseField<'_>| {
         case.value()
             .get("id")
             .and_then(Value::as_str)

@@ -11,10 +11,10 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use super::case::Case;
-use super::{Kind, ReplayError, beyond, head, known, without_mark, wrong};
-use berth_scheduler_objects::from_json::Field;
-use berth_scheduler_objects::from_json::RequestSpecError;
+use super::case::ReplayCase;
+use super::{CaseKind, ReplayError, allowed_keys, head, large_numbers, without_mark, wrong};
+use berth_scheduler_objects::from_json::CaseField;
+use berth_scheduler_objects::from_json::CaseRequestError;
 
 /// Answers each case of `input` with a line of JSON, `{"id": ..., "result": {...}}`. A request that Nova's API would refuse is
 /// answered with `request_error`.
@@ -23,19 +23,19 @@ use berth_scheduler_objects::from_json::RequestSpecError;
 pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayError> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(ReplayError::Read)?;
-    let file: Value = serde_json::from_str(&beyond::brought_in(without_mark(&text)))
+    let file: Value = serde_json::from_str(&large_numbers::brought_in(without_mark(&text)))
         .map_err(ReplayError::NotJson)?;
-    known::file(&file).map_err(ReplayError::File)?;
-    let file = Field::root(&file);
+    allowed_keys::file(&file).map_err(ReplayError::File)?;
+    let file = CaseField::root(&file);
     let (kind, cases) = head(&file).map_err(ReplayError::File)?;
     let subject = file.needed("subject").map_err(ReplayError::File)?;
     for (place, case) in cases.iter().enumerate() {
-        known::case(case.value()).map_err(|error| wrong(place, case, error))?;
-        let case = Case::read(case).map_err(|error| wrong(place, case, error))?;
+        allowed_keys::case(case.value()).map_err(|error| wrong(place, case, error))?;
+        let case = ReplayCase::read(case).map_err(|error| wrong(place, case, error))?;
         let result = match answer(kind, &subject, &case) {
             Ok(result) => result,
-            Err(RequestSpecError::Refused(sentence)) => json!({ "request_error": sentence }),
-            Err(RequestSpecError::Field(error)) => return Err(wrong(place, &case.field, error)),
+            Err(CaseRequestError::Refused(sentence)) => json!({ "request_error": sentence }),
+            Err(CaseRequestError::Field(error)) => return Err(wrong(place, &case.field, error)),
         };
         let line = json!({ "id": case.id, "result": result });
         writeln!(out, "{line}").map_err(ReplayError::Write)?;
@@ -44,15 +44,19 @@ pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayErr
 }
 
 /// The answer to one case.
-fn answer(kind: Kind, subject: &Field<'_>, case: &Case<'_>) -> Result<Value, RequestSpecError> {
+fn answer(
+    kind: CaseKind,
+    subject: &CaseField<'_>,
+    case: &ReplayCase<'_>,
+) -> Result<Value, CaseRequestError> {
     match kind {
-        Kind::Filter => filter::answer(subject, case),
-        Kind::Normalize => weigher::normalized(case),
-        Kind::Ops => ops::answer(case),
-        Kind::Pipeline => pipeline::answer(case),
-        Kind::PlacementQuery => placement_query::answer(case),
-        Kind::Schedule => schedule::answer(case),
-        Kind::Weigher => weigher::answer(subject, case),
+        CaseKind::Filter => filter::answer(subject, case),
+        CaseKind::Normalize => weigher::normalized(case),
+        CaseKind::Ops => ops::answer(case),
+        CaseKind::Pipeline => pipeline::answer(case),
+        CaseKind::PlacementQuery => placement_query::answer(case),
+        CaseKind::Schedule => schedule::answer(case),
+        CaseKind::Weigher => weigher::answer(subject, case),
     }
 }
 

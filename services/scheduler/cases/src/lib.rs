@@ -4,26 +4,26 @@
 //! case goes the way a request goes, with the loop as Nova's is: one candidate per host is tried, weights are normalised as Nova
 //! does, ties keep the order in which hosts come. Callers: `cli`, the example `replay`.
 
-mod beyond;
+mod allowed_keys;
 mod case;
 mod claim_failures;
 mod dry_run;
 #[cfg(feature = "replay")]
 mod golden;
-mod known;
+mod large_numbers;
 mod what_if;
 
 use std::io;
 
 use serde_json::Value;
 
-use berth_scheduler_objects::from_json::RequestSpecError;
-use berth_scheduler_objects::from_json::{Field, FieldError};
+use berth_scheduler_objects::from_json::CaseRequestError;
+use berth_scheduler_objects::from_json::{CaseField, FieldError};
 use berth_scheduler_objects::host_state::ConsideredHost;
 use berth_scheduler_objects::request::RequestSpec;
-use case::Case;
+use case::ReplayCase;
 
-pub use dry_run::{DryRun, DryRunCase, DryRunError};
+pub use dry_run::{CaseDryRun, DryRunCase, DryRunError};
 #[cfg(feature = "replay")]
 pub use golden::replay;
 pub use what_if::{WhatIf, WhatIfError};
@@ -57,7 +57,7 @@ pub enum ReplayError {
 
 /// What a file asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CaseKind {
     Filter,
     Normalize,
     Ops,
@@ -67,7 +67,7 @@ enum Kind {
     Weigher,
 }
 
-impl Kind {
+impl CaseKind {
     const ALL: &'static [(&'static str, Self)] = &[
         ("filter", Self::Filter),
         ("normalize", Self::Normalize),
@@ -78,7 +78,7 @@ impl Kind {
         ("weigher", Self::Weigher),
     ];
 
-    fn read(field: &Field<'_>) -> Result<Self, FieldError> {
+    fn read(field: &CaseField<'_>) -> Result<Self, FieldError> {
         let name = field.text()?;
         let found = Self::ALL.iter().find(|(it, _)| *it == name);
         found.map(|(_, kind)| *kind).ok_or_else(|| {
@@ -90,14 +90,14 @@ impl Kind {
 
 /// The hosts and the request of a case, for who goes his own way with them: the benchmark.
 pub fn scene(case: &Value) -> Result<(Vec<ConsideredHost>, RequestSpec), ReplayError> {
-    let field = Field::root(case);
+    let field = CaseField::root(case);
     let read = || {
-        let case = Case::read(&field)?;
+        let case = ReplayCase::read(&field)?;
         Ok((case.hosts()?, case.request()?))
     };
     read().map_err(|error| match error {
-        RequestSpecError::Field(error) => wrong(0, &field, error),
-        RequestSpecError::Refused(wrong) => ReplayError::File(FieldError {
+        CaseRequestError::Field(error) => wrong(0, &field, error),
+        CaseRequestError::Refused(wrong) => ReplayError::File(FieldError {
             path: "request".to_owned(),
             wrong,
         }),
@@ -110,18 +110,18 @@ pub(crate) fn without_mark(text: &str) -> &str {
 }
 
 /// The kind, and the cases.
-fn head<'a>(file: &Field<'a>) -> Result<(Kind, Vec<Field<'a>>), FieldError> {
+fn head<'a>(file: &CaseField<'a>) -> Result<(CaseKind, Vec<CaseField<'a>>), FieldError> {
     let schema = file.needed("schema")?;
     if schema.text()? != SCHEMA {
         return Err(schema.should_be(format!("`{SCHEMA}`")));
     }
-    let kind = Kind::read(&file.needed("kind")?)?;
+    let kind = CaseKind::read(&file.needed("kind")?)?;
     let cases = file.needed("cases")?.items()?;
-    let rooted = cases.iter().map(|case| Field::root(case.value()));
+    let rooted = cases.iter().map(|case| CaseField::root(case.value()));
     Ok((kind, rooted.collect()))
 }
 
-fn wrong(place: usize, case: &Field<'_>, error: FieldError) -> ReplayError {
+fn wrong(place: usize, case: &CaseField<'_>, error: FieldError) -> ReplayError {
     let id = case.maybe("id", |it| it.text().map(str::to_owned));
     ReplayError::Case {
         id: id

@@ -10,9 +10,9 @@ use std::num::NonZero;
 
 use serde::{Deserialize, Serialize};
 
-use super::masks::{Filters, Hosts, LARGEST, Sets, bit, parts, places};
+use super::masks::{FilterMask, HostsByFilters, LARGEST, PassingHosts, bit, parts, places};
 use super::nearness::distance;
-use super::told::Told;
+use super::recorded_reason::RecordedReason;
 use berth_scheduler::filters::{FilterPlan, in_shares};
 use berth_scheduler::select::{NoHost, NoValidHost, Scheduler};
 use berth_scheduler_objects::host_state::ConsideredHost;
@@ -35,7 +35,7 @@ pub struct Diagnosis {
     pub filters: Vec<FilterVerdicts>,
     /// The smallest sets of filters without which there would be a host: smallest first, then those that free most
     /// hosts; at most five sets of at most three filters.
-    pub relaxations: Vec<Relaxation>,
+    pub relaxations: Vec<FilterRelaxation>,
     /// The number of further sets of the same sizes.
     pub more_relaxations: usize,
     /// The host that the fewest filters reject, if no three filters alone are the obstacle.
@@ -55,7 +55,7 @@ pub struct FilterVerdicts {
 
 /// A set of filters without which there would be a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Relaxation {
+pub struct FilterRelaxation {
     pub without: Vec<Cow<'static, str>>,
     /// Hosts that would pass.
     pub hosts: usize,
@@ -78,7 +78,7 @@ pub struct NearestVerdict {
     pub filter: Cow<'static, str>,
     /// The reason; `None` if it lets the host pass but leaves no candidate that the others accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Told>,
+    pub reason: Option<RecordedReason>,
 }
 
 /// The filters that leave no host for a request. `None` if filters are not the cause: none was enabled, there was no host, or the
@@ -111,10 +111,10 @@ pub(super) fn diagnose_plans(
     }
     let mut asked: Vec<ConsideredHost> = hosts.iter().map(untouched).collect();
     let ways = in_shares(threads, &mut asked, || {
-        |host: &mut _| Some(Ways::of(plans, host))
+        |host: &mut _| Some(FilterSets::of(plans, host))
     });
     drop(asked);
-    let mut sets = Sets::default();
+    let mut sets = HostsByFilters::default();
     let mut verdicts = vec![(0, 0); plans.len()];
     for (place, ways) in &ways {
         for way in std::iter::once(&ways.first).chain(&ways.others) {
@@ -131,8 +131,9 @@ pub(super) fn diagnose_plans(
     let as_small = smallest.iter().filter(|(it, _)| it.count_ones() == least);
     let told = smallest.iter().take(RELAXATIONS);
     let nearest = sets.nearest().filter(|(it, _)| it.count_ones() > LARGEST);
-    let nearest_of =
-        |(filters, of): &(Filters, Hosts)| nearest_of(plans, &hosts[of.nearest], *filters);
+    let nearest_of = |(filters, of): &(FilterMask, PassingHosts)| {
+        nearest_of(plans, &hosts[of.nearest], *filters)
+    };
     let names = verdicts.iter().zip(plans);
     let names = names.filter(|((rejects, _), _)| *rejects > 0);
     Some(Diagnosis {
@@ -147,7 +148,7 @@ pub(super) fn diagnose_plans(
             .collect(),
         more_relaxations: as_small.count().saturating_sub(RELAXATIONS),
         relaxations: told
-            .map(|one| Relaxation {
+            .map(|one| FilterRelaxation {
                 without: named(plans, one.0),
                 hosts: one.1.many,
                 nearest: nearest_of(one),
@@ -162,7 +163,7 @@ fn untouched(host: &ConsideredHost) -> ConsideredHost {
     ConsideredHost::new(host.state.clone(), host.candidates.clone())
 }
 
-fn named(plans: &Plans<'_>, filters: Filters) -> Vec<Cow<'static, str>> {
+fn named(plans: &Plans<'_>, filters: FilterMask) -> Vec<Cow<'static, str>> {
     let names = places(filters).into_iter();
     names
         .filter_map(|it| Some(plans.get(it)?.0.into()))
@@ -170,22 +171,22 @@ fn named(plans: &Plans<'_>, filters: Filters) -> Vec<Cow<'static, str>> {
 }
 
 /// Sets of filters without which a host passes.
-struct Ways {
-    first: Way,
+struct FilterSets {
+    first: FilterSet,
     /// Sets that also omit a filter that would let the host pass.
-    others: Vec<Way>,
+    others: Vec<FilterSet>,
 }
 
-struct Way {
-    without: Filters,
+struct FilterSet {
+    without: FilterMask,
     distance: f64,
 }
 
-impl Ways {
+impl FilterSets {
     fn of(plans: &Plans<'_>, host: &ConsideredHost) -> Self {
         let mut distance_of = 0.0;
         let first = walk(plans, host, 0, |_, reason| distance_of += distance(&reason));
-        let way = |without: Filters, distance| Way { without, distance };
+        let way = |without: FilterMask, distance| FilterSet { without, distance };
         // Filters after the last rejection cannot be the cause.
         let before_the_last = first.narrowing & up_to_the_last(first.rejecting);
         let left_out = std::iter::once(before_the_last)
@@ -208,24 +209,24 @@ impl Ways {
 }
 
 /// All filters up to the last one of a set; none for the empty one.
-fn up_to_the_last(filters: Filters) -> Filters {
-    Filters::MAX
+fn up_to_the_last(filters: FilterMask) -> FilterMask {
+    FilterMask::MAX
         .checked_shr(filters.leading_zeros())
         .unwrap_or(0)
 }
 
 #[derive(Default)]
 struct Walk {
-    rejecting: Filters,
+    rejecting: FilterMask,
     /// Filters that accept the host but remove candidates.
-    narrowing: Filters,
+    narrowing: FilterMask,
 }
 
 /// Runs all filters on a host except the omitted ones.
 fn walk(
     plans: &Plans<'_>,
     host: &ConsideredHost,
-    left_out: Filters,
+    left_out: FilterMask,
     mut on_rejected: impl FnMut(usize, Reason),
 ) -> Walk {
     let mut host = untouched(host);
@@ -250,7 +251,7 @@ fn walk(
 }
 
 /// A host with the set of filters that rejects it.
-fn nearest_of(plans: &Plans<'_>, host: &ConsideredHost, filters: Filters) -> Nearest {
+fn nearest_of(plans: &Plans<'_>, host: &ConsideredHost, filters: FilterMask) -> Nearest {
     // Without the whole set the host passes. The reasons are those of the filters that remain when part of the set is
     // omitted.
     let mut reasons: Vec<(usize, Reason)> = Vec::new();
@@ -262,7 +263,7 @@ fn nearest_of(plans: &Plans<'_>, host: &ConsideredHost, filters: Filters) -> Nea
         let reason = reasons.iter().find(|(at, _)| *at == place);
         NearestVerdict {
             filter: plans.get(place).map_or(Cow::Borrowed(""), |it| it.0.into()),
-            reason: reason.map(|(_, reason)| Told::of(reason)),
+            reason: reason.map(|(_, reason)| RecordedReason::of(reason)),
         }
     };
     Nearest {

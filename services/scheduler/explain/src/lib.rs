@@ -11,21 +11,24 @@ mod masks;
 mod nearness;
 mod number;
 mod outcome;
+mod recorded_reason;
 mod search;
 mod text;
-mod told;
 mod verdicts;
 
 use serde::{Deserialize, Serialize};
 
-use berth_scheduler::select::{Asked, NoValidHost, PlacementStage, SelectionResult};
+use berth_scheduler::select::{NoValidHost, PlacementStage, RequestSummary, SelectionResult};
 
-pub use diagnosis::{Diagnosis, FilterVerdicts, Nearest, NearestVerdict, Relaxation, diagnose};
-pub use outcome::{Placed, RequestOutcome, WhyNone};
-pub use search::{
-    Claim, Claims, FilterPassed, Pivotal, RejectedBy, RejectedName, Scored, Search, WeigherScore,
+pub use diagnosis::{
+    Diagnosis, FilterRelaxation, FilterVerdicts, Nearest, NearestVerdict, diagnose,
 };
-pub use told::Told;
+pub use outcome::{PlacedInstance, RequestOutcome, WhyNone};
+pub use recorded_reason::RecordedReason;
+pub use search::{
+    Claims, FilterPassed, Pivotal, RecordedClaim, RejectedBy, RejectedName, ScoredHost,
+    SearchRecord, WeigherScore,
+};
 pub use verdicts::{HostVerdict, HostVerdicts, verdicts};
 
 /// The number of instances of a request whose search is recorded. For the others only the chosen host is recorded. The
@@ -35,12 +38,12 @@ const SEARCHES: usize = 10;
 /// Why a request has its hosts, or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    pub asked: Asked,
+    pub asked: RequestSummary,
     /// Placement's answer; `None` if the caller did not provide it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementStage>,
     /// The search for each instance: the first ten, and the one without a host.
-    pub searches: Vec<Search>,
+    pub searches: Vec<SearchRecord>,
     /// The number of instances whose search is not recorded.
     pub more_searches: usize,
     /// The obstacles; `None` if every instance has a host, or filters are not the cause.
@@ -54,7 +57,8 @@ impl Explanation {
     #[must_use]
     pub fn of_selected(selected: &SelectionResult) -> Self {
         let turns = &selected.record.turns;
-        let searches: Vec<Search> = turns.iter().take(SEARCHES).map(Search::of).collect();
+        let searches: Vec<SearchRecord> =
+            turns.iter().take(SEARCHES).map(SearchRecord::of).collect();
         Self {
             asked: selected.record.asked.clone(),
             placement: None,
@@ -71,7 +75,7 @@ impl Explanation {
         let turns = &none.record.turns;
         let told = turns.iter().enumerate();
         let told = told.filter(|(place, _)| *place < SEARCHES || *place == none.at);
-        let searches: Vec<Search> = told.map(|(_, turn)| Search::of(turn)).collect();
+        let searches: Vec<SearchRecord> = told.map(|(_, turn)| SearchRecord::of(turn)).collect();
         Self {
             asked: none.record.asked.clone(),
             placement: None,
@@ -84,7 +88,7 @@ impl Explanation {
 
     /// Placement had no candidate, so no filter ran.
     #[must_use]
-    pub fn of_no_candidates(asked: Asked, placement: PlacementStage) -> Self {
+    pub fn of_no_candidates(asked: RequestSummary, placement: PlacementStage) -> Self {
         Self {
             asked,
             outcome: RequestOutcome::of_no_candidates(&placement),
@@ -97,7 +101,7 @@ impl Explanation {
 
     /// The search failed before any host was considered.
     #[must_use]
-    pub fn of_failure(asked: Asked, why: &str) -> Self {
+    pub fn of_failure(asked: RequestSummary, why: &str) -> Self {
         Self {
             asked,
             outcome: RequestOutcome::of_failure(why),

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Filters by their places: bit 0 is the first.
-pub(super) type Filters = u64;
+pub(super) type FilterMask = u64;
 
 /// The maximum size of a recorded set.
 pub(super) const LARGEST: u32 = 3;
 
 /// The hosts that pass without a set of filters: how many, and the closest one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Hosts {
+pub(super) struct PassingHosts {
     pub(super) many: usize,
     /// The index of the closest one; the first of equals.
     pub(super) nearest: usize,
@@ -22,12 +22,12 @@ pub(super) struct Hosts {
 
 /// Sets of filters, with the hosts that pass without them.
 #[derive(Debug, Default)]
-pub(super) struct Sets(BTreeMap<Filters, Hosts>);
+pub(super) struct HostsByFilters(BTreeMap<FilterMask, PassingHosts>);
 
-impl Sets {
+impl HostsByFilters {
     /// Counts a host that passes without these filters. Hosts are counted in index order; duplicates count once.
-    pub(super) fn count(&mut self, filters: Filters, place: usize, distance: f64) {
-        let first = Hosts {
+    pub(super) fn count(&mut self, filters: FilterMask, place: usize, distance: f64) {
+        let first = PassingHosts {
             many: 0,
             nearest: place,
             distance,
@@ -49,7 +49,7 @@ impl Sets {
     }
 
     /// The set with the fewest filters; among equals, that of the closest host.
-    pub(super) fn nearest(&self) -> Option<(Filters, Hosts)> {
+    pub(super) fn nearest(&self) -> Option<(FilterMask, PassingHosts)> {
         let sets = self.0.iter().map(|(filters, hosts)| (*filters, *hosts));
         sets.min_by(|(a, one), (b, other)| {
             let by_distance = || one.distance.total_cmp(&other.distance);
@@ -60,12 +60,12 @@ impl Sets {
 
     /// The minimal sets of at most [`LARGEST`] filters: smallest first, then those that free most hosts. Empty if some
     /// host passes anyway.
-    pub(super) fn smallest(&self) -> Vec<(Filters, Hosts)> {
+    pub(super) fn smallest(&self) -> Vec<(FilterMask, PassingHosts)> {
         if self.passing() > 0 {
             return Vec::new();
         }
         let small = self.0.iter().filter(|(it, _)| it.count_ones() <= LARGEST);
-        let is_smallest = |filters: Filters| {
+        let is_smallest = |filters: FilterMask| {
             let mut parts = parts(filters);
             parts.all(|part| !self.0.contains_key(&part))
         };
@@ -79,7 +79,7 @@ impl Sets {
 }
 
 /// All proper non-empty subsets. Called with few filters, so there are few.
-pub(super) fn parts(filters: Filters) -> impl Iterator<Item = Filters> {
+pub(super) fn parts(filters: FilterMask) -> impl Iterator<Item = FilterMask> {
     let mut next = filters;
     std::iter::from_fn(move || {
         next = next.checked_sub(1)? & filters;
@@ -88,12 +88,12 @@ pub(super) fn parts(filters: Filters) -> impl Iterator<Item = Filters> {
 }
 
 /// The places of the filters in a set.
-pub(super) fn places(filters: Filters) -> BTreeSet<usize> {
+pub(super) fn places(filters: FilterMask) -> BTreeSet<usize> {
     (0..64).filter(|place| filters & bit(*place) != 0).collect()
 }
 
 /// The set of one filter.
-pub(super) fn bit(place: usize) -> Filters {
+pub(super) fn bit(place: usize) -> FilterMask {
     u32::try_from(place)
         .ok()
         .and_then(|place| 1_u64.checked_shl(place))
@@ -116,11 +116,11 @@ mod tests {
             (&[0b1, 0b10, 0b10], &[0b10, 0b1]),
             (&[1 << 63, 0b1 | 1 << 63], &[1 << 63]),
         ] {
-            let mut sets = Sets::default();
+            let mut sets = HostsByFilters::default();
             for (place, filters) in hosts.iter().enumerate() {
                 sets.count(*filters, place, 1.0);
             }
-            let got: Vec<Filters> = sets.smallest().iter().map(|(it, _)| *it).collect();
+            let got: Vec<FilterMask> = sets.smallest().iter().map(|(it, _)| *it).collect();
             assert_eq!(got, smallest, "{hosts:?}");
         }
     }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_nearest_host_is_the_one_that_lacks_least() {
-        let mut sets = Sets::default();
+        let mut sets = HostsByFilters::default();
         for (filters, place, distance) in [
             (0b11, 0, 0.1),
             (0b1, 1, 0.5),

@@ -16,7 +16,7 @@ pub enum RequestOutcome {
     /// Each instance has a host.
     Selected {
         /// In their order; a hundred at most.
-        instances: Vec<Placed>,
+        instances: Vec<PlacedInstance>,
         /// The number of further placed instances.
         more: usize,
     },
@@ -37,7 +37,7 @@ pub enum RequestOutcome {
 
 /// The host of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct PlacedInstance {
     pub instance_uuid: String,
     pub host: String,
     pub node: String,
@@ -71,7 +71,7 @@ impl RequestOutcome {
         let instances = all.filter_map(|(turn, selections)| {
             let (first, alternates) = selections.split_first()?;
             let alternates = alternates.iter().map(|one| one.host.host.clone());
-            Some(Placed {
+            Some(PlacedInstance {
                 instance_uuid: turn.instance_uuid.clone(),
                 host: first.host.host.clone(),
                 node: first.host.nodename.clone(),

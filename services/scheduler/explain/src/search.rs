@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Told, number};
+use super::{RecordedReason, number};
 use berth_scheduler::select::{LeftOut, RejectedHosts, Turnout};
-use berth_scheduler::weighers::Card;
+use berth_scheduler::weighers::ScoreCard;
 use berth_scheduler_objects::host_state::HostState;
 
 /// The maximum number of recorded kinds of rejections (filter and reason).
@@ -14,7 +14,7 @@ const KINDS: usize = 64;
 
 /// How hosts fared for one instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Search {
+pub struct SearchRecord {
     pub instance_uuid: String,
     /// The number of hosts: all with a candidate for the first instance, the remaining ones for later instances.
     pub hosts: usize,
@@ -30,12 +30,12 @@ pub struct Search {
     /// Hosts that are left.
     pub left: usize,
     /// The best of them, the best first; ten at most, and none from the fourth instance on.
-    pub best: Vec<Scored>,
+    pub best: Vec<ScoredHost>,
     pub pivotal: Vec<Pivotal>,
     pub claims: Claims,
     /// Why NUMA cells or devices are not counted on the chosen host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_counted: Option<Told>,
+    pub not_counted: Option<RecordedReason>,
 }
 
 /// The result of one filter.
@@ -64,12 +64,12 @@ pub struct RejectedBy {
 pub struct RejectedName {
     pub host: String,
     pub node: String,
-    pub reason: Told,
+    pub reason: RecordedReason,
 }
 
 /// A host and its score card.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Scored {
+pub struct ScoredHost {
     pub host: String,
     pub node: String,
     /// The sum of the scores.
@@ -109,13 +109,13 @@ pub struct Pivotal {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Claims {
     /// In order: the first twenty, and the granted one.
-    pub tried: Vec<Claim>,
+    pub tried: Vec<RecordedClaim>,
     /// The number of further refused claims.
     pub more: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Claim {
+pub struct RecordedClaim {
     pub host: String,
     /// The candidate, by its place among the host's.
     pub candidate: usize,
@@ -123,14 +123,14 @@ pub struct Claim {
     pub granted: bool,
 }
 
-impl Search {
+impl SearchRecord {
     pub(super) fn of(turn: &Turnout) -> Self {
         let filters = turn.passed.iter().map(|one| FilterPassed {
             filter: one.filter.into(),
             before: one.before,
             after: one.after,
         });
-        let tried = turn.tried.iter().map(|one| Claim {
+        let tried = turn.tried.iter().map(|one| RecordedClaim {
             host: one.host.host.clone(),
             candidate: one.candidate,
             granted: one.is_granted,
@@ -151,14 +151,14 @@ impl Search {
             best: turn
                 .cards
                 .iter()
-                .map(|(host, card)| Scored::of(host, card))
+                .map(|(host, card)| ScoredHost::of(host, card))
                 .collect(),
             pivotal: pivotal.collect(),
             claims: Claims {
                 tried: tried.collect(),
                 more: turn.more_tried,
             },
-            not_counted: turn.not_counted.as_ref().map(Told::of),
+            not_counted: turn.not_counted.as_ref().map(RecordedReason::of),
         }
     }
 }
@@ -168,7 +168,7 @@ impl RejectedBy {
         let named = kind.named.iter().map(|one| RejectedName {
             host: one.host.host.clone(),
             node: one.host.nodename.clone(),
-            reason: Told::of(&one.reason),
+            reason: RecordedReason::of(&one.reason),
         });
         let named: Vec<RejectedName> = named.collect();
         let code = named.first().map(|first| first.reason.code.clone());
@@ -181,8 +181,8 @@ impl RejectedBy {
     }
 }
 
-impl Scored {
-    fn of(host: &HostState, card: &Card) -> Self {
+impl ScoredHost {
+    fn of(host: &HostState, card: &ScoreCard) -> Self {
         let scores = card.scores.iter().map(|one| WeigherScore {
             weigher: one.weigher.into(),
             raw: one.raw,

@@ -242,7 +242,7 @@ fn a_selected_host_is_told_with_its_card_and_what_decided() {
     let got = explained(&scheduler, &json!({}), &these, 1, "h2");
     let expected = "\
 h3 was selected in cell1, with the alternates h2, h1.
-Asked for: m1.small (1 CPU, 512 MiB, 1 GiB) by the project p1
+RequestSummary for: m1.small (1 CPU, 512 MiB, 1 GiB) by the project p1
 
 Hosts: 5
 
@@ -328,7 +328,7 @@ fn what_is_kept_has_a_bound_whatever_there_is() {
 #[test]
 fn a_search_that_failed_tells_why_as_far_as_it_came() {
     let why = "the trait CUSTOM_X is nobody's";
-    let got = Explanation::of_failure(Asked::default(), why);
+    let got = Explanation::of_failure(RequestSummary::default(), why);
     assert_eq!(round_trip(&got), got);
     let first = |it: &Explanation| it.to_string().lines().next().map(str::to_owned);
     let told = format!("No host was chosen: {why}.");
@@ -342,7 +342,7 @@ fn a_search_that_failed_tells_why_as_far_as_it_came() {
     let search = &got.searches[0];
     assert_eq!((search.hosts, search.left), (2, 1));
     // A long reason is truncated.
-    let long = Explanation::of_failure(Asked::default(), &"x".repeat(100_000));
+    let long = Explanation::of_failure(RequestSummary::default(), &"x".repeat(100_000));
     assert!(long.to_string().len() < 1000);
 }
 
@@ -377,7 +377,7 @@ fn each_way_of_having_no_host_has_its_name() {
         ["VCPU 9".to_owned()],
         "no host has 9 VCPU",
     );
-    let got = Explanation::of_no_candidates(Asked::default(), stage);
+    let got = Explanation::of_no_candidates(RequestSummary::default(), stage);
     let text = got.to_string();
     assert!(
         text.starts_with("No valid host was found: Placement has no candidate."),

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Claims, Diagnosis, Explanation, Nearest, RejectedBy, Relaxation, RequestOutcome, Scored,
-    Search, WhyNone,
+    Claims, Diagnosis, Explanation, FilterRelaxation, Nearest, RejectedBy, RequestOutcome,
+    ScoredHost, SearchRecord, WhyNone,
 };
 use berth_scheduler::select::PlacementStage;
 use berth_scheduler_objects::request::Hints;
@@ -136,7 +136,7 @@ impl Display for WhyNone {
     }
 }
 
-impl Display for Search {
+impl Display for SearchRecord {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "Hosts: {}", self.hosts)?;
         if !self.left_out.is_empty() {
@@ -173,7 +173,7 @@ impl Display for Search {
     }
 }
 
-impl Search {
+impl SearchRecord {
     fn order(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.best.is_empty() {
             return Ok(());
@@ -210,7 +210,7 @@ impl Display for RejectedBy {
     }
 }
 
-impl Display for Scored {
+impl Display for ScoredHost {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}  {}", on(&self.host, &self.node), plain(self.weight))?;
         if self.scores.is_empty() {
@@ -290,7 +290,7 @@ impl Display for Diagnosis {
     }
 }
 
-impl Display for Relaxation {
+impl Display for FilterRelaxation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let names = listed(&self.without);
         let hosts = counted(self.hosts, "host");

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use super::Told;
+use super::RecordedReason;
 use berth_scheduler::filters::FilterPlan;
 use berth_scheduler::select::{Scheduler, narrow};
 use berth_scheduler_objects::host_state::ConsideredHost;
@@ -35,7 +35,7 @@ pub struct HostVerdict {
     pub looks: bool,
     /// Why it rejects the host; `None` if it accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejects: Option<Told>,
+    pub rejects: Option<RecordedReason>,
 }
 
 impl HostVerdicts {
@@ -70,7 +70,7 @@ pub fn verdicts(
         HostVerdict {
             filter: filter.to_owned(),
             looks: !matches!(plan, FilterPlan::PassAll),
-            rejects: rejects.as_ref().map(Told::of),
+            rejects: rejects.as_ref().map(RecordedReason::of),
         }
     });
     HostVerdicts {

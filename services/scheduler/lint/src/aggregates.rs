@@ -2,49 +2,51 @@
 
 use super::enabled::EnabledFeatures;
 use super::extra_specs::demanded;
-use super::{AggregateEntry, Catalogue, Code, Finding, Kind, LintSeverity, Place};
+use super::{
+    AggregateEntry, Catalogue, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind,
+};
 use berth_model::nearest_name;
 use berth_scheduler::weighers;
 use berth_scheduler_objects::numbers::{float, int};
 use berth_scheduler_objects::request::ImageProperties;
 
 /// The keys that filters read, with the filters and the type of the values.
-const KEYS: [(&str, &[&str], Values); 8] = [
-    ("availability_zone", &[], Values::Zone),
+const KEYS: [(&str, &[&str], MetadataValues); 8] = [
+    ("availability_zone", &[], MetadataValues::Zone),
     (
         "cpu_allocation_ratio",
         &["AggregateCoreFilter"],
-        Values::Number,
+        MetadataValues::Number,
     ),
     (
         "disk_allocation_ratio",
         &["AggregateDiskFilter"],
-        Values::Number,
+        MetadataValues::Number,
     ),
     (
         "ram_allocation_ratio",
         &["AggregateRamFilter"],
-        Values::Number,
+        MetadataValues::Number,
     ),
     (
         "filter_tenant_id",
         &["AggregateMultiTenancyIsolation"],
-        Values::Any,
+        MetadataValues::Any,
     ),
     (
         "instance_type",
         &["AggregateTypeAffinityFilter"],
-        Values::Any,
+        MetadataValues::Any,
     ),
     (
         "max_instances_per_host",
         &["AggregateNumInstancesFilter"],
-        Values::Whole,
+        MetadataValues::Whole,
     ),
     (
         "max_io_ops_per_host",
         &["AggregateIoOpsFilter"],
-        Values::Whole,
+        MetadataValues::Whole,
     ),
 ];
 
@@ -52,7 +54,7 @@ const OF_IMAGES: &str = "AggregateImagePropertiesIsolation";
 const OF_FLAVORS: &str = "AggregateInstanceExtraSpecsFilter";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Values {
+enum MetadataValues {
     Any,
     Number,
     Multiplier,
@@ -64,10 +66,10 @@ pub(super) fn lint(
     aggregate: &AggregateEntry,
     catalogue: &Catalogue,
     enabled: &EnabledFeatures,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<LintFinding>,
 ) {
     for (key, value) in &aggregate.metadata {
-        let place = Place::new(Kind::Aggregate, &aggregate.name, key);
+        let place = LintSubject::new(LintSubjectKind::Aggregate, &aggregate.name, key);
         let known = KEYS.iter().find(|(name, ..)| name == key);
         let multiplier = weighers::ALL
             .iter()
@@ -84,14 +86,14 @@ pub(super) fn lint(
                 || is_tenant && enabled.limits_tenants;
             findings.extend(unread(&place, is_read, &filters.join(" or ")));
         } else if let Some(weigher) = multiplier {
-            findings.extend(void(&place, value, Values::Multiplier));
+            findings.extend(void(&place, value, MetadataValues::Multiplier));
             findings.extend(unread(
                 &place,
                 enabled.has_weigher(weigher.name()),
                 weigher.name(),
             ));
         } else if is_of_plugin(key, catalogue) {
-            findings.extend(void(&place, value, Values::Multiplier));
+            findings.extend(void(&place, value, MetadataValues::Multiplier));
         } else {
             findings.extend(of_requests(&place, key, catalogue, enabled));
         }
@@ -107,11 +109,11 @@ fn is_of_plugin(key: &str, catalogue: &Catalogue) -> bool {
 
 /// A key that images or flavors may request.
 fn of_requests(
-    place: &Place,
+    place: &LintSubject,
     key: &str,
     catalogue: &Catalogue,
     enabled: &EnabledFeatures,
-) -> Option<Finding> {
+) -> Option<LintFinding> {
     let of_image = |name: &str| ImageProperties::names().any(|it| it == name);
     let property = match &enabled.image_namespace {
         Some(prefix) => key.strip_prefix(prefix.as_str()),
@@ -135,13 +137,13 @@ fn of_requests(
     }
 }
 
-fn unknown(place: &Place, key: &str) -> Finding {
+fn unknown(place: &LintSubject, key: &str) -> LintFinding {
     let multipliers = weighers::ALL.iter().map(|one| one.multiplier().key());
     let names = KEYS.iter().map(|(name, ..)| *name).chain(multipliers);
     if let Some(near) = nearest_name(key, names) {
         let text = "nobody reads a key of this name";
         return place
-            .finds(LintSeverity::Error, Code::UnknownName, text)
+            .finds(LintSeverity::Error, LintCode::UnknownName, text)
             .mend(near);
     }
     let property = ImageProperties::names().find(|it| *it == key);
@@ -151,32 +153,34 @@ fn unknown(place: &Place, key: &str) -> Finding {
         }
         None => "no filter or weigher reads it, and no flavor of the file asks for it".to_owned(),
     };
-    place.finds(LintSeverity::Note, Code::Unread, text)
+    place.finds(LintSeverity::Note, LintCode::Unread, text)
 }
 
-fn unread(place: &Place, is_read: bool, by: &str) -> Option<Finding> {
+fn unread(place: &LintSubject, is_read: bool, by: &str) -> Option<LintFinding> {
     let text = || format!("{by}, which would read it, is not enabled");
-    (!is_read).then(|| place.finds(LintSeverity::Warning, Code::Unread, text()))
+    (!is_read).then(|| place.finds(LintSeverity::Warning, LintCode::Unread, text()))
 }
 
 /// A value that keeps all aggregates of a host from overriding the option.
-fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
+fn void(place: &LintSubject, value: &str, values: MetadataValues) -> Option<LintFinding> {
     let wanted = match values {
-        Values::Any => return None,
-        Values::Zone if value.contains(',') => {
+        MetadataValues::Any => return None,
+        MetadataValues::Zone if value.contains(',') => {
             let text = "a zone is one name: Placement's aggregates are compared with all of it";
-            return Some(place.finds(LintSeverity::Warning, Code::BadValue, text));
+            return Some(place.finds(LintSeverity::Warning, LintCode::BadValue, text));
         }
-        Values::Zone => return None,
-        Values::Number | Values::Multiplier => float(value).is_none().then_some("a number"),
-        Values::Whole => int(value).is_none().then_some("a whole number"),
+        MetadataValues::Zone => return None,
+        MetadataValues::Number | MetadataValues::Multiplier => {
+            float(value).is_none().then_some("a number")
+        }
+        MetadataValues::Whole => int(value).is_none().then_some("a whole number"),
     };
     if let Some(wanted) = wanted {
         let text =
             format!("`{value}` is no number, so on its hosts no aggregate overrides the option");
         return Some(
             place
-                .finds(LintSeverity::Error, Code::VoidOverride, text)
+                .finds(LintSeverity::Error, LintCode::VoidOverride, text)
                 .mend(wanted),
         );
     }
@@ -184,12 +188,12 @@ fn void(place: &Place, value: &str, values: Values) -> Option<Finding> {
         return None;
     }
     let (code, text) = match values {
-        Values::Multiplier => (
-            Code::VoidOverride,
+        MetadataValues::Multiplier => (
+            LintCode::VoidOverride,
             format!("`{value}` is not finite, so on its hosts the option may hold instead"),
         ),
         _ => (
-            Code::BadValue,
+            LintCode::BadValue,
             format!("`{value}` is read as a number, and no host can be told from another by it"),
         ),
     };

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use berth_model::{ResourceClass, Trait};
 
 use super::enabled::EnabledFeatures;
-use super::known::{SCOPED, SCOPES, UNSCOPED, Values};
+use super::nova_extra_specs::{AllowedValues, SCOPED, SCOPES, UNSCOPED};
 use super::profiles::ONE_UNIT;
-use super::{Catalogue, Code, Finding, FlavorEntry, Kind, LintSeverity, Place, requirement};
+use super::{
+    Catalogue, FlavorEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind,
+    requirement,
+};
 use berth_model::nearest_name;
 use berth_scheduler_objects::host_state::Attribute;
 use berth_scheduler_objects::numbers::int;
@@ -23,12 +26,12 @@ pub(super) fn lint(
     flavor: &FlavorEntry,
     catalogue: &Catalogue,
     enabled: &EnabledFeatures,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<LintFinding>,
 ) {
     let before = findings.len();
     for (key, value) in &flavor.extra_specs {
-        let place = Place::new(Kind::Flavor, &flavor.name, key);
-        let spec = Spec {
+        let place = LintSubject::new(LintSubjectKind::Flavor, &flavor.name, key);
+        let spec = CheckedExtraSpec {
             place: &place,
             key,
             value,
@@ -54,7 +57,7 @@ pub(super) fn lint(
 }
 
 /// Invalid NUMA cells of a flavor with a known size.
-fn numa(flavor: &FlavorEntry) -> Option<Finding> {
+fn numa(flavor: &FlavorEntry) -> Option<LintFinding> {
     let asked = RequestFlavor {
         name: flavor.name.clone(),
         vcpus: flavor.vcpus?,
@@ -63,31 +66,31 @@ fn numa(flavor: &FlavorEntry) -> Option<Finding> {
         ..RequestFlavor::default()
     };
     let error = InstanceNumaTopology::derive(&asked, None).err()?;
-    let place = Place {
-        kind: Kind::Flavor,
+    let place = LintSubject {
+        kind: LintSubjectKind::Flavor,
         name: flavor.name.clone(),
         key: None,
     };
     let text = format!("each request by it is refused: {error}");
-    Some(place.finds(LintSeverity::Error, Code::BadValue, text))
+    Some(place.finds(LintSeverity::Error, LintCode::BadValue, text))
 }
 
 /// One extra spec and its context.
-struct Spec<'a> {
-    place: &'a Place,
+struct CheckedExtraSpec<'a> {
+    place: &'a LintSubject,
     key: &'a str,
     value: &'a str,
     catalogue: &'a Catalogue,
     enabled: &'a EnabledFeatures,
 }
 
-impl Spec<'_> {
-    fn find(&self, severity: LintSeverity, code: Code, text: impl Into<String>) -> Finding {
+impl CheckedExtraSpec<'_> {
+    fn find(&self, severity: LintSeverity, code: LintCode, text: impl Into<String>) -> LintFinding {
         self.place.finds(severity, code, text)
     }
 
     /// Whether plugins read it, according to their manifests.
-    fn of_plugins(&self, findings: &mut Vec<Finding>) -> bool {
+    fn of_plugins(&self, findings: &mut Vec<LintFinding>) -> bool {
         let plugins = self.catalogue.plugins.iter();
         let is_it = |spec: &ExtraSpec| spec.name == self.key;
         let mut readers = plugins
@@ -100,14 +103,14 @@ impl Spec<'_> {
                 "the value is `{}`, and the plugin {} reads it",
                 wrong.value, wrong.plugin
             );
-            let found = self.find(LintSeverity::Error, Code::BadValue, text);
+            let found = self.find(LintSeverity::Error, LintCode::BadValue, text);
             findings.push(found.mend(wrong.wanted));
         }
         is_read
     }
 
     /// An extra spec that both ComputeCapabilitiesFilter and the aggregate filter read.
-    fn unscoped(&self, findings: &mut Vec<Finding>) {
+    fn unscoped(&self, findings: &mut Vec<LintFinding>) {
         let known = UNSCOPED.iter().find(|(name, _)| *name == self.key);
         if let Some((_, values)) = known {
             findings.extend(self.wrong_value(*values));
@@ -125,7 +128,7 @@ impl Spec<'_> {
                 };
                 let text = format!("it has no scope: {OF_AGGREGATES} {also}");
                 findings.push(
-                    self.find(LintSeverity::Warning, Code::Unscoped, text)
+                    self.find(LintSeverity::Warning, LintCode::Unscoped, text)
                         .mend(mend),
                 );
             }
@@ -149,13 +152,13 @@ impl Spec<'_> {
                 scoped.find(tail)
             });
             findings.push(
-                self.find(LintSeverity::Warning, Code::Unscoped, text)
+                self.find(LintSeverity::Warning, LintCode::Unscoped, text)
                     .near(near),
             );
         }
     }
 
-    fn capability(&self, path: &str, findings: &mut Vec<Finding>) {
+    fn capability(&self, path: &str, findings: &mut Vec<LintFinding>) {
         requirement::lint(self.place, self.value, findings);
         let first = path.split(':').next().unwrap_or_default();
         if Attribute::named(first).is_none() {
@@ -164,13 +167,13 @@ impl Spec<'_> {
             );
             let near = nearest_name(first, Attribute::names());
             let near = near.map(|near| format!("capabilities:{near}{}", &path[first.len()..]));
-            let found = self.find(LintSeverity::Warning, Code::UnknownName, text);
+            let found = self.find(LintSeverity::Warning, LintCode::UnknownName, text);
             findings.push(found.near(near.as_deref()));
         }
         findings.extend(self.unread_by(OF_CAPABILITIES));
     }
 
-    fn of_aggregates(&self, key: &str, findings: &mut Vec<Finding>) {
+    fn of_aggregates(&self, key: &str, findings: &mut Vec<LintFinding>) {
         requirement::lint(self.place, self.value, findings);
         match self.enabled.has_filter(OF_AGGREGATES) {
             true => findings.extend(self.never_met(key)),
@@ -179,7 +182,7 @@ impl Spec<'_> {
     }
 
     /// No aggregate has the key, so every host is rejected.
-    fn never_met(&self, key: &str) -> Option<Finding> {
+    fn never_met(&self, key: &str) -> Option<LintFinding> {
         let aggregates = &self.catalogue.aggregates;
         if !self.catalogue.knows_aggregates
             || aggregates.iter().any(|it| it.metadata.contains_key(key))
@@ -190,31 +193,31 @@ impl Spec<'_> {
         let keys = aggregates.iter().flat_map(|it| it.metadata.keys());
         let near = nearest_name(key, keys.map(String::as_str));
         Some(
-            self.find(LintSeverity::Error, Code::NeverMet, text)
+            self.find(LintSeverity::Error, LintCode::NeverMet, text)
                 .near(near),
         )
     }
 
-    fn unread_by(&self, filter: &str) -> Option<Finding> {
+    fn unread_by(&self, filter: &str) -> Option<LintFinding> {
         let is_read = self.enabled.has_filter(filter);
         let text = || format!("{filter}, which would read it, is not enabled");
-        (!is_read).then(|| self.find(LintSeverity::Warning, Code::Unread, text()))
+        (!is_read).then(|| self.find(LintSeverity::Warning, LintCode::Unread, text()))
     }
 
-    fn wrong_value(&self, values: Values) -> Option<Finding> {
+    fn wrong_value(&self, values: AllowedValues) -> Option<LintFinding> {
         let wanted = values.wrong(self.value)?;
         let text = format!("the value is `{}`", self.value);
         Some(
-            self.find(LintSeverity::Error, Code::BadValue, text)
+            self.find(LintSeverity::Error, LintCode::BadValue, text)
                 .mend(wanted),
         )
     }
 
-    fn scoped(&self, scope: &str, name: &str, findings: &mut Vec<Finding>) {
+    fn scoped(&self, scope: &str, name: &str, findings: &mut Vec<LintFinding>) {
         for (of_placement, read) in [
             (
                 "resources",
-                Self::resource as fn(&Self, &str) -> Option<Finding>,
+                Self::resource as fn(&Self, &str) -> Option<LintFinding>,
             ),
             ("trait", Self::wanted_trait),
         ] {
@@ -240,7 +243,7 @@ impl Spec<'_> {
     }
 
     /// Device aliases that are not configured, or not requested from Placement.
-    fn devices(&self) -> Option<Finding> {
+    fn devices(&self) -> Option<LintFinding> {
         let flavor = RequestFlavor {
             extra_specs: BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]),
             ..RequestFlavor::default()
@@ -252,7 +255,7 @@ impl Spec<'_> {
             Err(error) => error,
         };
         let text = format!("each request by it is refused: {error}");
-        let found = self.find(LintSeverity::Error, Code::BadValue, text);
+        let found = self.find(LintSeverity::Error, LintCode::BadValue, text);
         Some(match error {
             PciAliasError::NoSuchAlias { .. } => {
                 found.mend("an alias of [pci] alias, or a device profile (accel:device_profile)")
@@ -261,7 +264,7 @@ impl Spec<'_> {
         })
     }
 
-    fn unknown(&self, scope: &str) -> Finding {
+    fn unknown(&self, scope: &str) -> LintFinding {
         let of_plugins = self.catalogue.plugins.iter().flat_map(|it| &it.extra_specs);
         let of_plugins = of_plugins.map(|spec| spec.name.as_str());
         let near = nearest_name(
@@ -275,47 +278,47 @@ impl Spec<'_> {
         let text = "no extra spec has this name, so nobody reads it";
         match near {
             Some(near) => self
-                .find(LintSeverity::Error, Code::UnknownName, text)
+                .find(LintSeverity::Error, LintCode::UnknownName, text)
                 .mend(near),
-            None if is_scope => self.find(LintSeverity::Warning, Code::UnknownName, text),
+            None if is_scope => self.find(LintSeverity::Warning, LintCode::UnknownName, text),
             None => self.find(
                 LintSeverity::Note,
-                Code::UnknownName,
+                LintCode::UnknownName,
                 "no filter reads this scope",
             ),
         }
     }
 
-    fn resource(&self, class: &str) -> Option<Finding> {
+    fn resource(&self, class: &str) -> Option<LintFinding> {
         if let Err(error) = ResourceClass::new(class) {
             let text = format!("the resource class is none: {error}");
             let near = nearest_name(class, ResourceClass::STANDARD);
             let near = near.map(|near| self.key.replace(class, near));
-            let found = self.find(LintSeverity::Error, Code::UnknownName, text);
+            let found = self.find(LintSeverity::Error, LintCode::UnknownName, text);
             return Some(found.near(near.as_deref()));
         }
-        let wrong = self.wrong_value(Values::From(0));
+        let wrong = self.wrong_value(AllowedValues::From(0));
         wrong.or_else(|| self.one_unit(class))
     }
 
     /// Several units of a class that has one unit per provider.
-    fn one_unit(&self, class: &str) -> Option<Finding> {
+    fn one_unit(&self, class: &str) -> Option<LintFinding> {
         let units = int(self.value).filter(|units| *units > 1 && ONE_UNIT.contains(&class))?;
         let text = format!(
             "it asks for {units} units of one provider, and each provider of {class} has one, so no host has them"
         );
-        let found = self.find(LintSeverity::Error, Code::OneUnitDevices, text);
+        let found = self.find(LintSeverity::Error, LintCode::OneUnitDevices, text);
         Some(found.mend(format!(
             "{units} groups, as resources1:{class}=1 and resources2:{class}=1, and group_policy=none"
         )))
     }
 
-    fn wanted_trait(&self, name: &str) -> Option<Finding> {
+    fn wanted_trait(&self, name: &str) -> Option<LintFinding> {
         if let Err(error) = Trait::new(name) {
             let text = format!("the trait is none: {error}");
-            return Some(self.find(LintSeverity::Error, Code::UnknownName, text));
+            return Some(self.find(LintSeverity::Error, LintCode::UnknownName, text));
         }
-        self.wrong_value(Values::OneOf(&["required", "forbidden"]))
+        self.wrong_value(AllowedValues::OneOf(&["required", "forbidden"]))
     }
 }
 

@@ -1,19 +1,19 @@
 //! Rules for images' properties.
 
-use super::{Code, Finding, ImageEntry, Kind, LintSeverity, Place};
+use super::{ImageEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind};
 use berth_model::nearest_name;
 use berth_scheduler_objects::request::ImageProperties;
 
 /// How properties begin that Nova reads.
 const PREFIXES: [&str; 4] = ["hw_", "img_", "os_", "trait"];
 
-pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
+pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<LintFinding>) {
     for (name, value) in &image.properties {
-        let place = Place::new(Kind::Image, &image.name, name);
+        let place = LintSubject::new(LintSubjectKind::Image, &image.name, name);
         let one = [(name.clone(), value.clone())].into();
         if let Err(error) = ImageProperties::new(one) {
             let text = format!("each request with it is refused: the value is `{value}`");
-            let found = place.finds(LintSeverity::Error, Code::BadValue, text);
+            let found = place.finds(LintSeverity::Error, LintCode::BadValue, text);
             findings.push(found.mend(error.should_be));
         }
         let is_known = ImageProperties::names().any(|it| it == name)
@@ -29,11 +29,11 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<Finding>) {
         let text = "no property has this name, so no filter reads it";
         match near {
             Some(near) => {
-                let found = place.finds(LintSeverity::Error, Code::UnknownName, text);
+                let found = place.finds(LintSeverity::Error, LintCode::UnknownName, text);
                 findings.push(found.mend(near));
             }
             None if is_ours => {
-                findings.push(place.finds(LintSeverity::Warning, Code::UnknownName, text));
+                findings.push(place.finds(LintSeverity::Warning, LintCode::UnknownName, text));
             }
             // Users may define properties of their own.
             None => {}

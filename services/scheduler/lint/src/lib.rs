@@ -8,7 +8,7 @@ mod catalogue;
 mod enabled;
 mod extra_specs;
 mod images;
-mod known;
+mod nova_extra_specs;
 mod profiles;
 mod requirement;
 mod server_groups;
@@ -27,10 +27,10 @@ pub use catalogue::{
 
 /// A problem, certain or suspected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct LintFinding {
     pub severity: LintSeverity,
-    pub code: Code,
-    pub place: Place,
+    pub code: LintCode,
+    pub place: LintSubject,
     /// What is wrong, without the subject.
     pub text: String,
     /// What would be right, if known.
@@ -52,7 +52,7 @@ pub enum LintSeverity {
 /// The kind of a finding: a fixed vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Code {
+pub enum LintCode {
     /// No extra spec, key or property has this name.
     UnknownName,
     /// An operator and its operand without a blank between them.
@@ -78,8 +78,8 @@ pub enum Code {
 
 /// The subject of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
-    pub kind: Kind,
+pub struct LintSubject {
+    pub kind: LintSubjectKind,
     /// Its name; of an option its group.
     pub name: String,
     /// The key, property or option; `None` if it concerns the whole.
@@ -90,7 +90,7 @@ pub struct Place {
 /// The kind of subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum LintSubjectKind {
     Flavor,
     Aggregate,
     DeviceProfile,
@@ -102,7 +102,7 @@ pub enum Kind {
 
 /// All findings, by subject, in the order of the file.
 #[must_use]
-pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
+pub fn lint(catalogue: &Catalogue) -> Vec<LintFinding> {
     let enabled = EnabledFeatures::of(&catalogue.options);
     let mut all = Vec::new();
     for flavor in &catalogue.flavors {
@@ -125,22 +125,29 @@ pub fn lint(catalogue: &Catalogue) -> Vec<Finding> {
 }
 
 /// The limit of the query to Placement is lower than the number of hosts in the file.
-fn few_candidates(catalogue: &Catalogue) -> Option<Finding> {
+fn few_candidates(catalogue: &Catalogue) -> Option<LintFinding> {
     let hosts = catalogue.hosts?;
     let limit = catalogue.options.scheduler.max_placement_results;
-    let place = Place::new(Kind::Option, "scheduler", "max_placement_results");
+    let place = LintSubject::new(
+        LintSubjectKind::Option,
+        "scheduler",
+        "max_placement_results",
+    );
     let text = format!(
         "of {hosts} hosts {limit} at most are looked at for a request, so one that fits may not be found"
     );
     (limit < hosts).then(|| {
-        let found = place.finds(LintSeverity::Note, Code::BadValue, text);
+        let found = place.finds(LintSeverity::Note, LintCode::BadValue, text);
         found.mend(format!("{hosts} at least"))
     })
 }
 
 /// The first unknown extra spec of a flavor that is misspelt.
 #[must_use]
-pub fn misspelt(extra_specs: &[(String, String)], options: &SchedulerOptions) -> Option<Finding> {
+pub fn misspelt(
+    extra_specs: &[(String, String)],
+    options: &SchedulerOptions,
+) -> Option<LintFinding> {
     let flavor = FlavorEntry {
         name: String::new(),
         vcpus: None,
@@ -151,12 +158,13 @@ pub fn misspelt(extra_specs: &[(String, String)], options: &SchedulerOptions) ->
     let mut findings = Vec::new();
     extra_specs::lint(&flavor, &Catalogue::default(), &enabled, &mut findings);
     findings.into_iter().find(|it| {
-        it.code == Code::UnknownName && (it.severity == LintSeverity::Error || it.mend.is_some())
+        it.code == LintCode::UnknownName
+            && (it.severity == LintSeverity::Error || it.mend.is_some())
     })
 }
 
-impl Place {
-    fn new(kind: Kind, name: &str, key: &str) -> Self {
+impl LintSubject {
+    fn new(kind: LintSubjectKind, name: &str, key: &str) -> Self {
         Self {
             kind,
             name: name.to_owned(),
@@ -164,8 +172,13 @@ impl Place {
         }
     }
 
-    fn finds(&self, severity: LintSeverity, code: Code, text: impl Into<String>) -> Finding {
-        Finding {
+    fn finds(
+        &self,
+        severity: LintSeverity,
+        code: LintCode,
+        text: impl Into<String>,
+    ) -> LintFinding {
+        LintFinding {
             severity,
             code,
             place: self.clone(),
@@ -175,7 +188,7 @@ impl Place {
     }
 }
 
-impl Finding {
+impl LintFinding {
     fn mend(self, mend: impl Into<String>) -> Self {
         Self {
             mend: Some(mend.into()),
@@ -193,7 +206,7 @@ impl Finding {
 }
 
 /// `error: flavor m1.large, hw:cpu_polcy: no extra spec has this name; right would be: hw:cpu_policy`
-impl Display for Finding {
+impl Display for LintFinding {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.severity, self.place, self.text)?;
         match &self.mend {
@@ -213,19 +226,19 @@ impl Display for LintSeverity {
     }
 }
 
-impl Display for Place {
+impl Display for LintSubject {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::Flavor => write!(f, "flavor {}", self.name)?,
-            Kind::Aggregate => write!(f, "aggregate {}", self.name)?,
-            Kind::DeviceProfile => write!(f, "device profile {}", self.name)?,
-            Kind::Image => write!(f, "image {}", self.name)?,
-            Kind::ServerGroup => write!(f, "server group {}", self.name)?,
-            Kind::Option => write!(f, "option [{}]", self.name)?,
+            LintSubjectKind::Flavor => write!(f, "flavor {}", self.name)?,
+            LintSubjectKind::Aggregate => write!(f, "aggregate {}", self.name)?,
+            LintSubjectKind::DeviceProfile => write!(f, "device profile {}", self.name)?,
+            LintSubjectKind::Image => write!(f, "image {}", self.name)?,
+            LintSubjectKind::ServerGroup => write!(f, "server group {}", self.name)?,
+            LintSubjectKind::Option => write!(f, "option [{}]", self.name)?,
         }
         match (&self.key, self.kind) {
             (None, _) => Ok(()),
-            (Some(key), Kind::Option) => write!(f, " {key}"),
+            (Some(key), LintSubjectKind::Option) => write!(f, " {key}"),
             (Some(key), _) => write!(f, ", {key}"),
         }
     }

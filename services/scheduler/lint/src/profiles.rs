@@ -2,7 +2,9 @@
 
 use berth_model::DeviceProfileGroup;
 
-use super::{Code, DeviceProfileEntry, Finding, Kind, LintSeverity, Place};
+use super::{
+    DeviceProfileEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind,
+};
 use berth_model::nearest_name;
 use berth_scheduler_objects::numbers::int;
 
@@ -13,15 +15,15 @@ pub(super) const ONE_UNIT: [&str; 2] = ["PGPU", "CUSTOM_PCI"];
 /// The scopes of keys.
 const SCOPES: [&str; 3] = ["resources", "trait", "accel"];
 
-pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<Finding>) {
+pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<LintFinding>) {
     if profile.groups.is_empty() {
-        let place = Place {
-            kind: Kind::DeviceProfile,
+        let place = LintSubject {
+            kind: LintSubjectKind::DeviceProfile,
             name: profile.name.clone(),
             key: None,
         };
         let text = "it has no group, so it asks for no device";
-        findings.push(place.finds(LintSeverity::Error, Code::BadValue, text));
+        findings.push(place.finds(LintSeverity::Error, LintCode::BadValue, text));
     }
     for (number, group) in profile.groups.iter().enumerate() {
         let place = |key: &str| {
@@ -29,7 +31,7 @@ pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<Finding>) {
                 "" => format!("groups[{number}]"),
                 key => format!("groups[{number}], {key}"),
             };
-            Place::new(Kind::DeviceProfile, &profile.name, &key)
+            LintSubject::new(LintSubjectKind::DeviceProfile, &profile.name, &key)
         };
         let before = findings.len();
         for (key, value) in &group.entries {
@@ -44,24 +46,24 @@ pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<Finding>) {
         }
         if let Err(error) = DeviceProfileGroup::new(pairs) {
             let text = format!("the accelerator service refuses it: {error}");
-            findings.push(place("").finds(LintSeverity::Error, Code::BadValue, text));
+            findings.push(place("").finds(LintSeverity::Error, LintCode::BadValue, text));
         } else if !group
             .entries
             .keys()
             .any(|key| key.starts_with("resources:"))
         {
             let text = "it asks for no resource, so for no device";
-            let found = place("").finds(LintSeverity::Error, Code::BadValue, text);
+            let found = place("").finds(LintSeverity::Error, LintCode::BadValue, text);
             findings.push(found.mend("resources:CLASS with 1"));
         }
     }
 }
 
-fn entry(place: &Place, key: &str, value: &str) -> Option<Finding> {
+fn entry(place: &LintSubject, key: &str, value: &str) -> Option<LintFinding> {
     let (scope, name) = key.split_once(':').unwrap_or((key, ""));
     if !SCOPES.contains(&scope) {
         let text = "keys begin with resources:, trait: or accel:";
-        let found = place.finds(LintSeverity::Error, Code::UnknownName, text);
+        let found = place.finds(LintSeverity::Error, LintCode::UnknownName, text);
         let near = nearest_name(scope, SCOPES).map(|near| format!("{near}:{name}"));
         return Some(found.near(near.as_deref()));
     }
@@ -72,6 +74,6 @@ fn entry(place: &Place, key: &str, value: &str) -> Option<Finding> {
     let text = format!(
         "it asks for {units} units of one provider, and each provider of {name} has one, so no host has them"
     );
-    let found = place.finds(LintSeverity::Error, Code::OneUnitDevices, text);
+    let found = place.finds(LintSeverity::Error, LintCode::OneUnitDevices, text);
     Some(found.mend(format!("{units} groups with {key}=1 each")))
 }

@@ -1,6 +1,6 @@
 //! Rules for requirements on values, in extra specs.
 
-use super::{Code, Finding, LintSeverity, Place};
+use super::{LintCode, LintFinding, LintSeverity, LintSubject};
 use berth_scheduler_objects::numbers::{float, words};
 
 const NUMBERS: [&str; 5] = ["=", ">=", "==", "!=", "<="];
@@ -8,7 +8,7 @@ const TEXTS: [&str; 6] = ["s==", "s!=", "s<=", "s>=", "s<", "s>"];
 const PARTS: [&str; 3] = ["<in>", "<all-in>", "<or>"];
 
 /// Checks a requirement in `capabilities:`, for aggregates, or without a scope.
-pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
+pub(super) fn lint(place: &LintSubject, text: &str, findings: &mut Vec<LintFinding>) {
     let all: Vec<&str> = words(text).collect();
     let Some((first, rest)) = all.split_first() else {
         return;
@@ -21,13 +21,13 @@ pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
     }
     let Some(operand) = rest.first() else {
         let text = format!("nothing stands behind `{first}`, so no host is right");
-        findings.push(find(LintSeverity::Error, Code::BadOperand, text));
+        findings.push(find(LintSeverity::Error, LintCode::BadOperand, text));
         return;
     };
     if is(&NUMBERS) && float(operand).is_none() {
         let sentence =
             format!("`{first}` compares numbers, and `{operand}` is none, so no host is right");
-        let found = find(LintSeverity::Error, Code::BadOperand, sentence);
+        let found = find(LintSeverity::Error, LintCode::BadOperand, sentence);
         findings.push(match *first {
             "==" | "!=" => found.mend(format!("s{first} {operand}")),
             _ => found,
@@ -36,7 +36,7 @@ pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
     let one_word = !matches!(*first, "<all-in>" | "<or>");
     if one_word && rest.len() > 1 {
         let sentence = format!("only `{operand}` is read of what stands behind `{first}`");
-        let found = find(LintSeverity::Warning, Code::IdleWords, sentence);
+        let found = find(LintSeverity::Warning, LintCode::IdleWords, sentence);
         findings.push(match *first {
             "<in>" => found.mend(format!("<all-in> {}", rest.join(" "))),
             _ => found.mend(format!("{first} {operand}")),
@@ -45,7 +45,7 @@ pub(super) fn lint(place: &Place, text: &str, findings: &mut Vec<Finding>) {
 }
 
 /// A text without an operator is the required value itself.
-fn no_operator(place: &Place, text: &str, first: &str) -> Option<Finding> {
+fn no_operator(place: &LintSubject, text: &str, first: &str) -> Option<LintFinding> {
     let glued = PARTS.iter().chain(&TEXTS).chain(&NUMBERS);
     // The longest one: `>=` before `=`.
     let glued = glued.filter(|it| first.starts_with(**it));
@@ -54,14 +54,14 @@ fn no_operator(place: &Place, text: &str, first: &str) -> Option<Finding> {
         let sentence = format!(
             "`{operator}` and `{operand}` have no blank between them, so the whole text is what the value should be"
         );
-        let found = place.finds(LintSeverity::Error, Code::GluedOperator, sentence);
+        let found = place.finds(LintSeverity::Error, LintCode::GluedOperator, sentence);
         return Some(found.mend(format!("{operator} {operand}")));
     }
     let operator = ["<", ">"].into_iter().find(|it| first.starts_with(it))?;
     let operand = text.get(1..).unwrap_or_default().trim();
     let sentence =
         format!("`{operator}` is no operator, so the whole text is what the value should be");
-    let found = place.finds(LintSeverity::Error, Code::NoSuchOperator, sentence);
+    let found = place.finds(LintSeverity::Error, LintCode::NoSuchOperator, sentence);
     let mend = match float(operand) {
         Some(_) => format!("{operator}= {operand}"),
         None => format!("s{operator} {operand}"),

@@ -8,7 +8,7 @@ fn found(document: &Value) -> Vec<String> {
     let catalogue = Catalogue::read(document).expect("a catalogue");
     let findings = lint(&catalogue);
     let json = serde_json::to_string(&findings).expect("findings are JSON");
-    let back: Vec<Finding> = serde_json::from_str(&json).expect("and come back");
+    let back: Vec<LintFinding> = serde_json::from_str(&json).expect("and come back");
     assert_eq!(back, findings);
     findings.iter().map(ToString::to_string).collect()
 }

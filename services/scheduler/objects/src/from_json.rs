@@ -6,20 +6,20 @@ mod field;
 mod host;
 mod request;
 
-pub use field::{Field, FieldError};
+pub use field::{CaseField, FieldError};
 pub use host::{allocation_candidates, host_state};
 pub use request::request_spec;
 
 /// A request spec that cannot be read.
 #[derive(Debug)]
-pub enum RequestSpecError {
+pub enum CaseRequestError {
     /// A field has a wrong type or value.
     Field(FieldError),
     /// Nova's API would refuse the request.
     Refused(String),
 }
 
-impl From<FieldError> for RequestSpecError {
+impl From<FieldError> for CaseRequestError {
     fn from(error: FieldError) -> Self {
         Self::Field(error)
     }

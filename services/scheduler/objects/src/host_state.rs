@@ -23,11 +23,11 @@ use std::net::IpAddr;
 
 pub use aggregate::parts;
 pub use aggregate::{Aggregate, Aggregates};
-pub use attribute::{Attribute, Found};
+pub use attribute::{Attribute, AttributeValue};
 pub use by_aggregates::ByAggregates;
 pub use candidate::AllocationCandidate;
 pub use capability::{Capability, CapabilityRef, Dict, Incomparable, List};
-pub use considered::{ConsideredHost, NumaLimits, SchedulerLimits, Surviving};
+pub use considered::{ConsideredHost, NumaLimits, SchedulerLimits, SurvivingCandidates};
 pub use cores::Cores;
 pub use cpu_info::CpuInfo;
 pub use cpus::CpuSet;

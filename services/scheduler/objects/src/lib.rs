@@ -21,7 +21,7 @@ pub mod pci;
 pub mod plugin;
 pub mod reason;
 pub mod request;
-mod short;
+mod small_vec;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

@@ -21,17 +21,17 @@ use crate::host_state::{CellSet, NumaLimits, NumaTopology, PciPools};
 use crate::pci::{Mappings, PciAsk};
 use crate::request::{CpuThreadPolicy, EmulatorThreadsPolicy, PageSize, RequestSpec};
 
-pub use order::Packing;
-pub use reason::{CellReason, CellRefusal, NumaReason};
+pub use order::CellStrategy;
+pub use reason::{CellReason, NumaCellRefusal, NumaReason};
 
-use search::{Search, Way};
+use search::{CellSearch, SearchGoal};
 
 /// The NUMA cells of a request, prepared once for all hosts.
 #[derive(Debug, Clone)]
 pub struct NumaAsk<'a> {
     request: &'a RequestSpec,
     /// The different kinds of cells; most instances have one kind.
-    kinds: Vec<Need>,
+    kinds: Vec<CellNeed>,
     /// The kind of each cell.
     cells: Vec<usize>,
     pci: PciAsk<'a>,
@@ -39,24 +39,24 @@ pub struct NumaAsk<'a> {
 
 /// The needs of one instance cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Need {
+struct CellNeed {
     memory: i64,
     pagesize: Option<PageSize>,
     /// Shared CPUs; `None` if the instance has none.
     shared: Option<usize>,
     /// Dedicated CPUs; `None` if the instance has none.
-    pinned: Option<Pinned>,
+    pinned: Option<DedicatedCpuNeed>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pinned {
+struct DedicatedCpuNeed {
     cpus: usize,
     threads: CpuThreadPolicy,
     /// One more for the emulator's threads.
     emulator: bool,
 }
 
-impl Pinned {
+impl DedicatedCpuNeed {
     fn all(self) -> usize {
         self.cpus + usize::from(self.emulator)
     }
@@ -82,14 +82,14 @@ impl<'a> NumaAsk<'a> {
         let isolated = Some(EmulatorThreadsPolicy::Isolate);
         let mut kinds = Vec::new();
         let need = |(place, cell): (usize, &crate::request::InstanceNumaCell)| {
-            let pinned = Pinned {
+            let pinned = DedicatedCpuNeed {
                 cpus: cell.pcpuset.len(),
                 threads: topology
                     .cpu_thread_policy
                     .unwrap_or(CpuThreadPolicy::Prefer),
                 emulator: place == 0 && topology.emulator_threads_policy == isolated,
             };
-            let need = Need {
+            let need = CellNeed {
                 memory: cell.memory,
                 pagesize: topology.pagesize,
                 shared: topology.is_shared().then(|| cell.cpuset.len()),
@@ -118,14 +118,14 @@ impl<'a> NumaAsk<'a> {
 
     /// Whether a host can take the cells.
     pub fn fit(&self, offer: Offer<'_>) -> Result<(), NumaReason> {
-        let mut search = Search::new(self, offer, None)?;
-        search.run(Way::Any).map(|_| ())
+        let mut search = CellSearch::new(self, offer, None)?;
+        search.run(SearchGoal::Any).map(|_| ())
     }
 
     /// Whether these host cells together are near everything the instance needs.
     fn accepts(&self, offer: Offer<'_>, chosen: CellSet) -> Result<(), NumaReason> {
         if let Some(pools) = offer.pci.filter(|_| !self.pci.is_empty()) {
-            let near = crate::pci::Near::Cells {
+            let near = crate::pci::DeviceLocality::Cells {
                 host: offer.numa,
                 chosen,
             };

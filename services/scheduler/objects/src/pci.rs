@@ -8,10 +8,10 @@
 //! pool order, so a later request sees what the earlier ones left. Counts are copied: only [`PciAsk::take`] changes the host.
 //! Callers: `PciPassthroughFilter`, `numa` and the claim.
 
-mod left;
 mod narrow;
 mod providers;
 mod reason;
+mod remaining_devices;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -22,9 +22,9 @@ use crate::request::{PciRequest, PciRequestOrigin};
 
 pub use reason::{PciReason, PciStep};
 
-use left::Left;
 use providers::Providers;
-use spec::Spec;
+use remaining_devices::RemainingDevices;
+use spec::DeviceSpecMatcher;
 
 /// The providers of each request group by suffix: `mappings` of an allocation candidate.
 pub type Mappings = BTreeMap<String, Vec<String>>;
@@ -32,14 +32,14 @@ pub type Mappings = BTreeMap<String, Vec<String>>;
 /// The devices of a request, prepared once for all hosts.
 #[derive(Debug, Clone)]
 pub struct PciAsk<'a> {
-    requests: Vec<Asked<'a>>,
+    requests: Vec<PreparedPciRequest<'a>>,
 }
 
 /// One PCI request, prepared for matching.
 #[derive(Debug, Clone)]
-struct Asked<'a> {
+struct PreparedPciRequest<'a> {
     request: &'a PciRequest,
-    specs: Vec<Spec<'a>>,
+    specs: Vec<DeviceSpecMatcher<'a>>,
     physical_functions: bool,
     vdpa: bool,
     remote_managed: bool,
@@ -49,7 +49,7 @@ struct Asked<'a> {
 
 /// The part of the host from which devices may be taken.
 #[derive(Debug, Clone, Copy)]
-pub enum Near<'a> {
+pub enum DeviceLocality<'a> {
     /// The instance has no NUMA cells, so any device will do.
     Anywhere,
     /// The instance's NUMA cells are on the host cells `chosen`.
@@ -64,7 +64,7 @@ impl<'a> PciAsk<'a> {
     #[must_use]
     pub fn new(requests: &'a [PciRequest]) -> Self {
         Self {
-            requests: requests.iter().map(Asked::new).collect(),
+            requests: requests.iter().map(PreparedPciRequest::new).collect(),
         }
     }
 
@@ -92,7 +92,7 @@ impl<'a> PciAsk<'a> {
         &self,
         pools: &PciPools,
         mappings: &Mappings,
-        near: Near<'_>,
+        near: DeviceLocality<'_>,
     ) -> Result<(), PciReason> {
         self.left(pools, mappings, near).map(|_| ())
     }
@@ -102,7 +102,7 @@ impl<'a> PciAsk<'a> {
         &self,
         pools: &mut PciPools,
         mappings: &Mappings,
-        near: Near<'_>,
+        near: DeviceLocality<'_>,
     ) -> Result<(), PciReason> {
         let left = self.left(pools, mappings, near)?.into_pools();
         *pools = left;
@@ -113,9 +113,9 @@ impl<'a> PciAsk<'a> {
         &self,
         pools: &'p PciPools,
         mappings: &Mappings,
-        near: Near<'_>,
-    ) -> Result<Left<'p>, PciReason> {
-        let mut left = Left::all(pools);
+        near: DeviceLocality<'_>,
+    ) -> Result<RemainingDevices<'p>, PciReason> {
+        let mut left = RemainingDevices::all(pools);
         for asked in &self.requests {
             asked.is_for_some()?;
             let providers = Providers::of(asked.request, mappings);
@@ -126,7 +126,7 @@ impl<'a> PciAsk<'a> {
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PreparedPciRequest<'a> {
     fn new(request: &'a PciRequest) -> Self {
         let any = |name: &str, says: fn(&str) -> bool| {
             let mut values = request.spec.iter().filter_map(|one| one.get(name));
@@ -138,7 +138,7 @@ impl<'a> Asked<'a> {
         };
         Self {
             request,
-            specs: request.spec.iter().map(Spec::new).collect(),
+            specs: request.spec.iter().map(DeviceSpecMatcher::new).collect(),
             physical_functions: any("dev_type", |it| it == PHYSICAL_FUNCTION),
             vdpa: any("dev_type", |it| it == VDPA),
             remote_managed: any("remote_managed", numbers::is_true),

@@ -16,7 +16,7 @@ mod question;
 
 use serde::{Deserialize, Serialize};
 
-pub use answer::{AnswerError, HostAnswer, PluginAnswer, Verdict};
+pub use answer::{AnswerError, HostAnswer, PluginAnswer, PluginVerdict};
 pub use manifest::{
     ExtraSpec, ExtraSpecError, ExtraSpecType, ManifestError, PluginKind, PluginManifest,
 };

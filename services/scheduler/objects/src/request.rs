@@ -14,15 +14,15 @@ use crate::plugin::PluginAnswers;
 pub use attestation::{Attestation, AttestationExpiry, Attestations};
 pub use hints::Hints;
 pub use image::{ImageProperties, ImagePropertyError, RequestImage, architecture};
-pub use numa::Pinning;
+pub use numa::CpuCounts;
 pub use numa::{
-    CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
-    NumaRequestError, PageSize, pci_numa_affinity_policy,
+    CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell,
+    InstanceNumaTopology, NumaRequestError, PageSize, pci_numa_affinity_policy,
 };
 pub use pci::{
     NumaAffinityPolicy, PCI_ALIAS_SPEC, PciAlias, PciAliasError, PciRequest, PciRequestOrigin,
 };
-pub use source::Source;
+pub use source::FlavorAndImage;
 
 /// One request, for one instance or several that are alike.
 #[derive(Debug, Clone, PartialEq, Default)]

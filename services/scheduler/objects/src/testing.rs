@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::from_json::{Field, allocation_candidates, host_state, request_spec};
+use crate::from_json::{CaseField, allocation_candidates, host_state, request_spec};
 use crate::host_state::{AllocationCandidate, ConsideredHost};
 use crate::request::RequestSpec;
 
 /// Hosts that no filter has looked at; those without a name are h0, h1, ...
 pub fn hosts(hosts: &Value) -> Vec<ConsideredHost> {
-    let fields = Field::root(hosts).items().expect("a list");
+    let fields = CaseField::root(hosts).items().expect("a list");
     let considered = fields.iter().enumerate().map(|(place, field)| {
         let state = host_state(field, place).expect("a host");
         let candidates: Arc<[AllocationCandidate]> =
@@ -21,7 +21,7 @@ pub fn hosts(hosts: &Value) -> Vec<ConsideredHost> {
 }
 
 pub fn request(request: &Value) -> RequestSpec {
-    match request_spec(&Field::root(request)) {
+    match request_spec(&CaseField::root(request)) {
         Ok(request) => request,
         Err(_) => panic!("no request: {request}"),
     }

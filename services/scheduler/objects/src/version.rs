@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// Comparisons with versions, all of which must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionPredicate(Vec<(Operator, Bound)>);
+pub struct VersionPredicate(Vec<(VersionOperator, ComparedVersion)>);
 
 /// What is no predicate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum VersionError {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+enum VersionOperator {
     Less,
     LessOrEqual,
     Greater,
@@ -28,18 +28,18 @@ enum Operator {
 }
 
 /// Longer ones first, because the others begin them.
-const OPERATORS: [(&str, Operator); 6] = [
-    ("<=", Operator::LessOrEqual),
-    (">=", Operator::GreaterOrEqual),
-    ("!=", Operator::NotEqual),
-    ("==", Operator::Equal),
-    ("<", Operator::Less),
-    (">", Operator::Greater),
+const OPERATORS: [(&str, VersionOperator); 6] = [
+    ("<=", VersionOperator::LessOrEqual),
+    (">=", VersionOperator::GreaterOrEqual),
+    ("!=", VersionOperator::NotEqual),
+    ("==", VersionOperator::Equal),
+    ("<", VersionOperator::Less),
+    (">", VersionOperator::Greater),
 ];
 
 /// A version that plain ones (`8.2.1`) are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Bound {
+struct ComparedVersion {
     epoch: u64,
     release: Vec<u64>,
     /// Where it is among versions of its release: a candidate is before the plain one, an update after it.
@@ -61,12 +61,12 @@ impl VersionPredicate {
         self.0.iter().all(|(operator, bound)| {
             let order = bound.cmp_plain(version);
             match operator {
-                Operator::Less => order.is_lt(),
-                Operator::LessOrEqual => order.is_le(),
-                Operator::Greater => order.is_gt(),
-                Operator::GreaterOrEqual => order.is_ge(),
-                Operator::Equal => order.is_eq(),
-                Operator::NotEqual => order.is_ne(),
+                VersionOperator::Less => order.is_lt(),
+                VersionOperator::LessOrEqual => order.is_le(),
+                VersionOperator::Greater => order.is_gt(),
+                VersionOperator::GreaterOrEqual => order.is_ge(),
+                VersionOperator::Equal => order.is_eq(),
+                VersionOperator::NotEqual => order.is_ne(),
             }
         })
     }
@@ -84,7 +84,7 @@ pub fn parts(number: i64) -> Option<Vec<u64>> {
     Some(parts)
 }
 
-fn comparison(text: &str) -> Result<(Operator, Bound), VersionError> {
+fn comparison(text: &str) -> Result<(VersionOperator, ComparedVersion), VersionError> {
     let none = || VersionError::NoComparison(text.trim().to_owned());
     let bare = text.trim();
     let (sign, operator) = OPERATORS
@@ -95,11 +95,12 @@ fn comparison(text: &str) -> Result<(Operator, Bound), VersionError> {
     if version.is_empty() || version.contains(char::is_whitespace) {
         return Err(none());
     }
-    let bound = Bound::read(version).ok_or_else(|| VersionError::NoVersion(version.to_owned()))?;
+    let bound = ComparedVersion::read(version)
+        .ok_or_else(|| VersionError::NoVersion(version.to_owned()))?;
     Ok((*operator, bound))
 }
 
-impl Bound {
+impl ComparedVersion {
     fn read(version: &str) -> Option<Self> {
         let version = version.to_ascii_lowercase();
         let version = version.strip_prefix('v').unwrap_or(&version);

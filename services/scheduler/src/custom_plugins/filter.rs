@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::filters::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
-use crate::plugin::{OnFailure, Plugin, PluginOutcome, Verdict};
+use crate::plugin::{OnFailure, Plugin, PluginOutcome, PluginVerdict};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -47,8 +47,8 @@ impl Filter for PluginFilter {
                 return FilterPlan::each(move |host: &mut ConsideredHost| {
                     match (answer.of(&host.state.uuid), self.on_failure) {
                         (Some(said), _) => match &said.verdict {
-                            Verdict::Pass => Ok(()),
-                            Verdict::Reject { code, text } => {
+                            PluginVerdict::Pass => Ok(()),
+                            PluginVerdict::Reject { code, text } => {
                                 Err(Reason::plugin(&self.name, code.as_deref(), text))
                             }
                         },

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::CustomPlugins;
-use crate::filters::{Chain, Turn};
+use crate::filters::{Chain, InstancePosition};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
 use crate::plugin::{
     AnswerError, ManifestError, OnFailure, Plugin, PluginAnswer, PluginAnswers, PluginKind,
-    PluginManifest, PluginOutcome, Question, SCHEMA, Verdict,
+    PluginManifest, PluginOutcome, PluginVerdict, Question, SCHEMA,
 };
 use crate::request::RequestSpec;
 use crate::select::{Alternates, ClaimPolicy, Scheduler, SelectionRequest, SelectionStep};
@@ -57,9 +57,15 @@ fn filtered(plugin: &Plugin, request: &RequestSpec) -> (Vec<String>, Vec<String>
     let own = CustomPlugins::new().with_plugin(plugin);
     let chain = Chain::with_own(&options, &own).expect("it is there");
     let (mut hosts, mut out) = (hosts(), Vec::new());
-    chain.filter(&mut hosts, request, &options, Turn::First, |one| {
-        out.push(format!("{}: {}", one.host.state.host, one.reason));
-    });
+    chain.filter(
+        &mut hosts,
+        request,
+        &options,
+        InstancePosition::First,
+        |one| {
+            out.push(format!("{}: {}", one.host.state.host, one.reason));
+        },
+    );
     let left = hosts.iter().map(|it| it.state.host.clone());
     (left.collect(), out)
 }
@@ -327,7 +333,7 @@ fn what_a_plugin_says_at_length_is_kept_by_its_beginning() {
         }),
     );
     let answer = answer.expect("an answer");
-    let Some(Verdict::Reject { code, text }) = answer.of("ua").map(|it| &it.verdict) else {
+    let Some(PluginVerdict::Reject { code, text }) = answer.of("ua").map(|it| &it.verdict) else {
         panic!("it rejects a");
     };
     assert!(text.len() < 600, "{} bytes", text.len());
@@ -539,7 +545,7 @@ proptest! {
         let answer = read(PluginKind::Both, hosts).expect("an answer");
         for (host, (pass, weight)) in ["ua", "ub", "uc"].iter().zip(told) {
             let said = answer.of(host).expect("it is told");
-            prop_assert_eq!(said.verdict == Verdict::Pass, pass);
+            prop_assert_eq!(said.verdict == PluginVerdict::Pass, pass);
             prop_assert_eq!(said.weight, if pass { f64::from(weight) } else { 0.0 });
         }
     }

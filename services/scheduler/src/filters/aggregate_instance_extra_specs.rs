@@ -4,7 +4,7 @@
 //! one match is enough, even if others are unreadable.
 
 use super::{Filter, FilterPlan, Runs};
-use crate::extra_specs::{Requirement, Unreadable};
+use crate::extra_specs::{Requirement, UnreadableRequirement};
 use crate::host_state::{Aggregates, CapabilityRef};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -23,7 +23,8 @@ impl Filter for AggregateInstanceExtraSpecsFilter {
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
         let specs = request.flavor.extra_specs.iter();
-        let demands: Vec<Demand<'_>> = specs.filter_map(Demand::read).collect();
+        let demands: Vec<AggregateRequirement<'_>> =
+            specs.filter_map(AggregateRequirement::read).collect();
         if demands.is_empty() {
             return FilterPlan::PassAll;
         }
@@ -34,12 +35,12 @@ impl Filter for AggregateInstanceExtraSpecsFilter {
 }
 
 /// The requirement of one extra spec.
-struct Demand<'a> {
+struct AggregateRequirement<'a> {
     key: &'a str,
     requirement: Requirement,
 }
 
-impl<'a> Demand<'a> {
+impl<'a> AggregateRequirement<'a> {
     fn read((key, text): (&'a String, &'a String)) -> Option<Self> {
         let key = match key.split_once(':') {
             None => key,
@@ -51,7 +52,7 @@ impl<'a> Demand<'a> {
     }
 
     fn check(&self, aggregates: &Aggregates) -> Result<(), Reason> {
-        let mut unreadable: Option<Unreadable> = None;
+        let mut unreadable: Option<UnreadableRequirement> = None;
         for value in aggregates.split(self.key) {
             match self.requirement.holds_for(CapabilityRef::Text(value)) {
                 Ok(true) => return Ok(()),
@@ -62,7 +63,7 @@ impl<'a> Demand<'a> {
         Err(self.reason(aggregates, unreadable))
     }
 
-    fn reason(&self, aggregates: &Aggregates, unreadable: Option<Unreadable>) -> Reason {
+    fn reason(&self, aggregates: &Aggregates, unreadable: Option<UnreadableRequirement>) -> Reason {
         let key = self.key.to_owned();
         let requirement = self.requirement.text().to_owned();
         let values = aggregates.split(self.key).map(str::to_owned).collect();

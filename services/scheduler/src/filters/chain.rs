@@ -1,13 +1,13 @@
 //! The chain of enabled filters, in order.
 
-mod looking;
+mod plan_runner;
 mod shares;
 
 use std::mem;
 use std::num::NonZero;
 use std::thread;
 
-use looking::Looking;
+use plan_runner::PlanRunner;
 pub use shares::in_shares;
 
 use super::{ALL, Filter, FilterPlan, named};
@@ -64,7 +64,7 @@ pub struct Chain {
 
 /// The result of one filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passed {
+pub struct FilterCounts {
     pub filter: &'static str,
     /// The number of hosts before it.
     pub before: usize,
@@ -74,7 +74,7 @@ pub struct Passed {
 
 /// A host that is out.
 #[derive(Debug, Clone)]
-pub struct Rejected {
+pub struct RejectedCandidateHost {
     pub host: ConsideredHost,
     /// The first filter that rejected it.
     pub filter: &'static str,
@@ -83,7 +83,7 @@ pub struct Rejected {
 
 /// The position of an instance within a request for several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum InstancePosition {
     /// The first one, or the only one.
     First,
     /// A later one: filters whose verdict a claim cannot change do not run again.
@@ -157,19 +157,19 @@ impl Chain {
         hosts: &mut Vec<ConsideredHost>,
         request: &RequestSpec,
         options: &SchedulerOptions,
-        turn: Turn,
-        mut on_rejected: impl FnMut(Rejected),
-    ) -> Vec<Passed> {
+        turn: InstancePosition,
+        mut on_rejected: impl FnMut(RejectedCandidateHost),
+    ) -> Vec<FilterCounts> {
         let is_rebuild = request.hints.is_rebuild();
         let asked = self.filters.iter().copied();
         let plans: Vec<_> = asked
-            .filter(|it| turn == Turn::First || !it.runs().once_per_request)
+            .filter(|it| turn == InstancePosition::First || !it.runs().once_per_request)
             .map(|it| (it, plan(it, is_rebuild, request, options)))
             .collect();
         let rejections = self.first_rejections(&plans, hosts);
         let passed = passed(&plans, hosts.len(), &rejections);
         for (filter, host, reason) in take_out(hosts, rejections) {
-            on_rejected(Rejected {
+            on_rejected(RejectedCandidateHost {
                 host,
                 filter: plans[filter].0.name(),
                 reason,
@@ -186,7 +186,7 @@ impl Chain {
         changed: usize,
         request: &RequestSpec,
         options: &SchedulerOptions,
-    ) -> (Vec<Passed>, Vec<Out>) {
+    ) -> (Vec<FilterCounts>, Vec<Out>) {
         let mut passed = Vec::new();
         let mut out: Vec<Out> = Vec::new();
         let mut is_out = vec![false; hosts.len()];
@@ -217,7 +217,7 @@ impl Chain {
                     reason,
                 });
             }
-            passed.push(Passed {
+            passed.push(FilterCounts {
                 filter: filter.name(),
                 before,
                 after: hosts.len() - out.len(),
@@ -235,9 +235,9 @@ impl Chain {
         &self,
         plans: &[(&'static dyn Filter, FilterPlan<'_>)],
         hosts: &mut [ConsideredHost],
-    ) -> Vec<Rejection> {
+    ) -> Vec<FilterRejection> {
         in_shares(self.threads, hosts, || {
-            let mut looking = Looking::new(plans.iter().map(|(_, plan)| plan));
+            let mut looking = PlanRunner::new(plans.iter().map(|(_, plan)| plan));
             move |host: &mut ConsideredHost| looking.first_rejection(host)
         })
     }
@@ -301,22 +301,22 @@ fn known(
 }
 
 /// A host's index, the index of the first filter that rejects it, and the reason.
-type Rejection = (usize, (usize, Reason));
+type FilterRejection = (usize, (usize, Reason));
 
 /// The result of each filter, up to the one that left no host.
 fn passed(
     plans: &[(&'static dyn Filter, FilterPlan<'_>)],
     hosts: usize,
-    rejections: &[Rejection],
-) -> Vec<Passed> {
+    rejections: &[FilterRejection],
+) -> Vec<FilterCounts> {
     let mut rejected = vec![0; plans.len()];
     for (_, (filter, _)) in rejections {
         rejected[*filter] += 1;
     }
-    let mut passed: Vec<Passed> = Vec::with_capacity(plans.len());
+    let mut passed: Vec<FilterCounts> = Vec::with_capacity(plans.len());
     for ((filter, _), rejected) in plans.iter().zip(rejected) {
         let before = passed.last().map_or(hosts, |last| last.after);
-        passed.push(Passed {
+        passed.push(FilterCounts {
             filter: filter.name(),
             before,
             after: before - rejected,
@@ -331,7 +331,7 @@ fn passed(
 /// Takes rejected hosts from the list: by filter, and in their order.
 fn take_out(
     hosts: &mut Vec<ConsideredHost>,
-    rejections: Vec<Rejection>,
+    rejections: Vec<FilterRejection>,
 ) -> Vec<(usize, ConsideredHost, Reason)> {
     if rejections.is_empty() {
         return Vec::new();

@@ -5,8 +5,8 @@
 //! `capabilities:cpu_info:maxphysaddr:bits` may be.
 
 use super::{Filter, FilterPlan, Runs};
-use crate::extra_specs::{Requirement, Unreadable};
-use crate::host_state::{Attribute, Capability, CapabilityRef, ConsideredHost, Found};
+use crate::extra_specs::{Requirement, UnreadableRequirement};
+use crate::host_state::{Attribute, AttributeValue, Capability, CapabilityRef, ConsideredHost};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
@@ -23,16 +23,20 @@ impl Filter for ComputeCapabilitiesFilter {
     }
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
-        let mut demands: Vec<Demand> = Vec::new();
+        let mut demands: Vec<CapabilityRequirement> = Vec::new();
         let bits = request.flavor.extra_specs.get("hw:maxphysaddr_bits");
-        demands.extend(bits.map(|bits| Demand::new(BITS, &format!(">= {bits}"), Counts::Always)));
+        demands.extend(
+            bits.map(|bits| {
+                CapabilityRequirement::new(BITS, &format!(">= {bits}"), Counts::Always)
+            }),
+        );
         for (key, text) in &request.flavor.extra_specs {
             match key.split_once(':') {
                 Some(("capabilities", path)) if bits.is_none() || path != BITS => {
-                    demands.push(Demand::new(path, text, Counts::Always));
+                    demands.push(CapabilityRequirement::new(path, text, Counts::Always));
                 }
                 Some(_) => {}
-                None => demands.push(Demand::new(key, text, Counts::WhereKnown)),
+                None => demands.push(CapabilityRequirement::new(key, text, Counts::WhereKnown)),
             }
         }
         if demands.is_empty() {
@@ -47,7 +51,7 @@ impl Filter for ComputeCapabilitiesFilter {
 const BITS: &str = "cpu_info:maxphysaddr:bits";
 
 /// The requirement of one extra spec.
-struct Demand {
+struct CapabilityRequirement {
     path: String,
     attribute: Option<Attribute>,
     /// The first part of the path, and the rest.
@@ -65,7 +69,7 @@ enum Counts {
     WhereKnown,
 }
 
-impl Demand {
+impl CapabilityRequirement {
     fn new(path: &str, text: &str, counts: Counts) -> Self {
         let mut parts = path.split(':');
         let first = parts.next().unwrap_or_default();
@@ -85,8 +89,8 @@ impl Demand {
         if self.counts == Counts::WhereKnown && !is_known() {
             return Ok(());
         }
-        let found = self.find(host).map(Found::whole);
-        let value = found.as_ref().and_then(Found::value);
+        let found = self.find(host).map(AttributeValue::whole);
+        let value = found.as_ref().and_then(AttributeValue::value);
         let Some(value) = value.filter(|it| *it != CapabilityRef::Null) else {
             return Err(Reason::CapabilityMissing {
                 capability: self.path.clone(),
@@ -100,12 +104,12 @@ impl Demand {
         }
     }
 
-    fn find<'a>(&self, host: &'a ConsideredHost) -> Option<Found<'a>> {
+    fn find<'a>(&self, host: &'a ConsideredHost) -> Option<AttributeValue<'a>> {
         let attribute = self.attribute.map(|it| it.of(host));
         let stat = || host.state.stats.get(self.first.as_str());
         let mut found = match attribute.filter(|it| !it.is_null()) {
             Some(found) => found,
-            None => Found::Value(stat()?.view()),
+            None => AttributeValue::Value(stat()?.view()),
         };
         for field in &self.fields {
             found = step(found, field)?;
@@ -113,7 +117,11 @@ impl Demand {
         Some(found)
     }
 
-    fn reason(&self, value: CapabilityRef<'_>, unreadable: Option<Unreadable>) -> Reason {
+    fn reason(
+        &self,
+        value: CapabilityRef<'_>,
+        unreadable: Option<UnreadableRequirement>,
+    ) -> Reason {
         let capability = self.path.clone();
         let value = value.text().into_owned();
         let requirement = self.requirement.text().to_owned();
@@ -134,16 +142,16 @@ impl Demand {
 }
 
 /// Descends into a field; text on the path is parsed as JSON.
-fn step<'a>(found: Found<'a>, field: &str) -> Option<Found<'a>> {
-    let parsed = |text: &str| serde_json::from_str(text).ok().map(Found::made);
+fn step<'a>(found: AttributeValue<'a>, field: &str) -> Option<AttributeValue<'a>> {
+    let parsed = |text: &str| serde_json::from_str(text).ok().map(AttributeValue::made);
     let found = match found {
-        Found::CpuInfo(info) => Found::Value(info.value()?.view()),
-        Found::Value(CapabilityRef::Text(text)) => parsed(text)?,
-        Found::Made(made) => match made.as_ref() {
+        AttributeValue::CpuInfo(info) => AttributeValue::Value(info.value()?.view()),
+        AttributeValue::Value(CapabilityRef::Text(text)) => parsed(text)?,
+        AttributeValue::Made(made) => match made.as_ref() {
             Capability::Text(text) => parsed(text)?,
-            _ => Found::Made(made),
+            _ => AttributeValue::Made(made),
         },
-        Found::Service(_) => return None,
+        AttributeValue::Service(_) => return None,
         other => other,
     };
     found.get(field).filter(|it| !it.is_null())

@@ -27,7 +27,7 @@ impl Filter for ImagePropertiesFilter {
         request: &'a RequestSpec,
         options: &'a SchedulerOptions,
     ) -> FilterPlan<'a> {
-        let demand = Demand::read(request, options);
+        let demand = ImageRequirement::read(request, options);
         if demand.kind.iter().all(Option::is_none) {
             return FilterPlan::PassAll;
         }
@@ -36,7 +36,7 @@ impl Filter for ImagePropertiesFilter {
 }
 
 /// The requirements of the image.
-struct Demand {
+struct ImageRequirement {
     /// Architecture, hypervisor type, VM mode.
     kind: [Option<String>; 3],
     version: Option<(VersionPredicate, String)>,
@@ -44,7 +44,7 @@ struct Demand {
     compares_bits: bool,
 }
 
-impl Demand {
+impl ImageRequirement {
     fn read(request: &RequestSpec, options: &SchedulerOptions) -> Self {
         let options = &options.filter_scheduler;
         let properties = request.image.as_ref().map(|image| &image.properties);

@@ -6,7 +6,7 @@
 use super::{Filter, FilterPlan, Runs};
 use crate::host_state::ConsideredHost;
 use crate::options::SchedulerOptions;
-use crate::pci::{Near, PciAsk, PciReason};
+use crate::pci::{DeviceLocality, PciAsk, PciReason};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -40,7 +40,7 @@ fn check(ask: &PciAsk<'_>, host: &mut ConsideredHost) -> Result<(), PciReason> {
         return Err(PciReason::NoPools);
     }
     let kept = host.keep_each_or_all(ask.reads_mappings(), |host, candidate| match &host.pci {
-        Some(pools) => ask.fit(pools, &candidate.mappings, Near::Anywhere),
+        Some(pools) => ask.fit(pools, &candidate.mappings, DeviceLocality::Anywhere),
         None => Err(PciReason::NoPools),
     });
     kept.map_err(|reason| reason.unwrap_or(PciReason::NoCandidates))

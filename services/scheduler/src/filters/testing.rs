@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Chain, Turn};
+use super::{Chain, InstancePosition};
 use crate::host_state::{ConsideredHost, SchedulerLimits};
 use crate::options::SchedulerOptions;
 use crate::reason::Reason;
@@ -78,9 +78,15 @@ fn ask(
     let chain = Chain::new(&options).expect("the filter is there");
     let one_by_one = testing::hosts(hosts).into_iter().map(|host| {
         let (mut left, mut out) = (vec![host], None);
-        chain.filter(&mut left, request, &options, Turn::First, |rejected| {
-            out = Some((rejected.host, Some(rejected.reason)));
-        });
+        chain.filter(
+            &mut left,
+            request,
+            &options,
+            InstancePosition::First,
+            |rejected| {
+                out = Some((rejected.host, Some(rejected.reason)));
+            },
+        );
         out.or_else(|| left.pop().map(|host| (host, None)))
             .expect("a host passes or is rejected")
     });

@@ -4,23 +4,23 @@ use std::ops::Deref;
 
 use super::PlacementQueryError;
 use crate::numbers;
-use crate::request::Source;
+use crate::request::FlavorAndImage;
 
 /// The values of `hw:mem_encryption_model`.
 pub const MEMORY_ENCRYPTION_MODELS: [&str; 3] = [SEV, "amd-sev-es", SNP];
 const SEV: &str = "amd-sev";
 const SNP: &str = "amd-sev-snp";
 
-type Constraint<T> = Result<Option<T>, PlacementQueryError>;
+type ConstraintResult<T> = Result<Option<T>, PlacementQueryError>;
 
 /// Extra specs and image properties that Placement constrains hosts by.
 #[derive(Clone, Copy)]
-pub(super) struct Constraints<'a>(pub(super) Source<'a>);
+pub(super) struct Constraints<'a>(pub(super) FlavorAndImage<'a>);
 
 impl<'a> Deref for Constraints<'a> {
-    type Target = Source<'a>;
+    type Target = FlavorAndImage<'a>;
 
-    fn deref(&self) -> &Source<'a> {
+    fn deref(&self) -> &FlavorAndImage<'a> {
         &self.0
     }
 }
@@ -32,7 +32,7 @@ impl<'a> Constraints<'a> {
         prefix: &str,
         name: &str,
         words: &[&'static str],
-    ) -> Constraint<&'static str> {
+    ) -> ConstraintResult<&'static str> {
         let (spec, property) = (format!("{prefix}:{name}"), format!("{prefix}_{name}"));
         let value = match (self.spec(&spec), self.property(&property)) {
             (Some(flavor), Some(image)) if flavor != image => {
@@ -64,7 +64,7 @@ impl<'a> Constraints<'a> {
     }
 
     /// The version and the model of the TPM.
-    pub(super) fn tpm(self) -> Constraint<(&'static str, &'static str)> {
+    pub(super) fn tpm(self) -> ConstraintResult<(&'static str, &'static str)> {
         let Some(version) = self.word("hw", "tpm_version", &["1.2", "2.0"])? else {
             return Ok(None);
         };
@@ -76,7 +76,7 @@ impl<'a> Constraints<'a> {
     }
 
     /// The trait for the requested kind of memory encryption.
-    pub(super) fn memory_encryption(self) -> Constraint<&'static str> {
+    pub(super) fn memory_encryption(self) -> ConstraintResult<&'static str> {
         if !self.flag("mem_encryption")? {
             return Ok(None);
         }

@@ -68,13 +68,13 @@ impl ResourceGroup {
 
 /// All request groups of a query.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Groups {
+pub(super) struct ResourceGroups {
     /// By suffix. The resources of the group with the empty suffix may come from several providers.
     pub(super) by_suffix: BTreeMap<String, ResourceGroup>,
     pub(super) policy: Option<String>,
 }
 
-impl Groups {
+impl ResourceGroups {
     pub(super) fn of(&mut self, suffix: &str) -> &mut ResourceGroup {
         self.by_suffix.entry(suffix.to_owned()).or_default()
     }

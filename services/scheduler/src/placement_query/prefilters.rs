@@ -10,7 +10,7 @@ use super::groups::ResourceGroup;
 use super::translate::{self, CpuClass};
 use super::{Cloud, PlacementQueryError, pci, standard};
 use crate::options::SchedulerOptions;
-use crate::request::{RequestImage, RequestSpec, Source};
+use crate::request::{FlavorAndImage, RequestImage, RequestSpec};
 
 /// The constraints that the pre-filters add to a query.
 #[derive(Debug, Clone, Default)]
@@ -149,7 +149,7 @@ fn image_traits(image: &RequestImage) -> Option<Vec<String>> {
 
 /// The hypervisor features that flavor and image require.
 fn features(root: &mut BTreeSet<String>, request: &RequestSpec) -> Result<(), PlacementQueryError> {
-    let source = Constraints(Source {
+    let source = Constraints(FlavorAndImage {
         flavor: &request.flavor,
         image: request.image.as_ref(),
     });
@@ -176,7 +176,7 @@ fn features(root: &mut BTreeSet<String>, request: &RequestSpec) -> Result<(), Pl
     }
     if source.tpm()?.is_some() {
         let secrets = ["user", "host", "deployment"];
-        let spec = Constraints(Source {
+        let spec = Constraints(FlavorAndImage {
             image: None,
             ..*source
         });

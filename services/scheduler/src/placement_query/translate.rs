@@ -1,10 +1,11 @@
 //! Translates flavor and image into request groups.
 
 use super::constraints::Constraints;
-use super::groups::{Groups, ResourceGroup};
+use super::groups::{ResourceGroup, ResourceGroups};
 use super::{PlacementQueryError, standard};
 use crate::request::{
-    CpuThreadPolicy, NumaAffinityPolicy, Pinning, RequestSpec, Source, pci_numa_affinity_policy,
+    CpuCounts, CpuThreadPolicy, FlavorAndImage, NumaAffinityPolicy, RequestSpec,
+    pci_numa_affinity_policy,
 };
 
 /// The resource class under which dedicated CPUs are requested.
@@ -17,8 +18,8 @@ pub(super) enum CpuClass {
 }
 
 /// The request groups and some facts about them.
-pub(super) struct Translated {
-    pub(super) groups: Groups,
+pub(super) struct TranslatedSpecs {
+    pub(super) groups: ResourceGroups,
     /// The number of groups with a suffix that the flavor names.
     pub(super) suffixed_by_flavor: usize,
     /// Whether the instance's CPUs are dedicated.
@@ -30,8 +31,8 @@ pub(super) fn groups(
     request: &RequestSpec,
     outside: &[(String, ResourceGroup)],
     class: CpuClass,
-) -> Result<Translated, PlacementQueryError> {
-    let mut groups = Groups::default();
+) -> Result<TranslatedSpecs, PlacementQueryError> {
+    let mut groups = ResourceGroups::default();
     for (name, value) in &request.flavor.extra_specs {
         groups.add_spec(name, value);
     }
@@ -55,7 +56,7 @@ pub(super) fn groups(
     amounts(&mut groups, request);
     features(groups.unsuffixed(), request)?;
     groups.strip();
-    Ok(Translated {
+    Ok(TranslatedSpecs {
         groups,
         suffixed_by_flavor,
         is_pinned,
@@ -63,8 +64,8 @@ pub(super) fn groups(
 }
 
 /// Replaces VCPU by PCPU for dedicated CPUs. Returns whether the instance is pinned.
-fn pin(groups: &mut Groups, request: &RequestSpec) -> Result<bool, PlacementQueryError> {
-    let pinning = Pinning::new(&request.flavor, request.image.as_ref())?;
+fn pin(groups: &mut ResourceGroups, request: &RequestSpec) -> Result<bool, PlacementQueryError> {
+    let pinning = CpuCounts::new(&request.flavor, request.image.as_ref())?;
     let group = groups.unsuffixed();
     if let Some(shared) = pinning.shared {
         group.add_resource("VCPU", shared);
@@ -84,7 +85,7 @@ fn pin(groups: &mut Groups, request: &RequestSpec) -> Result<bool, PlacementQuer
 }
 
 /// Adds the flavor's amounts, except for classes that its extra specs set.
-fn amounts(groups: &mut Groups, request: &RequestSpec) {
+fn amounts(groups: &mut ResourceGroups, request: &RequestSpec) {
     let flavor = &request.flavor;
     if !groups.has("VCPU") && !groups.has("PCPU") {
         groups.unsuffixed().add_resource("VCPU", flavor.vcpus);
@@ -108,7 +109,7 @@ fn amounts(groups: &mut Groups, request: &RequestSpec) {
 /// Adds the traits that the request requires of a host.
 fn features(group: &mut ResourceGroup, request: &RequestSpec) -> Result<(), PlacementQueryError> {
     let (flavor, image) = (&request.flavor, request.image.as_ref());
-    let source = Constraints(Source { flavor, image });
+    let source = Constraints(FlavorAndImage { flavor, image });
     if let Some(name) = source.memory_encryption()? {
         group.add_resource("MEM_ENCRYPTION_CONTEXT", 1);
         group.require(name);

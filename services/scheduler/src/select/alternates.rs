@@ -1,13 +1,13 @@
 //! Hosts for the case that a build on the selected one fails.
 
 use super::ask::ClaimPolicy;
-use super::claiming::{Run, is_same};
+use super::claiming::{SelectionRun, is_same};
 use super::outcome::Selection;
 use crate::host_state::ConsideredHost;
 
 /// For each instance the selected host and its alternates: the best of its cell that no instance of the request was given. Several
 /// instances may have the same ones, and there may be fewer than are wanted.
-pub(super) fn selections(run: &Run<'_>) -> Vec<Vec<Selection>> {
+pub(super) fn selections(run: &SelectionRun<'_>) -> Vec<Vec<Selection>> {
     let is_chosen = |host: &ConsideredHost| {
         let mut chosen = run.chosen.iter();
         chosen.any(|one| is_same(&one.selection.host, &host.state))

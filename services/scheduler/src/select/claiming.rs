@@ -6,11 +6,11 @@ use super::Scheduler;
 use super::alternates::selections;
 use super::ask::{Alternates, ClaimPolicy, SelectionRequest};
 use super::consume::consume;
-use super::outcome::{NoHost, NoValidHost, Selection, SelectionResult, Unplaced};
-use super::record::{Asked, Detail, Record, Tried, Turnout};
+use super::outcome::{NoHost, NoValidHost, Selection, SelectionResult, UnplacedRequest};
+use super::record::{CandidateClaim, Detail, Record, RequestSummary, Turnout};
 use super::sorted::SortedHosts;
 use crate::host_state::{
-    AllocationCandidate, ConsideredHost, HostState, SchedulerLimits, Surviving,
+    AllocationCandidate, ConsideredHost, HostState, SchedulerLimits, SurvivingCandidates,
 };
 use crate::request::RequestSpec;
 use crate::text::shortened;
@@ -29,7 +29,7 @@ pub enum SelectionStep<'a> {
 #[must_use]
 #[derive(Debug)]
 pub struct PendingClaim<'a> {
-    run: Box<Run<'a>>,
+    run: Box<SelectionRun<'a>>,
     /// Of the host: the best is 0.
     rank: usize,
     /// Candidates of this host that were refused.
@@ -51,23 +51,23 @@ pub struct HostClaim<'a> {
 }
 
 /// A request on its way.
-pub(super) struct Run<'a> {
+pub(super) struct SelectionRun<'a> {
     pub(super) scheduler: &'a Scheduler,
     pub(super) ask: SelectionRequest,
     pub(super) rng: SeededRng,
     pub(super) sorted: SortedHosts,
-    pub(super) chosen: Vec<Chosen>,
+    pub(super) chosen: Vec<SelectedHost>,
     pub(super) record: Record,
 }
 
 /// A host that was selected.
-pub(super) struct Chosen {
+pub(super) struct SelectedHost {
     pub(super) selection: Selection,
     /// What it is with this instance on it.
     pub(super) after: Arc<HostState>,
 }
 
-impl std::fmt::Debug for Run<'_> {
+impl std::fmt::Debug for SelectionRun<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut run = f.debug_struct("Run");
         run.field("ask", &self.ask).finish_non_exhaustive()
@@ -84,7 +84,7 @@ pub(super) fn begin(
     let mut rng = SeededRng::new(ask.seed);
     let mut turnout = Turnout::new(first, Detail::of(0, scheduler.keeps_record));
     let sorted = SortedHosts::new(scheduler, &ask.request, hosts, &mut rng, &mut turnout);
-    let run = Run {
+    let run = SelectionRun {
         rng,
         sorted,
         chosen: Vec::new(),
@@ -99,9 +99,9 @@ pub(super) fn begin(
     Box::new(run).turn()
 }
 
-pub(super) fn asked(scheduler: &Scheduler, ask: &SelectionRequest) -> Asked {
+pub(super) fn asked(scheduler: &Scheduler, ask: &SelectionRequest) -> RequestSummary {
     let (flavor, options) = (&ask.request.flavor, &scheduler.options.filter_scheduler);
-    Asked {
+    RequestSummary {
         flavor: flavor.name.clone(),
         vcpus: flavor.vcpus,
         memory_mb: flavor.memory_mb,
@@ -127,7 +127,7 @@ fn unread_hints(scheduler: &Scheduler, request: &RequestSpec) -> Vec<String> {
     hints.map(|it| shortened(it).into_owned()).collect()
 }
 
-impl<'a> Run<'a> {
+impl<'a> SelectionRun<'a> {
     /// Hosts are sorted for the next instance, if there is one.
     fn turn(self: Box<Self>) -> SelectionStep<'a> {
         if self.chosen.len() >= self.ask.instance_uuids.len() {
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
         if let Some(group) = &mut self.ask.request.group {
             group.hosts.insert(after.host.clone());
         }
-        self.chosen.push(Chosen { selection, after });
+        self.chosen.push(SelectedHost { selection, after });
     }
 
     /// The next instance's turn, after the host at this place took one.
@@ -257,7 +257,7 @@ impl<'a> Run<'a> {
             ClaimPolicy::Kept => Vec::new(),
         };
         let (hosts, is_filtered) = self.sorted.into_all();
-        let unplaced = Unplaced {
+        let unplaced = UnplacedRequest {
             request: self.ask.request,
             hosts,
             is_filtered,
@@ -307,7 +307,7 @@ impl<'a> PendingClaim<'a> {
             return self;
         };
         self.candidate = first;
-        self.host.surviving = Surviving::These(order);
+        self.host.surviving = SurvivingCandidates::These(order);
         let place = self.run.sorted.place(self.rank);
         if let Some(host) = place.and_then(|place| self.run.sorted.host_mut(place)) {
             host.surviving.clone_from(&self.host.surviving);
@@ -341,7 +341,7 @@ impl<'a> PendingClaim<'a> {
 
     fn note(&mut self, is_granted: bool) {
         if let Some(turn) = self.run.record.turns.last_mut() {
-            turn.note(Tried {
+            turn.note(CandidateClaim {
                 host: Arc::clone(&self.host.state),
                 candidate: self.candidate,
                 is_granted,

@@ -1,7 +1,7 @@
 //! What an instance takes from the host it was placed on.
 
 use crate::host_state::{AllocationCandidate, HostState, Instance, SchedulerLimits};
-use crate::numa::Packing;
+use crate::numa::CellStrategy;
 use crate::options::SchedulerOptions;
 use crate::pci::Mappings;
 use crate::reason::Reason;
@@ -38,8 +38,8 @@ pub fn consume(
     let none = Mappings::new();
     let mappings = candidate.map_or(&none, |candidate| &candidate.mappings);
     let packing = match options.compute.packing_host_numa_cells_allocation_strategy {
-        true => Packing::Pack,
-        false => Packing::Spread,
+        true => CellStrategy::Pack,
+        false => CellStrategy::Spread,
     };
     host.consume_numa_and_pci(request, mappings, limits.numa, packing)
 }

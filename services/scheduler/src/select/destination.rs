@@ -6,7 +6,7 @@ use crate::request::RequestSpec;
 
 /// What is left of the hosts.
 #[derive(Debug, Clone)]
-pub struct Narrowed {
+pub struct HostsAtDestination {
     /// Those that are left, in their order.
     pub hosts: Vec<ConsideredHost>,
     /// Whether filters are asked about them. They are not about a host that an operator forces, unless it is checked for a move or
@@ -19,7 +19,7 @@ pub struct Narrowed {
 /// Keeps the hosts that the request is for. A destination's host and node are compared letter by letter, and so are forced nodes;
 /// case does not matter in hosts that are forced or left out.
 #[must_use]
-pub fn narrow(mut hosts: Vec<ConsideredHost>, request: &RequestSpec) -> Narrowed {
+pub fn narrow(mut hosts: Vec<ConsideredHost>, request: &RequestSpec) -> HostsAtDestination {
     if let Some(to) = &request.requested_destination {
         let is = |wanted: Option<&String>, its: &String| wanted.is_none_or(|wanted| wanted == its);
         hosts.retain(|one| {
@@ -40,7 +40,7 @@ pub fn narrow(mut hosts: Vec<ConsideredHost>, request: &RequestSpec) -> Narrowed
             !is_out
         });
         if hosts.is_empty() {
-            return Narrowed {
+            return HostsAtDestination {
                 hosts,
                 is_filtered: false,
                 left_out,
@@ -55,7 +55,7 @@ pub fn narrow(mut hosts: Vec<ConsideredHost>, request: &RequestSpec) -> Narrowed
     }
     let is_forced = !request.force_hosts.is_empty() || !request.force_nodes.is_empty();
     let is_checked = !request.hints.all("_nova_check_type").is_empty();
-    Narrowed {
+    HostsAtDestination {
         hosts,
         is_filtered: is_checked || !is_forced,
         left_out,

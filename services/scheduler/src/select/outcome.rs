@@ -41,7 +41,7 @@ pub struct NoValidHost {
     pub claimed: Vec<String>,
     pub record: Record,
     /// What a diagnosis looks at.
-    pub unplaced: Box<Unplaced>,
+    pub unplaced: Box<UnplacedRequest>,
     /// Where Placement's answer was cut, that, in a sentence.
     pub cut: Option<String>,
 }
@@ -59,7 +59,7 @@ impl NoValidHost {
 
 /// A request as it was when there was no host for it.
 #[derive(Debug)]
-pub struct Unplaced {
+pub struct UnplacedRequest {
     /// For the instance that has none; its group has the hosts of those that were placed.
     pub request: RequestSpec,
     /// All hosts at its destination, with what the instances before it took.
@@ -81,7 +81,7 @@ pub enum NoHost {
 
 /// Whether a sentence tells which hosts it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum HostNames {
     /// With one of each filter's, and why it was rejected.
     Told,
     /// How many there are, and no more.
@@ -91,7 +91,7 @@ enum Names {
 /// A sentence with what each filter rejected, and a host of each: for operators.
 impl fmt::Display for NoValidHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, Names::Told)
+        self.write(f, HostNames::Told)
     }
 }
 
@@ -100,7 +100,7 @@ struct WithoutHosts<'a>(&'a NoValidHost);
 
 impl fmt::Display for WithoutHosts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write(f, Names::Counted)
+        self.0.write(f, HostNames::Counted)
     }
 }
 
@@ -111,7 +111,7 @@ impl NoValidHost {
         WithoutHosts(self).to_string()
     }
 
-    fn write(&self, f: &mut fmt::Formatter<'_>, names: Names) -> fmt::Result {
+    fn write(&self, f: &mut fmt::Formatter<'_>, names: HostNames) -> fmt::Result {
         self.why(f, names)?;
         match &self.cut {
             None => Ok(()),
@@ -119,7 +119,7 @@ impl NoValidHost {
         }
     }
 
-    fn why(&self, f: &mut fmt::Formatter<'_>, names: Names) -> fmt::Result {
+    fn why(&self, f: &mut fmt::Formatter<'_>, names: HostNames) -> fmt::Result {
         write!(f, "no valid host was found")?;
         let Some(turn) = self.record.turns.get(self.at) else {
             return Ok(());
@@ -136,8 +136,8 @@ impl NoValidHost {
         }
         match names {
             _ if turn.left_out.is_empty() => {}
-            Names::Told => write!(f, ", {}", turn.left_out)?,
-            Names::Counted => write!(f, ", {} left out by the request", turn.left_out.hosts)?,
+            HostNames::Told => write!(f, ", {}", turn.left_out)?,
+            HostNames::Counted => write!(f, ", {} left out by the request", turn.left_out.hosts)?,
         }
         let others = hosts.saturating_sub(left + turn.left_out.hosts);
         if others > 0 {
@@ -154,7 +154,7 @@ impl NoValidHost {
         }
         for (filter, (many, example)) in by_filter {
             write!(f, ", {filter} rejected {many}")?;
-            if names == Names::Told {
+            if names == HostNames::Told {
                 write!(f, " ({example})")?;
             }
         }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::rejections::Rejections;
-use crate::filters::Passed;
+use crate::filters::FilterCounts;
 use crate::host_state::HostState;
 use crate::plugin::FailedPlugin;
 use crate::reason::Reason;
-use crate::weighers::Card;
+use crate::weighers::ScoreCard;
 
 /// So many of the best hosts have their score cards kept.
 pub(super) const CARDS: usize = 10;
@@ -26,7 +26,7 @@ pub(super) const CLAIMS: usize = 20;
 #[derive(Debug, Clone, Default)]
 pub struct Record {
     /// What was asked for.
-    pub asked: Asked,
+    pub asked: RequestSummary,
     /// Each instance's, in their order, as far as it came.
     pub turns: Vec<Turnout>,
     /// Of the search for alternates, where hosts were looked at once more.
@@ -35,7 +35,7 @@ pub struct Record {
 
 /// What was asked for, in short.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Asked {
+pub struct RequestSummary {
     pub flavor: String,
     pub vcpus: i64,
     pub memory_mb: i64,
@@ -68,18 +68,18 @@ pub struct Turnout {
     /// Those that the request leaves out by name, the first of them.
     pub left_out: LeftOut,
     /// What each filter that was asked let pass.
-    pub passed: Vec<Passed>,
+    pub passed: Vec<FilterCounts>,
     /// Those that are out. One that is out for an instance is out for all that come after it.
     pub rejected: Rejections,
     /// Hosts that are left.
     pub left: usize,
     /// The best hosts and their score cards, the best first; ten at most, and none for the fourth instance of a request and those
     /// that come after it.
-    pub cards: Vec<(Arc<HostState>, Card)>,
+    pub cards: Vec<(Arc<HostState>, ScoreCard)>,
     /// Weighers without which another host would be the best, and that host; kept where score cards are.
     pub pivotal: Vec<(&'static str, Arc<HostState>)>,
     /// What was claimed, in its order; the first twenty, and the one that was granted.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<CandidateClaim>,
     /// Claims that were refused beyond those that are kept.
     pub more_tried: usize,
     /// NUMA cells or devices that the chosen host has not, where no filter was asked for them; they are not counted on it.
@@ -136,7 +136,7 @@ pub(super) enum Detail {
 }
 
 #[derive(Debug, Clone)]
-pub struct Tried {
+pub struct CandidateClaim {
     pub host: Arc<HostState>,
     /// The candidate, by its place among the host's.
     pub candidate: usize,
@@ -181,7 +181,7 @@ impl Turnout {
         self.tried.len() + self.more_tried
     }
 
-    pub(super) fn note(&mut self, claim: Tried) {
+    pub(super) fn note(&mut self, claim: CandidateClaim) {
         match claim.is_granted || self.tried.len() < CLAIMS {
             true => self.tried.push(claim),
             false => self.more_tried += 1,

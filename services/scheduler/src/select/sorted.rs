@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use super::Scheduler;
-use super::destination::{Narrowed, narrow};
+use super::destination::{HostsAtDestination, narrow};
 use super::record::{CARDS, Detail, Turnout};
-use crate::filters::{Rejected, Turn};
+use crate::filters::{InstancePosition, RejectedCandidateHost};
 use crate::host_state::ConsideredHost;
 use crate::reason::Reason;
 use crate::request::RequestSpec;
-use crate::weighers::{Ranking, Unweighable, order};
+use crate::weighers::{HostRanking, Unweighable, order};
 use berth_model::SeededRng;
 
 /// Hosts with their weights and their order. After a claim only what the claim changed is looked at again.
 #[derive(Debug)]
 pub struct SortedHosts {
     hosts: Vec<ConsideredHost>,
-    ranking: Ranking,
+    ranking: HostRanking,
     /// Places of `hosts`.
     order: Vec<usize>,
     /// Those that are out.
@@ -33,7 +33,7 @@ impl SortedHosts {
         turnout: &mut Turnout,
     ) -> Self {
         turnout.hosts = hosts.len();
-        let Narrowed {
+        let HostsAtDestination {
             mut hosts,
             is_filtered,
             left_out,
@@ -43,12 +43,18 @@ impl SortedHosts {
         let options = &scheduler.options;
         let mut out = Vec::new();
         if is_filtered {
-            let on_rejected = |one: Rejected| {
+            let on_rejected = |one: RejectedCandidateHost| {
                 turnout.reject(one.filter, &one.host.state, one.reason);
                 out.push(one.host);
             };
             let chain = &scheduler.chain;
-            turnout.passed = chain.filter(&mut hosts, request, options, Turn::First, on_rejected);
+            turnout.passed = chain.filter(
+                &mut hosts,
+                request,
+                options,
+                InstancePosition::First,
+                on_rejected,
+            );
         }
         let ranking = weigh(scheduler, request, &mut hosts, &mut out, turnout);
         let mut sorted = Self {
@@ -151,7 +157,7 @@ impl SortedHosts {
     }
 
     /// Takes hosts out; the others move up, in their order.
-    fn remove(&mut self, rejected: Vec<(usize, Verdict)>, turnout: &mut Turnout) {
+    fn remove(&mut self, rejected: Vec<(usize, Exclusion)>, turnout: &mut Turnout) {
         if rejected.is_empty() {
             return;
         }
@@ -194,7 +200,7 @@ impl SortedHosts {
 }
 
 /// The filter or the weigher by which a host is out, and why.
-type Verdict = (&'static str, Reason);
+type Exclusion = (&'static str, Reason);
 
 /// Weighs the hosts. Those that cannot be weighed are out, where Nova ends the request.
 fn weigh(
@@ -203,9 +209,9 @@ fn weigh(
     hosts: &mut Vec<ConsideredHost>,
     out: &mut Vec<ConsideredHost>,
     turnout: &mut Turnout,
-) -> Ranking {
+) -> HostRanking {
     loop {
-        let ranking = Ranking::new(&scheduler.weighers, hosts, request, &scheduler.options);
+        let ranking = HostRanking::new(&scheduler.weighers, hosts, request, &scheduler.options);
         let unweighable = match ranking {
             Ok(ranking) => return ranking,
             Err(unweighable) => unweighable,
@@ -225,7 +231,7 @@ fn weigh(
     }
 }
 
-fn rejected_by_weigher(one: Unweighable) -> Verdict {
+fn rejected_by_weigher(one: Unweighable) -> Exclusion {
     let missing = [one.why.metric].into();
     (one.weigher, Reason::MetricsMissing { missing })
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// What the weighers say of one host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Card {
+pub struct ScoreCard {
     /// The sum of the scores; 0 where there was nothing to compare.
     pub weight: f64,
     /// Of each weigher; none for a host that is alone and so was not weighed.

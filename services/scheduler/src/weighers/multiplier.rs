@@ -9,13 +9,13 @@ use crate::options::SchedulerOptions;
 #[derive(Debug, Clone, Copy)]
 pub struct Multiplier {
     key: &'static str,
-    configured: Configured,
+    configured: MultiplierSource,
     sign: f64,
 }
 
 /// What holds where no aggregate says otherwise.
 #[derive(Debug, Clone, Copy)]
-enum Configured {
+enum MultiplierSource {
     Option(fn(&SchedulerOptions) -> f64),
     /// What its maker says.
     Fixed(f64),
@@ -27,7 +27,7 @@ impl Multiplier {
     pub fn new(key: &'static str, configured: fn(&SchedulerOptions) -> f64) -> Self {
         Self {
             key,
-            configured: Configured::Option(configured),
+            configured: MultiplierSource::Option(configured),
             sign: 1.0,
         }
     }
@@ -37,7 +37,7 @@ impl Multiplier {
     pub fn fixed(key: &'static str, multiplier: f64) -> Self {
         Self {
             key,
-            configured: Configured::Fixed(multiplier),
+            configured: MultiplierSource::Fixed(multiplier),
             sign: 1.0,
         }
     }
@@ -57,8 +57,8 @@ impl Multiplier {
     /// Where no aggregate says otherwise.
     pub fn configured(&self, options: &SchedulerOptions) -> f64 {
         let configured = match self.configured {
-            Configured::Option(option) => option(options),
-            Configured::Fixed(multiplier) => multiplier,
+            MultiplierSource::Option(option) => option(options),
+            MultiplierSource::Fixed(multiplier) => multiplier,
         };
         self.sign * configured
     }

@@ -3,7 +3,7 @@
 mod pivotal;
 mod values;
 
-use super::card::{Card, Score};
+use super::card::{Score, ScoreCard};
 use super::multiplier::overridden;
 use super::normalize::Scale;
 use super::range::Range;
@@ -11,11 +11,11 @@ use super::{Bounds, MetricMissing, Raw, WeigherPlan, Weighers};
 use crate::host_state::{Aggregates, ByAggregates, ConsideredHost, HostState};
 use crate::options::{Normalization, SchedulerOptions};
 use crate::request::RequestSpec;
-use values::Values;
+use values::HostValues;
 
 /// Weights of hosts, by their places.
 #[derive(Debug, Clone)]
-pub struct Ranking {
+pub struct HostRanking {
     columns: Vec<Column>,
     hosts: usize,
     normalization: Normalization,
@@ -35,13 +35,13 @@ pub struct Unweighable {
 struct Column {
     weigher: &'static str,
     bounds: Bounds,
-    raw: Values,
+    raw: HostValues,
     /// On a scale that is not the list's; none where the list is the scale.
-    own: Option<Values>,
-    multiplier: Values,
+    own: Option<HostValues>,
+    multiplier: HostValues,
 }
 
-impl Ranking {
+impl HostRanking {
     pub fn new(
         weighers: &Weighers,
         hosts: &[ConsideredHost],
@@ -76,21 +76,21 @@ impl Ranking {
     fn column(&self, rows: &Rows<'_>, at: usize) -> Column {
         let (weigher, weighing) = (rows.weighers.weighers[at], &rows.weighings[at]);
         let bounds = self.bounds(weigher.bounds());
-        let each = || Values::zeros(self.hosts);
+        let each = || HostValues::zeros(self.hosts);
         let own = match (self.normalization, &weighing.share, &weighing.raw) {
             (Normalization::Upstream | Normalization::ListMin, _, _) => None,
             (Normalization::Percent, Some(_), _) | (_, _, Raw::Each(_)) => Some(each()),
-            (_, _, Raw::Same(raw)) => Some(Values::Same(self.range.keep(raw / weighing.unit))),
+            (_, _, Raw::Same(raw)) => Some(HostValues::Same(self.range.keep(raw / weighing.unit))),
         };
         Column {
             weigher: weigher.name(),
             bounds,
             raw: match &weighing.raw {
-                Raw::Same(raw) => Values::Same(bounds.clamp(self.range.keep(*raw))),
+                Raw::Same(raw) => HostValues::Same(bounds.clamp(self.range.keep(*raw))),
                 Raw::Each(_) => each(),
             },
             own,
-            multiplier: Values::Same(rows.configured[at]),
+            multiplier: HostValues::Same(rows.configured[at]),
         }
     }
 
@@ -176,14 +176,14 @@ impl Ranking {
 
     /// The score cards of the hosts at these places, in their order.
     #[must_use]
-    pub fn cards(&self, places: impl IntoIterator<Item = usize>) -> Vec<Card> {
+    pub fn cards(&self, places: impl IntoIterator<Item = usize>) -> Vec<ScoreCard> {
         let columns = self.columns.iter().filter(|_| self.is_weighed());
         let scaled: Vec<_> = columns.map(|column| (column, column.scale())).collect();
         let card = |place| {
             let scores = scaled.iter();
             let scores = scores.map(|(column, scale)| column.score(*scale, place));
             let scores: Vec<Score> = scores.collect();
-            Card {
+            ScoreCard {
                 weight: scores.iter().fold(0.0, |sum, one| sum + one.score),
                 scores,
             }
@@ -218,7 +218,7 @@ impl Column {
 
     /// Whether the score of every host is 0.
     fn adds_nothing(&self) -> bool {
-        let is_finite = matches!(self.multiplier, Values::Same(it) if it.is_finite());
+        let is_finite = matches!(self.multiplier, HostValues::Same(it) if it.is_finite());
         is_finite && self.scale() == Scale::Flat
     }
 
@@ -226,18 +226,18 @@ impl Column {
     fn scored<T>(&self, all: &mut [T], mut add: impl FnMut(&mut T, f64)) {
         let scale = self.scale();
         match (self.on_scale(), &self.multiplier) {
-            (Values::Same(value), multipliers) => {
+            (HostValues::Same(value), multipliers) => {
                 let norm = scale.at(*value);
                 for (place, one) in all.iter_mut().enumerate() {
                     add(one, norm * multipliers.at(place));
                 }
             }
-            (Values::Each(values), Values::Same(multiplier)) => {
+            (HostValues::Each(values), HostValues::Same(multiplier)) => {
                 for (one, value) in all.iter_mut().zip(values) {
                     add(one, scale.at(*value) * multiplier);
                 }
             }
-            (Values::Each(values), Values::Each(multipliers)) => {
+            (HostValues::Each(values), HostValues::Each(multipliers)) => {
                 for ((one, value), its) in all.iter_mut().zip(values).zip(multipliers) {
                     add(one, scale.at(*value) * its);
                 }
@@ -259,7 +259,7 @@ impl Column {
     }
 
     /// What the scale is laid on.
-    fn on_scale(&self) -> &Values {
+    fn on_scale(&self) -> &HostValues {
         self.own.as_ref().unwrap_or(&self.raw)
     }
 }

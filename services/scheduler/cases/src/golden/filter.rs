@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::case::Case;
-use berth_scheduler::filters::{Chain, Turn};
-use berth_scheduler_objects::from_json::Field;
-use berth_scheduler_objects::from_json::RequestSpecError;
+use crate::case::ReplayCase;
+use berth_scheduler::filters::{Chain, InstancePosition};
+use berth_scheduler_objects::from_json::CaseField;
+use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::host_state::{ConsideredHost, HostState, SchedulerLimits};
 use berth_scheduler_objects::reason::Reason;
 
 /// `pass`, `reasons`, `surviving_candidates` and `limits`, by host.
-pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, RequestSpecError> {
+pub(super) fn answer(
+    subject: &CaseField<'_>,
+    case: &ReplayCase<'_>,
+) -> Result<Value, CaseRequestError> {
     let mut options = case.options.clone();
     options.filter_scheduler.enabled_filters = vec![subject.string()?];
     let chain = Chain::new(&options).map_err(|error| subject.wrong(error.to_string()))?;
@@ -21,13 +24,19 @@ pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, Requ
     let asked = case.hosts()?;
     let mut left = asked.clone();
     let mut rejected = Vec::new();
-    chain.filter(&mut left, &request, &options, Turn::First, |one| {
-        rejected.push((one.host, one.reason));
-    });
+    chain.filter(
+        &mut left,
+        &request,
+        &options,
+        InstancePosition::First,
+        |one| {
+            rejected.push((one.host, one.reason));
+        },
+    );
     let passed = left.into_iter().map(|host| (host, None));
     let out = rejected.into_iter().map(|(host, why)| (host, Some(why)));
     let verdicts = in_order(&asked, passed.chain(out).collect());
-    let each = |f: &dyn Fn(&Verdict) -> Value| Value::Array(verdicts.iter().map(f).collect());
+    let each = |f: &dyn Fn(&FilteredHost) -> Value| Value::Array(verdicts.iter().map(f).collect());
     Ok(json!({
         "pass": each(&|(_, reason)| json!(reason.is_none())),
         "reasons": each(&|(_, reason)| json!(reason)),
@@ -39,10 +48,10 @@ pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, Requ
     }))
 }
 
-type Verdict = (ConsideredHost, Option<Reason>);
+type FilteredHost = (ConsideredHost, Option<Reason>);
 
 /// In the order in which the hosts were asked about.
-fn in_order(asked: &[ConsideredHost], mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
+fn in_order(asked: &[ConsideredHost], mut verdicts: Vec<FilteredHost>) -> Vec<FilteredHost> {
     let numbered = asked.iter().enumerate().rev();
     let places: HashMap<*const HostState, usize> = numbered
         .map(|(place, host)| (Arc::as_ptr(&host.state), place))

@@ -3,13 +3,13 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::case::Case;
+use crate::case::ReplayCase;
 use berth_scheduler::extra_specs::Requirement;
-use berth_scheduler_objects::from_json::RequestSpecError;
+use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::host_state::Capability;
 
 /// `match`, or `error` where both cannot be compared.
-pub(super) fn answer(case: &Case<'_>) -> Result<Value, RequestSpecError> {
+pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
     let field = case.field.needed("value")?;
     let value = Capability::deserialize(field.value());
     let value = value.map_err(|error| field.wrong(error.to_string()))?;

@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::case::Case;
+use crate::case::ReplayCase;
 use berth_scheduler::placement_query::{Cloud, placement_query};
-use berth_scheduler_objects::from_json::RequestSpecError;
-use berth_scheduler_objects::from_json::{Field, FieldError};
+use berth_scheduler_objects::from_json::CaseRequestError;
+use berth_scheduler_objects::from_json::{CaseField, FieldError};
 use berth_scheduler_objects::host_state::Aggregate;
 
 /// `query`, `pinning_requested` and, where it is asked too, `fallback_query`; or `error`.
-pub(super) fn answer(case: &Case<'_>) -> Result<Value, RequestSpecError> {
+pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
     let aggregates: Vec<Arc<Aggregate>> = case
         .field
         .or("aggregates", Vec::new(), |all| all.list(aggregate))?;
     let owned = case
         .field
-        .or("all_computes_report_owner_trait", false, Field::flag)?;
+        .or("all_computes_report_owner_trait", false, CaseField::flag)?;
     let cloud = Cloud {
         aggregates: &aggregates,
         all_computes_report_owner_trait: owned,
         ..Cloud::default()
     };
     let request = match case.request() {
-        Err(RequestSpecError::Refused(sentence)) => return Ok(json!({ "error": sentence })),
+        Err(CaseRequestError::Refused(sentence)) => return Ok(json!({ "error": sentence })),
         request => request?,
     };
     Ok(match placement_query(&request, &case.options, &cloud) {
@@ -42,10 +42,10 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Value, RequestSpecError> {
     })
 }
 
-fn aggregate(field: &Field<'_>) -> Result<Arc<Aggregate>, FieldError> {
+fn aggregate(field: &CaseField<'_>) -> Result<Arc<Aggregate>, FieldError> {
     Ok(Arc::new(Aggregate {
         uuid: Some(field.needed("uuid")?.string()?),
         name: String::new(),
-        metadata: field.needed("metadata")?.map(Field::string)?,
+        metadata: field.needed("metadata")?.map(CaseField::string)?,
     }))
 }

@@ -3,21 +3,24 @@
 
 use serde_json::{Value, json};
 
-use crate::case::Case;
-use berth_scheduler::weighers::{Bounds, Ranking, Score, Weighers, normalize};
-use berth_scheduler_objects::from_json::Field;
-use berth_scheduler_objects::from_json::RequestSpecError;
+use crate::case::ReplayCase;
+use berth_scheduler::weighers::{Bounds, HostRanking, Score, Weighers, normalize};
+use berth_scheduler_objects::from_json::CaseField;
+use berth_scheduler_objects::from_json::CaseRequestError;
 
 /// `raw`, `norm`, `multiplier` and `score` by host; `weighed` false for a host that is alone; `error` where a host cannot be
 /// weighed.
-pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, RequestSpecError> {
+pub(super) fn answer(
+    subject: &CaseField<'_>,
+    case: &ReplayCase<'_>,
+) -> Result<Value, CaseRequestError> {
     let mut options = case.options.clone();
     options.filter_scheduler.weight_classes = vec![subject.string()?];
     let weighers = Weighers::new(&options).map_err(|error| subject.wrong(error.to_string()))?;
     let weighers = weighers.by_novas_arithmetic();
     let request = case.request()?;
     let hosts = case.hosts()?;
-    let ranking = match Ranking::new(&weighers, &hosts, &request, &options) {
+    let ranking = match HostRanking::new(&weighers, &hosts, &request, &options) {
         Ok(ranking) => ranking,
         Err(unweighable) => {
             let sentences = unweighable
@@ -44,11 +47,11 @@ pub(super) fn answer(subject: &Field<'_>, case: &Case<'_>) -> Result<Value, Requ
 }
 
 /// `out`
-pub(super) fn normalized(case: &Case<'_>) -> Result<Value, RequestSpecError> {
-    let raw: Vec<f64> = case.field.needed("in")?.list(Field::float)?;
+pub(super) fn normalized(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
+    let raw: Vec<f64> = case.field.needed("in")?.list(CaseField::float)?;
     let bounds = Bounds {
-        min: case.field.maybe("minval", Field::float)?,
-        max: case.field.maybe("maxval", Field::float)?,
+        min: case.field.maybe("minval", CaseField::float)?,
+        max: case.field.maybe("maxval", CaseField::float)?,
     };
     Ok(json!({ "out": numbers(&normalize(&raw, bounds)) }))
 }

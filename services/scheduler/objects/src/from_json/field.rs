@@ -26,14 +26,14 @@ fn before(path: &str) -> String {
 
 /// A value, and where it is.
 #[derive(Debug, Clone)]
-pub struct Field<'a> {
+pub struct CaseField<'a> {
     path: String,
     value: &'a Value,
 }
 
-type Read<T> = Result<T, FieldError>;
+pub(super) type FieldResult<T> = Result<T, FieldError>;
 
-impl<'a> Field<'a> {
+impl<'a> CaseField<'a> {
     pub fn root(value: &'a Value) -> Self {
         Self {
             path: String::new(),
@@ -64,7 +64,7 @@ impl<'a> Field<'a> {
     }
 
     /// A key of an object, be its value null.
-    pub fn given(&self, key: &str) -> Read<Option<Self>> {
+    pub fn given(&self, key: &str) -> FieldResult<Option<Self>> {
         let Value::Object(object) = self.value else {
             return Err(self.should_be("an object"));
         };
@@ -75,7 +75,7 @@ impl<'a> Field<'a> {
     }
 
     /// A key that must be there.
-    pub fn needed(&self, key: &str) -> Read<Self> {
+    pub fn needed(&self, key: &str) -> FieldResult<Self> {
         self.given(key)?.ok_or_else(|| FieldError {
             path: self.under(key),
             wrong: "is missing".to_owned(),
@@ -83,47 +83,56 @@ impl<'a> Field<'a> {
     }
 
     /// What a key has; none where it is not there, or null.
-    pub fn maybe<T>(&self, key: &str, read: impl FnOnce(&Self) -> Read<T>) -> Read<Option<T>> {
+    pub fn maybe<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&Self) -> FieldResult<T>,
+    ) -> FieldResult<Option<T>> {
         let field = self.given(key)?.filter(|field| !field.value.is_null());
         field.map(|field| read(&field)).transpose()
     }
 
     /// What a key has; the default where it is not there, or null.
-    pub fn or<T>(&self, key: &str, default: T, read: impl FnOnce(&Self) -> Read<T>) -> Read<T> {
+    pub fn or<T>(
+        &self,
+        key: &str,
+        default: T,
+        read: impl FnOnce(&Self) -> FieldResult<T>,
+    ) -> FieldResult<T> {
         Ok(self.maybe(key, read)?.unwrap_or(default))
     }
 
-    pub fn text(&self) -> Read<&'a str> {
+    pub fn text(&self) -> FieldResult<&'a str> {
         self.value.as_str().ok_or_else(|| self.should_be("a text"))
     }
 
-    pub fn string(&self) -> Read<String> {
+    pub fn string(&self) -> FieldResult<String> {
         self.text().map(str::to_owned)
     }
 
-    pub fn int(&self) -> Read<i64> {
+    pub fn int(&self) -> FieldResult<i64> {
         let int = self.value.as_i64();
         int.ok_or_else(|| self.should_be("a whole number"))
     }
 
     /// A whole number from 0 on.
-    pub fn count<T: TryFrom<i64>>(&self) -> Read<T> {
+    pub fn count<T: TryFrom<i64>>(&self) -> FieldResult<T> {
         T::try_from(self.int()?).map_err(|_| self.should_be("a whole number from 0 on"))
     }
 
-    pub fn float(&self) -> Read<f64> {
+    pub fn float(&self) -> FieldResult<f64> {
         self.value
             .as_f64()
             .ok_or_else(|| self.should_be("a number"))
     }
 
-    pub fn flag(&self) -> Read<bool> {
+    pub fn flag(&self) -> FieldResult<bool> {
         let flag = self.value.as_bool();
         flag.ok_or_else(|| self.should_be("true or false"))
     }
 
     /// The fields of a list.
-    pub fn items(&self) -> Read<Vec<Self>> {
+    pub fn items(&self) -> FieldResult<Vec<Self>> {
         let Value::Array(items) = self.value else {
             return Err(self.should_be("a list"));
         };
@@ -135,12 +144,18 @@ impl<'a> Field<'a> {
     }
 
     /// A list (or a set) of what is read alike.
-    pub fn list<T, C: FromIterator<T>>(&self, read: impl Fn(&Self) -> Read<T>) -> Read<C> {
+    pub fn list<T, C: FromIterator<T>>(
+        &self,
+        read: impl Fn(&Self) -> FieldResult<T>,
+    ) -> FieldResult<C> {
         self.items()?.iter().map(read).collect()
     }
 
     /// An object of what is read alike.
-    pub fn map<T>(&self, read: impl Fn(&Self) -> Read<T>) -> Read<BTreeMap<String, T>> {
+    pub fn map<T>(
+        &self,
+        read: impl Fn(&Self) -> FieldResult<T>,
+    ) -> FieldResult<BTreeMap<String, T>> {
         let Value::Object(object) = self.value else {
             return Err(self.should_be("an object"));
         };

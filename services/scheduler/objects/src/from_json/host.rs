@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::field::{Field, FieldError};
+use super::field::{CaseField, FieldResult};
 use crate::host_state::{
     Aggregate, Aggregates, AllocationCandidate, Capability, Cores, CpuInfo, CpuSet, HostState,
     Instance, Instances, MemoryPages, NumaCell, NumaTopology, PciPool, PciPools, ServiceState,
@@ -17,22 +17,20 @@ use crate::request::ImageProperties;
 /// Where a host is that does not tell.
 const DOCUMENTATION_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-type Read<T> = Result<T, FieldError>;
-
 /// The host at this place of the list: without a name it is `hPLACE`.
-pub fn host_state(field: &Field<'_>, place: usize) -> Read<HostState> {
-    let host = field.or("host", format!("h{place}"), Field::string)?;
-    let int = |key| field.or(key, 0, Field::int);
-    let ratio = |key| field.or(key, 1.0, Field::float);
+pub fn host_state(field: &CaseField<'_>, place: usize) -> FieldResult<HostState> {
+    let host = field.or("host", format!("h{place}"), CaseField::string)?;
+    let int = |key| field.or(key, 0, CaseField::int);
+    let ratio = |key| field.or(key, 1.0, CaseField::float);
     let ip = field.or("host_ip", DOCUMENTATION_ADDRESS, |it| {
         let ip = it.text()?.parse();
         ip.map_err(|_| it.should_be("an IP address"))
     })?;
     Ok(HostState {
-        nodename: field.or("node", host.clone(), Field::string)?,
+        nodename: field.or("node", host.clone(), CaseField::string)?,
         host,
-        uuid: field.or("uuid", String::new(), Field::string)?,
-        cell: field.or("cell", String::new(), Field::string)?,
+        uuid: field.or("uuid", String::new(), CaseField::string)?,
+        cell: field.or("cell", String::new(), CaseField::string)?,
         host_ip: Some(ip),
         total_usable_ram_mb: int("total_ram_mb")?,
         free_ram_mb: int("free_ram_mb")?,
@@ -46,9 +44,11 @@ pub fn host_state(field: &Field<'_>, place: usize) -> Read<HostState> {
         ram_allocation_ratio: ratio("ram_ratio")?,
         cpu_allocation_ratio: ratio("cpu_ratio")?,
         disk_allocation_ratio: ratio("disk_ratio")?,
-        hypervisor_type: field.or("hv_type", "QEMU".to_owned(), Field::string)?,
-        hypervisor_version: field.maybe("hv_version", Field::int)?,
-        cpu_info: field.maybe("cpu_info", Field::string)?.map(CpuInfo::new),
+        hypervisor_type: field.or("hv_type", "QEMU".to_owned(), CaseField::string)?,
+        hypervisor_version: field.maybe("hv_version", CaseField::int)?,
+        cpu_info: field
+            .maybe("cpu_info", CaseField::string)?
+            .map(CpuInfo::new),
         supported_instances: field
             .or("supported_instances", Vec::new(), |all| all.list(supported))?,
         stats: field.or("stats", BTreeMap::new(), |all| {
@@ -69,24 +69,24 @@ pub fn host_state(field: &Field<'_>, place: usize) -> Read<HostState> {
 }
 
 /// The host's candidates; a host of which nothing is said has one.
-pub fn allocation_candidates(field: &Field<'_>) -> Read<Vec<AllocationCandidate>> {
+pub fn allocation_candidates(field: &CaseField<'_>) -> FieldResult<Vec<AllocationCandidate>> {
     let one = vec![AllocationCandidate::default()];
     field.or("candidates", one, |all| all.list(candidate))
 }
 
-fn candidate(field: &Field<'_>) -> Read<AllocationCandidate> {
+fn candidate(field: &CaseField<'_>) -> FieldResult<AllocationCandidate> {
     Ok(AllocationCandidate {
         allocations: field.or("allocations", BTreeMap::new(), |all| {
-            all.map(|provider| provider.needed("resources")?.map(Field::int))
+            all.map(|provider| provider.needed("resources")?.map(CaseField::int))
         })?,
         mappings: field.or("mappings", BTreeMap::new(), |all| {
-            all.map(|group| group.list(Field::string))
+            all.map(|group| group.list(CaseField::string))
         })?,
     })
 }
 
-fn supported(field: &Field<'_>) -> Read<[String; 3]> {
-    let parts: Vec<String> = field.list(Field::string)?;
+fn supported(field: &CaseField<'_>) -> FieldResult<[String; 3]> {
+    let parts: Vec<String> = field.list(CaseField::string)?;
     parts
         .try_into()
         .map_err(|_| field.should_be("architecture, hypervisor type and VM mode"))
@@ -99,7 +99,7 @@ fn seen_now() -> ServiceState {
     }
 }
 
-fn service(field: &Field<'_>) -> Read<ServiceState> {
+fn service(field: &CaseField<'_>) -> FieldResult<ServiceState> {
     // Null is "never seen", and not what is the default.
     let last_seen_age_s = match field.given("last_seen_age_s")? {
         None => Some(0.0),
@@ -107,28 +107,30 @@ fn service(field: &Field<'_>) -> Read<ServiceState> {
         Some(age) => Some(age.float()?),
     };
     Ok(ServiceState {
-        disabled: field.or("disabled", false, Field::flag)?,
-        disabled_reason: field.maybe("disabled_reason", Field::string)?,
-        forced_down: field.or("forced_down", false, Field::flag)?,
+        disabled: field.or("disabled", false, CaseField::flag)?,
+        disabled_reason: field.maybe("disabled_reason", CaseField::string)?,
+        forced_down: field.or("forced_down", false, CaseField::flag)?,
         last_seen_age_s,
-        created_age_s: field.maybe("created_age_s", Field::float)?,
+        created_age_s: field.maybe("created_age_s", CaseField::float)?,
     })
 }
 
-fn aggregate(field: &Field<'_>) -> Read<Arc<Aggregate>> {
+fn aggregate(field: &CaseField<'_>) -> FieldResult<Arc<Aggregate>> {
     Ok(Arc::new(Aggregate {
-        uuid: field.maybe("uuid", Field::string)?,
-        name: field.or("name", String::new(), Field::string)?,
-        metadata: field.or("metadata", BTreeMap::new(), |all| all.map(Field::string))?,
+        uuid: field.maybe("uuid", CaseField::string)?,
+        name: field.or("name", String::new(), CaseField::string)?,
+        metadata: field.or("metadata", BTreeMap::new(), |all| {
+            all.map(CaseField::string)
+        })?,
     }))
 }
 
 /// Either uuids, or image properties by uuid.
-fn instances(field: &Field<'_>) -> Read<BTreeMap<String, Instance>> {
-    let with_image = |image: &Field<'_>| {
+fn instances(field: &CaseField<'_>) -> FieldResult<BTreeMap<String, Instance>> {
+    let with_image = |image: &CaseField<'_>| {
         Ok(Instance {
             flavorid: None,
-            image: ImageProperties::new(image.map(Field::string)?)
+            image: ImageProperties::new(image.map(CaseField::string)?)
                 .map_err(|error| image.wrong(error.to_string()))?,
         })
     };
@@ -138,7 +140,7 @@ fn instances(field: &Field<'_>) -> Read<BTreeMap<String, Instance>> {
     }
 }
 
-fn metrics(field: &Field<'_>) -> Read<BTreeMap<String, f64>> {
+fn metrics(field: &CaseField<'_>) -> FieldResult<BTreeMap<String, f64>> {
     field.list(|metric| {
         let value = metric.needed("value")?.float()?;
         Ok((metric.needed("name")?.string()?, value))
@@ -146,7 +148,7 @@ fn metrics(field: &Field<'_>) -> Read<BTreeMap<String, f64>> {
 }
 
 /// Null is a host that tells of no devices, and not what is the default: one that tells that it has none.
-fn pools(field: &Field<'_>) -> Read<Option<PciPools>> {
+fn pools(field: &CaseField<'_>) -> FieldResult<Option<PciPools>> {
     match field.given("pci_pools")? {
         None => Ok(Some(PciPools::default())),
         Some(pools) if pools.value().is_null() => Ok(None),
@@ -154,19 +156,19 @@ fn pools(field: &Field<'_>) -> Read<Option<PciPools>> {
     }
 }
 
-fn pool(field: &Field<'_>) -> Read<PciPool> {
+fn pool(field: &CaseField<'_>) -> FieldResult<PciPool> {
     Ok(PciPool {
         vendor_id: field.needed("vendor_id")?.string()?,
         product_id: field.needed("product_id")?.string()?,
-        numa_node: field.maybe("numa_node", Field::int)?,
-        count: field.or("count", 0, Field::int)?,
-        tags: field.or("tags", BTreeMap::new(), |all| all.map(Field::string))?,
+        numa_node: field.maybe("numa_node", CaseField::int)?,
+        count: field.or("count", 0, CaseField::int)?,
+        tags: field.or("tags", BTreeMap::new(), |all| all.map(CaseField::string))?,
     })
 }
 
-fn cell(field: &Field<'_>) -> Read<NumaCell> {
-    let cpus = |key| field.or(key, CpuSet::default(), |all| all.list(Field::count));
-    let int = |key| field.or(key, 0, Field::int);
+fn cell(field: &CaseField<'_>) -> FieldResult<NumaCell> {
+    let cpus = |key| field.or(key, CpuSet::default(), |all| all.list(CaseField::count));
+    let int = |key| field.or(key, 0, CaseField::int);
     Ok(NumaCell {
         id: field.needed("id")?.int()?,
         cpuset: cpus("cpuset")?,
@@ -176,17 +178,19 @@ fn cell(field: &Field<'_>) -> Read<NumaCell> {
         cpu_usage: int("cpu_usage")?,
         pinned_cpus: cpus("pinned_cpus")?,
         siblings: field.or("siblings", Cores::default(), |all| {
-            all.list(|core| core.list(Field::count))
+            all.list(|core| core.list(CaseField::count))
         })?,
         mempages: field.or("mempages", Vec::new(), |all| all.list(pages))?,
-        socket: field.maybe("socket", Field::int)?,
-        physnets: field.or("physnets", BTreeSet::new(), |all| all.list(Field::string))?,
-        tunneled: field.or("tunneled", false, Field::flag)?,
+        socket: field.maybe("socket", CaseField::int)?,
+        physnets: field.or("physnets", BTreeSet::new(), |all| {
+            all.list(CaseField::string)
+        })?,
+        tunneled: field.or("tunneled", false, CaseField::flag)?,
     })
 }
 
-fn pages(field: &Field<'_>) -> Read<MemoryPages> {
-    let int = |key| field.or(key, 0, Field::int);
+fn pages(field: &CaseField<'_>) -> FieldResult<MemoryPages> {
+    let int = |key| field.or(key, 0, CaseField::int);
     Ok(MemoryPages {
         size_kb: field.needed("size_kb")?.int()?,
         total: int("total")?,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{Field, FieldError, RequestSpecError};
+use super::field::FieldResult;
+use super::{CaseField, CaseRequestError};
 use crate::plugin::PluginAnswers;
 use crate::request::{
     Attestations, Destination, Hints, ImageProperties, ImagePropertyError, InstanceNumaTopology,
@@ -12,11 +13,9 @@ use crate::request::{
     RequestSpec, ServerGroup,
 };
 
-type Read<T> = Result<T, FieldError>;
-
-/// As Nova's API would have built it; one that the API would refuse is [`RequestSpecError::Refused`].
-pub fn request_spec(field: &Field<'_>) -> Result<RequestSpec, RequestSpecError> {
-    let texts = |key| field.or(key, Vec::new(), |all| all.list(Field::string));
+/// As Nova's API would have built it; one that the API would refuse is [`CaseRequestError::Refused`].
+pub fn request_spec(field: &CaseField<'_>) -> Result<RequestSpec, CaseRequestError> {
+    let texts = |key| field.or(key, Vec::new(), |all| all.list(CaseField::string));
     // Null is "no image", and not what is the default: an image without properties.
     let image = match field.given("image")? {
         None => Some(RequestImage::default()),
@@ -24,20 +23,20 @@ pub fn request_spec(field: &Field<'_>) -> Result<RequestSpec, RequestSpecError> 
         Some(given) => Some(image(&given)?),
     };
     let flavor = field.or("flavor", RequestFlavor::default(), flavor)?;
-    let numa_topology = match field.or("numa_from_flavor", false, Field::flag)? {
+    let numa_topology = match field.or("numa_from_flavor", false, CaseField::flag)? {
         false => None,
         true => InstanceNumaTopology::derive(&flavor, image.as_ref())
-            .map_err(|error| RequestSpecError::Refused(error.to_string()))?,
+            .map_err(|error| CaseRequestError::Refused(error.to_string()))?,
     };
     Ok(RequestSpec {
-        instance_uuid: field.or("instance_uuid", String::new(), Field::string)?,
+        instance_uuid: field.or("instance_uuid", String::new(), CaseField::string)?,
         flavor,
         image,
         numa_topology,
         hints: field.or("hints", Hints::default(), hints)?,
         group: field.maybe("group", group)?,
         project_id: project(field)?,
-        availability_zone: field.maybe("availability_zone", Field::string)?,
+        availability_zone: field.maybe("availability_zone", CaseField::string)?,
         pci_requests: field.or("pci_requests", Vec::new(), |all| all.list(pci_request))?,
         network_metadata: field.maybe("network_metadata", network_metadata)?,
         ignore_hosts: texts("ignore_hosts")?,
@@ -47,14 +46,14 @@ pub fn request_spec(field: &Field<'_>) -> Result<RequestSpec, RequestSpecError> 
         tried: field.or("retry", Vec::new(), |retry| {
             retry.or("hosts", Vec::new(), |all| all.list(host_and_node))
         })?,
-        is_bfv: field.or("is_bfv", false, Field::flag)?,
+        is_bfv: field.or("is_bfv", false, CaseField::flag)?,
         attestations: Attestations::default(),
         plugin_answers: PluginAnswers::default(),
     })
 }
 
 /// `p1` where nothing is said; null is a request of no project.
-fn project(field: &Field<'_>) -> Read<Option<String>> {
+fn project(field: &CaseField<'_>) -> FieldResult<Option<String>> {
     match field.given("project_id")? {
         None => Ok(Some("p1".to_owned())),
         Some(it) if it.value().is_null() => Ok(None),
@@ -62,67 +61,71 @@ fn project(field: &Field<'_>) -> Read<Option<String>> {
     }
 }
 
-fn flavor(field: &Field<'_>) -> Read<RequestFlavor> {
+fn flavor(field: &CaseField<'_>) -> FieldResult<RequestFlavor> {
     let default = RequestFlavor::default();
     Ok(RequestFlavor {
-        name: field.or("name", default.name, Field::string)?,
-        flavorid: field.or("flavorid", default.flavorid, Field::string)?,
-        vcpus: field.or("vcpus", default.vcpus, Field::int)?,
-        memory_mb: field.or("memory_mb", default.memory_mb, Field::int)?,
-        root_gb: field.or("root_gb", default.root_gb, Field::int)?,
-        ephemeral_gb: field.or("ephemeral_gb", default.ephemeral_gb, Field::int)?,
-        swap: field.or("swap", default.swap, Field::int)?,
-        extra_specs: field.or("extra_specs", BTreeMap::new(), |all| all.map(Field::string))?,
+        name: field.or("name", default.name, CaseField::string)?,
+        flavorid: field.or("flavorid", default.flavorid, CaseField::string)?,
+        vcpus: field.or("vcpus", default.vcpus, CaseField::int)?,
+        memory_mb: field.or("memory_mb", default.memory_mb, CaseField::int)?,
+        root_gb: field.or("root_gb", default.root_gb, CaseField::int)?,
+        ephemeral_gb: field.or("ephemeral_gb", default.ephemeral_gb, CaseField::int)?,
+        swap: field.or("swap", default.swap, CaseField::int)?,
+        extra_specs: field.or("extra_specs", BTreeMap::new(), |all| {
+            all.map(CaseField::string)
+        })?,
     })
 }
 
-fn image(field: &Field<'_>) -> Result<RequestImage, RequestSpecError> {
-    let kept = field.or("properties", BTreeMap::new(), |all| all.map(Field::string))?;
-    let refused = |error: ImagePropertyError| RequestSpecError::Refused(error.to_string());
+fn image(field: &CaseField<'_>) -> Result<RequestImage, CaseRequestError> {
+    let kept = field.or("properties", BTreeMap::new(), |all| {
+        all.map(CaseField::string)
+    })?;
+    let refused = |error: ImagePropertyError| CaseRequestError::Refused(error.to_string());
     Ok(RequestImage {
-        id: field.maybe("id", Field::string)?,
-        disk_format: field.maybe("disk_format", Field::string)?,
+        id: field.maybe("id", CaseField::string)?,
+        disk_format: field.maybe("disk_format", CaseField::string)?,
         properties: ImageProperties::new(kept).map_err(refused)?,
     })
 }
 
 /// A text is a list of one.
-fn hints(field: &Field<'_>) -> Read<Hints> {
+fn hints(field: &CaseField<'_>) -> FieldResult<Hints> {
     let texts = field.map(|hint| match hint.value() {
-        Value::Array(_) => hint.list(Field::string),
+        Value::Array(_) => hint.list(CaseField::string),
         _ => hint.string().map(|one| vec![one]),
     });
     texts.map(Hints::new)
 }
 
-fn group(field: &Field<'_>) -> Read<ServerGroup> {
-    let set = |key| field.or(key, BTreeSet::new(), |all| all.list(Field::string));
+fn group(field: &CaseField<'_>) -> FieldResult<ServerGroup> {
+    let set = |key| field.or(key, BTreeSet::new(), |all| all.list(CaseField::string));
     Ok(ServerGroup {
         policy: field.needed("policy")?.string()?,
         members: set("members")?,
         hosts: set("hosts")?,
         max_server_per_host: field
             .maybe("rules", |rules| {
-                rules.maybe("max_server_per_host", Field::int)
+                rules.maybe("max_server_per_host", CaseField::int)
             })?
             .flatten(),
     })
 }
 
-fn pci_request(field: &Field<'_>) -> Read<PciRequest> {
-    let alias = field.maybe("alias_name", Field::string)?;
+fn pci_request(field: &CaseField<'_>) -> FieldResult<PciRequest> {
+    let alias = field.maybe("alias_name", CaseField::string)?;
     Ok(PciRequest {
         count: field.needed("count")?.int()?,
         spec: field.or("spec", Vec::new(), |all| {
-            all.list(|one| one.map(Field::string))
+            all.list(|one| one.map(CaseField::string))
         })?,
-        request_id: field.maybe("request_id", Field::string)?,
+        request_id: field.maybe("request_id", CaseField::string)?,
         origin: alias.map_or(PciRequestOrigin::Port, PciRequestOrigin::Flavor),
         numa_policy: field.or("numa_policy", NumaAffinityPolicy::default(), numa_policy)?,
     })
 }
 
-fn numa_policy(field: &Field<'_>) -> Read<NumaAffinityPolicy> {
+fn numa_policy(field: &CaseField<'_>) -> FieldResult<NumaAffinityPolicy> {
     let text = field.text()?;
     let policies = NumaAffinityPolicy::ALL;
     let found = policies.iter().find(|(word, _)| *word == text);
@@ -132,24 +135,26 @@ fn numa_policy(field: &Field<'_>) -> Read<NumaAffinityPolicy> {
     })
 }
 
-fn network_metadata(field: &Field<'_>) -> Read<NetworkMetadata> {
+fn network_metadata(field: &CaseField<'_>) -> FieldResult<NetworkMetadata> {
     Ok(NetworkMetadata {
-        physnets: field.or("physnets", BTreeSet::new(), |all| all.list(Field::string))?,
-        tunneled: field.or("tunneled", false, Field::flag)?,
+        physnets: field.or("physnets", BTreeSet::new(), |all| {
+            all.list(CaseField::string)
+        })?,
+        tunneled: field.or("tunneled", false, CaseField::flag)?,
     })
 }
 
-fn destination(field: &Field<'_>) -> Read<Destination> {
+fn destination(field: &CaseField<'_>) -> FieldResult<Destination> {
     Ok(Destination {
-        host: field.maybe("host", Field::string)?,
-        node: field.maybe("node", Field::string)?,
-        cell: field.maybe("cell", Field::string)?,
-        allow_cross_cell_move: field.or("allow_cross_cell_move", false, Field::flag)?,
+        host: field.maybe("host", CaseField::string)?,
+        node: field.maybe("node", CaseField::string)?,
+        cell: field.maybe("cell", CaseField::string)?,
+        allow_cross_cell_move: field.or("allow_cross_cell_move", false, CaseField::flag)?,
     })
 }
 
-fn host_and_node(field: &Field<'_>) -> Read<(String, String)> {
-    let parts: Vec<String> = field.list(Field::string)?;
+fn host_and_node(field: &CaseField<'_>) -> FieldResult<(String, String)> {
+    let parts: Vec<String> = field.list(CaseField::string)?;
     <[String; 2]>::try_from(parts)
         .map(|[host, node]| (host, node))
         .map_err(|_| field.should_be("a host and a node"))

@@ -11,7 +11,7 @@ use super::{
 #[derive(Clone, Copy)]
 pub struct Attribute {
     name: &'static str,
-    read: Read,
+    read: ReadAttribute,
 }
 
 impl Attribute {
@@ -28,7 +28,7 @@ impl Attribute {
     }
 
     #[must_use]
-    pub fn of(self, host: &ConsideredHost) -> Found<'_> {
+    pub fn of(self, host: &ConsideredHost) -> AttributeValue<'_> {
         (self.read)(host)
     }
 }
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Attribute {
 
 /// The value at a path.
 #[derive(Debug, Clone)]
-pub enum Found<'a> {
+pub enum AttributeValue<'a> {
     Value(CapabilityRef<'a>),
     Made(Box<Capability>),
     /// A text that is JSON.
@@ -63,60 +63,68 @@ pub struct Opaque {
     pub is_empty: bool,
 }
 
-impl Found<'_> {
+impl AttributeValue<'_> {
     #[must_use]
     pub fn is_null(&self) -> bool {
-        matches!(self, Found::Value(CapabilityRef::Null))
+        matches!(self, AttributeValue::Value(CapabilityRef::Null))
     }
 
     /// The value; `None` for opaque ones.
     #[must_use]
     pub fn value(&self) -> Option<CapabilityRef<'_>> {
         match self {
-            Found::Value(value) => Some(*value),
-            Found::Made(value) => Some(value.view()),
-            Found::CpuInfo(info) => Some(CapabilityRef::Text(info.text())),
-            Found::Stats(_) | Found::Limits(_) | Found::Service(_) | Found::Opaque(_) => None,
+            AttributeValue::Value(value) => Some(*value),
+            AttributeValue::Made(value) => Some(value.view()),
+            AttributeValue::CpuInfo(info) => Some(CapabilityRef::Text(info.text())),
+            AttributeValue::Stats(_)
+            | AttributeValue::Limits(_)
+            | AttributeValue::Service(_)
+            | AttributeValue::Opaque(_) => None,
         }
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> AttributeValue<'a> {
     /// Null is a value.
     pub fn made(value: Capability) -> Self {
         match value {
             Capability::Null => NULL,
-            other => Found::Made(Box::new(other)),
+            other => AttributeValue::Made(Box::new(other)),
         }
     }
 
     /// The value of a key. `None` if it has no keys at all; null if the key is missing.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<Found<'a>> {
+    pub fn get(&self, key: &str) -> Option<AttributeValue<'a>> {
         let or_null = |value: Option<&'a Capability>| {
-            Found::Value(value.map_or(CapabilityRef::Null, Capability::view))
+            AttributeValue::Value(value.map_or(CapabilityRef::Null, Capability::view))
         };
         match self {
-            Found::Value(CapabilityRef::Dict(dict)) => Some(or_null(dict.get(key))),
-            Found::Stats(stats) => Some(or_null(stats.get(key))),
-            Found::Made(made) => match made.as_ref() {
-                Capability::Dict(dict) => Some(dict.get(key).cloned().map_or(NULL, Found::made)),
+            AttributeValue::Value(CapabilityRef::Dict(dict)) => Some(or_null(dict.get(key))),
+            AttributeValue::Stats(stats) => Some(or_null(stats.get(key))),
+            AttributeValue::Made(made) => match made.as_ref() {
+                Capability::Dict(dict) => {
+                    Some(dict.get(key).cloned().map_or(NULL, AttributeValue::made))
+                }
                 _ => None,
             },
-            Found::Limits(limits) => Some(Found::Value(limit(limits, key))),
-            Found::Service(host) => Some(Found::Value(of_service(host, key))),
-            Found::Value(_) | Found::CpuInfo(_) | Found::Opaque(_) => None,
+            AttributeValue::Limits(limits) => Some(AttributeValue::Value(limit(limits, key))),
+            AttributeValue::Service(host) => Some(AttributeValue::Value(of_service(host, key))),
+            AttributeValue::Value(_) | AttributeValue::CpuInfo(_) | AttributeValue::Opaque(_) => {
+                None
+            }
         }
     }
 
     /// Converts an opaque value to a real one, if possible.
     #[must_use]
     pub fn whole(self) -> Self {
-        let dict =
-            |entries: Vec<(String, Capability)>| Found::made(Capability::Dict(Dict::new(entries)));
+        let dict = |entries: Vec<(String, Capability)>| {
+            AttributeValue::made(Capability::Dict(Dict::new(entries)))
+        };
         match self {
-            Found::Stats(stats) => dict(stats.clone().into_iter().collect()),
-            Found::Limits(limits) => {
+            AttributeValue::Stats(stats) => dict(stats.clone().into_iter().collect()),
+            AttributeValue::Limits(limits) => {
                 let set = ["vcpu", "memory_mb", "disk_gb"].map(|key| (key, limit(limits, key)));
                 let owned = set.into_iter().filter_map(|(key, value)| match value {
                     CapabilityRef::Float(it) => Some((key.to_owned(), Capability::Float(it))),
@@ -156,9 +164,9 @@ fn text_or_null(text: Option<&str>) -> CapabilityRef<'_> {
     text.map_or(CapabilityRef::Null, CapabilityRef::Text)
 }
 
-type Read = for<'a> fn(&'a ConsideredHost) -> Found<'a>;
+type ReadAttribute = for<'a> fn(&'a ConsideredHost) -> AttributeValue<'a>;
 
-const fn attribute(name: &'static str, read: Read) -> Attribute {
+const fn attribute(name: &'static str, read: ReadAttribute) -> Attribute {
     Attribute { name, read }
 }
 
@@ -170,7 +178,7 @@ const ATTRIBUTES: &[Attribute] = &[
     attribute("uuid", |host| text(&host.state.uuid)),
     attribute("cell_uuid", |host| text(&host.state.cell)),
     attribute("host_ip", |host| match host.state.host_ip {
-        Some(ip) => Found::made(Capability::Text(ip.to_string())),
+        Some(ip) => AttributeValue::made(Capability::Text(ip.to_string())),
         None => NULL,
     }),
     attribute("total_usable_ram_mb", |host| {
@@ -201,12 +209,15 @@ const ATTRIBUTES: &[Attribute] = &[
         host.state.hypervisor_version.map_or(NULL, int)
     }),
     attribute("cpu_info", |host| {
-        host.state.cpu_info.as_ref().map_or(NULL, Found::CpuInfo)
+        host.state
+            .cpu_info
+            .as_ref()
+            .map_or(NULL, AttributeValue::CpuInfo)
     }),
     attribute("supported_instances", |host| supported(&host.state)),
-    attribute("stats", |host| Found::Stats(&host.state.stats)),
-    attribute("service", |host| Found::Service(&host.state)),
-    attribute("limits", |host| Found::Limits(&host.limits)),
+    attribute("stats", |host| AttributeValue::Stats(&host.state.stats)),
+    attribute("service", |host| AttributeValue::Service(&host.state)),
+    attribute("limits", |host| AttributeValue::Limits(&host.limits)),
     attribute("metrics", |host| {
         let metrics = host.state.metrics.as_ref();
         opaque("metrics", metrics.is_none_or(BTreeMap::is_empty))
@@ -214,7 +225,7 @@ const ATTRIBUTES: &[Attribute] = &[
     attribute("aggregates", |host| {
         let is_empty = host.state.aggregates.iter().next().is_none();
         match is_empty {
-            true => Found::made(Capability::List(List::new(Vec::new()))),
+            true => AttributeValue::made(Capability::List(List::new(Vec::new()))),
             false => opaque("aggregates", false),
         }
     }),
@@ -235,27 +246,27 @@ const ATTRIBUTES: &[Attribute] = &[
     attribute("updated", |_| NULL),
 ];
 
-const NULL: Found<'static> = Found::Value(CapabilityRef::Null);
+const NULL: AttributeValue<'static> = AttributeValue::Value(CapabilityRef::Null);
 
-const fn int(number: i64) -> Found<'static> {
-    Found::Value(CapabilityRef::Int(number))
+const fn int(number: i64) -> AttributeValue<'static> {
+    AttributeValue::Value(CapabilityRef::Int(number))
 }
 
-const fn float(number: f64) -> Found<'static> {
-    Found::Value(CapabilityRef::Float(number))
+const fn float(number: f64) -> AttributeValue<'static> {
+    AttributeValue::Value(CapabilityRef::Float(number))
 }
 
-const fn text(text: &str) -> Found<'_> {
-    Found::Value(CapabilityRef::Text(text))
+const fn text(text: &str) -> AttributeValue<'_> {
+    AttributeValue::Value(CapabilityRef::Text(text))
 }
 
-const fn opaque(name: &'static str, is_empty: bool) -> Found<'static> {
-    Found::Opaque(Opaque { name, is_empty })
+const fn opaque(name: &'static str, is_empty: bool) -> AttributeValue<'static> {
+    AttributeValue::Opaque(Opaque { name, is_empty })
 }
 
-fn supported(host: &HostState) -> Found<'static> {
+fn supported(host: &HostState) -> AttributeValue<'static> {
     let texts = |one: &[String; 3]| one.iter().cloned().map(Capability::Text).collect();
     let list = |one: &[String; 3]| Capability::List(List::new(texts(one)));
     let all = host.supported_instances.iter().map(list).collect();
-    Found::made(Capability::List(List::new(all)))
+    AttributeValue::made(Capability::List(List::new(all)))
 }

@@ -11,7 +11,7 @@ pub struct ConsideredHost {
     pub state: Arc<HostState>,
     pub candidates: Arc<[AllocationCandidate]>,
     /// The candidates that no filter has removed.
-    pub surviving: Surviving,
+    pub surviving: SurvivingCandidates,
     /// Limits that the host's agent checks again.
     pub limits: SchedulerLimits,
 }
@@ -23,7 +23,7 @@ impl ConsideredHost {
         Self {
             state,
             candidates,
-            surviving: Surviving::All,
+            surviving: SurvivingCandidates::All,
             limits: SchedulerLimits::default(),
         }
     }
@@ -31,8 +31,8 @@ impl ConsideredHost {
     /// The surviving candidates with their indices in the answer.
     pub fn surviving(&self) -> impl Iterator<Item = (usize, &AllocationCandidate)> {
         let (all, these): (_, &[usize]) = match &self.surviving {
-            Surviving::All => (0..self.candidates.len(), &[]),
-            Surviving::These(places) => (0..0, places),
+            SurvivingCandidates::All => (0..self.candidates.len(), &[]),
+            SurvivingCandidates::These(places) => (0..0, places),
         };
         let places = all.chain(these.iter().copied());
         places.map(|place| (place, &self.candidates[place]))
@@ -60,7 +60,7 @@ impl ConsideredHost {
             let mut refused = refused.into_iter().peekable();
             let places = self.surviving().map(|(place, _)| place);
             let kept = places.filter(|place| refused.next_if_eq(place).is_none());
-            self.surviving = Surviving::These(kept.collect());
+            self.surviving = SurvivingCandidates::These(kept.collect());
         }
         if are_left { Ok(()) } else { Err(first) }
     }
@@ -82,7 +82,7 @@ impl ConsideredHost {
 
 /// The remaining candidates of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Surviving {
+pub enum SurvivingCandidates {
     All,
     These(Vec<usize>),
 }

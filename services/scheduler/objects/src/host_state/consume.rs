@@ -1,8 +1,8 @@
 //! The effect of a claim on a host's NUMA cells and devices.
 
 use super::{HostState, NumaLimits};
-use crate::numa::{NumaAsk, Offer, Packing};
-use crate::pci::{Mappings, Near, PciAsk};
+use crate::numa::{CellStrategy, NumaAsk, Offer};
+use crate::pci::{DeviceLocality, Mappings, PciAsk};
 use crate::reason::Reason;
 use crate::request::RequestSpec;
 
@@ -15,7 +15,7 @@ impl HostState {
         request: &RequestSpec,
         mappings: &Mappings,
         limits: Option<NumaLimits>,
-        packing: Packing,
+        packing: CellStrategy,
     ) -> Result<(), Reason> {
         let mut refused = Ok(());
         let mut taken = None;
@@ -33,11 +33,11 @@ impl HostState {
         }
         if let Some(pools) = &mut self.pci {
             let near = match &taken {
-                Some((host, chosen)) => Near::Cells {
+                Some((host, chosen)) => DeviceLocality::Cells {
                     host,
                     chosen: *chosen,
                 },
-                None => Near::Anywhere,
+                None => DeviceLocality::Anywhere,
             };
             let devices = PciAsk::new(&request.pci_requests).take(pools, mappings, near);
             refused = refused.and(devices.map_err(Reason::PciPassthrough));

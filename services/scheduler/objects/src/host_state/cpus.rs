@@ -7,17 +7,17 @@ use serde::{Serialize, Serializer};
 /// A set of CPU numbers of a host or guest, as a bit set for speed. Numbers have 16 bits, so that input cannot request
 /// much memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct CpuSet(Words);
+pub struct CpuSet(CpuBits);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Words {
+enum CpuBits {
     /// CPUs below 192, inline, which suffices for most cells.
     Few([u64; 3]),
     /// More CPUs; the last word is not 0, so that equal sets compare equal.
     Many(Vec<u64>),
 }
 
-impl Default for Words {
+impl Default for CpuBits {
     fn default() -> Self {
         Self::Few([0; 3])
     }
@@ -32,14 +32,14 @@ impl CpuSet {
 
     pub fn insert(&mut self, cpu: u16) {
         let (word, bit) = place(cpu);
-        if let Words::Few(few) = &self.0
+        if let CpuBits::Few(few) = &self.0
             && word >= few.len()
         {
-            self.0 = Words::Many(few.to_vec());
+            self.0 = CpuBits::Many(few.to_vec());
         }
         match &mut self.0 {
-            Words::Few(few) => few[word] |= bit,
-            Words::Many(many) => {
+            CpuBits::Few(few) => few[word] |= bit,
+            CpuBits::Many(many) => {
                 if word >= many.len() {
                     many.resize(word + 1, 0);
                 }
@@ -115,8 +115,8 @@ impl CpuSet {
 
     fn words(&self) -> &[u64] {
         match &self.0 {
-            Words::Few(few) => few,
-            Words::Many(many) => many,
+            CpuBits::Few(few) => few,
+            CpuBits::Many(many) => many,
         }
     }
 

@@ -1,10 +1,10 @@
 //! Whether one instance cell fits on one host cell.
 
-use super::{CellReason, Need, pages, pinning};
+use super::{CellNeed, CellReason, pages, pinning};
 use crate::host_state::{NumaCell, NumaLimits};
 
 pub(super) fn fit(
-    need: &Need,
+    need: &CellNeed,
     cell: &NumaCell,
     limits: Option<NumaLimits>,
 ) -> Result<(), CellReason> {
@@ -32,7 +32,12 @@ pub(super) fn fit(
 }
 
 /// Whether a cell is not overcommitted beyond the ratios.
-fn within(need: &Need, cpus: usize, cell: &NumaCell, limits: NumaLimits) -> Result<(), CellReason> {
+fn within(
+    need: &CellNeed,
+    cpus: usize,
+    cell: &NumaCell,
+    limits: NumaLimits,
+) -> Result<(), CellReason> {
     let cpus = i64::try_from(cpus).unwrap_or(i64::MAX);
     let total = i64::try_from(cell.cpuset.len()).unwrap_or(i64::MAX);
     let usage = cell.cpu_usage.saturating_add(cpus);

@@ -7,7 +7,7 @@ use super::{NumaAsk, Offer};
 use crate::host_state::{CellSet, NumaCell};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packing {
+pub enum CellStrategy {
     /// Least used cells first.
     Spread,
     /// Most used cells first: `[compute] packing_host_numa_cells_allocation_strategy`.
@@ -17,7 +17,7 @@ pub enum Packing {
 /// The order of the host's cells. If the host has as many cells as the instance, its own order is kept. Cells with
 /// devices come first if devices are requested, otherwise last; then free CPUs decide, then free memory, then the
 /// host's order.
-pub(super) fn places(ask: &NumaAsk<'_>, offer: Offer<'_>, packing: Packing) -> Vec<usize> {
+pub(super) fn places(ask: &NumaAsk<'_>, offer: Offer<'_>, packing: CellStrategy) -> Vec<usize> {
     let cells = &offer.numa.cells;
     let mut places: Vec<usize> = (0..cells.len().min(CellSet::LIMIT)).collect();
     if cells.len() <= ask.cells.len() {
@@ -46,8 +46,8 @@ pub(super) fn places(ask: &NumaAsk<'_>, offer: Offer<'_>, packing: Packing) -> V
         };
         let load = load(cell);
         let (spread, pack) = match packing {
-            Packing::Spread => (Some(load), None),
-            Packing::Pack => (None, Some(Reverse(load))),
+            CellStrategy::Spread => (Some(load), None),
+            CellStrategy::Pack => (None, Some(Reverse(load))),
         };
         (devices, spread, pack)
     });

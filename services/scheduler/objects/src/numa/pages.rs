@@ -1,11 +1,11 @@
 //! Memory of a cell: by pages if the host reports them, otherwise as a whole.
 
-use super::{CellReason, Need};
+use super::{CellNeed, CellReason};
 use crate::host_state::{MemoryPages, NumaCell};
 use crate::request::PageSize;
 
 /// The page size in KiB that a cell would use; `None` if the host reports no pages and none are requested.
-pub(super) fn choose(need: &Need, cell: &NumaCell) -> Result<Option<i64>, CellReason> {
+pub(super) fn choose(need: &CellNeed, cell: &NumaCell) -> Result<Option<i64>, CellReason> {
     let smallest = cell.mempages.iter().map(|pages| pages.size_kb).min();
     let Some(wanted) = need.pagesize else {
         return match smallest {
@@ -37,7 +37,7 @@ pub(super) fn choose(need: &Need, cell: &NumaCell) -> Result<Option<i64>, CellRe
 
 /// Memory for dedicated CPUs is never overcommitted; for shared ones all of the pages count, used or not, as the instance must
 /// not be overcommitted against itself.
-fn of_smallest(need: &Need, cell: &NumaCell, size: i64) -> Result<i64, CellReason> {
+fn of_smallest(need: &CellNeed, cell: &NumaCell, size: i64) -> Result<i64, CellReason> {
     let mut pools = cell.mempages.iter().filter(|pages| pages.size_kb == size);
     let available_kb = pools.next().map_or(0, |pages| match need.pinned {
         Some(_) => free_kb(pages),
@@ -53,7 +53,7 @@ fn of_smallest(need: &Need, cell: &NumaCell, size: i64) -> Result<i64, CellReaso
     }
 }
 
-fn whole(need: &Need, cell: &NumaCell) -> Result<(), CellReason> {
+fn whole(need: &CellNeed, cell: &NumaCell) -> Result<(), CellReason> {
     let available_mb = match need.pinned {
         Some(_) => cell.memory.saturating_sub(cell.memory_usage),
         None => cell.memory,
@@ -68,7 +68,7 @@ fn whole(need: &Need, cell: &NumaCell) -> Result<(), CellReason> {
 }
 
 /// Whether the memory fits into pages of this size, in whole pages.
-fn takes(size_kb: i64, need: &Need, available_kb: i64) -> bool {
+fn takes(size_kb: i64, need: &CellNeed, available_kb: i64) -> bool {
     let requested = kib(need.memory);
     requested <= available_kb && size_kb > 0 && requested % size_kb == 0
 }

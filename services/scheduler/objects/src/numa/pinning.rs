@@ -3,20 +3,20 @@
 //! `prefer` uses siblings together if enough cores have equally many free ones, and otherwise any CPUs; `require` uses
 //! them together or fails; `isolate` uses one thread of each completely free core.
 
-use super::{CellReason, Pinned};
+use super::{CellReason, DedicatedCpuNeed};
 use crate::host_state::{CpuSet, NumaCell};
 use crate::request::CpuThreadPolicy;
 
 /// The CPUs of the host that a cell of an instance has for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Pinning {
+pub(super) struct CpuPinning {
     /// As many as the cell's dedicated CPUs.
     pub(super) cpus: CpuSet,
     pub(super) emulator: Option<u16>,
 }
 
 /// Whether enough CPUs are free, and as the thread policy wants them. Counts only.
-pub(super) fn check(pinned: Pinned, cell: &NumaCell) -> Result<(), CellReason> {
+pub(super) fn check(pinned: DedicatedCpuNeed, cell: &NumaCell) -> Result<(), CellReason> {
     let (requested, free) = (pinned.all(), cell.pcpuset.len_without(&cell.pinned_cpus));
     if requested > free {
         return Err(CellReason::FreeCpus { requested, free });
@@ -83,7 +83,7 @@ fn free_of_cores(cell: &NumaCell) -> usize {
 }
 
 /// The CPUs that a cell takes; `None` if [`check`] refuses it.
-pub(super) fn choose(pinned: Pinned, cell: &NumaCell) -> Option<Pinning> {
+pub(super) fn choose(pinned: DedicatedCpuNeed, cell: &NumaCell) -> Option<CpuPinning> {
     check(pinned, cell).ok()?;
     let cores: Vec<Vec<u16>> = cell
         .siblings
@@ -109,7 +109,7 @@ pub(super) fn choose(pinned: Pinned, cell: &NumaCell) -> Option<Pinning> {
         true => Some(left.find(|cpu| !cpus.contains(*cpu))?),
         false => None,
     };
-    Some(Pinning { cpus, emulator })
+    Some(CpuPinning { cpus, emulator })
 }
 
 /// CPUs with `taken` from each core that has `free`; `None` if there are too few cores.

@@ -31,7 +31,7 @@ pub enum NumaReason {
         /// The first such cell of the instance.
         instance_cell: usize,
         /// Why not, for each cell of the host.
-        cells: Vec<CellRefusal>,
+        cells: Vec<NumaCellRefusal>,
     },
     /// Each cell of the instance fits on one of the host's, but all of them together do not.
     #[error(
@@ -40,7 +40,7 @@ pub enum NumaReason {
     )]
     CellsContend {
         /// The pairs that do not fit.
-        cells: Vec<CellRefusal>,
+        cells: Vec<NumaCellRefusal>,
     },
     /// Its devices do not serve the instance on any cells that would do.
     #[error("on its NUMA cells {cells:?}: {reason}")]
@@ -77,7 +77,7 @@ pub enum NumaReason {
 
 /// A cell of a host that cannot take a cell of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CellRefusal {
+pub struct NumaCellRefusal {
     /// Of the instance, by its place.
     pub instance_cell: usize,
     /// Of the host, by the host's number.
@@ -164,7 +164,7 @@ pub enum CellReason {
     },
 }
 
-impl fmt::Display for CellRefusal {
+impl fmt::Display for NumaCellRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             instance_cell,
@@ -175,7 +175,7 @@ impl fmt::Display for CellRefusal {
     }
 }
 
-fn list(cells: &[CellRefusal]) -> String {
+fn list(cells: &[NumaCellRefusal]) -> String {
     let texts: Vec<String> = cells.iter().map(ToString::to_string).collect();
     texts.join("; ")
 }

@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 
-use super::{CellRefusal, NumaAsk, NumaReason, Offer, cell};
+use super::{NumaAsk, NumaCellRefusal, NumaReason, Offer, cell};
 use crate::host_state::{CellSet, NumaCell};
-use crate::short::Short;
+use crate::small_vec::SmallVec;
 
 /// Enough for every host of 16 cells, be they all different.
 const STATES: usize = 1 << 16;
@@ -18,35 +18,35 @@ const REFUSALS: usize = 16;
 
 /// What the caller wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum SearchGoal {
     /// Whether a placement exists.
     Any,
     First,
 }
 
 /// A search on one host.
-pub(super) struct Search<'s, 'a> {
+pub(super) struct CellSearch<'s, 'a> {
     ask: &'s NumaAsk<'a>,
     offer: Offer<'s>,
     /// The places of the host's cells as they are tried; none: as they are.
     order: Option<Vec<usize>>,
-    fits: Short<Fits, 4>,
+    fits: SmallVec<CellFits, 4>,
     /// Why the first complete placement was refused.
     refused: Option<NumaReason>,
-    failed: Option<Failed>,
+    failed: Option<FailedStates>,
     /// The host's cell for each of the instance's, the last one first.
     way: Vec<usize>,
 }
 
 /// The host cells on which a kind of cell fits, as far as tried.
 #[derive(Debug, Clone, Copy, Default)]
-struct Fits {
+struct CellFits {
     tried: CellSet,
     fit: CellSet,
 }
 
 /// States that are known to fail.
-struct Failed {
+struct FailedStates {
     /// For each host cell the first equivalent one.
     first: Vec<usize>,
     /// For each host cell the next equivalent one; itself if there is none.
@@ -54,7 +54,7 @@ struct Failed {
     states: HashSet<CellSet>,
 }
 
-impl Failed {
+impl FailedStates {
     fn new(first: Vec<usize>) -> Self {
         let next = |place: usize| {
             let mut later = place + 1..first.len();
@@ -81,7 +81,7 @@ impl Failed {
     }
 }
 
-impl<'s, 'a> Search<'s, 'a> {
+impl<'s, 'a> CellSearch<'s, 'a> {
     pub(super) fn new(
         ask: &'s NumaAsk<'a>,
         offer: Offer<'s>,
@@ -98,7 +98,7 @@ impl<'s, 'a> Search<'s, 'a> {
             ask,
             offer,
             order,
-            fits: Short::new(ask.kinds.len()),
+            fits: SmallVec::new(ask.kinds.len()),
             refused: None,
             failed: None,
             way: Vec::new(),
@@ -106,7 +106,7 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// The host cell for each instance cell, if requested.
-    pub(super) fn run(&mut self, want: Way) -> Result<Vec<usize>, NumaReason> {
+    pub(super) fn run(&mut self, want: SearchGoal) -> Result<Vec<usize>, NumaReason> {
         match self.place(0, CellSet::default(), want) {
             true => {
                 let mut way = std::mem::take(&mut self.way);
@@ -118,7 +118,7 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// Places this instance cell and all later ones on unused cells.
-    fn place(&mut self, instance_cell: usize, used: CellSet, want: Way) -> bool {
+    fn place(&mut self, instance_cell: usize, used: CellSet, want: SearchGoal) -> bool {
         let Some(kind) = self.ask.cells.get(instance_cell).copied() else {
             return self.is_accepted(used);
         };
@@ -132,7 +132,7 @@ impl<'s, 'a> Search<'s, 'a> {
                 continue;
             }
             if self.place(instance_cell + 1, with, want) {
-                if want == Way::First {
+                if want == SearchGoal::First {
                     self.way.push(place);
                 }
                 return true;
@@ -174,7 +174,7 @@ impl<'s, 'a> Search<'s, 'a> {
 
     fn fail(&mut self, used: CellSet) {
         let failed = self.failed.take();
-        let mut failed = failed.unwrap_or_else(|| Failed::new(self.classes()));
+        let mut failed = failed.unwrap_or_else(|| FailedStates::new(self.classes()));
         failed.states.insert(failed.state(used));
         self.failed = Some(failed);
     }
@@ -247,12 +247,12 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 
     /// Why the cells of the host do not take this cell of the instance.
-    fn refusals(&self, instance_cell: usize) -> Vec<CellRefusal> {
+    fn refusals(&self, instance_cell: usize) -> Vec<NumaCellRefusal> {
         let need = &self.ask.kinds[self.ask.cells[instance_cell]];
         let cells = self.offer.numa.cells.iter();
         let refuse = |cell: &NumaCell| {
             let reason = cell::fit(need, cell, self.offer.limits).err()?;
-            Some(CellRefusal {
+            Some(NumaCellRefusal {
                 instance_cell,
                 cell: cell.id,
                 reason,

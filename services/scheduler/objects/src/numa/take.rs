@@ -1,10 +1,10 @@
 //! The host's state after an instance took NUMA cells.
 
-use super::order::{self, Packing};
+use super::order::{self, CellStrategy};
 use super::pages::kib;
-use super::pinning::Pinning;
-use super::search::{Search, Way};
-use super::{Need, NumaAsk, NumaReason, Offer, pages, pinning};
+use super::pinning::CpuPinning;
+use super::search::{CellSearch, SearchGoal};
+use super::{CellNeed, NumaAsk, NumaReason, Offer, pages, pinning};
 use crate::host_state::{CellSet, CpuSet, NumaCell, NumaTopology};
 use crate::request::CpuThreadPolicy;
 
@@ -14,12 +14,14 @@ impl NumaAsk<'_> {
     pub fn take(
         &self,
         offer: Offer<'_>,
-        packing: Packing,
+        packing: CellStrategy,
     ) -> Result<(NumaTopology, CellSet), NumaReason> {
         let order = order::places(self, offer, packing);
-        let way = match Search::new(self, offer, Some(order))?.run(Way::First) {
+        let way = match CellSearch::new(self, offer, Some(order))?.run(SearchGoal::First) {
             // In the order in which `fit` found one.
-            Err(NumaReason::TooManyWays { .. }) => Search::new(self, offer, None)?.run(Way::First),
+            Err(NumaReason::TooManyWays { .. }) => {
+                CellSearch::new(self, offer, None)?.run(SearchGoal::First)
+            }
             way => way,
         }?;
         let (mut after, mut chosen) = (offer.numa.clone(), CellSet::default());
@@ -37,7 +39,7 @@ impl NumaAsk<'_> {
 }
 
 /// Adds an instance cell to a host cell on which it fits.
-fn put(need: &Need, cell: &mut NumaCell) {
+fn put(need: &CellNeed, cell: &mut NumaCell) {
     let size = pages::choose(need, cell).ok().flatten();
     let mut pools = cell.mempages.iter_mut();
     if let Some(pages) = pools.find(|pages| Some(pages.size_kb) == size) {
@@ -54,7 +56,7 @@ fn put(need: &Need, cell: &mut NumaCell) {
 }
 
 /// Marks CPUs as dedicated; whole cores for isolation.
-fn pin(pinning: Pinning, is_isolated: bool, cell: &mut NumaCell) {
+fn pin(pinning: CpuPinning, is_isolated: bool, cell: &mut NumaCell) {
     let mut cpus = pinning.cpus;
     cpus.extend(pinning.emulator);
     if is_isolated {

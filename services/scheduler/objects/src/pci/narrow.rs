@@ -1,40 +1,40 @@
 //! Narrows a host's pools to those that may serve a request, step by step.
 
-use super::left::Left;
 use super::providers::Providers;
-use super::{Asked, Near, PciReason, PciStep};
+use super::remaining_devices::RemainingDevices;
+use super::{DeviceLocality, PciReason, PciStep, PreparedPciRequest};
 use crate::host_state::{CellSet, NumaTopology, PciDevType, PciSummary};
 use crate::request::{NumaAffinityPolicy, PciRequestOrigin};
-use crate::short::Places;
+use crate::small_vec::IndexSet;
 
 /// The pools that may serve a request, and the order in which to use them.
-pub(super) struct Eligible {
-    pub(super) places: Places,
-    pub(super) order: Order,
+pub(super) struct EligiblePools {
+    pub(super) places: IndexSet,
+    pub(super) order: PoolOrder,
 }
 
 /// The order in which devices are taken from pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum PoolOrder {
     /// The order of the list.
     Listed,
     /// Pools near the instance's cells, or without a known cell, before the others.
     NearFirst,
 }
 
-impl Asked<'_> {
+impl PreparedPciRequest<'_> {
     /// Applies every step. Fails at the first step that leaves too few devices.
     pub(super) fn narrow(
         &self,
-        left: &Left<'_>,
-        near: Near<'_>,
+        left: &RemainingDevices<'_>,
+        near: DeviceLocality<'_>,
         providers: Providers<'_>,
-    ) -> Result<Eligible, PciReason> {
+    ) -> Result<EligiblePools, PciReason> {
         let mut places = left.places(|place, _| self.describes(left.pools(), place));
         self.enough(left, &places, PciStep::Spec)?;
         let order = match near {
-            Near::Anywhere => Order::Listed,
-            Near::Cells { host, chosen } => self.affine(left, &mut places, host, chosen),
+            DeviceLocality::Anywhere => PoolOrder::Listed,
+            DeviceLocality::Cells { host, chosen } => self.affine(left, &mut places, host, chosen),
         };
         self.enough(left, &places, PciStep::NumaAffinity)?;
         for step in STEPS {
@@ -49,7 +49,7 @@ impl Asked<'_> {
         if left.places_are_none(&places) {
             return Err(self.too_few(0, PciStep::LiveMigratable));
         }
-        Ok(Eligible { places, order })
+        Ok(EligiblePools { places, order })
     }
 
     /// Whether the request makes this step unnecessary.
@@ -69,7 +69,7 @@ impl Asked<'_> {
         &self,
         step: PciStep,
         pool: &PciSummary,
-        left: &Left<'_>,
+        left: &RemainingDevices<'_>,
         place: usize,
         providers: Providers<'_>,
     ) -> bool {
@@ -90,34 +90,39 @@ impl Asked<'_> {
     /// Nova, this does not check whether the later steps leave enough of them.
     fn affine(
         &self,
-        left: &Left<'_>,
-        places: &mut Places,
+        left: &RemainingDevices<'_>,
+        places: &mut IndexSet,
         host: &NumaTopology,
         chosen: CellSet,
-    ) -> Order {
+    ) -> PoolOrder {
         let policy = self.request.numa_policy;
         let keep = |is_allowed: &dyn Fn(&PciSummary) -> bool| {
             left.places(|place, pool| places.contains(place) && is_allowed(pool))
         };
-        let is_enough = |places: &Places| left.sum(places) >= self.request.count;
+        let is_enough = |places: &IndexSet| left.sum(places) >= self.request.count;
         let near = keep(&|pool| is_near(pool, host, chosen));
         if policy == NumaAffinityPolicy::Required || is_enough(&near) {
             *places = near;
-            return Order::Listed;
+            return PoolOrder::Listed;
         }
         if policy == NumaAffinityPolicy::Socket {
             *places = keep(&|pool| is_at_socket(pool, host, chosen));
-            return Order::Listed;
+            return PoolOrder::Listed;
         }
         let near = keep(&|pool| is_near_or_unknown(pool, host, chosen));
         if policy == NumaAffinityPolicy::Legacy || is_enough(&near) {
             *places = near;
-            return Order::Listed;
+            return PoolOrder::Listed;
         }
-        Order::NearFirst
+        PoolOrder::NearFirst
     }
 
-    fn enough(&self, left: &Left<'_>, places: &Places, after: PciStep) -> Result<(), PciReason> {
+    fn enough(
+        &self,
+        left: &RemainingDevices<'_>,
+        places: &IndexSet,
+        after: PciStep,
+    ) -> Result<(), PciReason> {
         let available = left.sum(places);
         match available >= self.request.count {
             true => Ok(()),

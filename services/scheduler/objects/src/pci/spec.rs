@@ -7,7 +7,7 @@ use crate::host_state::{PciDevType, PciId, PciPools};
 /// A device spec, all of whose conditions must hold. Texts are compared case-insensitively, since operators and ports
 /// write them by hand. Ids and types that the pool's summary has are compared as numbers.
 #[derive(Debug, Clone)]
-pub(super) struct Spec<'a> {
+pub(super) struct DeviceSpecMatcher<'a> {
     ids: [Option<(PciId, &'a str)>; 2],
     dev_type: Option<(PciDevType, &'a str)>,
     tags: Vec<(&'a str, &'a str)>,
@@ -25,7 +25,7 @@ const NO_TAGS: [&str; 6] = [
     "dev_type",
 ];
 
-impl<'a> Spec<'a> {
+impl<'a> DeviceSpecMatcher<'a> {
     pub(super) fn new(spec: &'a BTreeMap<String, String>) -> Self {
         let get = |key| spec.get(key).map(String::as_str);
         let id = |key| get(key).map(|text| (PciId::new(text), text));

@@ -36,8 +36,8 @@ fn left(
     let mappings: Mappings = mappings.iter().map(owned).collect();
     let ask = PciAsk::new(&request.pci_requests);
     let mut after = pools(all);
-    let fits = ask.fit(&after, &mappings, Near::Anywhere);
-    let taken = ask.take(&mut after, &mappings, Near::Anywhere);
+    let fits = ask.fit(&after, &mappings, DeviceLocality::Anywhere);
+    let taken = ask.take(&mut after, &mappings, DeviceLocality::Anywhere);
     assert_eq!(fits, taken);
     match taken {
         Ok(()) => Ok(after.iter().map(|pool| pool.count).collect()),

@@ -20,14 +20,14 @@ pub struct PluginAnswer(BTreeMap<String, HostAnswer>);
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostAnswer {
     /// Whether the filter accepts the host. A plugin that is not a filter accepts all hosts.
-    pub verdict: Verdict,
+    pub verdict: PluginVerdict,
     /// The raw weight in the plugin's own unit; 0 if it is not a weigher.
     pub weight: f64,
 }
 
 /// Whether a host passes the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PluginVerdict {
     Pass,
     Reject {
         /// The plugin's code for the kind of reason.
@@ -75,7 +75,7 @@ pub enum AnswerError {
 struct Document {
     schema: String,
     #[serde(deserialize_with = "each_once")]
-    hosts: BTreeMap<String, Entry>,
+    hosts: BTreeMap<String, AnswerEntry>,
 }
 
 #[derive(Deserialize)]
@@ -83,8 +83,8 @@ struct Document {
     deny_unknown_fields,
     expecting = "what is said of a host, an object with `verdict`, `reason`, `code` and `weight`"
 )]
-struct Entry {
-    verdict: Option<Word>,
+struct AnswerEntry {
+    verdict: Option<VerdictName>,
     code: Option<String>,
     reason: Option<String>,
     weight: Option<f64>,
@@ -92,7 +92,7 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+enum VerdictName {
     Pass,
     Reject,
 }
@@ -142,23 +142,23 @@ impl PluginAnswer {
     }
 }
 
-impl Entry {
+impl AnswerEntry {
     fn read(self, host: &str, kind: PluginKind) -> Result<HostAnswer, AnswerError> {
         let verdict = match self.verdict {
-            _ if !kind.is_filter() => Verdict::Pass,
+            _ if !kind.is_filter() => PluginVerdict::Pass,
             None => return Err(AnswerError::NoVerdict(host.to_owned())),
-            Some(Word::Pass) => Verdict::Pass,
-            Some(Word::Reject) => {
+            Some(VerdictName::Pass) => PluginVerdict::Pass,
+            Some(VerdictName::Reject) => {
                 let text = self.reason.filter(|text| !text.trim().is_empty());
                 let text = text.ok_or_else(|| AnswerError::NoReason(host.to_owned()))?;
-                Verdict::Reject {
+                PluginVerdict::Reject {
                     code: self.code.as_deref().map(line),
                     text: line(&text),
                 }
             }
         };
         let weight = match self.weight {
-            _ if !kind.is_weigher() || verdict != Verdict::Pass => 0.0,
+            _ if !kind.is_weigher() || verdict != PluginVerdict::Pass => 0.0,
             None => return Err(AnswerError::NoWeight(host.to_owned())),
             Some(weight) if weight.abs() <= MOST_WEIGHT => weight,
             Some(_) => return Err(AnswerError::WeightTooLarge(host.to_owned())),
@@ -168,11 +168,13 @@ impl Entry {
 }
 
 /// Rejects duplicate hosts: serde would silently use the last one.
-fn each_once<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Entry>, D::Error> {
+fn each_once<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<BTreeMap<String, AnswerEntry>, D::Error> {
     struct EachOnce;
 
     impl<'de> Visitor<'de> for EachOnce {
-        type Value = BTreeMap<String, Entry>;
+        type Value = BTreeMap<String, AnswerEntry>;
 
         fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
             f.write_str("an object with an answer by each host's UUID")
@@ -180,7 +182,7 @@ fn each_once<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Entr
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut hosts = BTreeMap::new();
-            while let Some((host, entry)) = map.next_entry::<String, Entry>()? {
+            while let Some((host, entry)) = map.next_entry::<String, AnswerEntry>()? {
                 if hosts.contains_key(&host) {
                     let host = shortened(&host);
                     return Err(A::Error::custom(format!("it has the host {host} twice")));

@@ -12,22 +12,22 @@ use crate::request::RequestSpec;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Question<'a> {
     schema: &'static str,
-    request: Request<'a>,
-    hosts: Vec<Host<'a>>,
+    request: RequestQuestion<'a>,
+    hosts: Vec<HostQuestion<'a>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Request<'a> {
+struct RequestQuestion<'a> {
     instance_uuid: &'a str,
     project_id: Option<&'a str>,
     availability_zone: Option<&'a str>,
-    flavor: Flavor<'a>,
-    image: Option<Image<'a>>,
+    flavor: FlavorQuestion<'a>,
+    image: Option<ImageQuestion<'a>>,
     hints: BTreeMap<&'a str, &'a [String]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Flavor<'a> {
+struct FlavorQuestion<'a> {
     name: &'a str,
     vcpus: i64,
     memory_mb: i64,
@@ -38,13 +38,13 @@ struct Flavor<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Image<'a> {
+struct ImageQuestion<'a> {
     id: Option<&'a str>,
     properties: BTreeMap<&'a str, &'a str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct Host<'a> {
+struct HostQuestion<'a> {
     uuid: &'a str,
     host: &'a str,
     node: &'a str,
@@ -58,12 +58,12 @@ struct Host<'a> {
     num_instances: i64,
     num_io_ops: i64,
     hypervisor_type: &'a str,
-    aggregates: Vec<OfAggregate<'a>>,
+    aggregates: Vec<AggregateQuestion<'a>>,
     metrics: Option<&'a BTreeMap<String, f64>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct OfAggregate<'a> {
+struct AggregateQuestion<'a> {
     name: &'a str,
     uuid: Option<&'a str>,
     metadata: &'a BTreeMap<String, String>,
@@ -75,16 +75,16 @@ impl<'a> Question<'a> {
     pub fn new(request: &'a RequestSpec, hosts: &'a [ConsideredHost]) -> Self {
         Self {
             schema: SCHEMA,
-            request: Request::of(request),
-            hosts: hosts.iter().map(|it| Host::of(&it.state)).collect(),
+            request: RequestQuestion::of(request),
+            hosts: hosts.iter().map(|it| HostQuestion::of(&it.state)).collect(),
         }
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> RequestQuestion<'a> {
     fn of(request: &'a RequestSpec) -> Self {
         let flavor = &request.flavor;
-        let image = request.image.as_ref().map(|image| Image {
+        let image = request.image.as_ref().map(|image| ImageQuestion {
             id: image.id.as_deref(),
             properties: image.properties.iter().collect(),
         });
@@ -92,7 +92,7 @@ impl<'a> Request<'a> {
             instance_uuid: &request.instance_uuid,
             project_id: request.project_id.as_deref(),
             availability_zone: request.availability_zone.as_deref(),
-            flavor: Flavor {
+            flavor: FlavorQuestion {
                 name: &flavor.name,
                 vcpus: flavor.vcpus,
                 memory_mb: flavor.memory_mb,
@@ -107,7 +107,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl<'a> Host<'a> {
+impl<'a> HostQuestion<'a> {
     fn of(state: &'a HostState) -> Self {
         Self {
             uuid: &state.uuid,
@@ -123,13 +123,13 @@ impl<'a> Host<'a> {
             num_instances: state.num_instances,
             num_io_ops: state.num_io_ops,
             hypervisor_type: &state.hypervisor_type,
-            aggregates: state.aggregates.iter().map(OfAggregate::of).collect(),
+            aggregates: state.aggregates.iter().map(AggregateQuestion::of).collect(),
             metrics: state.metrics.as_ref(),
         }
     }
 }
 
-impl<'a> OfAggregate<'a> {
+impl<'a> AggregateQuestion<'a> {
     fn of(aggregate: &'a Aggregate) -> Self {
         Self {
             name: &aggregate.name,

@@ -8,15 +8,15 @@ use std::sync::Arc;
 /// This is the interface to attestation: who makes the request reads what an attestation service says of the nodes, and hands it
 /// over; the filter itself asks nobody. A level is whatever word the service has, `trusted` and `untrusted` mostly.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Attestations(Known);
+pub struct Attestations(AttestedNodes);
 
 #[derive(Debug, Clone, PartialEq)]
-enum Known {
+enum AttestedNodes {
     These(Arc<BTreeMap<String, Attestation>>),
     Nothing(Arc<str>),
 }
 
-impl Default for Known {
+impl Default for AttestedNodes {
     fn default() -> Self {
         Self::These(Arc::default())
     }
@@ -43,20 +43,20 @@ pub struct AttestationExpiry {
 impl Attestations {
     #[must_use]
     pub fn new(by_node: BTreeMap<String, Attestation>) -> Self {
-        Self(Known::These(Arc::new(by_node)))
+        Self(AttestedNodes::These(Arc::new(by_node)))
     }
 
     /// Nothing is known, for this reason: no node is trusted.
     #[must_use]
     pub fn unknown(why: &str) -> Self {
-        Self(Known::Nothing(why.into()))
+        Self(AttestedNodes::Nothing(why.into()))
     }
 
     /// What was attested of a node; none: nothing was.
     pub fn of(&self, node: &str) -> Result<Option<&Attestation>, &str> {
         match &self.0 {
-            Known::These(by_node) => Ok(by_node.get(node)),
-            Known::Nothing(why) => Err(why),
+            AttestedNodes::These(by_node) => Ok(by_node.get(node)),
+            AttestedNodes::Nothing(why) => Err(why),
         }
     }
 }

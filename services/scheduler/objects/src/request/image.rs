@@ -99,7 +99,7 @@ impl ImageProperties {
     }
 }
 
-fn kind_of(name: &str) -> Option<kind::Kind> {
+fn kind_of(name: &str) -> Option<kind::PropertyKind> {
     let place = KINDS.binary_search_by_key(&name, |(it, _)| it);
     place.ok().map(|place| KINDS[place].1)
 }
@@ -112,7 +112,7 @@ fn is_old(name: &str) -> bool {
 fn canonical(told_as: &str, name: &str, value: &str) -> Result<String, ImagePropertyError> {
     let read = match kind_of(name) {
         Some(kind) => kind.canonical(value),
-        None if name.starts_with("hw_numa_mem.") => kind::Kind::Int.canonical(value),
+        None if name.starts_with("hw_numa_mem.") => kind::PropertyKind::Int.canonical(value),
         None => return Ok(value.to_owned()),
     };
     read.map_err(|should_be| ImagePropertyError {

@@ -17,14 +17,14 @@ use crate::host_state::CpuSet;
 pub use cpus::pci_numa_affinity_policy;
 pub use error::NumaRequestError;
 pub use pages::PageSize;
-pub use pinning::Pinning;
+pub use pinning::CpuCounts;
 
 /// The cells that an instance is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceNumaTopology {
     pub cells: Vec<InstanceNumaCell>,
     /// `hw:cpu_policy`; none where nothing is said, which is as `shared`.
-    pub cpu_policy: Option<CpuPolicy>,
+    pub cpu_policy: Option<CpuAllocationPolicy>,
     /// `hw:cpu_thread_policy`; none where nothing is said, which is as `prefer`.
     pub cpu_thread_policy: Option<CpuThreadPolicy>,
     /// `hw:emulator_threads_policy`; none where nothing is said.
@@ -45,7 +45,7 @@ pub struct InstanceNumaCell {
 
 /// Whose CPUs an instance's are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CpuPolicy {
+pub enum CpuAllocationPolicy {
     /// They share the host's with those of other instances.
     Shared,
     /// Each has a CPU of the host for itself.
@@ -74,7 +74,7 @@ pub enum EmulatorThreadsPolicy {
     Isolate,
 }
 
-impl CpuPolicy {
+impl CpuAllocationPolicy {
     const ALL: [(&'static str, Self); 3] = [
         ("dedicated", Self::Dedicated),
         ("shared", Self::Shared),
@@ -120,14 +120,14 @@ impl InstanceNumaTopology {
     pub fn is_pinned(&self) -> bool {
         matches!(
             self.cpu_policy,
-            Some(CpuPolicy::Dedicated | CpuPolicy::Mixed)
+            Some(CpuAllocationPolicy::Dedicated | CpuAllocationPolicy::Mixed)
         )
     }
 
     /// Whether some of its CPUs share the host's.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.cpu_policy != Some(CpuPolicy::Dedicated)
+        self.cpu_policy != Some(CpuAllocationPolicy::Dedicated)
     }
 }
 
@@ -163,7 +163,7 @@ impl Serialize for Cell<'_> {
         map.serialize_entry("pcpuset", &cell.pcpuset)?;
         map.serialize_entry("memory", &cell.memory)?;
         map.serialize_entry("pagesize", &all.pagesize.map(PageSize::number))?;
-        map.serialize_entry("cpu_policy", &all.cpu_policy.map(CpuPolicy::name))?;
+        map.serialize_entry("cpu_policy", &all.cpu_policy.map(CpuAllocationPolicy::name))?;
         map.serialize_entry("cpu_thread_policy", &thread_policy)?;
         map.end()
     }

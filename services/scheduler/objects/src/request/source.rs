@@ -5,12 +5,12 @@ use super::{RequestFlavor, RequestImage};
 
 /// Both. An empty text is as none.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub struct FlavorAndImage<'a> {
     pub flavor: &'a RequestFlavor,
     pub image: Option<&'a RequestImage>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> FlavorAndImage<'a> {
     /// An extra spec, by its whole name.
     pub fn spec(self, name: &str) -> Option<&'a str> {
         let value = self.flavor.extra_specs.get(name);

@@ -16,8 +16,8 @@ fn options(enabled: &[&str], available: &[&str]) -> SchedulerOptions {
 fn filtered(
     options: &SchedulerOptions,
     request: &serde_json::Value,
-    turn: Turn,
-) -> (Vec<(&'static str, String)>, Vec<Passed>) {
+    turn: InstancePosition,
+) -> (Vec<(&'static str, String)>, Vec<FilterCounts>) {
     let mut hosts = testing::hosts(&json!([
         {"host": "a", "num_instances": 99},
         {"host": "b", "service": {"disabled": true}},
@@ -32,8 +32,8 @@ fn filtered(
     (out, passed)
 }
 
-fn passed(filter: &'static str, before: usize, after: usize) -> Passed {
-    Passed {
+fn passed(filter: &'static str, before: usize, after: usize) -> FilterCounts {
+    FilterCounts {
         filter,
         before,
         after,
@@ -47,7 +47,7 @@ fn a_filter_is_asked_about_hosts_that_passed_before() {
         &[ALL_FILTERS],
     );
     let pair = |filter: &'static str, host: &str| (filter, host.to_owned());
-    let (out, did) = filtered(&options, &json!({}), Turn::First);
+    let (out, did) = filtered(&options, &json!({}), InstancePosition::First);
     let expected = [pair("ComputeFilter", "b"), pair("NumInstancesFilter", "a")];
     assert_eq!(out, expected);
     let expected = [
@@ -70,9 +70,15 @@ fn many_hosts_are_looked_at_as_one_is() {
     let request = testing::request(&json!({}));
     let chain = Chain::new(&options).expect("both are there");
     let mut out = Vec::new();
-    chain.filter(&mut left, &request, &options, Turn::First, |one| {
-        out.push((one.filter, one.host.state.host.clone()));
-    });
+    chain.filter(
+        &mut left,
+        &request,
+        &options,
+        InstancePosition::First,
+        |one| {
+            out.push((one.filter, one.host.state.host.clone()));
+        },
+    );
     let name = |number: usize| format!("h{number}");
     let passes = |number: &usize| number % 3 < 2 && number % 5 < 4;
     let names: Vec<String> = left.iter().map(|it| it.state.host.clone()).collect();
@@ -90,7 +96,7 @@ fn many_hosts_are_looked_at_as_one_is() {
 #[test]
 fn a_later_instance_is_not_looked_at_by_what_no_claim_changes() {
     let options = options(&["ComputeFilter", "NumInstancesFilter"], &[ALL_FILTERS]);
-    let (_, did) = filtered(&options, &json!({}), Turn::Later);
+    let (_, did) = filtered(&options, &json!({}), InstancePosition::Later);
     assert_eq!(did, [passed("NumInstancesFilter", 3, 2)]);
 }
 
@@ -98,7 +104,11 @@ fn a_later_instance_is_not_looked_at_by_what_no_claim_changes() {
 fn no_filter_is_asked_after_the_last_host_is_out() {
     let enabled = ["JsonFilter", "AllHostsFilter"];
     let query = json!({"hints": {"query": "[\"=\", 1, 2]"}});
-    let (out, did) = filtered(&options(&enabled, &[ALL_FILTERS]), &query, Turn::First);
+    let (out, did) = filtered(
+        &options(&enabled, &[ALL_FILTERS]),
+        &query,
+        InstancePosition::First,
+    );
     assert_eq!((out.len(), did), (3, vec![passed("JsonFilter", 3, 0)]));
 }
 
@@ -111,7 +121,11 @@ fn a_rebuild_is_only_looked_at_for_its_image() {
     ];
     let request = json!({"hints": {"_nova_check_type": ["rebuild"]},
         "image": {"properties": {"architecture": "x86_64"}}});
-    let (_, did) = filtered(&options(&enabled, &[ALL_FILTERS]), &request, Turn::First);
+    let (_, did) = filtered(
+        &options(&enabled, &[ALL_FILTERS]),
+        &request,
+        InstancePosition::First,
+    );
     let expected = [
         passed("ComputeFilter", 3, 3),
         passed("NumInstancesFilter", 3, 3),

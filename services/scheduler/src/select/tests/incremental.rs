@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{ask, run};
-use crate::filters::Turn;
+use crate::filters::InstancePosition;
 use crate::host_state::ConsideredHost;
 use crate::options::{Normalization, SchedulerOptions};
 use crate::select::{Scheduler, SelectionRequest, consume};
-use crate::weighers::{Ranking, Weighers, order};
+use crate::weighers::{HostRanking, Weighers, order};
 use berth_model::SeededRng;
 use berth_scheduler_objects::testing::hosts;
 
@@ -27,10 +27,14 @@ fn reference(
     let mut chosen = Vec::new();
     for (at, uuid) in ask.instance_uuids.iter().enumerate() {
         ask.request.instance_uuid.clone_from(uuid);
-        let turn = if at == 0 { Turn::First } else { Turn::Later };
+        let turn = if at == 0 {
+            InstancePosition::First
+        } else {
+            InstancePosition::Later
+        };
         let chain = &scheduler.chain;
         chain.filter(&mut left, &ask.request, options, turn, |_| {});
-        let ranking = Ranking::new(&weighers, &left, &ask.request, options).expect("weighed");
+        let ranking = HostRanking::new(&weighers, &left, &ask.request, options).expect("weighed");
         let mut places: Vec<usize> = (0..left.len()).collect();
         let weights = ranking.weights();
         order(&mut places, &weights, &options.filter_scheduler, &mut rng);

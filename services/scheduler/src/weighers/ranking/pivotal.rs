@@ -1,6 +1,6 @@
 //! Weighers that decide: without one of them another host would be the best.
 
-use super::{Column, Ranking, Values, best};
+use super::{Column, HostRanking, HostValues, best};
 
 /// Sums of numbers are told apart where they differ by more than this share of the largest number in them.
 const ROUNDING: f64 = 1e-13;
@@ -9,7 +9,7 @@ const ROUNDING: f64 = 1e-13;
 const LARGE: f64 = 1e15;
 
 /// The weights of hosts, and the best of them.
-struct Weighed {
+struct WeighedHost {
     weights: Vec<f64>,
     best: usize,
     /// The largest weight without its sign; none where one is no number, or so large that no score is taken from it.
@@ -25,17 +25,20 @@ struct Rest {
     wrong: f64,
 }
 
-impl Ranking {
+impl HostRanking {
     /// Weighers without which another host would be the best, and the place of that host.
     ///
     /// Each weigher's scores are taken from the weights of the hosts that may be the best without them. What is alike but for
     /// rounding counts as alike, and of those the first is the best, as in the order of hosts.
     #[must_use]
     pub fn pivotal(&self) -> Vec<(&'static str, usize)> {
-        self.pivotal_of(Weighed::new)
+        self.pivotal_of(WeighedHost::new)
     }
 
-    fn pivotal_of(&self, of: impl Fn(Vec<f64>) -> Option<Weighed>) -> Vec<(&'static str, usize)> {
+    fn pivotal_of(
+        &self,
+        of: impl Fn(Vec<f64>) -> Option<WeighedHost>,
+    ) -> Vec<(&'static str, usize)> {
         let Some(weighed) = of(self.weights()).filter(|_| self.is_weighed()) else {
             return Vec::new();
         };
@@ -69,7 +72,7 @@ impl Ranking {
     }
 }
 
-impl Weighed {
+impl WeighedHost {
     /// None where there is no host.
     fn new(weights: Vec<f64>) -> Option<Self> {
         let largest = weights.iter().map(|it| it.abs());
@@ -92,7 +95,7 @@ impl Column {
 
     /// The weights without its scores, of the hosts that may have the most of them; false where one is no number, or
     /// too large.
-    fn taken_from(&self, weighed: &Weighed, rests: &mut Vec<Rest>) -> bool {
+    fn taken_from(&self, weighed: &WeighedHost, rests: &mut Vec<Rest>) -> bool {
         let scale = self.scale();
         let on_scale = self.on_scale();
         let rest = |(place, weight): (usize, &f64)| {
@@ -116,9 +119,9 @@ impl Column {
 
     /// The least weight of a host that may be the best without the scores: without them the best one keeps its weight but for its
     /// score, and no host gains more than the column's lowest score takes. None where that is not known without looking at each.
-    fn least_that_counts(&self, weighed: &Weighed) -> Option<f64> {
+    fn least_that_counts(&self, weighed: &WeighedHost) -> Option<f64> {
         // Only a list that is the scale is between 0 and 1.
-        let (largest, Values::Same(multiplier), None) =
+        let (largest, HostValues::Same(multiplier), None) =
             (weighed.largest?, &self.multiplier, &self.own)
         else {
             return None;
@@ -146,12 +149,12 @@ fn first_of_the_most(rests: &[Rest]) -> Option<usize> {
 }
 
 #[cfg(test)]
-impl Ranking {
-    /// As [`Ranking::pivotal`], by looking at every host.
+impl HostRanking {
+    /// As [`HostRanking::pivotal`], by looking at every host.
     pub(super) fn pivotal_by_all(&self) -> Vec<(&'static str, usize)> {
         self.pivotal_of(|weights| {
-            let weighed = Weighed::new(weights)?;
-            Some(Weighed {
+            let weighed = WeighedHost::new(weights)?;
+            Some(WeighedHost {
                 largest: None,
                 ..weighed
             })
@@ -160,7 +163,7 @@ impl Ranking {
 
     /// So many hosts are looked at, and so many would be without the bound.
     pub(super) fn looked_at(&self) -> (usize, usize) {
-        let Some(weighed) = Weighed::new(self.weights()) else {
+        let Some(weighed) = WeighedHost::new(self.weights()) else {
             return (0, 0);
         };
         let mut rests = Vec::new();

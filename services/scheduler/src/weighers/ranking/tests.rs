@@ -19,12 +19,12 @@ fn all(normalization: Normalization) -> SchedulerOptions {
     options("nova.scheduler.weights.all_weighers", normalization)
 }
 
-fn rank(options: &SchedulerOptions, these: &[ConsideredHost], asked: &RequestSpec) -> Ranking {
+fn rank(options: &SchedulerOptions, these: &[ConsideredHost], asked: &RequestSpec) -> HostRanking {
     let weighers = Weighers::new(options).expect("weighers");
-    Ranking::new(&weighers, these, asked, options).expect("all can be weighed")
+    HostRanking::new(&weighers, these, asked, options).expect("all can be weighed")
 }
 
-fn column(ranking: &Ranking, of: fn(&Score) -> f64) -> Vec<f64> {
+fn column(ranking: &HostRanking, of: fn(&Score) -> f64) -> Vec<f64> {
     let cards = ranking.cards(0..ranking.hosts);
     cards.iter().map(|card| of(&card.scores[0])).collect()
 }
@@ -166,7 +166,7 @@ fn a_host_without_a_metric_is_an_error_or_has_the_weight_of_unavailable() {
     options.metrics.weight_setting = vec!["a=2".to_owned(), "b=-1".to_owned()];
     let weighers = Weighers::new(&options).expect("weighers");
     let asked = request(&json!({}));
-    let unweighable = Ranking::new(&weighers, &these, &asked, &options).expect_err("required");
+    let unweighable = HostRanking::new(&weighers, &these, &asked, &options).expect_err("required");
     let places: Vec<usize> = unweighable.iter().map(|one| one.place).collect();
     assert_eq!(places, [1, 2]);
     assert_eq!(unweighable[0].why.metric, "a");
@@ -285,7 +285,7 @@ fn a_metric_or_a_multiplier_that_is_not_finite_is_as_good_as_none() {
     state.metrics = Some([("m".to_owned(), f64::INFINITY)].into());
     these[0].state = std::sync::Arc::new(state);
     let weighers = Weighers::new(&options).expect("weighers");
-    let unweighable = Ranking::new(&weighers, &these, &asked, &options).expect_err("required");
+    let unweighable = HostRanking::new(&weighers, &these, &asked, &options).expect_err("required");
     assert_eq!(unweighable.len(), 1);
     assert_eq!(
         (unweighable[0].place, unweighable[0].why.metric.as_str()),

@@ -2,12 +2,12 @@
 
 /// Numbers by place; where all are one, it stands once.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Values {
+pub(super) enum HostValues {
     Same(f64),
     Each(Vec<f64>),
 }
 
-impl Values {
+impl HostValues {
     /// To be put in.
     pub(super) fn zeros(hosts: usize) -> Self {
         Self::Each(vec![0.0; hosts])

@@ -7,11 +7,11 @@ mod devices;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::host_state::{CpuSet, HostState, NumaCell, NumaLimits, NumaTopology, PciPool};
-use crate::numa::Packing;
+use crate::numa::CellStrategy;
 use crate::pci::Mappings;
 use crate::request::{
-    CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
-    PageSize, RequestSpec,
+    CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell,
+    InstanceNumaTopology, PageSize, RequestSpec,
 };
 
 /// The placement that was found.
@@ -33,7 +33,7 @@ pub(super) fn find(
     request: &RequestSpec,
     mappings: &Mappings,
     limits: Option<NumaLimits>,
-    packing: Packing,
+    packing: CellStrategy,
 ) -> Option<Found> {
     let numa = host.numa.as_ref()?;
     let instance = request.numa_topology.as_ref()?;
@@ -97,7 +97,7 @@ fn order(
     host: &HostState,
     request: &RequestSpec,
     instance: &InstanceNumaTopology,
-    packing: Packing,
+    packing: CellStrategy,
 ) -> Vec<usize> {
     let cells = &host.numa.as_ref().expect("it has cells").cells;
     let mut places: Vec<usize> = (0..cells.len()).collect();
@@ -112,16 +112,19 @@ fn order(
         let free = cells[at].pcpuset.without(&cells[at].pinned_cpus).len();
         i64::try_from(free).expect("few CPUs")
     };
-    let is_shared = matches!(instance.cpu_policy, None | Some(CpuPolicy::Shared));
+    let is_shared = matches!(
+        instance.cpu_policy,
+        None | Some(CpuAllocationPolicy::Shared)
+    );
     match packing {
-        Packing::Spread => {
+        CellStrategy::Spread => {
             descending(&mut places, &free_memory);
             match is_shared {
                 true => places.sort_by_key(|at| cells[*at].cpu_usage),
                 false => descending(&mut places, &free_cpus),
             }
         }
-        Packing::Pack => {
+        CellStrategy::Pack => {
             places.sort_by_key(|at| free_memory(*at));
             match is_shared {
                 true => descending(&mut places, &|at| cells[at].cpu_usage),
@@ -153,9 +156,9 @@ fn put(
 ) -> Option<()> {
     let wanted = &instance.cells[at];
     let (dedicated, shared) = match instance.cpu_policy {
-        None | Some(CpuPolicy::Shared) => (false, true),
-        Some(CpuPolicy::Dedicated) => (true, false),
-        Some(CpuPolicy::Mixed) => (true, true),
+        None | Some(CpuAllocationPolicy::Shared) => (false, true),
+        Some(CpuAllocationPolicy::Dedicated) => (true, false),
+        Some(CpuAllocationPolicy::Mixed) => (true, true),
     };
     let size = page_size(instance.pagesize, wanted, dedicated, cell)?;
     let emulator =

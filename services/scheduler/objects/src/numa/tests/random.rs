@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::host_state::{
     CpuSet, MemoryPages, NumaCell, NumaLimits, NumaTopology, PciPool, PciPools,
 };
-use crate::numa::Packing;
+use crate::numa::CellStrategy;
 use crate::pci::Mappings;
 use crate::request::{
-    CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
-    NetworkMetadata, NumaAffinityPolicy, PageSize, PciRequest, PciRequestOrigin, RequestSpec,
+    CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell,
+    InstanceNumaTopology, NetworkMetadata, NumaAffinityPolicy, PageSize, PciRequest,
+    PciRequestOrigin, RequestSpec,
 };
 
 /// `SplitMix64`.
@@ -50,7 +51,7 @@ pub(super) struct Case {
     pub(super) request: RequestSpec,
     pub(super) mappings: Mappings,
     pub(super) limits: Option<NumaLimits>,
-    pub(super) packing: Packing,
+    pub(super) packing: CellStrategy,
 }
 
 pub(super) fn case(number: u64) -> Case {
@@ -77,7 +78,11 @@ pub(super) fn case(number: u64) -> Case {
             cpu_allocation_ratio: ratio(dice),
             ram_allocation_ratio: ratio(dice),
         }),
-        packing: dice.one_of(&[Packing::Spread, Packing::Spread, Packing::Pack]),
+        packing: dice.one_of(&[
+            CellStrategy::Spread,
+            CellStrategy::Spread,
+            CellStrategy::Pack,
+        ]),
     }
 }
 
@@ -162,12 +167,15 @@ fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
     let cells = if dice.once_in(20) { cells + 1 } else { cells };
     let cpu_policy = dice.one_of(&[
         None,
-        Some(CpuPolicy::Shared),
-        Some(CpuPolicy::Dedicated),
-        Some(CpuPolicy::Dedicated),
-        Some(CpuPolicy::Mixed),
+        Some(CpuAllocationPolicy::Shared),
+        Some(CpuAllocationPolicy::Dedicated),
+        Some(CpuAllocationPolicy::Dedicated),
+        Some(CpuAllocationPolicy::Mixed),
     ]);
-    let is_pinned = matches!(cpu_policy, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
+    let is_pinned = matches!(
+        cpu_policy,
+        Some(CpuAllocationPolicy::Dedicated | CpuAllocationPolicy::Mixed)
+    );
     let thread_policies = [
         None,
         Some(CpuThreadPolicy::Prefer),
@@ -191,8 +199,8 @@ fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
         let all: CpuSet = (next..next + cpus).collect();
         next += cpus;
         let pcpuset: CpuSet = match cpu_policy {
-            Some(CpuPolicy::Dedicated) => all.clone(),
-            Some(CpuPolicy::Mixed) => all.iter().filter(|_| dice.once_in(2)).collect(),
+            Some(CpuAllocationPolicy::Dedicated) => all.clone(),
+            Some(CpuAllocationPolicy::Mixed) => all.iter().filter(|_| dice.once_in(2)).collect(),
             _ => CpuSet::default(),
         };
         InstanceNumaCell {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::host_state::{HostState, NumaLimits};
-use crate::numa::{NumaAsk, Offer, Packing};
+use crate::numa::{CellStrategy, NumaAsk, Offer};
 use crate::pci::Mappings;
 use crate::request::RequestSpec;
 use crate::testing;
@@ -51,7 +51,7 @@ fn fit(host: &HostState, request: &RequestSpec) -> Result<(), String> {
 }
 
 /// The dedicated CPUs in each cell after the claim.
-fn pinned(host: &HostState, request: &RequestSpec, packing: Packing) -> Vec<String> {
+fn pinned(host: &HostState, request: &RequestSpec, packing: CellStrategy) -> Vec<String> {
     let ask = NumaAsk::new(request).expect("it asks for cells");
     let offer = Offer {
         numa: host.numa.as_ref().expect("it has cells"),
@@ -181,7 +181,7 @@ fn the_emulator_has_a_cpu_of_the_first_cell_more() {
     let one_free = cell(1, &json!({"pinned_cpus": [10, 11, 14]}));
     let host = host(&[one_free, full(&[])], &json!([]));
     assert_eq!(
-        pinned(&host, &request(&two), Packing::Spread),
+        pinned(&host, &request(&two), CellStrategy::Spread),
         ["10-11,14-15", "2,6"]
     );
 }
@@ -238,7 +238,7 @@ fn pages_of_one_cell_say_nothing_of_those_of_another() {
     let (mut host, request) = (host(&cells, &json!([])), request(&specs));
     assert_eq!(fit(&host, &request), Ok(()));
     let counted =
-        host.consume_numa_and_pci(&request, &Mappings::new(), Some(ONCE), Packing::Spread);
+        host.consume_numa_and_pci(&request, &Mappings::new(), Some(ONCE), CellStrategy::Spread);
     assert_eq!(counted, Ok(()));
     let numa = host.numa.as_ref().expect("it has cells");
     let used: Vec<i64> = numa
@@ -247,7 +247,8 @@ fn pages_of_one_cell_say_nothing_of_those_of_another() {
         .map(|cell| cell.mempages[1].used)
         .collect();
     assert_eq!(used, [1, 128]);
-    let again = host.consume_numa_and_pci(&request, &Mappings::new(), Some(ONCE), Packing::Spread);
+    let again =
+        host.consume_numa_and_pci(&request, &Mappings::new(), Some(ONCE), CellStrategy::Spread);
     assert!(again.is_err(), "no pages are left: {again:?}");
 }
 
@@ -271,7 +272,7 @@ fn cpus_are_pinned_by_the_thread_policy() {
         ("isolate", &[0], "0-2,5-6"),
     ] {
         let host = host(&[alone(before)], &json!([]));
-        let got = pinned(&host, &request(&specs(policy)), Packing::Spread);
+        let got = pinned(&host, &request(&specs(policy)), CellStrategy::Spread);
         assert_eq!(got, [after], "{policy} {before:?}");
     }
 }
@@ -300,10 +301,10 @@ fn cells_are_taken_in_novas_order() {
     };
     let pools = json!([{"vendor_id": "8086", "product_id": "1520", "numa_node": 2, "count": 1}]);
     for (packing, pools, asks, taken) in [
-        (Packing::Spread, &json!([]), false, 2),
-        (Packing::Pack, &json!([]), false, 0),
-        (Packing::Spread, &pools, false, 1),
-        (Packing::Pack, &pools, true, 2),
+        (CellStrategy::Spread, &json!([]), false, 2),
+        (CellStrategy::Pack, &json!([]), false, 0),
+        (CellStrategy::Spread, &pools, false, 1),
+        (CellStrategy::Pack, &pools, true, 2),
     ] {
         assert_eq!(
             pinned_cells(packing, pools, asks),
@@ -438,7 +439,7 @@ fn what_fits_can_be_taken_where_the_sorted_cells_have_too_many_ways() {
         mappings: &Mappings::new(),
     };
     assert_eq!(ask.fit(offer), Ok(()));
-    let (after, _) = ask.take(offer, Packing::Spread).expect("it fits");
+    let (after, _) = ask.take(offer, CellStrategy::Spread).expect("it fits");
     let used: Vec<i64> = after.cells.iter().map(|it| it.cpu_usage).collect();
     assert_eq!(used, [[5; 9], [0; 9]].concat());
 }

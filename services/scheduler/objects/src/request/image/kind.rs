@@ -7,7 +7,7 @@ use crate::version::VersionPredicate;
 
 /// Of one property or several.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum PropertyKind {
     Text,
     /// Yes or no; what is neither is no.
     Flag,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Records,
 }
 
-impl Kind {
+impl PropertyKind {
     /// In its one spelling.
     pub(super) fn canonical(self, value: &str) -> Result<String, String> {
         match self {

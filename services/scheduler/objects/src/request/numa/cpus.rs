@@ -1,18 +1,18 @@
 //! Which CPUs are dedicated, and how: policies and masks.
 
 use super::source::{number, one_of};
-use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError};
+use super::{CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError};
 use crate::host_state::CpuSet;
 use crate::numbers;
-use crate::request::source::Source;
+use crate::request::source::FlavorAndImage;
 use crate::request::{NumaAffinityPolicy, RequestFlavor, RequestImage};
 
-type Derived<T> = Result<T, NumaRequestError>;
+type CpuResult<T> = Result<T, NumaRequestError>;
 
 /// `hw:cpu_policy`: a flavor that says less than `dedicated` keeps its images from more.
-pub(super) fn policy(source: Source<'_>) -> Derived<Option<CpuPolicy>> {
-    use CpuPolicy::{Dedicated, Mixed, Shared};
-    match source.both_of("cpu_policy", &CpuPolicy::ALL)? {
+pub(super) fn policy(source: FlavorAndImage<'_>) -> CpuResult<Option<CpuAllocationPolicy>> {
+    use CpuAllocationPolicy::{Dedicated, Mixed, Shared};
+    match source.both_of("cpu_policy", &CpuAllocationPolicy::ALL)? {
         (Some(Mixed), Some(Dedicated)) | (Some(Shared), Some(Mixed | Dedicated)) => {
             Err(source.conflict("cpu_policy"))
         }
@@ -21,7 +21,7 @@ pub(super) fn policy(source: Source<'_>) -> Derived<Option<CpuPolicy>> {
 }
 
 /// `hw:cpu_thread_policy`: an image chooses where the flavor says nothing, and is not asked where that says `prefer`.
-pub(super) fn thread_policy(source: Source<'_>) -> Derived<Option<CpuThreadPolicy>> {
+pub(super) fn thread_policy(source: FlavorAndImage<'_>) -> CpuResult<Option<CpuThreadPolicy>> {
     match source.both_of("cpu_thread_policy", &CpuThreadPolicy::ALL)? {
         (Some(CpuThreadPolicy::Prefer), _) => Ok(Some(CpuThreadPolicy::Prefer)),
         (Some(flavor), Some(image)) if flavor != image => Err(source.conflict("cpu_thread_policy")),
@@ -30,7 +30,9 @@ pub(super) fn thread_policy(source: Source<'_>) -> Derived<Option<CpuThreadPolic
 }
 
 /// `hw:emulator_threads_policy`
-pub(super) fn emulator_threads(source: Source<'_>) -> Derived<Option<EmulatorThreadsPolicy>> {
+pub(super) fn emulator_threads(
+    source: FlavorAndImage<'_>,
+) -> CpuResult<Option<EmulatorThreadsPolicy>> {
     let name = "hw:emulator_threads_policy";
     one_of(
         name.to_owned(),
@@ -40,7 +42,7 @@ pub(super) fn emulator_threads(source: Source<'_>) -> Derived<Option<EmulatorThr
 }
 
 /// `hw:cpu_dedicated_mask`
-pub(super) fn dedicated(source: Source<'_>, vcpus: u16) -> Derived<Option<CpuSet>> {
+pub(super) fn dedicated(source: FlavorAndImage<'_>, vcpus: u16) -> CpuResult<Option<CpuSet>> {
     let name = "hw:cpu_dedicated_mask";
     let Some(mask) = source.spec(name) else {
         return Ok(None);
@@ -55,10 +57,10 @@ pub(super) fn dedicated(source: Source<'_>, vcpus: u16) -> Derived<Option<CpuSet
 
 /// `hw:cpu_realtime` with `hw:cpu_realtime_mask`, where the image's comes first.
 pub(super) fn realtime(
-    source: Source<'_>,
+    source: FlavorAndImage<'_>,
     vcpus: u16,
     emulator_threads: Option<EmulatorThreadsPolicy>,
-) -> Derived<Option<CpuSet>> {
+) -> CpuResult<Option<CpuSet>> {
     if !source.spec("hw:cpu_realtime").is_some_and(numbers::is_true) {
         return Ok(None);
     }
@@ -89,7 +91,7 @@ fn mask_error(name: &'static str, mask: &str, vcpus: u16) -> NumaRequestError {
 }
 
 /// A list of CPUs; one that begins with what is not in it is of all others.
-fn masked(name: &str, mask: &str, vcpus: u16) -> Derived<CpuSet> {
+fn masked(name: &str, mask: &str, vcpus: u16) -> CpuResult<CpuSet> {
     match mask.trim().starts_with('^') {
         true => cpus(name, &format!("0-{},{mask}", i32::from(vcpus) - 1)),
         false => cpus(name, mask),
@@ -97,7 +99,7 @@ fn masked(name: &str, mask: &str, vcpus: u16) -> Derived<CpuSet> {
 }
 
 /// A list of CPUs by Nova's grammar: `0-3,^2,8`.
-pub(super) fn cpus(name: &str, text: &str) -> Derived<CpuSet> {
+pub(super) fn cpus(name: &str, text: &str) -> CpuResult<CpuSet> {
     let (mut within, mut without) = (CpuSet::default(), CpuSet::default());
     for rule in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
         let (set, range) = match rule.strip_prefix('^') {
@@ -114,7 +116,7 @@ pub(super) fn cpus(name: &str, text: &str) -> Derived<CpuSet> {
     Ok(within.without(&without))
 }
 
-fn cpu(name: &str, text: &str, one: &str) -> Derived<u16> {
+fn cpu(name: &str, text: &str, one: &str) -> CpuResult<u16> {
     let number = number(name, one, CPU_LIST).map_err(|_| no_list(name, text))?;
     u16::try_from(number).map_err(|_| no_list(name, text))
 }
@@ -134,7 +136,7 @@ pub fn pci_numa_affinity_policy(
     flavor: &RequestFlavor,
     image: Option<&RequestImage>,
 ) -> Result<Option<NumaAffinityPolicy>, NumaRequestError> {
-    let source = Source { flavor, image };
+    let source = FlavorAndImage { flavor, image };
     match source.both_of("pci_numa_affinity_policy", &NumaAffinityPolicy::ALL)? {
         (Some(flavor), Some(image)) if flavor != image => {
             Err(source.conflict("pci_numa_affinity_policy"))

@@ -2,28 +2,34 @@
 
 use super::source::number;
 use super::{
-    CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell, InstanceNumaTopology,
-    NumaRequestError, cpus, pages,
+    CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell,
+    InstanceNumaTopology, NumaRequestError, cpus, pages,
 };
 use crate::host_state::CpuSet;
 use crate::numbers;
-use crate::request::source::Source;
+use crate::request::source::FlavorAndImage;
 use crate::request::{RequestFlavor, RequestImage};
 
-type Derived<T> = Result<T, NumaRequestError>;
+type TopologyResult<T> = Result<T, NumaRequestError>;
 
 impl InstanceNumaTopology {
     /// The cells that a flavor and an image ask for; none where they ask for none: that is where nothing is said of cells, pages,
     /// persistent memory or dedicated CPUs.
-    pub fn derive(flavor: &RequestFlavor, image: Option<&RequestImage>) -> Derived<Option<Self>> {
-        let source = Source { flavor, image };
-        let cpus = Cpus::derive(source)?;
+    pub fn derive(
+        flavor: &RequestFlavor,
+        image: Option<&RequestImage>,
+    ) -> TopologyResult<Option<Self>> {
+        let source = FlavorAndImage { flavor, image };
+        let cpus = CellCpus::derive(source)?;
         let nodes = nodes(source)?;
         let pagesize = pages::page_size(source)?;
         pages::locked_memory(source)?;
         let pmem = source.spec("hw:pmem").unwrap_or_default();
         let has_pmem = pmem.split(',').any(|label| !label.trim().is_empty());
-        let is_pinned = matches!(cpus.policy, Some(CpuPolicy::Dedicated | CpuPolicy::Mixed));
+        let is_pinned = matches!(
+            cpus.policy,
+            Some(CpuAllocationPolicy::Dedicated | CpuAllocationPolicy::Mixed)
+        );
         if nodes.is_none() && pagesize.is_none() && !has_pmem && !is_pinned {
             return Ok(None);
         }
@@ -35,7 +41,7 @@ impl InstanceNumaTopology {
         let parts = parts(source, nodes.unwrap_or(1), vcpus)?;
         let all = CpuSet::first(vcpus);
         let dedicated = match cpus.policy {
-            Some(CpuPolicy::Dedicated) => all,
+            Some(CpuAllocationPolicy::Dedicated) => all,
             _ => cpus.dedicated,
         };
         let cells = parts.into_iter().map(|(cpus, memory)| InstanceNumaCell {
@@ -54,15 +60,15 @@ impl InstanceNumaTopology {
 }
 
 /// What is said of CPUs.
-struct Cpus {
-    policy: Option<CpuPolicy>,
+struct CellCpus {
+    policy: Option<CpuAllocationPolicy>,
     threads: Option<CpuThreadPolicy>,
     emulator_threads: Option<EmulatorThreadsPolicy>,
     dedicated: CpuSet,
 }
 
-impl Cpus {
-    fn derive(source: Source<'_>) -> Derived<Self> {
+impl CellCpus {
+    fn derive(source: FlavorAndImage<'_>) -> TopologyResult<Self> {
         let emulator_threads = cpus::emulator_threads(source)?;
         let policy = by_resources(source, cpus::policy(source)?, emulator_threads)?;
         let threads = by_trait(source, cpus::thread_policy(source)?)?;
@@ -75,12 +81,12 @@ impl Cpus {
         let mask = cpus::dedicated(source, vcpus)?;
         let needs = |name| Err(NumaRequestError::NeedsDedicatedCpus { name });
         let dedicated = match policy {
-            Some(CpuPolicy::Mixed) => match (mask, realtime) {
+            Some(CpuAllocationPolicy::Mixed) => match (mask, realtime) {
                 (Some(one), None) | (None, Some(one)) => one,
                 _ => return Err(NumaRequestError::MixedNeedsMask),
             },
             _ if mask.is_some() => return Err(NumaRequestError::MaskNeedsMixed),
-            Some(CpuPolicy::Dedicated) => CpuSet::default(),
+            Some(CpuAllocationPolicy::Dedicated) => CpuSet::default(),
             _ if threads.is_some() => return needs(name_of_threads(source)),
             _ if emulator_threads == Some(EmulatorThreadsPolicy::Isolate) => {
                 return needs("hw:emulator_threads_policy");
@@ -99,10 +105,10 @@ impl Cpus {
 
 /// CPUs that are asked for by their resource class say the policy too.
 fn by_resources(
-    source: Source<'_>,
-    policy: Option<CpuPolicy>,
+    source: FlavorAndImage<'_>,
+    policy: Option<CpuAllocationPolicy>,
     emulator_threads: Option<EmulatorThreadsPolicy>,
-) -> Derived<Option<CpuPolicy>> {
+) -> TopologyResult<Option<CpuAllocationPolicy>> {
     let sum = |class: &str| -> i64 {
         let specs = source.flavor.extra_specs.iter();
         specs
@@ -121,21 +127,21 @@ fn by_resources(
         return Err(NumaRequestError::VcpuAndPcpu);
     }
     if vcpus != 0 {
-        return Ok(Some(CpuPolicy::Shared));
+        return Ok(Some(CpuAllocationPolicy::Shared));
     }
     let is_isolated = emulator_threads == Some(EmulatorThreadsPolicy::Isolate);
     let wanted = source.flavor.vcpus.saturating_add(is_isolated.into());
     match pcpus == wanted {
-        true => Ok(Some(CpuPolicy::Dedicated)),
+        true => Ok(Some(CpuAllocationPolicy::Dedicated)),
         false => Err(NumaRequestError::PcpuCount { wanted, pcpus }),
     }
 }
 
 /// Threads that are asked for by their trait say the thread policy too.
 fn by_trait(
-    source: Source<'_>,
+    source: FlavorAndImage<'_>,
     policy: Option<CpuThreadPolicy>,
-) -> Derived<Option<CpuThreadPolicy>> {
+) -> TopologyResult<Option<CpuThreadPolicy>> {
     const TRAIT: &str = "HW_CPU_HYPERTHREADING";
     let mut specs = source.flavor.extra_specs.iter();
     let of_flavor = specs.find(|(key, _)| is_of_group(key, "trait", TRAIT));
@@ -155,7 +161,7 @@ fn by_trait(
 }
 
 /// Where the thread policy comes from.
-fn name_of_threads(source: Source<'_>) -> &'static str {
+fn name_of_threads(source: FlavorAndImage<'_>) -> &'static str {
     match source.both("cpu_thread_policy") {
         (Some(_), _) => "hw:cpu_thread_policy",
         (None, Some(_)) => "hw_cpu_thread_policy",
@@ -173,7 +179,7 @@ fn is_of_group(key: &str, kind: &str, name: &str) -> bool {
 }
 
 /// `hw:numa_nodes`
-fn nodes(source: Source<'_>) -> Derived<Option<i64>> {
+fn nodes(source: FlavorAndImage<'_>) -> TopologyResult<Option<i64>> {
     let (name, text) = match source.both("numa_nodes") {
         (None, None) => return Ok(None),
         (Some(text), None) => ("hw:numa_nodes", text),
@@ -191,14 +197,14 @@ fn nodes(source: Source<'_>) -> Derived<Option<i64>> {
 }
 
 /// A topology has CPUs, and so many at most as have numbers.
-pub(super) fn vcpus(flavor: &RequestFlavor) -> Derived<u16> {
+pub(super) fn vcpus(flavor: &RequestFlavor) -> TopologyResult<u16> {
     let vcpus = flavor.vcpus;
     let count = u16::try_from(vcpus).ok().filter(|count| *count > 0);
     count.ok_or(NumaRequestError::Vcpus { vcpus })
 }
 
 /// CPUs and memory by cell.
-fn parts(source: Source<'_>, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64)>> {
+fn parts(source: FlavorAndImage<'_>, nodes: i64, vcpus: u16) -> TopologyResult<Vec<(CpuSet, i64)>> {
     let (cpus, mem) = (source.numbered("numa_cpus")?, source.numbered("numa_mem")?);
     if cpus.is_none() && mem.is_none() {
         return even(source.flavor, nodes, vcpus);
@@ -239,7 +245,7 @@ fn parts(source: Source<'_>, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64
 }
 
 /// The memory of a cell: a cell without any, or with less than that, would make room for the others.
-fn mib(name: String, text: &str) -> Derived<i64> {
+fn mib(name: String, text: &str) -> TopologyResult<i64> {
     const WANTED: &str = "a number of MiB from 1 on";
     match number(&name, text, WANTED)? {
         mib if mib > 0 => Ok(mib),
@@ -252,7 +258,7 @@ fn mib(name: String, text: &str) -> Derived<i64> {
 }
 
 /// As many CPUs and as much memory for each cell.
-fn even(flavor: &RequestFlavor, nodes: i64, vcpus: u16) -> Derived<Vec<(CpuSet, i64)>> {
+fn even(flavor: &RequestFlavor, nodes: i64, vcpus: u16) -> TopologyResult<Vec<(CpuSet, i64)>> {
     let asymmetric = NumaRequestError::Asymmetric {
         nodes,
         vcpus: flavor.vcpus,

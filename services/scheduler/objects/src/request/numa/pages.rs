@@ -2,7 +2,7 @@
 
 use super::NumaRequestError;
 use crate::numbers;
-use crate::request::source::Source;
+use crate::request::source::FlavorAndImage;
 
 /// Which pages an instance's memory is to be of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl PageSize {
 }
 
 /// What is asked for. An image may choose only where the flavor leaves a choice.
-pub(super) fn page_size(source: Source<'_>) -> Result<Option<PageSize>, NumaRequestError> {
+pub(super) fn page_size(source: FlavorAndImage<'_>) -> Result<Option<PageSize>, NumaRequestError> {
     let (flavor, image) = source.both("mem_page_size");
     let flavor = flavor
         .map(|text| read("hw:mem_page_size", text))
@@ -96,7 +96,7 @@ fn in_kib(text: &str) -> Option<i64> {
 }
 
 /// Memory that is never swapped out must be of pages of its own.
-pub(super) fn locked_memory(source: Source<'_>) -> Result<(), NumaRequestError> {
+pub(super) fn locked_memory(source: FlavorAndImage<'_>) -> Result<(), NumaRequestError> {
     let (flavor, image) = source.both("locked_memory");
     let (is_locked, of_image) = (flavor.map(numbers::is_true), image.map(numbers::is_true));
     if let (Some(flavor), Some(image)) = (is_locked, of_image)

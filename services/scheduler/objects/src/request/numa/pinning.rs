@@ -1,12 +1,12 @@
 //! How many CPUs of an instance are dedicated, without a look at cells: what Placement is asked for.
 
-use super::{CpuPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError, cpus};
-use crate::request::source::Source;
+use super::{CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError, cpus};
+use crate::request::source::FlavorAndImage;
 use crate::request::{RequestFlavor, RequestImage};
 
 /// What a flavor and an image say of dedicated CPUs, apart from resource classes and traits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pinning {
+pub struct CpuCounts {
     /// CPUs that are the instance's alone, one for isolated emulator threads among them; 0: none.
     pub dedicated: i64,
     /// CPUs that it shares, where some are dedicated and some are shared.
@@ -17,7 +17,7 @@ pub struct Pinning {
     pub threads: Option<CpuThreadPolicy>,
 }
 
-impl Pinning {
+impl CpuCounts {
     /// Of a flavor and an image.
     ///
     /// Errors: A policy or a mask that cannot be read, or that flavor and image contradict each other in.
@@ -25,20 +25,20 @@ impl Pinning {
         flavor: &RequestFlavor,
         image: Option<&RequestImage>,
     ) -> Result<Self, NumaRequestError> {
-        let source = Source { flavor, image };
+        let source = FlavorAndImage { flavor, image };
         let policy = cpus::policy(source)?;
         let threads = cpus::thread_policy(source)?;
         let emulator = cpus::emulator_threads(source)?;
         let mut pinning = Self {
             dedicated: 0,
             shared: None,
-            is_whole: policy == Some(CpuPolicy::Dedicated),
+            is_whole: policy == Some(CpuAllocationPolicy::Dedicated),
             threads,
         };
         match policy {
-            None | Some(CpuPolicy::Shared) => return Ok(pinning),
-            Some(CpuPolicy::Dedicated) => pinning.dedicated = flavor.vcpus,
-            Some(CpuPolicy::Mixed) => {
+            None | Some(CpuAllocationPolicy::Shared) => return Ok(pinning),
+            Some(CpuAllocationPolicy::Dedicated) => pinning.dedicated = flavor.vcpus,
+            Some(CpuAllocationPolicy::Mixed) => {
                 let vcpus = super::derive::vcpus(flavor)?;
                 let mask = match cpus::dedicated(source, vcpus)? {
                     None => cpus::realtime(source, vcpus, emulator)?,

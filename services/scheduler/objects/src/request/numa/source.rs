@@ -2,9 +2,9 @@
 
 use super::NumaRequestError;
 use crate::numbers;
-use crate::request::source::Source;
+use crate::request::source::FlavorAndImage;
 
-impl<'a> Source<'a> {
+impl<'a> FlavorAndImage<'a> {
     /// Both values of `NAME`, each one of these words.
     pub(super) fn both_of<T: Copy>(
         self,
@@ -33,7 +33,7 @@ impl<'a> Source<'a> {
     pub(super) fn numbered(
         self,
         name: &str,
-    ) -> Result<Option<Vec<Numbered<'a>>>, NumaRequestError> {
+    ) -> Result<Option<Vec<IndexedValue<'a>>>, NumaRequestError> {
         let specs: Vec<_> = count_up(&format!("hw:{name}"), |it| {
             self.flavor.extra_specs.get(it).map(String::as_str)
         });
@@ -60,9 +60,9 @@ impl<'a> Source<'a> {
 }
 
 /// A name with its number, and what it says.
-pub(super) type Numbered<'a> = (String, &'a str);
+pub(super) type IndexedValue<'a> = (String, &'a str);
 
-fn count_up<'a>(name: &str, get: impl Fn(&str) -> Option<&'a str>) -> Vec<Numbered<'a>> {
+fn count_up<'a>(name: &str, get: impl Fn(&str) -> Option<&'a str>) -> Vec<IndexedValue<'a>> {
     let names = (0..MAX_CELLS).map(|cell| format!("{name}.{cell}"));
     names
         .map_while(|name| get(&name).map(|value| (name, value)))

@@ -4,12 +4,12 @@ use std::ops::{Index, IndexMut};
 
 /// So many values; beyond the first `N` they are on the heap.
 #[derive(Debug, Clone)]
-pub(crate) struct Short<T, const N: usize> {
+pub(crate) struct SmallVec<T, const N: usize> {
     few: [T; N],
     many: Vec<T>,
 }
 
-impl<T: Copy + Default, const N: usize> Short<T, N> {
+impl<T: Copy + Default, const N: usize> SmallVec<T, N> {
     /// Each one the default.
     pub(crate) fn new(len: usize) -> Self {
         Self {
@@ -19,7 +19,7 @@ impl<T: Copy + Default, const N: usize> Short<T, N> {
     }
 }
 
-impl<T, const N: usize> Index<usize> for Short<T, N> {
+impl<T, const N: usize> Index<usize> for SmallVec<T, N> {
     type Output = T;
 
     fn index(&self, at: usize) -> &T {
@@ -30,7 +30,7 @@ impl<T, const N: usize> Index<usize> for Short<T, N> {
     }
 }
 
-impl<T, const N: usize> IndexMut<usize> for Short<T, N> {
+impl<T, const N: usize> IndexMut<usize> for SmallVec<T, N> {
     fn index_mut(&mut self, at: usize) -> &mut T {
         match at.checked_sub(N) {
             None => &mut self.few[at],
@@ -41,12 +41,12 @@ impl<T, const N: usize> IndexMut<usize> for Short<T, N> {
 
 /// A set of places of a list.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(Short<u64, 2>);
+pub(crate) struct IndexSet(SmallVec<u64, 2>);
 
-impl Places {
+impl IndexSet {
     /// None of a list of so many.
     pub(crate) fn none(len: usize) -> Self {
-        Self(Short::new(len.div_ceil(64)))
+        Self(SmallVec::new(len.div_ceil(64)))
     }
 
     pub(crate) fn insert(&mut self, place: usize) {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_is_put_at_a_place_is_there_and_nowhere_else() {
-        let mut list = Short::<i64, 2>::new(4);
+        let mut list = SmallVec::<i64, 2>::new(4);
         for at in 0..4 {
             list[at] = 10 + i64::try_from(at).unwrap_or_default();
         }
@@ -72,7 +72,7 @@ mod tests {
             (0..4).map(|at| list[at]).collect::<Vec<_>>(),
             [10, 11, 12, 13]
         );
-        let mut places = Places::none(200);
+        let mut places = IndexSet::none(200);
         for at in [0, 63, 64, 128, 199] {
             places.insert(at);
         }

@@ -1,30 +1,30 @@
 //! The devices that remain in a host's pools while several requests are matched one after another.
 
-use super::narrow::{Eligible, Order, is_near_or_unknown};
+use super::narrow::{EligiblePools, PoolOrder, is_near_or_unknown};
 use super::providers::Providers;
-use super::{Asked, Near, PciReason};
+use super::{DeviceLocality, PciReason, PreparedPciRequest};
 use crate::host_state::{PciPool, PciPools, PciSummary};
-use crate::short::{Places, Short};
+use crate::small_vec::{IndexSet, SmallVec};
 
 /// A host's pools with separate device counts.
-pub(super) struct Left<'p> {
+pub(super) struct RemainingDevices<'p> {
     pools: &'p PciPools,
-    counts: Short<i64, 16>,
+    counts: SmallVec<i64, 16>,
     /// Pools that requests emptied and thereby removed. Pools that were empty from the start are not included.
-    gone: Places,
+    gone: IndexSet,
 }
 
-impl<'p> Left<'p> {
+impl<'p> RemainingDevices<'p> {
     /// All devices of the pools.
     pub(super) fn all(pools: &'p PciPools) -> Self {
-        let mut counts = Short::new(pools.len());
+        let mut counts = SmallVec::new(pools.len());
         for (place, pool) in pools.summaries().iter().enumerate() {
             counts[place] = pool.count;
         }
         Self {
             pools,
             counts,
-            gone: Places::none(pools.len()),
+            gone: IndexSet::none(pools.len()),
         }
     }
 
@@ -40,8 +40,8 @@ impl<'p> Left<'p> {
     }
 
     /// The pools that satisfy a predicate.
-    pub(super) fn places(&self, holds: impl Fn(usize, &PciSummary) -> bool) -> Places {
-        let mut places = Places::none(self.pools.len());
+    pub(super) fn places(&self, holds: impl Fn(usize, &PciSummary) -> bool) -> IndexSet {
+        let mut places = IndexSet::none(self.pools.len());
         for (place, pool) in self.pools.summaries().iter().enumerate() {
             if !self.gone.contains(place) && holds(place, pool) {
                 places.insert(place);
@@ -50,7 +50,7 @@ impl<'p> Left<'p> {
         places
     }
 
-    pub(super) fn places_are_none(&self, places: &Places) -> bool {
+    pub(super) fn places_are_none(&self, places: &IndexSet) -> bool {
         !(0..self.pools.len()).any(|place| places.contains(place))
     }
 
@@ -60,7 +60,7 @@ impl<'p> Left<'p> {
     }
 
     /// The number of devices in several pools.
-    pub(super) fn sum(&self, places: &Places) -> i64 {
+    pub(super) fn sum(&self, places: &IndexSet) -> i64 {
         (0..self.pools.len())
             .filter(|place| places.contains(*place))
             .fold(0, |sum, place| sum.saturating_add(self.counts[place]))
@@ -69,16 +69,16 @@ impl<'p> Left<'p> {
     /// Takes the devices of a request out of the eligible pools.
     pub(super) fn take(
         &mut self,
-        asked: &Asked<'_>,
-        eligible: &Eligible,
-        near: Near<'_>,
+        asked: &PreparedPciRequest<'_>,
+        eligible: &EligiblePools,
+        near: DeviceLocality<'_>,
         providers: Providers<'_>,
     ) -> Result<(), PciReason> {
         if !providers.is_any() {
             return self.take_allocated(asked, eligible, providers);
         }
         let mut wanted = asked.request.count;
-        if eligible.order == Order::NearFirst {
+        if eligible.order == PoolOrder::NearFirst {
             self.take_each(&mut wanted, eligible, |pool| is_close(pool, near));
             self.take_each(&mut wanted, eligible, |pool| !is_close(pool, near));
         } else {
@@ -91,7 +91,7 @@ impl<'p> Left<'p> {
     fn take_each(
         &mut self,
         wanted: &mut i64,
-        eligible: &Eligible,
+        eligible: &EligiblePools,
         is_one: impl Fn(&PciSummary) -> bool,
     ) {
         for (place, pool) in self.pools.summaries().iter().enumerate() {
@@ -114,8 +114,8 @@ impl<'p> Left<'p> {
     /// Takes from each provider the number of devices that Placement allocated.
     fn take_allocated(
         &mut self,
-        asked: &Asked<'_>,
-        eligible: &Eligible,
+        asked: &PreparedPciRequest<'_>,
+        eligible: &EligiblePools,
         providers: Providers<'_>,
     ) -> Result<(), PciReason> {
         if let Some(rp_uuid) = self.split_provider() {
@@ -159,9 +159,9 @@ impl<'p> Left<'p> {
     }
 }
 
-fn is_close(pool: &PciSummary, near: Near<'_>) -> bool {
+fn is_close(pool: &PciSummary, near: DeviceLocality<'_>) -> bool {
     match near {
-        Near::Anywhere => true,
-        Near::Cells { host, chosen } => is_near_or_unknown(pool, host, chosen),
+        DeviceLocality::Anywhere => true,
+        DeviceLocality::Cells { host, chosen } => is_near_or_unknown(pool, host, chosen),
     }
 }

@@ -11,7 +11,7 @@ const ENTRIES: usize = 20;
 
 /// Why a host is out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct RecordedReason {
     /// Of the closed vocabulary [`Reason`]: `not_enough_free`.
     pub code: String,
     /// One sentence about the host: `it has 512 MiB of memory free, and 1024 are asked for`.
@@ -21,7 +21,7 @@ pub struct Told {
     pub values: Map<String, Value>,
 }
 
-impl Told {
+impl RecordedReason {
     pub(super) fn of(reason: &Reason) -> Self {
         let mut values = match serde_json::to_value(reason) {
             Ok(Value::Object(values)) => values,
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_kept_with_its_values_and_no_longer_than_is_read() {
-        let told = Told::of(&Reason::TooManyIoOps {
+        let told = RecordedReason::of(&Reason::TooManyIoOps {
             num_io_ops: 9,
             max_io_ops_per_host: 8,
         });
@@ -77,12 +77,12 @@ mod tests {
             json!({"num_io_ops": 9, "max_io_ops_per_host": 8})
         );
         let hosts = (0..100_000).map(|at| format!("compute-{at}")).collect();
-        let long = Told::of(&Reason::GroupAffinity {
+        let long = RecordedReason::of(&Reason::GroupAffinity {
             hosts: Arc::new(hosts),
         });
         assert_eq!(long.values["hosts"][20], "and 99980 more");
         let query = format!("[\"=\", {}]", "1, ".repeat(10_000));
-        let query = Told::of(&Reason::QueryNotSatisfied {
+        let query = RecordedReason::of(&Reason::QueryNotSatisfied {
             query: query.into(),
             values: (0..100)
                 .map(|at| (format!("v{at}").into(), "x".repeat(9_999)))

@@ -5,14 +5,14 @@ use crate::host_state::{Aggregates, ByAggregates, ConsideredHost};
 use crate::reason::Reason;
 
 /// The prepared filters, with cached results of those that only depend on aggregates.
-pub(super) struct Looking<'p, 'a> {
-    steps: Vec<Step<'p, 'a>>,
+pub(super) struct PlanRunner<'p, 'a> {
+    steps: Vec<PlanStep<'p, 'a>>,
     /// The aggregate-only filters that accept hosts with these aggregates, as bits.
     pass: ByAggregates<u64>,
 }
 
 /// One filter that does not let every host pass.
-struct Step<'p, 'a> {
+struct PlanStep<'p, 'a> {
     /// Its place among all.
     filter: usize,
     plan: &'p FilterPlan<'a>,
@@ -20,7 +20,7 @@ struct Step<'p, 'a> {
     bit: u64,
 }
 
-impl<'p, 'a> Looking<'p, 'a> {
+impl<'p, 'a> PlanRunner<'p, 'a> {
     /// With these plans, in their order.
     pub(super) fn new(plans: impl Iterator<Item = &'p FilterPlan<'a>>) -> Self
     where
@@ -36,7 +36,7 @@ impl<'p, 'a> Looking<'p, 'a> {
             .filter(|(_, plan)| !matches!(plan, FilterPlan::PassAll));
         Self {
             steps: looking
-                .map(|(filter, plan)| Step {
+                .map(|(filter, plan)| PlanStep {
                     filter,
                     plan,
                     bit: bit(plan),
@@ -64,7 +64,7 @@ impl<'p, 'a> Looking<'p, 'a> {
 }
 
 /// The bits of the filters that accept hosts with these aggregates.
-fn passing(steps: &[Step<'_, '_>], aggregates: &Aggregates) -> u64 {
+fn passing(steps: &[PlanStep<'_, '_>], aggregates: &Aggregates) -> u64 {
     let passing = steps.iter().filter(|step| match step.plan {
         FilterPlan::ByAggregates(check) => check.check(aggregates).is_ok(),
         _ => false,

@@ -12,20 +12,20 @@ use berth_scheduler_objects::text::shortened;
 
 /// What is known of a value.
 #[derive(Clone, Copy)]
-enum Shape {
+enum KeyShape {
     /// Read by its reader alone: a text, a number, or an object whose keys are the user's.
     Own,
     /// An object with these keys at most.
-    Object(&'static [(&'static str, Shape)]),
+    Object(&'static [(&'static str, KeyShape)]),
     /// A list of such, or an object of them by names of the user's.
-    Each(&'static Shape),
+    Each(&'static KeyShape),
     /// `group.option`
     OptionsByName,
 }
 
-use Shape::{Each, Object, OptionsByName, Own};
+use KeyShape::{Each, Object, OptionsByName, Own};
 
-const FILE: Shape = Object(&[
+const FILE: KeyShape = Object(&[
     ("schema", Own),
     ("kind", Own),
     ("subject", Own),
@@ -35,7 +35,7 @@ const FILE: Shape = Object(&[
 
 /// `in`, `minval`, `maxval`, `out`, `value` and `requirement` are of the kinds `normalize` and `ops`, `aggregates` and
 /// `all_computes_report_owner_trait` of `placement_query`. Nobody reads `expect` and `note`.
-const CASE: Shape = Object(&[
+const CASE: KeyShape = Object(&[
     ("id", Own),
     ("note", Own),
     ("expect", Own),
@@ -52,7 +52,7 @@ const CASE: Shape = Object(&[
     ("requirement", Own),
 ]);
 
-const HOST: Shape = Object(&[
+const HOST: KeyShape = Object(&[
     ("host", Own),
     ("node", Own),
     ("uuid", Own),
@@ -108,9 +108,9 @@ const HOST: Shape = Object(&[
     ),
 ]);
 
-const AGGREGATE: Shape = Object(&[("uuid", Own), ("name", Own), ("metadata", Own)]);
+const AGGREGATE: KeyShape = Object(&[("uuid", Own), ("name", Own), ("metadata", Own)]);
 
-const CELL: Shape = Object(&[
+const CELL: KeyShape = Object(&[
     ("id", Own),
     ("cpuset", Own),
     ("pcpuset", Own),
@@ -134,7 +134,7 @@ const CELL: Shape = Object(&[
 ]);
 
 /// Nobody reads `num_instances`: how many there are, their UUIDs tell.
-const REQUEST: Shape = Object(&[
+const REQUEST: KeyShape = Object(&[
     ("instance_uuid", Own),
     ("instance_uuids", Own),
     ("num_instances", Own),
@@ -217,7 +217,7 @@ pub(super) fn case(case: &Value) -> Result<(), FieldError> {
 }
 
 /// What is of another kind than it should be is left for its reader, which tells of it.
-fn looked_at(shape: Shape, value: &Value, path: &str) -> Result<(), FieldError> {
+fn looked_at(shape: KeyShape, value: &Value, path: &str) -> Result<(), FieldError> {
     match (shape, value) {
         (Object(keys), Value::Object(object)) => {
             for (key, value) in object {
@@ -251,7 +251,7 @@ fn under(path: &str, key: &str) -> String {
     }
 }
 
-fn unknown(path: String, key: &str, keys: &[(&'static str, Shape)]) -> FieldError {
+fn unknown(path: String, key: &str, keys: &[(&'static str, KeyShape)]) -> FieldError {
     let names = || keys.iter().map(|(name, _)| *name);
     // What is cut short is farther than letters that are wrong.
     let begins = || names().find(|name| key.len() > 3 && name.starts_with(key));

@@ -12,7 +12,7 @@ use berth_tests::boot::{asked, guest, impatient};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
 use berth_tests::host_states::{self, ToldHost};
-use berth_wire::host_state::PciPoolBody;
+use berth_wire::host_state::PciPool;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -55,7 +55,7 @@ async fn fleet() -> Fleet {
         ("dev_type", "type-VF".to_owned()),
         ("rp_uuid", card().to_string()),
     ];
-    state.nodes[0].pci_device_pools = Some(vec![PciPoolBody {
+    state.nodes[0].pci_device_pools = Some(vec![PciPool {
         vendor_id: "10de".to_owned(),
         product_id: "20b7".to_owned(),
         numa_node: None,

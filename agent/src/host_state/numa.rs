@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use berth_agent_instances::fit::{CellUse, HostUsage};
 use berth_agent_instances::held;
-use berth_virt::{CpuSet, NumaCell};
-use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
+use berth_virt::CpuSet;
+use berth_wire::host_state::{CpuBitSet, NumaCell, NumaPages};
 
 use crate::host_state::node_facts::{NodeFacts, whole};
 
 /// The cells; none where the host shows none.
-pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCellBody>> {
+pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCell>> {
     if facts.seen.cells.is_empty() {
         return None;
     }
@@ -24,9 +24,14 @@ pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCellBody>> {
     Some(cells.collect())
 }
 
-fn body(cell: &NumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &HostUsage) -> NumaCellBody {
+fn body(
+    cell: &berth_virt::NumaCell,
+    shared: &CpuSet,
+    dedicated: &CpuSet,
+    held: &HostUsage,
+) -> NumaCell {
     let used = held.on(Some(cell.id));
-    NumaCellBody {
+    NumaCell {
         id: i64::from(cell.id),
         cpuset: set(&cell.cpus.intersection(shared)),
         pcpuset: set(&cell.cpus.intersection(dedicated)),
@@ -43,20 +48,20 @@ fn body(cell: &NumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &HostUsage) 
 }
 
 /// The usual pages are what the huge ones leave. Others' guests may be on huge ones, and count as on usual ones as far as there are any.
-fn pages(cell: &NumaCell, used: &CellUse) -> Vec<MemoryPagesBody> {
+fn pages(cell: &berth_virt::NumaCell, used: &CellUse) -> Vec<NumaPages> {
     let huge = cell.huge_pages.iter();
     let huge_kib = huge.map(|(size, count)| size.saturating_mul(*count));
     let huge_kib = huge_kib.fold(0, u64::saturating_add);
     let small_kib = (cell.memory_mib.saturating_mul(1024)).saturating_sub(huge_kib);
     let size = cell.small_page_kib.max(1);
     let used_kib = used.small_mib.saturating_mul(1024).min(small_kib);
-    let small = MemoryPagesBody {
+    let small = NumaPages {
         size_kb: whole(size),
         total: whole(small_kib / size),
         used: whole(used_kib / size),
         reserved: 0,
     };
-    let huge = cell.huge_pages.iter().map(|(size, count)| MemoryPagesBody {
+    let huge = cell.huge_pages.iter().map(|(size, count)| NumaPages {
         size_kb: whole(*size),
         total: whole(*count),
         used: whole(used.huge.get(size).copied().unwrap_or(0)),
@@ -65,6 +70,9 @@ fn pages(cell: &NumaCell, used: &CellUse) -> Vec<MemoryPagesBody> {
     [small].into_iter().chain(huge).collect()
 }
 
-fn set(cpus: &CpuSet) -> BTreeSet<u32> {
-    cpus.iter().collect()
+/// No driver reports CPU numbers beyond 16 bits.
+fn set(cpus: &CpuSet) -> CpuBitSet {
+    cpus.iter()
+        .filter_map(|cpu| u16::try_from(cpu).ok())
+        .collect()
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use berth_agent_instances::taken;
 use berth_model::{PciAddress, Trait};
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, PciInPlacement};
-use berth_wire::host_state::PciPoolBody;
+use berth_wire::host_state::PciPool;
 
 use crate::host_state::node_facts::NodeFacts;
 
@@ -25,7 +25,7 @@ struct Pool {
 }
 
 /// The pools in which a device is free; none where the host offers no device to flavors at all.
-pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPoolBody>> {
+pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPool>> {
     let offered = facts.seen.devices.iter();
     let offered = offered.filter(|device| device.owner == DeviceOwner::Compute);
     let mut offered = offered.peekable();
@@ -42,7 +42,7 @@ pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPoolBody>> {
             }
         }
     }
-    let pools = pools.into_iter().map(|(pool, count)| PciPoolBody {
+    let pools = pools.into_iter().map(|(pool, count)| PciPool {
         vendor_id: format!("{:04x}", pool.vendor_id),
         product_id: format!("{:04x}", pool.product_id),
         numa_node: pool.numa_node.map(i64::from),

@@ -2,8 +2,10 @@
 //! PUT /internal/v1/hosts/{host}/seen if nothing changed. Berth's own API: Nova's agents write the same to its database.
 //!
 //! A report is the host's whole state, never a difference, so that either side can be restored from the other. Field names are
-//! those of Nova's `ComputeNode`. Callers: the agent reports, `services/hosts` stores.
+//! those of Nova's `ComputeNode`. Callers: the agent reports, `services/hosts` stores, the scheduler uses the same cells and pools.
 
+mod cores;
+mod cpu_bit_set;
 mod numa;
 mod pci;
 mod shown;
@@ -13,8 +15,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub use numa::{MemoryPagesBody, NumaCellBody};
-pub use pci::PciPoolBody;
+pub use cores::Cores;
+pub use cpu_bit_set::CpuBitSet;
+pub use numa::{NumaCell, NumaPages};
+pub use pci::PciPool;
 pub use shown::{HostNodeShown, HostServiceBody, HostShown, HostsShown};
 
 /// The body of PUT …/state.
@@ -93,10 +97,10 @@ pub struct NodeStateBody {
     pub metrics: Option<BTreeMap<String, f64>>,
     /// Free devices for passthrough, in pools; missing if the host reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pci_device_pools: Option<Vec<PciPoolBody>>,
+    pub pci_device_pools: Option<Vec<PciPool>>,
     /// NUMA cells, in the host's order; missing if the host reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub numa_topology: Option<Vec<NumaCellBody>>,
+    pub numa_topology: Option<Vec<NumaCell>>,
 }
 
 /// A guest on a node, with the properties that filters and weighers use.

@@ -2,16 +2,14 @@
 //!
 //! [`crate::scheduling_states`] then adds what changes without a report: service, aggregates, host and cell.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use berth_scheduler::host_state::{
-    Aggregates, Capability, Cores, CpuInfo, CpuSet, HostState, Instance, Instances, MemoryPages,
-    NumaCell, NumaTopology, PciPool, PciPools, ServiceState,
+    Aggregates, Capability, CpuInfo, HostState, Instance, Instances, NumaTopology, PciPools,
+    ServiceState,
 };
 use berth_scheduler::request::ImageProperties;
-use berth_wire::host_state::{
-    MemoryPagesBody, NodeInstanceBody, NodeStateBody, NumaCellBody, PciPoolBody,
-};
+use berth_wire::host_state::{NodeInstanceBody, NodeStateBody};
 use serde::Deserialize as _;
 
 /// MiB per GiB.
@@ -52,12 +50,8 @@ pub(crate) fn from_report(node: NodeStateBody) -> HostState {
         aggregates: Aggregates::default(),
         instances: instances(node.instances),
         metrics: node.metrics,
-        pci: node
-            .pci_device_pools
-            .map(|pools| PciPools::new(pools.into_iter().map(pool).collect())),
-        numa: node.numa_topology.map(|cells| NumaTopology {
-            cells: cells.into_iter().map(cell).collect(),
-        }),
+        pci: node.pci_device_pools.map(PciPools::new),
+        numa: node.numa_topology.map(|cells| NumaTopology { cells }),
     }
 }
 
@@ -91,48 +85,6 @@ fn image(mut properties: BTreeMap<String, String>) -> ImageProperties {
             }
         }
     }
-}
-
-fn pool(body: PciPoolBody) -> PciPool {
-    PciPool {
-        vendor_id: body.vendor_id,
-        product_id: body.product_id,
-        numa_node: body.numa_node,
-        count: body.count,
-        tags: body.tags,
-    }
-}
-
-fn cell(body: NumaCellBody) -> NumaCell {
-    NumaCell {
-        id: body.id,
-        cpuset: cpus(&body.cpuset),
-        pcpuset: cpus(&body.pcpuset),
-        memory: body.memory,
-        memory_usage: body.memory_usage,
-        cpu_usage: body.cpu_usage,
-        pinned_cpus: cpus(&body.pinned_cpus),
-        siblings: body.siblings.iter().map(cpus).collect::<Cores>(),
-        mempages: body.mempages.into_iter().map(pages).collect(),
-        socket: body.socket,
-        physnets: body.physnets,
-        tunneled: body.tunneled,
-    }
-}
-
-fn pages(body: MemoryPagesBody) -> MemoryPages {
-    MemoryPages {
-        size_kb: body.size_kb,
-        total: body.total,
-        used: body.used,
-        reserved: body.reserved,
-    }
-}
-
-/// Reports are checked to have CPU numbers of 16 bits only.
-fn cpus(body: &BTreeSet<u32>) -> CpuSet {
-    let numbers = body.iter().filter_map(|cpu| u16::try_from(*cpu).ok());
-    numbers.collect()
 }
 
 #[cfg(test)]

@@ -73,10 +73,9 @@ use crate::weighers::Weigher;
 use filter::PluginFilter;
 use weigher::PluginWeigher;
 
-/// Filters and weighers that options may name beside the built-in ones.
+/// Custom filters and weighers that options may enable.
 ///
-/// They live as long as the program: a `static`, or for one that is made at the start of what a file says, `Box::leak`. So records
-/// of requests can name them without a copy of the name.
+/// They must be `'static`: either a `static` item or leaked at start. Records can then hold their names without copies.
 #[derive(Clone, Default)]
 pub struct CustomPlugins {
     pub(crate) filters: Vec<&'static dyn Filter>,
@@ -89,14 +88,14 @@ impl CustomPlugins {
         Self::default()
     }
 
-    /// And this filter. It need not stand in `available_filters`; that of a built-in one's name is never asked.
+    /// Adds a filter. It need not be in `available_filters`. A filter with a built-in name is never used.
     #[must_use]
     pub fn with_filter(mut self, filter: &'static dyn Filter) -> Self {
         self.filters.push(filter);
         self
     }
 
-    /// And this weigher. `all_weighers` does not mean it; that of a built-in one's name is never asked.
+    /// Adds a weigher. `all_weighers` does not include it. A weigher with a built-in name is never used.
     #[must_use]
     pub fn with_weigher(mut self, weigher: &'static dyn Weigher) -> Self {
         self.weighers.push(weigher);

@@ -144,7 +144,7 @@ impl Rule {
             ("<in>", Some(part)) => Self::Contains(vec![part.to_owned()]),
             ("<all-in>", Some(part)) => Self::Contains(own(&mut [part].into_iter().chain(rest))),
             ("<or>", None) => Self::NoAlternative,
-            // Every second word must be `<or>`.
+            // Every second token must be `<or>`.
             ("<or>", Some(first)) => {
                 Self::OneOf(own(&mut [first].into_iter().chain(rest).step_by(2)))
             }

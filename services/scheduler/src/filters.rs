@@ -1,8 +1,8 @@
-//! The filters, one in each file, and the chain in which they are asked.
+//! The filters, one per file, and the chain that runs them.
 //!
-//! A filter reads the request and the options once ([`Filter::plan`]) and then looks at hosts, at many of them at once: it keeps
-//! nothing between two of them, so the answer is the same with any number of threads. What it cannot read (a number that is none,
-//! a broken query) rejects the host that it would be compared with, with a reason; it never ends the request.
+//! A filter reads the request and the options once ([`Filter::plan`]). Its plan then checks hosts, possibly on several
+//! threads, and keeps no state between two hosts. A value that cannot be read (an invalid number, a broken query)
+//! rejects the host with a reason; it never fails the request.
 
 mod aggregate_core;
 mod aggregate_disk;

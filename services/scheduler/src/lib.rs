@@ -1,33 +1,24 @@
-//! The filter scheduler: which hosts may take a guest, in which order, and why not the others.
+//! The filter scheduler: which hosts may take an instance, in which order, and why not the others.
 //!
-//! The way of a request: **host states** (what each host has and runs) with their allocation candidates of Placement go through
-//! the enabled **filters**, each of which lets a host pass or says why not; the **weighers** put those that are left in order; the
-//! first that can be claimed takes the guest, the next ones are its alternates. Filters and weighers are Nova's, by their names and
-//! with their semantics as of Nova 34, where those are right.
+//! ```text
+//! host states + allocation candidates -> filters -> weighers -> claims -> selected host, alternates
+//! ```
 //!
-//! | room | noun |
+//! Filters and weighers are Nova's, with their names and, where it is correct, their behaviour (Nova 34).
+//!
+//! | module | contents |
 //! |---|---|
-//! | `host_state` | a host as its agent reports it: capacity, usage, NUMA cells, PCI pools, aggregates, service |
-//! | `request` | the request spec: flavor, image, hints, group, destination |
-//! | `options` | `[filter_scheduler]`, `[metrics]` and the others, by Nova's names |
-//! | `extra_specs` | what a flavor demands of a value: `>= 8`, `<in> aes` |
-//! | `query` | what a user asks of a host in JSON: `["<=", 1024, "$free_ram_mb"]` |
-//! | `version`, `network`, `numbers` | version predicates, networks by CIDR, numbers as Python reads them |
-//! | `pci` | which pools of devices serve which requests, and what is left of them |
-//! | `numa` | whether an instance's cells fit on a host's, and what is left of those |
-//! | `filters` | a file for each filter; a filter reads the request once, then looks at hosts |
-//! | `replay` | cases from a file, answered one by one |
-//! | `weighers` | a file for each weigher; the order of hosts, and each host's score card |
+//! | `options` | `[filter_scheduler]`, `[metrics]` and others, with Nova's names; their checks |
+//! | `placement_query` | pre-filters, and the query to Placement |
+//! | `filters` | one file per filter; a filter reads the request once and then checks hosts |
+//! | `weighers` | one file per weigher; the order of hosts, and each host's score card |
+//! | `custom_plugins` | filters and weighers that are not built in: in Rust, or external programs |
 //! | `select` | the loop: destination, filters, weighers, claims, alternates |
-//! | `explain` | why a request has its hosts, or none, as it is kept and read; what stands in the way |
-//! | `lint` | what is wrong with flavors, aggregates, device profiles, images and options, before a request meets it |
-//! | `placement_query` | pre-filters, and what Placement is asked |
-//! | `custom_plugins`, `plugin` | filters and weighers that are not built in: of Rust, and of programs that the caller asks before |
-//! | `text` | what users wrote, short and printable |
-//! | `reason` | why a host was rejected: a closed vocabulary, with the values compared |
+//! | `extra_specs`, `query`, `network` | requirements in extra specs (`>= 8`), JSON queries in hints, CIDR networks |
 //!
-//! All of it is pure: no clock (a request brings its "now"), no I/O, no randomness but what a seed gives. Caller: `cli`
-//! (`berth scheduler`).
+//! Request specs, host states and rejection reasons are in `objects`, whose modules are re-exported here. Explanations are in
+//! `explain`, rules about flavors in `lint`, files of cases in `cases`. Everything is pure: a request brings its time and the
+//! seed of its random numbers. Callers: `services/conductor`, `services/hosts`, `services/compute`.
 
 pub mod custom_plugins;
 pub mod extra_specs;

@@ -1,9 +1,9 @@
-//! The loop: destination, filters, weighers, claim, the next instance, alternates.
+//! The selection loop: destination, filters, weighers, claim, next instance, alternates.
 //!
-//! It decides and does not act: [`Scheduler::select`] answers with a [`SelectionStep`]. Where that is [`SelectionStep::Claim`], the caller claims
-//! the candidate in Placement, in its own time, and tells how it went; then comes the next step. What a chosen host took is
-//! counted on it, so the next instance of the request sees it. A request that ends without a host for each of its instances names
-//! the instances whose claims the caller must delete.
+//! It decides and performs no I/O. [`Scheduler::select`] returns a [`SelectionStep`]. For [`SelectionStep::Claim`], the
+//! caller claims the candidate in Placement and passes the result to get the next step. A selected host is charged with
+//! the instance, so the next instance of the request sees the difference. A request that fails names the instances
+//! whose claims the caller must delete.
 
 mod alternates;
 mod ask;
@@ -67,7 +67,7 @@ pub struct Scheduler {
     keeps_record: bool,
 }
 
-/// Options that nobody can schedule by.
+/// Invalid options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchedulerError {
     /// Values that are out of bounds, all of them.
@@ -87,9 +87,9 @@ fn sentences(errors: &[OptionError]) -> String {
 }
 
 impl Scheduler {
-    /// By these options.
+    /// A scheduler with built-in filters and weighers only.
     ///
-    /// Errors: They name a filter or a weigher that is not there, or a value is out of bounds.
+    /// Errors: an unknown filter or weigher, or an option out of range.
     pub fn new(options: SchedulerOptions) -> Result<Self, SchedulerError> {
         Self::with_own(options, &CustomPlugins::new())
     }
@@ -123,8 +123,8 @@ impl Scheduler {
         Self { chain, ..self }
     }
 
-    /// Without a record of those that are out and why, and of the weights: an explanation has nothing to tell. It is there to measure
-    /// what keeping the record takes; services always keep it.
+    /// Keeps no record of rejected hosts and weights. Only for measuring the cost of the record; services always keep
+    /// it.
     #[must_use]
     pub fn without_record(self) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Scheduler {
         (sorted, turnout)
     }
 
-    /// What is asked for, in short: as a record of it begins.
+    /// A short description of the request, for its record.
     #[must_use]
     pub fn asked(&self, ask: &SelectionRequest) -> RequestSummary {
         claiming::asked(self, ask)

@@ -76,7 +76,7 @@ type CapacityShare<'a> = Box<dyn Fn(&HostState) -> f64 + 'a>;
 enum Raw<'a> {
     /// Of all hosts alike.
     Same(f64),
-    /// Of each host, given its multiplier.
+    /// A function of each host and its multiplier.
     Each(EachRaw<'a>),
 }
 
@@ -113,7 +113,7 @@ impl<'a> WeigherPlan<'a> {
         }
     }
 
-    /// The raw weight that is 1 on the fixed scale, [`LARGEST`] at most; what is not above 0 counts as 1.
+    /// The raw weight that is 1 on the fixed scale, at most [`LARGEST`]; a value that is not positive counts as 1.
     #[must_use]
     pub fn unit(mut self, unit: f64) -> Self {
         self.unit = if unit > 0.0 { unit.min(LARGEST) } else { 1.0 };

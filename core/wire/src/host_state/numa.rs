@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::{Cores, CpuBitSet};
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NumaCellBody {
+pub struct NumaCell {
     /// The host's cell number.
     pub id: i64,
     /// CPUs for guests that share them.
-    pub cpuset: BTreeSet<u32>,
+    pub cpuset: CpuBitSet,
     /// CPUs for guests with dedicated CPUs.
-    pub pcpuset: BTreeSet<u32>,
+    pub pcpuset: CpuBitSet,
     pub memory: i64,
     /// CPUs that guests have.
     #[serde(default)]
@@ -22,13 +24,13 @@ pub struct NumaCellBody {
     pub memory_usage: i64,
     /// CPUs dedicated to a guest.
     #[serde(default)]
-    pub pinned_cpus: BTreeSet<u32>,
+    pub pinned_cpus: CpuBitSet,
     /// CPUs that are threads of one core, a set for each core.
     #[serde(default)]
-    pub siblings: Vec<BTreeSet<u32>>,
+    pub siblings: Cores,
     /// Memory by the size of its pages.
     #[serde(default)]
-    pub mempages: Vec<MemoryPagesBody>,
+    pub mempages: Vec<NumaPages>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<i64>,
     /// Physical networks with cards at this cell.
@@ -42,14 +44,14 @@ pub struct NumaCellBody {
 /// The pages of one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MemoryPagesBody {
-    /// Of one page, in KiB.
+pub struct NumaPages {
+    /// The size of one page in KiB.
     pub size_kb: i64,
     pub total: i64,
-    /// How many guests have.
+    /// Pages that guests have.
     #[serde(default)]
     pub used: i64,
-    /// How many are no guest's to have.
+    /// Pages that guests cannot have.
     #[serde(default)]
     pub reserved: i64,
 }

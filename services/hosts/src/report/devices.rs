@@ -1,7 +1,7 @@
 //! Checks the PCI device pools of a report.
 
 use berth_wire::BodyError;
-use berth_wire::host_state::PciPoolBody;
+use berth_wire::host_state::PciPool;
 
 use super::bounds::{between, count, few, name, short};
 
@@ -12,7 +12,7 @@ const TAGS: usize = 64;
 /// Maximum ID of a NUMA cell.
 pub(super) const LAST_CELL: i64 = 65_535;
 
-pub(super) fn check(pools: &[PciPoolBody]) -> Result<(), BodyError> {
+pub(super) fn check(pools: &[PciPool]) -> Result<(), BodyError> {
     few("pci_device_pools", pools.len(), POOLS)?;
     for (place, pool) in pools.iter().enumerate() {
         one(pool).map_err(|error| error.under(format!("pci_device_pools[{place}]")))?;
@@ -20,7 +20,7 @@ pub(super) fn check(pools: &[PciPoolBody]) -> Result<(), BodyError> {
     Ok(())
 }
 
-fn one(pool: &PciPoolBody) -> Result<(), BodyError> {
+fn one(pool: &PciPool) -> Result<(), BodyError> {
     four_digits("vendor_id", &pool.vendor_id)?;
     four_digits("product_id", &pool.product_id)?;
     if let Some(cell) = pool.numa_node {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_scheduler::host_state::CellSet;
 use berth_wire::BodyError;
-use berth_wire::host_state::{MemoryPagesBody, NumaCellBody};
+use berth_wire::host_state::{NumaCell, NumaPages};
 
 use super::bounds::{amount, between, count, few, name};
 use super::devices::LAST_CELL;
@@ -14,7 +14,7 @@ const PAGE_SIZES: usize = 32;
 /// Maximum number of physical networks of a cell.
 const NETWORKS: usize = 1_024;
 
-pub(super) fn check(cells: &[NumaCellBody]) -> Result<(), BodyError> {
+pub(super) fn check(cells: &[NumaCell]) -> Result<(), BodyError> {
     few("numa_topology", cells.len(), CellSet::LIMIT)?;
     let mut ids = BTreeSet::new();
     for (place, cell) in cells.iter().enumerate() {
@@ -28,14 +28,8 @@ pub(super) fn check(cells: &[NumaCellBody]) -> Result<(), BodyError> {
     Ok(())
 }
 
-fn one(cell: &NumaCellBody) -> Result<(), BodyError> {
+fn one(cell: &NumaCell) -> Result<(), BodyError> {
     between("id", cell.id, 0, LAST_CELL)?;
-    cpus("cpuset", &cell.cpuset)?;
-    cpus("pcpuset", &cell.pcpuset)?;
-    cpus("pinned_cpus", &cell.pinned_cpus)?;
-    for (place, core) in cell.siblings.iter().enumerate() {
-        cpus(&format!("siblings[{place}]"), core)?;
-    }
     amount("memory", cell.memory)?;
     amount("memory_usage", cell.memory_usage)?;
     count("cpu_usage", cell.cpu_usage)?;
@@ -58,22 +52,9 @@ fn one(cell: &NumaCellBody) -> Result<(), BodyError> {
         .try_for_each(|network| name("physnets", network))
 }
 
-fn of_size(pages: &MemoryPagesBody) -> Result<(), BodyError> {
+fn of_size(pages: &NumaPages) -> Result<(), BodyError> {
     between("size_kb", pages.size_kb, 1, 1 << 30)?;
     amount("total", pages.total)?;
     amount("used", pages.used)?;
     amount("reserved", pages.reserved)
-}
-
-fn cpus(field: &str, cpus: &BTreeSet<u32>) -> Result<(), BodyError> {
-    match cpus.last() {
-        Some(last) if u16::try_from(*last).is_err() => {
-            let reason = format!(
-                "CPU {last} is out of range: the highest number is {}",
-                u16::MAX
-            );
-            Err(BodyError::field(field, reason))
-        }
-        _ => Ok(()),
-    }
 }

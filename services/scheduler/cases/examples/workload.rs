@@ -1,11 +1,11 @@
-//! `workload FILE FILTERS REQUEST INSTANCES`: the benchmark's own half of filter and weigh.
+//! `workload FILE FILTERS REQUEST INSTANCES`: measures filtering and weighing for `make bench`.
 //!
-//! FILE is a workload of `make bench`: aggregates, hosts, requests. The request of this name is scheduled for so many instances by a
-//! comma list of filters and all weighers, each claim granted, and again until there is enough CPU time to divide. Says in a line of
-//! JSON how many instances were placed, how many hosts passed the filters for the first one, and milliseconds of CPU time: of
-//! the first one and of each other; of the first one without a record, and with one and an explanation made of it; of one for which
-//! there is no host, without a record, and with one, a diagnosis and an explanation. It fails where another number of threads has
-//! another answer.
+//! FILE is a workload of `make bench`: aggregates, hosts, requests. The program schedules the named request for the
+//! given number of instances, with a comma-separated list of filters and all weighers. Every claim is granted. It
+//! repeats this until the CPU time can be divided. It prints one line of JSON: placed instances, hosts that pass the
+//! filters for the first instance, and milliseconds of CPU time for the first and each other instance, without a
+//! record, with a record, and for a request without a valid host. It fails if another number of threads has another
+//! result.
 
 #![allow(
     clippy::print_stderr,
@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 /// So many hosts are made ready at a time, for as many runs as that is.
 const READY: usize = 400_000;
 
-/// CPU time is told in hundredths of a second: so many of them make a figure.
+/// CPU time has a resolution of 10 ms; this many ticks make a usable figure.
 const ENOUGH: u32 = 100;
 
 fn main() -> ExitCode {
@@ -148,7 +148,7 @@ struct SelectionSummary {
     hosts: Vec<String>,
     /// Hosts that passed for the first instance.
     passed: usize,
-    /// Those that each filter let pass.
+    /// The number of hosts that each filter lets pass.
     by_filter: Vec<usize>,
 }
 

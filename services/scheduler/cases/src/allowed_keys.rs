@@ -1,4 +1,4 @@
-//! The keys that a case may have. One that has none of these names is not passed over: with it another question would be asked than
+//! The keys that a case may have. An unknown key is an error, because ignoring it would schedule another request than
 //! the one that was written.
 
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use berth_scheduler_objects::text::shortened;
 /// What is known of a value.
 #[derive(Clone, Copy)]
 enum KeyShape {
-    /// Read by its reader alone: a text, a number, or an object whose keys are the user's.
+    /// A text, a number, or an object whose keys the user chooses; its reader checks it.
     Own,
     /// An object with these keys at most.
     Object(&'static [(&'static str, KeyShape)]),
@@ -33,8 +33,8 @@ const FILE: KeyShape = Object(&[
     ("cases", Own),
 ]);
 
-/// `in`, `minval`, `maxval`, `out`, `value` and `requirement` are of the kinds `normalize` and `ops`, `aggregates` and
-/// `all_computes_report_owner_trait` of `placement_query`. Nobody reads `expect` and `note`.
+/// `in`, `minval`, `maxval`, `out`, `value` and `requirement` belong to the kinds `normalize` and `ops`, `aggregates`
+/// and `all_computes_report_owner_trait` to `placement_query`. `expect` and `note` are ignored.
 const CASE: KeyShape = Object(&[
     ("id", Own),
     ("note", Own),
@@ -133,7 +133,7 @@ const CELL: KeyShape = Object(&[
     ("tunneled", Own),
 ]);
 
-/// Nobody reads `num_instances`: how many there are, their UUIDs tell.
+/// `num_instances` is ignored: the UUIDs give the number.
 const REQUEST: KeyShape = Object(&[
     ("instance_uuid", Own),
     ("instance_uuids", Own),
@@ -268,8 +268,8 @@ fn unknown(path: String, key: &str, keys: &[(&'static str, KeyShape)]) -> FieldE
     }
 }
 
-/// Nova has more options than the scheduler reads, which are left aside as in its configuration; a name that is near to one that is
-/// read is not.
+/// Ignores options of Nova that the scheduler does not read, as its configuration does. A name that is similar to a
+/// known one is an error.
 fn option(name: &str, path: &str) -> Result<(), FieldError> {
     if OPTIONS.iter().any(|it| it == name) {
         return Ok(());

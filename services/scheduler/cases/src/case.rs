@@ -66,7 +66,7 @@ impl<'a> ReplayCase<'a> {
     }
 }
 
-/// Filters and weighers of a case's options, and these of one's own.
+/// A scheduler with the case's options and custom filters and weighers.
 pub(super) fn scheduler(
     options: SchedulerOptions,
     own: &CustomPlugins,

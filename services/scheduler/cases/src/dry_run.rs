@@ -1,6 +1,7 @@
-//! One case, scheduled as Berth would, and what would be if something of it were otherwise: `berth scheduler explain`.
+//! Schedules one case with Berth's defaults, optionally with changes: `berth scheduler explain`.
 //!
-//! A case says which claims fail; every other one is granted. Options that it does not set have Berth's defaults, and not Nova's.
+//! A case names the claims that fail; all others are granted. Options that it does not set have Berth's defaults, not
+//! Nova's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,13 +39,13 @@ pub enum DryRunError {
     NoCase {
         /// As it was asked for.
         id: String,
-        /// The ids that there are.
+        /// The existing IDs.
         there: Vec<String>,
     },
     /// Nova's API would refuse the request.
     #[error("the request would be refused: {0}")]
     Refused(String),
-    /// What is to be otherwise cannot be.
+    /// A what-if change is impossible.
     #[error(transparent)]
     WhatIf(#[from] WhatIfError),
     /// The case has no such host.
@@ -52,12 +53,12 @@ pub enum DryRunError {
     NoHost {
         /// As it was asked for.
         host: String,
-        /// Those that there are; the first twenty.
+        /// The first twenty hosts.
         there: Vec<String>,
         /// Which may be meant.
         near: Option<String>,
     },
-    /// The file is one case, and another is asked for.
+    /// The file is a single case with another ID.
     #[error("the file is a case alone{}, and not the case {id}", named(own.as_deref()))]
     CaseAlone {
         /// As it was asked for.
@@ -71,7 +72,7 @@ fn named(id: Option<&str>) -> String {
     id.map_or_else(String::new, |id| format!(", {id}"))
 }
 
-/// One case, as it was read.
+/// One case, as read from its file.
 pub struct DryRunCase {
     options: SchedulerOptions,
     ask: SelectionRequest,
@@ -143,8 +144,8 @@ impl DryRunCase {
         &self.options
     }
 
-    /// What a plugin is asked about: the request, and all hosts. Answers name hosts by their UUIDs; those that the case gives none have
-    /// their nodes' names from here on.
+    /// The request and all hosts, for plugins. Answers name hosts by UUID; a host without a UUID gets its node's name
+    /// as UUID.
     pub fn question(&mut self) -> (&RequestSpec, &[ConsideredHost]) {
         for host in &mut self.hosts {
             if host.state.uuid.is_empty() {
@@ -162,7 +163,7 @@ impl DryRunCase {
         self
     }
 
-    /// Ready to be scheduled, by these filters and weighers beside the built-in ones.
+    /// Prepares the case with its filters and weighers, and with custom ones.
     pub fn ready(self, own: &CustomPlugins) -> Result<CaseDryRun, DryRunError> {
         let scheduler = case::scheduler(self.options, own)
             .map_err(|error| DryRunError::Case(ReplayError::File(error)))?;
@@ -265,7 +266,7 @@ fn one_case(file: Value, id: Option<&str>) -> Result<Value, DryRunError> {
     Ok(case)
 }
 
-/// A file that is a case, which is the only one that can be meant.
+/// A file that is a single case.
 fn alone(case: Value, id: Option<&str>) -> Result<Value, DryRunError> {
     let own = case.get("id").and_then(Value::as_str);
     match id.filter(|id| own != Some(id)) {
@@ -325,7 +326,7 @@ mod tests {
         })
     }
 
-    /// The selected host; empty where there is none.
+    /// The selected host; empty if there is none.
     fn selected(case: &Value, what_if: &WhatIf) -> Result<String, String> {
         let run = DryRunCase::read(&case.to_string(), None, what_if);
         let run = run.and_then(|case| case.ready(&CustomPlugins::new()));

@@ -15,7 +15,7 @@ struct Beyond {
     is_in_text: bool,
 }
 
-/// The file without numbers beyond 64 bits. One that has them in texts alone stays as it is.
+/// Replaces numbers beyond 64 bits. A file that has them only in strings is not changed.
 pub(super) fn brought_in(json: &str) -> Cow<'_, str> {
     let found = find(json);
     if found.iter().all(|one| one.is_in_text) {

@@ -1,8 +1,8 @@
-//! Cases from a file, answered one by one: `berth scheduler replay`.
+//! Files of cases (schema `sched-golden/1`): a kind, a subject, and cases with hosts, a request and options.
 //!
-//! A file (schema `sched-golden/1`) has a kind, a subject and cases: hosts and a request with the options under which they met. A
-//! case goes the way a request goes, with the loop as Nova's is: one candidate per host is tried, weights are normalised as Nova
-//! does, ties keep the order in which hosts come. Callers: `cli`, the example `replay`.
+//! `berth scheduler explain` runs one case ([`DryRunCase`]); `berth scheduler replay` answers all of them ([`replay`],
+//! feature `replay`). Replay works as Nova does: it tries one candidate per host, normalises weights as Nova, and
+//! breaks ties by the order of the hosts.
 
 mod allowed_keys;
 mod case;
@@ -88,7 +88,7 @@ impl CaseKind {
     }
 }
 
-/// The hosts and the request of a case, for who goes his own way with them: the benchmark.
+/// The hosts and the request of a case, for benchmarks and tests.
 pub fn scene(case: &Value) -> Result<(Vec<ConsideredHost>, RequestSpec), ReplayError> {
     let field = CaseField::root(case);
     let read = || {

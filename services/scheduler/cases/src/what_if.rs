@@ -1,4 +1,4 @@
-//! What is to be otherwise in a case.
+//! What-if changes of a case.
 
 use berth_model::printable;
 use serde_json::{Map, Value, json};
@@ -18,13 +18,13 @@ pub struct WhatIf {
     pub options: Vec<(String, String)>,
     /// Extra specs of the flavor.
     pub extra_specs: Vec<(String, String)>,
-    /// Hints; one that is named several times has several values.
+    /// Hints. A name that occurs several times has several values.
     pub hints: Vec<(String, String)>,
     /// Hosts that are left out.
     pub ignore_hosts: Vec<String>,
 }
 
-/// Something cannot be otherwise.
+/// A what-if change is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
     /// The filter is not asked anyway.
@@ -49,7 +49,7 @@ pub enum WhatIfError {
     NoHost {
         /// As it was named.
         name: String,
-        /// Those that there are; the first twenty.
+        /// The first twenty hosts.
         there: Vec<String>,
         /// Which may be meant.
         near: Option<String>,
@@ -62,7 +62,7 @@ pub enum WhatIfError {
         /// Which may be meant.
         near: Option<&'static str>,
     },
-    /// Nobody reads such an extra spec.
+    /// No filter or plugin reads such an extra spec.
     #[error("{name}: {wrong}{}", meant(.near.as_deref()))]
     NoExtraSpec {
         /// As it was named.
@@ -87,7 +87,7 @@ pub(super) fn meant(near: Option<&str>) -> String {
     near.map_or_else(String::new, |near| format!("; is {near} meant?"))
 }
 
-/// The names, or that there is none.
+/// The names, or `none`.
 pub(super) fn listed(names: &[String]) -> String {
     match names.is_empty() {
         true => "none".to_owned(),
@@ -96,7 +96,7 @@ pub(super) fn listed(names: &[String]) -> String {
 }
 
 impl WhatIf {
-    /// Whether all that it names is there to be otherwise.
+    /// Checks that everything that is named exists.
     pub(super) fn check(
         &self,
         options: &SchedulerOptions,
@@ -172,7 +172,7 @@ impl WhatIf {
         Ok(())
     }
 
-    /// Takes filters from those that are enabled.
+    /// Removes filters from the enabled ones.
     pub(super) fn leave_out_filters(
         &self,
         options: &mut SchedulerOptions,
@@ -197,7 +197,8 @@ impl WhatIf {
     }
 }
 
-/// Sets a key of an object that may not be there yet. What is there and is no object stays: reading the case tells of it.
+/// Sets a key of an object, and creates the object if it is missing. A value that is no object is kept: reading the
+/// case reports it.
 fn put(case: &mut Value, path: &[&str], key: &str, value: Value) {
     let mut at = case;
     for name in path {

@@ -1,9 +1,10 @@
-//! No host is left: what stands in the way. Every filter is asked about every host, not only those that the ones before it let pass.
+//! Finds the filters that leave no host. Runs every filter on every host, not only on those that the filters before it
+//! let pass.
 //!
-//! A filter that rejects a host is left out for it and the next one is asked as if it were not there, so the filters that reject a
-//! host are the smallest set without which it would pass. That is exact where filters judge by themselves. Two take candidates of a
-//! host away (`PciPassthroughFilter`, `NUMATopologyFilter`), and so are left out each in turn where one of them lets a host pass that
-//! a later one rejects.
+//! A filter that rejects a host is skipped for it, and the next one runs as if it were absent, so the rejecting filters
+//! are the smallest set without which the host would pass. This is exact for independent filters. Two filters remove
+//! candidates of a host (`PciPassthroughFilter`, `NUMATopologyFilter`), so each of them is also skipped if it lets a
+//! host pass that a later filter rejects.
 
 use std::borrow::Cow;
 use std::num::NonZero;

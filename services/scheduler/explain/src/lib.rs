@@ -1,10 +1,10 @@
-//! Why a request has its hosts, or none: a value that is made when the request is done, and can be kept.
+//! Explains why a request got its hosts, or none.
 //!
-//! The loop leaves a [`Record`](berth_scheduler::select::Record) of what was at hand on its way. An [`Explanation`] is made of that: the hosts
-//! that each filter let pass, those that are out with the values that were compared, the score cards of the best, the weighers that
-//! decided, the claims. Where no host is left, a [`Diagnosis`] asks every filter about every host and says which filters stand in
-//! the way. What is kept is bounded, whatever the number of hosts and instances, and whatever users wrote; it goes into JSON and
-//! comes back, and as a text it is for people. Callers: `cli`, and who keeps decisions.
+//! The selection loop leaves a [`Record`](berth_scheduler::select::Record). An [`Explanation`] is made of it: the hosts
+//! that each filter let pass, the rejected hosts with the compared values, the score cards of the best, the decisive
+//! weighers, and the claims. If no host is left, a [`Diagnosis`] runs every filter on every host and names the filters
+//! that are the obstacle. The size of an explanation is bounded, whatever the number of hosts. It can be serialised and
+//! printed. Callers: `cli` and `services/conductor`.
 
 mod diagnosis;
 mod masks;

@@ -12,7 +12,7 @@ const ENTRIES: usize = 20;
 /// Why a host is out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedReason {
-    /// Of the closed vocabulary [`Reason`]: `not_enough_free`.
+    /// A code of the closed vocabulary [`Reason`]: `not_enough_free`.
     pub code: String,
     /// One sentence about the host: `it has 512 MiB of memory free, and 1024 are asked for`.
     pub text: String,

@@ -18,9 +18,9 @@ pub struct SearchRecord {
     pub instance_uuid: String,
     /// The number of hosts: all with a candidate for the first instance, the remaining ones for later instances.
     pub hosts: usize,
-    /// Those that match the destination.
+    /// Hosts that match the destination.
     pub at_destination: usize,
-    /// Those that the request excludes by name.
+    /// Hosts that the request excludes by name.
     #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
     pub left_out: LeftOut,
     /// The hosts that each filter let pass, in order; empty if a host is forced.
@@ -75,7 +75,7 @@ pub struct ScoredHost {
     /// The sum of the scores.
     #[serde(with = "number")]
     pub weight: f64,
-    /// Of each weigher; none for a host that is alone and so was not weighed.
+    /// The score of each weigher; empty for a single host, which is not weighed.
     pub scores: Vec<WeigherScore>,
 }
 

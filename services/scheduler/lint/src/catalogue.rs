@@ -16,7 +16,7 @@ use berth_scheduler_objects::text::shortened;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
     pub flavors: Vec<FlavorEntry>,
-    /// Host aggregates; none where the file has no such list, and so nobody can say what no aggregate has.
+    /// Host aggregates.
     pub aggregates: Vec<AggregateEntry>,
     /// Whether the file has a list of aggregates.
     pub knows_aggregates: bool,

@@ -70,7 +70,7 @@ pub enum LintCode {
     NeverMet,
     /// A known name that no enabled filter or weigher reads.
     Unread,
-    /// A number of an aggregate that is none, so that no aggregate of the host overrides the option.
+    /// An invalid number in an aggregate, so that no aggregate of the host overrides the option.
     VoidOverride,
     /// Several units of a device class that has one unit per provider.
     OneUnitDevices,

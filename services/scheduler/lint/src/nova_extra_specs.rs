@@ -14,7 +14,7 @@ pub(super) enum AllowedValues {
 }
 
 impl AllowedValues {
-    /// A description of what is allowed, for a value that is not.
+    /// The allowed values, if this value is not one of them.
     pub(super) fn wrong(self, value: &str) -> Option<String> {
         match self {
             Self::Any => None,

@@ -10,9 +10,7 @@ mod candidate;
 mod capability;
 mod considered;
 mod consume;
-mod cores;
 mod cpu_info;
-mod cpus;
 mod instances;
 mod numa;
 mod pci;
@@ -21,6 +19,8 @@ mod service;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+pub use berth_wire::host_state::{Cores, CpuBitSet, NumaCell, NumaPages, PciPool};
+
 pub use aggregate::parts;
 pub use aggregate::{Aggregate, Aggregates};
 pub use attribute::{Attribute, AttributeValue};
@@ -28,13 +28,11 @@ pub use by_aggregates::ByAggregates;
 pub use candidate::AllocationCandidate;
 pub use capability::{Capability, CapabilityRef, Dict, Incomparable, List};
 pub use considered::{ConsideredHost, NumaLimits, SchedulerLimits, SurvivingCandidates};
-pub use cores::Cores;
 pub use cpu_info::CpuInfo;
-pub use cpus::CpuSet;
 pub use instances::{Instance, InstanceQuery, Instances};
-pub use numa::{CellSet, MemoryPages, NumaCell, NumaTopology};
+pub use numa::{CellSet, NumaTopology};
+pub use pci::PciPools;
 pub use pci::{PciDevType, PciId, PciSummary};
-pub use pci::{PciPool, PciPools};
 pub use service::ServiceState;
 
 #[derive(Debug, Clone, PartialEq)]

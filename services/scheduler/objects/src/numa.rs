@@ -1,12 +1,11 @@
-//! Whether the cells of an instance fit on the cells of a host, each on one of its own, and what the host is like then.
+//! Checks whether the NUMA cells of an instance fit on different cells of a host, and subtracts them.
 //!
-//! A cell fits by its memory, its CPUs and their threads ([`CellReason`] says why not); all cells together must be near the
-//! devices and the networks that the instance asks for. The search takes the first way that fits in Nova's order of the host's
-//! cells; whether there is one, which no order changes, is asked in the host's own, which needs no sorting. It is complete on
-//! hosts of up to 16 cells, and on larger ones where not very many cells all differ: after 65,536 states that failed the host is
-//! refused ([`NumaReason::TooManyWays`]). A way that failed is not tried again in another order. Where Nova's own search is wrong,
-//! because it changes the instance's cells while it tries, this one is right. Nothing here is changed but by
-//! [`NumaAsk::take`]. Callers: `NUMATopologyFilter`, and the claim.
+//! A cell fits by memory, CPUs and threads ([`CellReason`] says why not); all cells together must be near the requested
+//! devices and networks. [`NumaAsk::take`] uses the first placement in Nova's order of host cells. [`NumaAsk::fit`]
+//! only asks whether a placement exists, which does not depend on the order. The search is complete on hosts of up to
+//! 16 cells and on larger hosts with many equal cells; it gives up after 65,536 failed states
+//! ([`NumaReason::TooManyWays`]). Nova changes the instance's cells while it searches, which can lead to wrong results;
+//! this search does not. Callers: `NUMATopologyFilter` and claims.
 
 mod cell;
 mod network;

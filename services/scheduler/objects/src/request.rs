@@ -1,4 +1,4 @@
-//! What is asked for: Nova's request spec.
+//! The request spec, as in Nova: flavor, image, hints, server group, destination.
 
 mod attestation;
 mod hints;
@@ -33,7 +33,7 @@ pub struct RequestSpec {
     pub flavor: RequestFlavor,
     /// What it is booted from; none where it is booted from a volume without one.
     pub image: Option<RequestImage>,
-    /// What the user says beside it.
+    /// Scheduler hints.
     pub hints: Hints,
     /// The server group it is in.
     pub group: Option<ServerGroup>,
@@ -106,7 +106,7 @@ pub struct ServerGroup {
     pub members: BTreeSet<String>,
     /// The hosts that they are on.
     pub hosts: BTreeSet<String>,
-    /// Of `anti-affinity`: so many members of it may be on one host; 1 where nothing is said.
+    /// For `anti-affinity`: the maximum number of members on one host; 1 by default.
     pub max_server_per_host: Option<i64>,
 }
 

@@ -12,7 +12,7 @@ pub enum VersionError {
     /// There is no operator, or no version, or more than those.
     #[error("`{0}` is no comparison with a version")]
     NoComparison(String),
-    /// The version is none.
+    /// The version cannot be read.
     #[error("`{0}` is no version")]
     NoVersion(String),
 }
@@ -72,7 +72,7 @@ impl VersionPredicate {
     }
 }
 
-/// The parts of a hypervisor's version, which travels as one number: 8002001 is 8.2.1. None for one that was not told (0).
+/// The parts of a hypervisor's version number: 8002001 is 8.2.1. `None` if it was not reported (0).
 #[must_use]
 pub fn parts(number: i64) -> Option<Vec<u64>> {
     let mut number = u64::try_from(number).ok().filter(|it| *it > 0)?;

@@ -20,12 +20,12 @@ pub struct SelectionRequest {
 /// Whether a selection has alternates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternates {
-    /// As many as `[scheduler] max_attempts` allows beside the selected host.
+    /// As many alternates as `[scheduler] max_attempts` allows.
     Wanted,
     None,
 }
 
-/// Whether what is selected is claimed.
+/// Whether the caller claims selected hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimPolicy {
     /// By one of the host's candidates.

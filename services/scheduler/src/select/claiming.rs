@@ -1,4 +1,4 @@
-//! The claims of a request, one after another: what is next, and what comes of an answer.
+//! The claims of a request, one after another: the next claim, and the effect of its result.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub enum SelectionStep<'a> {
 #[derive(Debug)]
 pub struct PendingClaim<'a> {
     run: Box<SelectionRun<'a>>,
-    /// Of the host: the best is 0.
+    /// The rank of the host; 0 is the best.
     rank: usize,
     /// Candidates of this host that were refused.
     refused: usize,
@@ -50,7 +50,7 @@ pub struct HostClaim<'a> {
     pub limits: &'a SchedulerLimits,
 }
 
-/// A request on its way.
+/// A request that is being scheduled.
 pub(super) struct SelectionRun<'a> {
     pub(super) scheduler: &'a Scheduler,
     pub(super) ask: SelectionRequest,
@@ -116,7 +116,7 @@ pub(super) fn asked(scheduler: &Scheduler, ask: &SelectionRequest) -> RequestSum
     }
 }
 
-/// What a plugin reads is not known, so that none is told where one is enabled.
+/// The hints that no enabled filter reads. Empty if a plugin is enabled, because it may read any hint.
 fn unread_hints(scheduler: &Scheduler, request: &RequestSpec) -> Vec<String> {
     let is_own = |name: &str| crate::filters::named(name).is_none();
     if request.hints.iter().next().is_none() || scheduler.filters().any(is_own) {
@@ -139,7 +139,7 @@ impl<'a> SelectionRun<'a> {
         self.next(0, 0)
     }
 
-    /// The next claim: of a host by its rank, of whose candidates so many were refused.
+    /// The next claim: on the host of this rank, after this number of refused candidates.
     fn next(mut self: Box<Self>, mut rank: usize, mut refused: usize) -> SelectionStep<'a> {
         let options = &self.scheduler.options.filter_scheduler;
         while let Some(place) = self.sorted.place(rank) {
@@ -224,7 +224,7 @@ impl<'a> SelectionRun<'a> {
         turnout
     }
 
-    /// How many hosts each instance is to have beside the selected one.
+    /// The number of alternates for each instance.
     pub(super) fn alternates(&self) -> usize {
         let attempts = self.scheduler.options.scheduler.max_attempts;
         match self.ask.alternates {
@@ -296,8 +296,8 @@ impl<'a> PendingClaim<'a> {
         self.refused == 0
     }
 
-    /// Tries the host's candidates in this order, by their places among those that were given; those that are not named follow, and
-    /// those that filters refused are not tried at all. Nothing changes once one of them was claimed in vain.
+    /// Tries the host's candidates in this order, by index. Candidates that are not listed follow; candidates that
+    /// filters removed are not tried. No effect after a refused claim.
     pub fn in_order(mut self, places: &[usize]) -> Self {
         let surviving: Vec<usize> = self.host.surviving().map(|(place, _)| place).collect();
         let named = places.iter().filter(|place| surviving.contains(place));

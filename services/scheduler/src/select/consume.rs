@@ -7,10 +7,10 @@ use crate::pci::Mappings;
 use crate::reason::Reason;
 use crate::request::{ImageProperties, RequestSpec};
 
-/// Counts an instance on a host, as its agent will when the instance is there: memory, disk (swap is not counted, nor is a root
-/// disk that is a volume), CPUs, one instance more, and one that is being built; its NUMA cells, and devices out of the pools.
+/// Charges a host with an instance, as its agent will report it: memory, disk (without swap, and without the root disk
+/// if it is a volume), CPUs, the number of instances and of I/O operations, NUMA cells, and devices.
 ///
-/// Errors: The cells or the devices that the host has not, where no filter was asked for them: all else is counted.
+/// Errors: the host lacks cells or devices, because their filter was not enabled. Everything else is charged.
 pub fn consume(
     host: &mut HostState,
     request: &RequestSpec,

@@ -7,7 +7,7 @@ use crate::request::RequestSpec;
 /// What is left of the hosts.
 #[derive(Debug, Clone)]
 pub struct HostsAtDestination {
-    /// Those that are left, in their order.
+    /// The remaining hosts, in order.
     pub hosts: Vec<ConsideredHost>,
     /// Whether filters are asked about them. They are not about a host that an operator forces, unless it is checked for a move or
     /// a rebuild.

@@ -1,4 +1,4 @@
-//! Warnings about options that have no effect together with the enabled filters and weighers, or an effect that nobody wants.
+//! Warnings about options that have no effect with the enabled filters and weighers, or an unwanted one.
 
 use std::collections::BTreeSet;
 

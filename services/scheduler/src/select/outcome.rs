@@ -23,7 +23,7 @@ pub struct SelectionResult {
 /// A host for an instance.
 #[derive(Debug, Clone)]
 pub struct Selection {
-    /// The host as it was when it was looked at.
+    /// The host's state at selection.
     pub host: Arc<HostState>,
     /// What is claimed there, or for an alternate what would be; none where nothing is.
     pub candidate: Option<AllocationCandidate>,
@@ -35,19 +35,19 @@ pub struct Selection {
 #[derive(Debug)]
 pub struct NoValidHost {
     pub why: NoHost,
-    /// The instance for which there is none, by its place.
+    /// The index of the instance that has no host.
     pub at: usize,
     /// Instances of this request whose claims must be deleted.
     pub claimed: Vec<String>,
     pub record: Record,
-    /// What a diagnosis looks at.
+    /// The input of a diagnosis.
     pub unplaced: Box<UnplacedRequest>,
     /// Where Placement's answer was cut, that, in a sentence.
     pub cut: Option<String>,
 }
 
 impl NoValidHost {
-    /// With what Placement said before: where its answer was cut, the sentence for whoever asked tells that too.
+    /// Adds whether Placement's answer was truncated.
     #[must_use]
     pub fn after(self, placement: &PlacementStage) -> Self {
         Self {
@@ -57,10 +57,10 @@ impl NoValidHost {
     }
 }
 
-/// A request as it was when there was no host for it.
+/// The request and the hosts at the time of the failure.
 #[derive(Debug)]
 pub struct UnplacedRequest {
-    /// For the instance that has none; its group has the hosts of those that were placed.
+    /// The request for the instance without a host; its server group includes the hosts of the instances before it.
     pub request: RequestSpec,
     /// All hosts at its destination, with what the instances before it took.
     pub hosts: Vec<ConsideredHost>,
@@ -73,7 +73,7 @@ pub struct UnplacedRequest {
 pub enum NoHost {
     /// None came through: none was there, none is what the request is for, or filters rejected them all.
     NoneLeft,
-    /// None of those that were left could be claimed.
+    /// No claim was granted.
     NoneClaimed,
     /// The caller gave up.
     GivenUp,
@@ -105,7 +105,7 @@ impl fmt::Display for WithoutHosts<'_> {
 }
 
 impl NoValidHost {
-    /// The sentence for whoever may not know the cloud's hosts: what each filter rejected, and how many.
+    /// A sentence without host names, for users: what each filter rejected, and how many hosts.
     #[must_use]
     pub fn without_hosts(&self) -> String {
         WithoutHosts(self).to_string()

@@ -18,7 +18,7 @@ pub struct PlacementStage {
     /// The limit of the query; none or 0: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Without candidates: the demands of the query each of which alone rules out every candidate; at most forty.
+    /// Without candidates: demands of the query, each of which alone rules out every candidate; at most forty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<String>,
     /// Without candidates: why, in a sentence.

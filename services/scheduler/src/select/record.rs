@@ -1,5 +1,5 @@
-//! What happened on the way, for whoever asks why. It is made while hosts are sorted and claimed, so it holds what is at hand and
-//! writes no text; `explain` makes of it what is kept.
+//! The record of a request: hosts, filter counts, rejections, score cards, claims. It is filled during sorting and
+//! claiming and contains no text; `explain` makes an explanation of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ pub(super) const CARDS: usize = 10;
 /// Of so many instances of a request the score cards are kept: making them takes longer than sorting the hosts again does.
 pub(super) const INSTANCES: usize = 3;
 
-/// So many claims of an instance are kept; those that come after are counted.
+/// The maximum number of recorded claims of an instance; further claims are only counted.
 pub(super) const CLAIMS: usize = 20;
 
-/// The way of a request.
+/// The record of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
     /// What was asked for.
     pub asked: RequestSummary,
     /// Each instance's, in their order, as far as it came.
     pub turns: Vec<Turnout>,
-    /// Of the search for alternates, where hosts were looked at once more.
+    /// The search for alternates, if hosts were filtered again for it.
     pub alternates: Option<Turnout>,
 }
 
@@ -65,22 +65,21 @@ pub struct Turnout {
     pub hosts: usize,
     /// Those of them that the request's destination left.
     pub at_destination: usize,
-    /// Those that the request leaves out by name, the first of them.
+    /// Hosts that the request excludes by name.
     pub left_out: LeftOut,
     /// What each filter that was asked let pass.
     pub passed: Vec<FilterCounts>,
-    /// Those that are out. One that is out for an instance is out for all that come after it.
+    /// Rejected hosts. A host that is rejected for an instance is rejected for all later ones.
     pub rejected: Rejections,
     /// Hosts that are left.
     pub left: usize,
-    /// The best hosts and their score cards, the best first; ten at most, and none for the fourth instance of a request and those
-    /// that come after it.
+    /// The ten best hosts with their score cards, best first; empty from the fourth instance of a request on.
     pub cards: Vec<(Arc<HostState>, ScoreCard)>,
     /// Weighers without which another host would be the best, and that host; kept where score cards are.
     pub pivotal: Vec<(&'static str, Arc<HostState>)>,
-    /// What was claimed, in its order; the first twenty, and the one that was granted.
+    /// Claims in order: the first twenty, and the granted one.
     pub tried: Vec<CandidateClaim>,
-    /// Claims that were refused beyond those that are kept.
+    /// The number of refused claims that are not recorded.
     pub more_tried: usize,
     /// NUMA cells or devices that the chosen host has not, where no filter was asked for them; they are not counted on it.
     pub not_counted: Option<Reason>,
@@ -131,7 +130,7 @@ pub(super) enum Detail {
     /// Score cards and pivotal weighers too.
     Cards,
     Counts,
-    /// How many hosts each filter let pass, and nothing of those that are out.
+    /// Only the number of hosts that each filter let pass.
     Nothing,
 }
 
@@ -145,7 +144,7 @@ pub struct CandidateClaim {
 }
 
 impl Turnout {
-    /// Of an instance that no host was looked at for yet.
+    /// An empty record of an instance.
     pub(super) fn new(instance_uuid: String, detail: Detail) -> Self {
         Self {
             instance_uuid,
@@ -190,7 +189,7 @@ impl Turnout {
 }
 
 impl Detail {
-    /// Of the instance at this place, where a record is kept.
+    /// The detail for the instance at this index.
     pub(super) fn of(place: usize, is_kept: bool) -> Self {
         match place < INSTANCES {
             _ if !is_kept => Self::Nothing,

@@ -1,6 +1,6 @@
-//! Hosts that are out, counted by filter and reason; of each kind the first few with their values.
+//! Rejected hosts, counted by filter and reason, with the values of the first few of each kind.
 //!
-//! However many hosts there are, what is kept is bounded: by the filters, the kinds of reasons, and [`NAMED`].
+//! The size is bounded by the number of filters, the kinds of reasons, and [`NAMED`].
 
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::reason::Reason;
 /// So many hosts that are out by one filter for one kind of reason are named.
 pub const NAMED: usize = 5;
 
-/// Who is out, and why.
+/// Rejected hosts, by filter and reason.
 #[derive(Debug, Clone, Default)]
 pub struct Rejections {
     kinds: Vec<RejectedHosts>,

@@ -19,7 +19,7 @@ pub struct SortedHosts {
     ranking: HostRanking,
     /// Places of `hosts`.
     order: Vec<usize>,
-    /// Those that are out.
+    /// Rejected hosts.
     out: Vec<ConsideredHost>,
     is_filtered: bool,
 }
@@ -202,7 +202,7 @@ impl SortedHosts {
 /// The filter or the weigher by which a host is out, and why.
 type Exclusion = (&'static str, Reason);
 
-/// Weighs the hosts. Those that cannot be weighed are out, where Nova ends the request.
+/// Weighs the hosts. A host that cannot be weighed is rejected; Nova fails the request.
 fn weigh(
     scheduler: &Scheduler,
     request: &RequestSpec,

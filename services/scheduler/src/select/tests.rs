@@ -1,4 +1,4 @@
-//! The loop: what is claimed, what comes of it, and that its short cuts are none.
+//! Tests of the loop: claims, their results, and that short cuts do not change the outcome.
 
 mod incremental;
 mod many;
@@ -158,7 +158,7 @@ fn an_instance_takes_its_resources_from_its_host() {
     assert_eq!(state.free_disk_mb, 90_000 - (7 + 4) * 1024);
 }
 
-/// Hosts of which each next one has less memory, with so many candidates each.
+/// Hosts with decreasing memory, each with this number of candidates.
 fn falling(many: usize, candidates: usize) -> Value {
     let host = |at: usize| {
         let candidate = |it: usize| json!({"mappings": {"": [format!("c{it}")]}});

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct ScoreCard {
     /// The sum of the scores; 0 where there was nothing to compare.
     pub weight: f64,
-    /// Of each weigher; none for a host that is alone and so was not weighed.
+    /// The score of each weigher; empty for a single host, which is not weighed.
     pub scores: Vec<Score>,
 }
 

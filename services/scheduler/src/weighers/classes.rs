@@ -22,7 +22,7 @@ pub struct Weighers {
 pub struct WeighersError {
     /// As it was written.
     pub name: String,
-    /// Those that are not built in.
+    /// Custom weighers.
     pub own: Vec<&'static str>,
 }
 
@@ -30,7 +30,8 @@ const MODULES: &str = "nova.scheduler.weights.";
 const ALL_WEIGHERS: &str = "nova.scheduler.weights.all_weighers";
 
 impl Weighers {
-    /// Those that the options name: by the path of Nova's class, or the class alone. One that is named twice counts twice.
+    /// The weighers that the options name, by Nova's class path or class name. A weigher that is named twice counts
+    /// twice.
     pub fn new(options: &SchedulerOptions) -> Result<Self, WeighersError> {
         Self::with_own(options, &CustomPlugins::new())
     }
@@ -55,7 +56,7 @@ impl Weighers {
         })
     }
 
-    /// With Nova's arithmetic: what is infinite or no number stays so, in multipliers of aggregates and in weights.
+    /// Uses Nova's arithmetic: infinite and NaN values are kept in multipliers of aggregates and in weights.
     #[must_use]
     pub fn by_novas_arithmetic(mut self) -> Self {
         self.range = Range::AsNova;

@@ -13,7 +13,7 @@ pub struct Multiplier {
     sign: f64,
 }
 
-/// What holds where no aggregate says otherwise.
+/// The multiplier without an aggregate's override.
 #[derive(Debug, Clone, Copy)]
 enum MultiplierSource {
     Option(fn(&SchedulerOptions) -> f64),
@@ -42,7 +42,7 @@ impl Multiplier {
         }
     }
 
-    /// Of a weigher whose weights count against a host.
+    /// For a weigher whose weights count against a host.
     #[must_use]
     pub fn against(self) -> Self {
         Self { sign: -1.0, ..self }
@@ -54,7 +54,7 @@ impl Multiplier {
         self.key
     }
 
-    /// Where no aggregate says otherwise.
+    /// The multiplier without an aggregate's override.
     pub fn configured(&self, options: &SchedulerOptions) -> f64 {
         let configured = match self.configured {
             MultiplierSource::Option(option) => option(options),
@@ -64,10 +64,10 @@ impl Multiplier {
     }
 }
 
-/// The multipliers of a host that its aggregates override, by the weigher's place.
+/// The multipliers that a host's aggregates override, by the index of the weigher.
 ///
-/// The least of the values of all aggregates is taken; one of them that is no number, or a least one that is not finite, leaves
-/// the option's.
+/// The minimum over all aggregates counts. If one of the values is invalid or the minimum is not finite, the option's
+/// value is used.
 pub(super) fn overridden(
     multipliers: &[Multiplier],
     aggregates: &Aggregates,

@@ -3,9 +3,9 @@
 /// Ends of a scale that are not the list's own.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bounds {
-    /// The lower one; what is below it counts as it.
+    /// The lower bound; smaller values count as the bound.
     pub min: Option<f64>,
-    /// The upper one; what is above it counts as it.
+    /// The upper bound; larger values count as the bound.
     pub max: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// Between the bounds, or the list's own ends where there are none.
+    /// The range between the bounds; the minimum or maximum of the list replaces a missing bound.
     pub(super) fn new(raw: &[f64], bounds: Bounds) -> Self {
         let min = bounds.min.unwrap_or_else(|| least(raw));
         let max = bounds.max.unwrap_or_else(|| most(raw));

@@ -1,5 +1,5 @@
-//! `PCIWeigher`: hosts with few free PCI devices first, so that the others are kept for those who ask for devices. The request is
-//! not looked at.
+//! `PCIWeigher`: hosts with few free PCI devices first, so that the others stay free for requests with devices. The
+//! request is ignored.
 
 use super::{Multiplier, Weigher, WeigherPlan};
 use crate::host_state::{HostState, PciPools};

@@ -1,20 +1,20 @@
 //! Which numbers raw weights and multipliers may be, so that every weight is a number.
 
-/// The largest raw weight and the largest multiplier, of either sign: what is beyond counts as it. The product of two of them, and
-/// the sum of as many such products as there may be weighers, is a number.
+/// The largest absolute raw weight and multiplier; larger values count as it. The product of two of them is finite, and
+/// so is the sum of such products over all weighers.
 pub const LARGEST: f64 = 1e100;
 
-/// What becomes of numbers that are none, or too large.
+/// How NaN, infinite and too large numbers are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Range {
     /// They are within [`LARGEST`].
     Bounded,
-    /// They stay as they are, and weights may be infinite or no number: Nova's, for whoever compares with it.
+    /// They are kept, as in Nova; weights may be infinite or NaN.
     AsNova,
 }
 
 impl Range {
-    /// A number within the range; one that is no number counts as 0.
+    /// A number within the range; NaN counts as 0.
     pub(super) fn keep(self, number: f64) -> f64 {
         match self {
             Self::Bounded => bounded(number),
@@ -28,7 +28,7 @@ impl Range {
     }
 }
 
-/// Within [`LARGEST`]; what is no number counts as 0.
+/// A number within [`LARGEST`]; NaN counts as 0.
 pub(super) fn bounded(number: f64) -> f64 {
     match number.is_nan() {
         true => 0.0,

@@ -72,7 +72,7 @@ impl HostRanking {
         }
     }
 
-    /// Of one weigher, with what is alike on all hosts.
+    /// The column of one weigher, with the part that is equal for all hosts.
     fn column(&self, rows: &Rows<'_>, at: usize) -> Column {
         let (weigher, weighing) = (rows.weighers.weighers[at], &rows.weighings[at]);
         let bounds = self.bounds(weigher.bounds());
@@ -245,7 +245,7 @@ impl Column {
         }
     }
 
-    /// Of the host at a place, on the column's scale.
+    /// The score of the host at an index, on the column's scale.
     fn score(&self, scale: Scale, place: usize) -> Score {
         let norm = scale.at(self.on_scale().at(place));
         let multiplier = self.multiplier.at(place);
@@ -271,7 +271,7 @@ struct Rows<'a> {
     configured: Vec<f64>,
     /// The multipliers that aggregates say instead, by weigher.
     overridden: ByAggregates<Vec<(usize, f64)>>,
-    /// The weighers that look at each host.
+    /// The weighers that depend on the host.
     looking: Vec<usize>,
     /// A host that was weighed before is weighed.
     is_again: bool,

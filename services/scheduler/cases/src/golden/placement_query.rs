@@ -1,4 +1,4 @@
-//! Kind `placement_query`: what Placement is asked for a request.
+//! Kind `placement_query`: the query to Placement for a request.
 
 use std::sync::Arc;
 

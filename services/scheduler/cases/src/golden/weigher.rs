@@ -60,7 +60,7 @@ pub(super) fn numbers(numbers: &[f64]) -> Value {
     numbers.iter().copied().map(number).collect()
 }
 
-/// A number; `{"special": ...}` for those that JSON has not.
+/// A number; `{"special": ...}` for infinity and NaN, which JSON does not have.
 fn number(number: f64) -> Value {
     match number {
         f64::INFINITY => json!({ "special": "inf" }),

@@ -1,4 +1,4 @@
-//! A value in a file with its path, so that what is wrong is told by its place.
+//! A JSON value with its path in the file, for errors that name the field.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ impl<'a> CaseField<'a> {
         self.wrong(format!("should be {}, and is {is}", what.as_ref()))
     }
 
-    /// An error in words of one's own.
+    /// An error with a custom text.
     pub fn wrong(&self, wrong: String) -> FieldError {
         FieldError {
             path: self.path.clone(),
@@ -74,7 +74,7 @@ impl<'a> CaseField<'a> {
         }))
     }
 
-    /// A key that must be there.
+    /// The value of a mandatory key.
     pub fn needed(&self, key: &str) -> FieldResult<Self> {
         self.given(key)?.ok_or_else(|| FieldError {
             path: self.under(key),
@@ -82,7 +82,7 @@ impl<'a> CaseField<'a> {
         })
     }
 
-    /// What a key has; none where it is not there, or null.
+    /// The value of a key; `None` if it is missing or null.
     pub fn maybe<T>(
         &self,
         key: &str,
@@ -92,7 +92,7 @@ impl<'a> CaseField<'a> {
         field.map(|field| read(&field)).transpose()
     }
 
-    /// What a key has; the default where it is not there, or null.
+    /// The value of a key; the default if it is missing or null.
     pub fn or<T>(
         &self,
         key: &str,
@@ -143,7 +143,7 @@ impl<'a> CaseField<'a> {
         Ok(fields.collect())
     }
 
-    /// A list (or a set) of what is read alike.
+    /// A list or set of equal elements.
     pub fn list<T, C: FromIterator<T>>(
         &self,
         read: impl Fn(&Self) -> FieldResult<T>,
@@ -151,7 +151,7 @@ impl<'a> CaseField<'a> {
         self.items()?.iter().map(read).collect()
     }
 
-    /// An object of what is read alike.
+    /// An object with equal values.
     pub fn map<T>(
         &self,
         read: impl Fn(&Self) -> FieldResult<T>,

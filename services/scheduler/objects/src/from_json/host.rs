@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::field::{CaseField, FieldResult};
 use crate::host_state::{
-    Aggregate, Aggregates, AllocationCandidate, Capability, Cores, CpuInfo, CpuSet, HostState,
-    Instance, Instances, MemoryPages, NumaCell, NumaTopology, PciPool, PciPools, ServiceState,
+    Aggregate, Aggregates, AllocationCandidate, Capability, Cores, CpuBitSet, CpuInfo, HostState,
+    Instance, Instances, NumaCell, NumaPages, NumaTopology, PciPool, PciPools, ServiceState,
 };
 use crate::request::ImageProperties;
 
@@ -68,7 +68,7 @@ pub fn host_state(field: &CaseField<'_>, place: usize) -> FieldResult<HostState>
     })
 }
 
-/// The host's candidates; a host of which nothing is said has one.
+/// The allocation candidates of a host; one by default.
 pub fn allocation_candidates(field: &CaseField<'_>) -> FieldResult<Vec<AllocationCandidate>> {
     let one = vec![AllocationCandidate::default()];
     field.or("candidates", one, |all| all.list(candidate))
@@ -100,7 +100,7 @@ fn seen_now() -> ServiceState {
 }
 
 fn service(field: &CaseField<'_>) -> FieldResult<ServiceState> {
-    // Null is "never seen", and not what is the default.
+    // Null means "never seen"; the default is "seen now".
     let last_seen_age_s = match field.given("last_seen_age_s")? {
         None => Some(0.0),
         Some(age) if age.value().is_null() => None,
@@ -147,7 +147,7 @@ fn metrics(field: &CaseField<'_>) -> FieldResult<BTreeMap<String, f64>> {
     })
 }
 
-/// Null is a host that tells of no devices, and not what is the default: one that tells that it has none.
+/// Null is a host that does not report devices; the default is a host that reports none.
 fn pools(field: &CaseField<'_>) -> FieldResult<Option<PciPools>> {
     match field.given("pci_pools")? {
         None => Ok(Some(PciPools::default())),
@@ -167,7 +167,7 @@ fn pool(field: &CaseField<'_>) -> FieldResult<PciPool> {
 }
 
 fn cell(field: &CaseField<'_>) -> FieldResult<NumaCell> {
-    let cpus = |key| field.or(key, CpuSet::default(), |all| all.list(CaseField::count));
+    let cpus = |key| field.or(key, CpuBitSet::default(), |all| all.list(CaseField::count));
     let int = |key| field.or(key, 0, CaseField::int);
     Ok(NumaCell {
         id: field.needed("id")?.int()?,
@@ -189,9 +189,9 @@ fn cell(field: &CaseField<'_>) -> FieldResult<NumaCell> {
     })
 }
 
-fn pages(field: &CaseField<'_>) -> FieldResult<MemoryPages> {
+fn pages(field: &CaseField<'_>) -> FieldResult<NumaPages> {
     let int = |key| field.or(key, 0, CaseField::int);
-    Ok(MemoryPages {
+    Ok(NumaPages {
         size_kb: field.needed("size_kb")?.int()?,
         total: int("total")?,
         used: int("used")?,

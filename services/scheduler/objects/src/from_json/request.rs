@@ -13,10 +13,10 @@ use crate::request::{
     RequestSpec, ServerGroup,
 };
 
-/// As Nova's API would have built it; one that the API would refuse is [`CaseRequestError::Refused`].
+/// Reads a request as Nova's API would build it. A request that the API would refuse is [`CaseRequestError::Refused`].
 pub fn request_spec(field: &CaseField<'_>) -> Result<RequestSpec, CaseRequestError> {
     let texts = |key| field.or(key, Vec::new(), |all| all.list(CaseField::string));
-    // Null is "no image", and not what is the default: an image without properties.
+    // Null means "no image"; the default is an image without properties.
     let image = match field.given("image")? {
         None => Some(RequestImage::default()),
         Some(image) if image.value().is_null() => None,
@@ -52,7 +52,7 @@ pub fn request_spec(field: &CaseField<'_>) -> Result<RequestSpec, CaseRequestErr
     })
 }
 
-/// `p1` where nothing is said; null is a request of no project.
+/// The default is `p1`; null is a request without a project.
 fn project(field: &CaseField<'_>) -> FieldResult<Option<String>> {
     match field.given("project_id")? {
         None => Ok(Some("p1".to_owned())),

@@ -7,9 +7,9 @@ use crate::reason::Reason;
 use crate::request::RequestSpec;
 
 impl HostState {
-    /// Puts the cells of an instance on cells of this host, and takes the devices that it asks for out of its pools. For that no
-    /// filter needs to have passed it: what cannot be taken is not, what can be is. `limits` are those that the filter noted,
-    /// `mappings` those of the candidate that was claimed.
+    /// Subtracts the NUMA cells and PCI devices of an instance from this host. Works without a previous filter run:
+    /// takes what is available and reports the rest as error. `limits` are those that the filter set, `mappings` those
+    /// of the claimed candidate.
     pub fn consume_numa_and_pci(
         &mut self,
         request: &RequestSpec,

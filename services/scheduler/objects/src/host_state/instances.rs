@@ -12,7 +12,7 @@ use crate::request::ImageProperties;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Instances {
     by_uuid: BTreeMap<String, Instance>,
-    /// Of each uuid, in order.
+    /// The hash of each UUID, in order.
     hashes: Vec<u64>,
 }
 

@@ -1,8 +1,6 @@
 //! The NUMA cells of a host.
 
-use std::collections::BTreeSet;
-
-use super::{Cores, CpuSet};
+use super::NumaCell;
 
 /// The cells, in the host's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,7 +18,7 @@ impl NumaTopology {
     }
 }
 
-/// Some of a host's cells, by their places in its topology. Places from 128 on are none's.
+/// Some of a host's cells, by index. Indexes from 128 on are never contained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CellSet(u128);
 
@@ -59,43 +57,4 @@ fn bit(place: usize) -> u128 {
         true => 1 << place,
         false => 0,
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NumaCell {
-    /// The host's cell number.
-    pub id: i64,
-    /// CPUs for guests that share them.
-    pub cpuset: CpuSet,
-    /// CPUs for guests with dedicated CPUs.
-    pub pcpuset: CpuSet,
-    pub memory: i64,
-    /// Memory that guests have, in MiB.
-    pub memory_usage: i64,
-    /// CPUs that guests have.
-    pub cpu_usage: i64,
-    /// CPUs dedicated to a guest.
-    pub pinned_cpus: CpuSet,
-    /// CPUs that are threads of one core.
-    pub siblings: Cores,
-    /// Memory by the size of its pages.
-    pub mempages: Vec<MemoryPages>,
-    /// The socket, if reported.
-    pub socket: Option<i64>,
-    /// Physical networks with cards at this cell.
-    pub physnets: BTreeSet<String>,
-    /// Whether tunnelled networks leave from this cell.
-    pub tunneled: bool,
-}
-
-/// The pages of one size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MemoryPages {
-    /// Of one page, in KiB.
-    pub size_kb: i64,
-    pub total: i64,
-    /// How many guests have.
-    pub used: i64,
-    /// How many are no guest's to have.
-    pub reserved: i64,
 }

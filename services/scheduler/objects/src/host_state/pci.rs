@@ -2,7 +2,9 @@
 
 mod summary;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use super::PciPool;
 
 pub use summary::{PciDevType, PciId, PciSummary};
 
@@ -71,31 +73,5 @@ impl PciPools {
     #[must_use]
     pub fn has_split_provider(&self) -> bool {
         self.has_split_provider
-    }
-}
-
-/// Devices that are alike.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PciPool {
-    pub vendor_id: String,
-    pub product_id: String,
-    /// Their NUMA cell, if known.
-    pub numa_node: Option<i64>,
-    /// How many are free; 0 at least in [`PciPools`].
-    pub count: i64,
-    /// `dev_type`, `physical_network`, `remote_managed`, `live_migratable`, `rp_uuid` and tags of `device_spec`.
-    pub tags: BTreeMap<String, String>,
-}
-
-impl PciPool {
-    #[must_use]
-    pub fn tag(&self, name: &str) -> Option<&str> {
-        self.tags.get(name).map(String::as_str)
-    }
-
-    /// The provider in Placement; `None` if the devices are not in Placement.
-    #[must_use]
-    pub fn rp_uuid(&self) -> Option<&str> {
-        self.tag("rp_uuid")
     }
 }

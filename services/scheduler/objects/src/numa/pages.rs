@@ -1,7 +1,7 @@
 //! Memory of a cell: by pages if the host reports them, otherwise as a whole.
 
 use super::{CellNeed, CellReason};
-use crate::host_state::{MemoryPages, NumaCell};
+use crate::host_state::{NumaCell, NumaPages};
 use crate::request::PageSize;
 
 /// The page size in KiB that a cell would use; `None` if the host reports no pages and none are requested.
@@ -77,7 +77,7 @@ pub(super) fn kib(mib: i64) -> i64 {
     mib.saturating_mul(1024)
 }
 
-fn free_kb(pages: &MemoryPages) -> i64 {
+fn free_kb(pages: &NumaPages) -> i64 {
     let taken = pages.used.saturating_add(pages.reserved);
     pages
         .total

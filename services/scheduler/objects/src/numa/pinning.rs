@@ -4,14 +4,14 @@
 //! them together or fails; `isolate` uses one thread of each completely free core.
 
 use super::{CellReason, DedicatedCpuNeed};
-use crate::host_state::{CpuSet, NumaCell};
+use crate::host_state::{CpuBitSet, NumaCell};
 use crate::request::CpuThreadPolicy;
 
 /// The CPUs of the host that a cell of an instance has for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct CpuPinning {
     /// As many as the cell's dedicated CPUs.
-    pub(super) cpus: CpuSet,
+    pub(super) cpus: CpuBitSet,
     pub(super) emulator: Option<u16>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn check(pinned: DedicatedCpuNeed, cell: &NumaCell) -> Result<(), Cel
     }
 }
 
-/// Of the core with most.
+/// The number of threads of the largest core.
 fn threads_per_core(cell: &NumaCell) -> Result<usize, CellReason> {
     cell.siblings.threads().ok_or(CellReason::NoCores)
 }
@@ -113,7 +113,7 @@ pub(super) fn choose(pinned: DedicatedCpuNeed, cell: &NumaCell) -> Option<CpuPin
 }
 
 /// CPUs with `taken` from each core that has `free`; `None` if there are too few cores.
-fn of_each(cores: &[Vec<u16>], free: usize, taken: usize, cpus: usize) -> Option<CpuSet> {
+fn of_each(cores: &[Vec<u16>], free: usize, taken: usize, cpus: usize) -> Option<CpuBitSet> {
     let cores = cores.iter().filter(|core| core.len() >= free);
     let taken: Vec<u16> = cores.flat_map(|core| &core[..taken]).copied().collect();
     (taken.len() >= cpus).then(|| taken.into_iter().take(cpus).collect())

@@ -78,9 +78,9 @@ pub enum NumaReason {
 /// A cell of a host that cannot take a cell of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NumaCellRefusal {
-    /// Of the instance, by its place.
+    /// The index of the instance's cell.
     pub instance_cell: usize,
-    /// Of the host, by the host's number.
+    /// The number of the host's cell.
     pub cell: i64,
     #[serde(flatten)]
     pub reason: CellReason,

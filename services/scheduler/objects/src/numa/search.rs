@@ -1,8 +1,8 @@
-//! A way to put each cell of an instance on another cell of a host.
+//! Searches a placement of each instance cell on another host cell.
 //!
-//! Cell by cell, in the order of the host's. What fails below a set of used cells does not depend on which of them took which
-//! cell of the instance, nor on which of several cells that are alike is used: so such a state is tried once. The first failure
-//! is what makes the search look at what is alike; most hosts never come to it.
+//! Instance cells are placed in their order. Whether a state fails depends only on the set of used host cells, and
+//! equal host cells are interchangeable, so each such state is tried once. Equal cells are determined after the first
+//! failure; most searches never need them.
 
 use std::collections::HashSet;
 

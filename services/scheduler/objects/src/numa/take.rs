@@ -5,7 +5,7 @@ use super::pages::kib;
 use super::pinning::CpuPinning;
 use super::search::{CellSearch, SearchGoal};
 use super::{CellNeed, NumaAsk, NumaReason, Offer, pages, pinning};
-use crate::host_state::{CellSet, CpuSet, NumaCell, NumaTopology};
+use crate::host_state::{CellSet, CpuBitSet, NumaCell, NumaTopology};
 use crate::request::CpuThreadPolicy;
 
 impl NumaAsk<'_> {
@@ -61,7 +61,7 @@ fn pin(pinning: CpuPinning, is_isolated: bool, cell: &mut NumaCell) {
     cpus.extend(pinning.emulator);
     if is_isolated {
         let cores = cell.siblings.iter().filter(|core| core.meets(&cpus));
-        let whole: CpuSet = cores.flat_map(CpuSet::iter).collect();
+        let whole: CpuBitSet = cores.flat_map(CpuBitSet::iter).collect();
         cpus.extend(whole.iter().filter(|cpu| cell.pcpuset.contains(*cpu)));
     }
     cell.pinned_cpus.extend(cpus.iter());

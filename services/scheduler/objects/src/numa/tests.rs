@@ -21,7 +21,7 @@ fn host(numa: NumaTopology, pci: Option<PciPools>) -> HostState {
     }
 }
 
-/// The result as one word.
+/// The result as one code.
 fn word(found: &Result<(), NumaReason>) -> String {
     match found {
         Ok(()) => "fits".to_owned(),

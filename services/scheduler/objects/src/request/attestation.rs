@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is known of the nodes' trustworthiness when a request is made.
+/// The attested trust levels of the nodes when a request is made.
 ///
-/// This is the interface to attestation: who makes the request reads what an attestation service says of the nodes, and hands it
-/// over; the filter itself asks nobody. A level is whatever word the service has, `trusted` and `untrusted` mostly.
+/// The caller queries the attestation service and passes the result; the filter queries nothing. A level is a name that
+/// the service defines, usually `trusted` or `untrusted`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attestations(AttestedNodes);
 
@@ -25,7 +25,7 @@ impl Default for AttestedNodes {
 /// What was attested of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attestation {
-    /// How far it is to be trusted, in a word.
+    /// The name of the trust level.
     pub trust_level: String,
     /// Seconds since then, and for how many it holds; none: it holds.
     pub expired: Option<AttestationExpiry>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_model::nearest_name;
 
-/// The hints that Nova knows, by name: `group` is read where the request is taken, `target_cell` by nobody any more, the others by
-/// filters. Plugins may read any.
+/// The hints that Nova knows. `group` is read when the request is created, `target_cell` is not read any longer,
+/// filters read the others. Plugins may read any hint.
 const KNOWN: [&str; 7] = [
     "build_near_host_ip",
     "cidr",
@@ -35,7 +35,7 @@ impl Hints {
         KNOWN.into_iter()
     }
 
-    /// The name that is meant by one that nobody reads; none where it is read, or no name is near.
+    /// The known name that is similar to an unknown hint; `None` if the hint is known or no name is similar.
     #[must_use]
     pub fn meant(name: &str) -> Option<&'static str> {
         let is_read = KNOWN.contains(&name) || name.starts_with("_nova_");
@@ -49,7 +49,7 @@ impl Hints {
         found.map(|(_, filter)| *filter)
     }
 
-    /// Those that none of these built-in filters reads.
+    /// The hints that none of these built-in filters reads.
     pub fn unread<'a>(&'a self, filters: &'a [&str]) -> impl Iterator<Item = &'a str> {
         let is_read = |name: &str| match Self::reader(name) {
             Some(filter) => filters.contains(&filter),
@@ -71,7 +71,7 @@ impl Hints {
             .map(|(name, texts)| (name.as_str(), texts.as_slice()))
     }
 
-    /// Whether the user gave it, be it empty.
+    /// Whether the user set the hint, even to an empty value.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
@@ -92,7 +92,7 @@ impl Hints {
         }
     }
 
-    /// All texts of a hint that says something: none for one that is not given, has no text, or an empty one alone.
+    /// The texts of a hint; `None` if it is missing or empty.
     #[must_use]
     pub fn said(&self, name: &str) -> Option<&[String]> {
         match self.all(name) {
@@ -102,7 +102,7 @@ impl Hints {
         }
     }
 
-    /// Whether an instance is rebuilt where it is: then only filters that look at its new image are asked.
+    /// Whether an instance is rebuilt on its host: only filters that check the new image run.
     #[must_use]
     pub fn is_rebuild(&self) -> bool {
         self.all("_nova_check_type") == ["rebuild"]

@@ -39,9 +39,9 @@ pub struct ImagePropertyError {
 }
 
 impl ImageProperties {
-    /// Of what the image service keeps. A property under its name of today counts more than one under an old name.
+    /// Reads the properties of an image. A property under its current name takes precedence over an old name.
     ///
-    /// Errors: A value is none that its property may have, be it under an old name.
+    /// Errors: the value of a property is invalid.
     pub fn new(kept: BTreeMap<String, String>) -> Result<Self, ImagePropertyError> {
         let mut properties = BTreeMap::new();
         for (old, name) in LEGACY {
@@ -81,18 +81,18 @@ impl ImageProperties {
         KINDS.iter().map(|(name, _)| *name).chain(old)
     }
 
-    /// Those that Nova knows, by name.
+    /// The properties that Nova knows, by name.
     pub fn known(&self) -> impl Iterator<Item = (&str, &str)> {
         self.iter().filter(|(name, _)| kind_of(name).is_some())
     }
 
-    /// Those that Nova knows and that say something: not false, not 0, not an empty text or list.
+    /// The known properties with a value other than false, 0, and an empty text or list.
     pub fn telling(&self) -> impl Iterator<Item = (&str, &str)> {
         self.iter()
             .filter(|(name, value)| kind_of(name).is_some_and(|kind| !kind.is_empty(value)))
     }
 
-    /// Without a look at the values.
+    /// Keeps the values unchecked.
     #[cfg(test)]
     pub fn unread(properties: BTreeMap<String, String>) -> Self {
         Self(properties)

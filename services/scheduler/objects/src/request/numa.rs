@@ -12,7 +12,7 @@ mod source;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::host_state::CpuSet;
+use crate::host_state::CpuBitSet;
 
 pub use cpus::pci_numa_affinity_policy;
 pub use error::NumaRequestError;
@@ -23,11 +23,11 @@ pub use pinning::CpuCounts;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceNumaTopology {
     pub cells: Vec<InstanceNumaCell>,
-    /// `hw:cpu_policy`; none where nothing is said, which is as `shared`.
+    /// `hw:cpu_policy`; `None` is the same as `shared`.
     pub cpu_policy: Option<CpuAllocationPolicy>,
-    /// `hw:cpu_thread_policy`; none where nothing is said, which is as `prefer`.
+    /// `hw:cpu_thread_policy`; `None` is the same as `prefer`.
     pub cpu_thread_policy: Option<CpuThreadPolicy>,
-    /// `hw:emulator_threads_policy`; none where nothing is said.
+    /// `hw:emulator_threads_policy`.
     pub emulator_threads_policy: Option<EmulatorThreadsPolicy>,
     /// `hw:mem_page_size`; none where the smallest pages will do.
     pub pagesize: Option<PageSize>,
@@ -37,13 +37,13 @@ pub struct InstanceNumaTopology {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InstanceNumaCell {
     /// The instance's CPUs that share the host's.
-    pub cpuset: CpuSet,
+    pub cpuset: CpuBitSet,
     /// The instance's CPUs that have one of the host's each.
-    pub pcpuset: CpuSet,
+    pub pcpuset: CpuBitSet,
     pub memory: i64,
 }
 
-/// Whose CPUs an instance's are.
+/// Whether an instance's CPUs are shared or dedicated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuAllocationPolicy {
     /// They share the host's with those of other instances.
@@ -54,7 +54,7 @@ pub enum CpuAllocationPolicy {
     Mixed,
 }
 
-/// What becomes of the threads of a core whose CPUs are dedicated.
+/// How thread siblings of dedicated CPUs are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuThreadPolicy {
     /// Threads of one core are taken together where they are free.
@@ -147,7 +147,7 @@ impl Serialize for InstanceNumaTopology {
     }
 }
 
-/// A cell on its way out.
+/// The serialised form of a cell.
 struct Cell<'a> {
     all: &'a InstanceNumaTopology,
     id: usize,

@@ -13,14 +13,14 @@ pub struct PciRequest {
     pub count: i64,
     /// A device is of the kind where it has all that one of these says: `vendor_id`, `product_id`, `dev_type`, ...
     pub spec: Vec<BTreeMap<String, String>>,
-    /// Of the request groups that it becomes in Placement: `REQUEST_ID-N`.
+    /// The prefix of its request groups in Placement: `REQUEST_ID-N`.
     pub request_id: Option<String>,
     pub origin: PciRequestOrigin,
     /// How near to the memory and the CPUs.
     pub numa_policy: NumaAffinityPolicy,
 }
 
-/// Who asks for a device.
+/// Whether a flavor or a port requests the device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PciRequestOrigin {
     /// The flavor, by this alias.
@@ -34,7 +34,7 @@ pub enum PciRequestOrigin {
 pub enum NumaAffinityPolicy {
     /// In the same cell.
     Required,
-    /// In the same cell, or where nobody knows the device's cell.
+    /// In the same cell, or in an unknown cell.
     #[default]
     Legacy,
     /// The same cell first, else any.

@@ -1,4 +1,4 @@
-//! After a claim only what changed is looked at again. That it changes nothing: the same loop, which looks at everything each time.
+//! After a claim only the changed host is filtered again. Compared with a loop that filters every host each time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::weighers::{HostRanking, Weighers, order};
 use berth_model::SeededRng;
 use berth_scheduler_objects::testing::hosts;
 
-/// What is claimed for each instance, by a loop that looks at every host for every instance.
+/// The claims of each instance, by a loop that filters every host for every instance.
 fn reference(
     scheduler: &Scheduler,
     mut ask: SelectionRequest,

@@ -2,7 +2,7 @@
 
 use super::{Column, HostRanking, HostValues, best};
 
-/// Sums of numbers are told apart where they differ by more than this share of the largest number in them.
+/// Sums differ if their difference exceeds this share of the largest term.
 const ROUNDING: f64 = 1e-13;
 
 /// Beyond this a score is not taken from a weight: too little is left of the other scores in it.
@@ -73,10 +73,10 @@ impl HostRanking {
 }
 
 impl WeighedHost {
-    /// None where there is no host.
+    /// `None` without hosts.
     fn new(weights: Vec<f64>) -> Option<Self> {
         let largest = weights.iter().map(|it| it.abs());
-        // Not f64::max: what is no number is not passed over.
+        // Not f64::max, which ignores NaN.
         let largest = largest.fold(0.0, |most, it| if it <= most { most } else { it });
         Some(Self {
             best: best(&weights)?,

@@ -322,7 +322,7 @@ fn any_number() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// A host that tells any numbers, and whose aggregates say anything of multipliers.
+/// A host with arbitrary numbers and arbitrary multipliers in its aggregates.
 fn extreme_host() -> impl Strategy<Value = Value> {
     let said = prop_oneof![
         any_number().prop_map(|it| format!("{it:e}")),

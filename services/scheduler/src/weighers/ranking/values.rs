@@ -13,7 +13,7 @@ impl HostValues {
         Self::Each(vec![0.0; hosts])
     }
 
-    /// Of the host at a place, which is one of the list's.
+    /// The value of the host at an index within the list.
     pub(super) fn at(&self, place: usize) -> f64 {
         match self {
             Self::Same(value) => *value,
@@ -29,7 +29,7 @@ impl HostValues {
         }
     }
 
-    /// Whether two hosts have not the same; what is no number is never the same.
+    /// Whether two hosts have different values; NaN differs from everything.
     pub(super) fn differ(&self) -> bool {
         match self {
             Self::Same(value) => value.is_nan(),
@@ -37,7 +37,7 @@ impl HostValues {
         }
     }
 
-    /// Of one of so many hosts.
+    /// Sets the value of one host of a list of this length.
     pub(super) fn put(&mut self, place: usize, value: f64, hosts: usize) {
         match self {
             Self::Same(same) if same.to_bits() == value.to_bits() => {}

@@ -6,7 +6,7 @@ mod devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::host_state::{CpuSet, HostState, NumaCell, NumaLimits, NumaTopology, PciPool};
+use crate::host_state::{CpuBitSet, HostState, NumaCell, NumaLimits, NumaTopology, PciPool};
 use crate::numa::CellStrategy;
 use crate::pci::Mappings;
 use crate::request::{
@@ -255,7 +255,7 @@ fn pin(
         .iter()
         .map(|core| core.iter().filter(|cpu| free.contains(cpu)).collect())
         .collect();
-    let threads = cell.siblings.iter().map(CpuSet::len).max()?;
+    let threads = cell.siblings.iter().map(CpuBitSet::len).max()?;
     let taken_by = |threads: usize, taken: usize| -> Vec<u16> {
         let cores = cores.iter().filter(|core| core.len() >= threads);
         cores.flat_map(|core| core[..taken].to_vec()).collect()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::host_state::{
-    CpuSet, MemoryPages, NumaCell, NumaLimits, NumaTopology, PciPool, PciPools,
+    CpuBitSet, NumaCell, NumaLimits, NumaPages, NumaTopology, PciPool, PciPools,
 };
 use crate::numa::CellStrategy;
 use crate::pci::Mappings;
@@ -106,13 +106,13 @@ fn shape(dice: &mut Dice) -> Shape {
 fn cell(dice: &mut Dice, id: u16, shape: &Shape) -> NumaCell {
     let Shape { cores, threads, .. } = *shape;
     let first = id * cores * threads;
-    let all: CpuSet = (first..first + cores * threads).collect();
+    let all: CpuBitSet = (first..first + cores * threads).collect();
     let siblings = (0..cores).map(|core| {
         let of_core = (0..threads).map(|thread| first + core + thread * cores);
         of_core.collect()
     });
     let is_dedicated: Vec<bool> = all.iter().map(|_| dice.once_in(2)).collect();
-    let part = |wanted: bool| -> CpuSet {
+    let part = |wanted: bool| -> CpuBitSet {
         let cpus = all.iter().zip(&is_dedicated);
         let cpus = cpus.filter(|(_, it)| shape.are_sets_equal || **it == wanted);
         cpus.map(|(cpu, _)| cpu).collect()
@@ -140,7 +140,7 @@ fn cell(dice: &mut Dice, id: u16, shape: &Shape) -> NumaCell {
     }
 }
 
-fn pages(dice: &mut Dice, memory: i64) -> Vec<MemoryPages> {
+fn pages(dice: &mut Dice, memory: i64) -> Vec<NumaPages> {
     let mut sizes = vec![4, 2048, 262_144, 1_048_576];
     if dice.once_in(3) {
         sizes.clear();
@@ -152,7 +152,7 @@ fn pages(dice: &mut Dice, memory: i64) -> Vec<MemoryPages> {
     let pages = sizes.into_iter().map(|size_kb| {
         let total = memory * 1024 / size_kb;
         let eighth = |dice: &mut Dice| total * i64::from(dice.one_of(&[0, 0, 1, 2, 6])) / 8;
-        MemoryPages {
+        NumaPages {
             size_kb,
             total,
             used: eighth(dice),
@@ -196,12 +196,12 @@ fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
             (1 + dice.below(4), memory)
         });
         last = Some((cpus, memory));
-        let all: CpuSet = (next..next + cpus).collect();
+        let all: CpuBitSet = (next..next + cpus).collect();
         next += cpus;
-        let pcpuset: CpuSet = match cpu_policy {
+        let pcpuset: CpuBitSet = match cpu_policy {
             Some(CpuAllocationPolicy::Dedicated) => all.clone(),
             Some(CpuAllocationPolicy::Mixed) => all.iter().filter(|_| dice.once_in(2)).collect(),
-            _ => CpuSet::default(),
+            _ => CpuBitSet::default(),
         };
         InstanceNumaCell {
             cpuset: all.without(&pcpuset),

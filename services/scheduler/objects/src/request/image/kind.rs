@@ -5,11 +5,11 @@ use serde_json::Value;
 use crate::numbers;
 use crate::version::VersionPredicate;
 
-/// Of one property or several.
+/// The type of a property's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PropertyKind {
     Text,
-    /// Yes or no; what is neither is no.
+    /// Yes or no; other values count as no.
     Flag,
     Int,
     /// One of these, letter by letter.

@@ -2,7 +2,7 @@
 
 use super::source::{number, one_of};
 use super::{CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError};
-use crate::host_state::CpuSet;
+use crate::host_state::CpuBitSet;
 use crate::numbers;
 use crate::request::source::FlavorAndImage;
 use crate::request::{NumaAffinityPolicy, RequestFlavor, RequestImage};
@@ -42,12 +42,12 @@ pub(super) fn emulator_threads(
 }
 
 /// `hw:cpu_dedicated_mask`
-pub(super) fn dedicated(source: FlavorAndImage<'_>, vcpus: u16) -> CpuResult<Option<CpuSet>> {
+pub(super) fn dedicated(source: FlavorAndImage<'_>, vcpus: u16) -> CpuResult<Option<CpuBitSet>> {
     let name = "hw:cpu_dedicated_mask";
     let Some(mask) = source.spec(name) else {
         return Ok(None);
     };
-    let (cpus, all) = (masked(name, mask, vcpus)?, CpuSet::first(vcpus));
+    let (cpus, all) = (masked(name, mask, vcpus)?, CpuBitSet::first(vcpus));
     let has_some = !cpus.is_empty() && cpus.is_within(&all) && cpus != all;
     match has_some {
         true => Ok(Some(cpus)),
@@ -60,12 +60,12 @@ pub(super) fn realtime(
     source: FlavorAndImage<'_>,
     vcpus: u16,
     emulator_threads: Option<EmulatorThreadsPolicy>,
-) -> CpuResult<Option<CpuSet>> {
+) -> CpuResult<Option<CpuBitSet>> {
     if !source.spec("hw:cpu_realtime").is_some_and(numbers::is_true) {
         return Ok(None);
     }
     let (spec, property) = source.both("cpu_realtime_mask");
-    let all = CpuSet::first(vcpus);
+    let all = CpuBitSet::first(vcpus);
     let (name, mask) = match property {
         Some(mask) => ("hw_cpu_realtime_mask", mask),
         None => ("hw:cpu_realtime_mask", spec.unwrap_or_default()),
@@ -90,8 +90,8 @@ fn mask_error(name: &'static str, mask: &str, vcpus: u16) -> NumaRequestError {
     }
 }
 
-/// A list of CPUs; one that begins with what is not in it is of all others.
-fn masked(name: &str, mask: &str, vcpus: u16) -> CpuResult<CpuSet> {
+/// A list of CPUs; a list that begins with an exclusion contains all other CPUs.
+fn masked(name: &str, mask: &str, vcpus: u16) -> CpuResult<CpuBitSet> {
     match mask.trim().starts_with('^') {
         true => cpus(name, &format!("0-{},{mask}", i32::from(vcpus) - 1)),
         false => cpus(name, mask),
@@ -99,8 +99,8 @@ fn masked(name: &str, mask: &str, vcpus: u16) -> CpuResult<CpuSet> {
 }
 
 /// A list of CPUs by Nova's grammar: `0-3,^2,8`.
-pub(super) fn cpus(name: &str, text: &str) -> CpuResult<CpuSet> {
-    let (mut within, mut without) = (CpuSet::default(), CpuSet::default());
+pub(super) fn cpus(name: &str, text: &str) -> CpuResult<CpuBitSet> {
+    let (mut within, mut without) = (CpuBitSet::default(), CpuBitSet::default());
     for rule in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
         let (set, range) = match rule.strip_prefix('^') {
             Some(range) => (&mut without, range),

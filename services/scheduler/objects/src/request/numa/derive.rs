@@ -5,7 +5,7 @@ use super::{
     CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, InstanceNumaCell,
     InstanceNumaTopology, NumaRequestError, cpus, pages,
 };
-use crate::host_state::CpuSet;
+use crate::host_state::CpuBitSet;
 use crate::numbers;
 use crate::request::source::FlavorAndImage;
 use crate::request::{RequestFlavor, RequestImage};
@@ -13,8 +13,8 @@ use crate::request::{RequestFlavor, RequestImage};
 type TopologyResult<T> = Result<T, NumaRequestError>;
 
 impl InstanceNumaTopology {
-    /// The cells that a flavor and an image ask for; none where they ask for none: that is where nothing is said of cells, pages,
-    /// persistent memory or dedicated CPUs.
+    /// The cells that a flavor and an image request; `None` if they request no cells, page size, persistent memory or
+    /// dedicated CPUs.
     pub fn derive(
         flavor: &RequestFlavor,
         image: Option<&RequestImage>,
@@ -39,7 +39,7 @@ impl InstanceNumaTopology {
             return Err(NumaRequestError::Memory { memory_mb });
         }
         let parts = parts(source, nodes.unwrap_or(1), vcpus)?;
-        let all = CpuSet::first(vcpus);
+        let all = CpuBitSet::first(vcpus);
         let dedicated = match cpus.policy {
             Some(CpuAllocationPolicy::Dedicated) => all,
             _ => cpus.dedicated,
@@ -64,7 +64,7 @@ struct CellCpus {
     policy: Option<CpuAllocationPolicy>,
     threads: Option<CpuThreadPolicy>,
     emulator_threads: Option<EmulatorThreadsPolicy>,
-    dedicated: CpuSet,
+    dedicated: CpuBitSet,
 }
 
 impl CellCpus {
@@ -86,13 +86,13 @@ impl CellCpus {
                 _ => return Err(NumaRequestError::MixedNeedsMask),
             },
             _ if mask.is_some() => return Err(NumaRequestError::MaskNeedsMixed),
-            Some(CpuAllocationPolicy::Dedicated) => CpuSet::default(),
+            Some(CpuAllocationPolicy::Dedicated) => CpuBitSet::default(),
             _ if threads.is_some() => return needs(name_of_threads(source)),
             _ if emulator_threads == Some(EmulatorThreadsPolicy::Isolate) => {
                 return needs("hw:emulator_threads_policy");
             }
             _ if realtime.is_some() => return needs("hw:cpu_realtime"),
-            _ => CpuSet::default(),
+            _ => CpuBitSet::default(),
         };
         Ok(Self {
             policy,
@@ -204,7 +204,11 @@ pub(super) fn vcpus(flavor: &RequestFlavor) -> TopologyResult<u16> {
 }
 
 /// CPUs and memory by cell.
-fn parts(source: FlavorAndImage<'_>, nodes: i64, vcpus: u16) -> TopologyResult<Vec<(CpuSet, i64)>> {
+fn parts(
+    source: FlavorAndImage<'_>,
+    nodes: i64,
+    vcpus: u16,
+) -> TopologyResult<Vec<(CpuBitSet, i64)>> {
     let (cpus, mem) = (source.numbered("numa_cpus")?, source.numbered("numa_mem")?);
     if cpus.is_none() && mem.is_none() {
         return even(source.flavor, nodes, vcpus);
@@ -214,7 +218,7 @@ fn parts(source: FlavorAndImage<'_>, nodes: i64, vcpus: u16) -> TopologyResult<V
     if cpus != mem || i64::try_from(cpus) != Ok(nodes) {
         return Err(NumaRequestError::Incomplete { nodes, cpus, mem });
     }
-    let mut left = CpuSet::first(vcpus);
+    let mut left = CpuBitSet::first(vcpus);
     let mut parts = Vec::with_capacity(cpus);
     for ((name, text), (mem_name, mem)) in cpu_list.into_iter().zip(mem_list) {
         let cpus = cpus::cpus(&name, text)?;
@@ -258,7 +262,7 @@ fn mib(name: String, text: &str) -> TopologyResult<i64> {
 }
 
 /// As many CPUs and as much memory for each cell.
-fn even(flavor: &RequestFlavor, nodes: i64, vcpus: u16) -> TopologyResult<Vec<(CpuSet, i64)>> {
+fn even(flavor: &RequestFlavor, nodes: i64, vcpus: u16) -> TopologyResult<Vec<(CpuBitSet, i64)>> {
     let asymmetric = NumaRequestError::Asymmetric {
         nodes,
         vcpus: flavor.vcpus,

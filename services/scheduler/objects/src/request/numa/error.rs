@@ -3,7 +3,7 @@
 /// What is wrong with the flavor, or between the flavor and the image: nothing a host could be right for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NumaRequestError {
-    /// A word that means nothing here.
+    /// An unknown value.
     #[error("{name}: should be {}, and is {value:?}", words.join(" or "))]
     Unknown {
         /// The extra spec or the image property.
@@ -102,7 +102,7 @@ pub enum NumaRequestError {
         value: String,
         vcpus: u16,
     },
-    /// `resources:VCPU` or `resources:PCPU` beside a CPU policy.
+    /// `resources:VCPU` or `resources:PCPU` together with a CPU policy.
     #[error("hw:cpu_policy: cannot be said together with resources:VCPU or resources:PCPU")]
     PolicyAndResources,
     /// Both kinds of CPUs by resource class.
@@ -115,7 +115,7 @@ pub enum NumaRequestError {
     PcpuCount {
         /// What would be right.
         wanted: i64,
-        /// What is asked for.
+        /// The requested number of dedicated CPUs.
         pcpus: i64,
     },
     /// A trait and a policy for the same.
@@ -134,7 +134,7 @@ pub enum NumaRequestError {
     Memory { memory_mb: i64 },
 }
 
-/// What a flavor says; it may say nothing.
+/// The flavor's value, which may be missing.
 fn said(value: &str) -> String {
     match value.is_empty() {
         true => "not set".to_owned(),

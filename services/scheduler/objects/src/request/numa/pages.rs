@@ -18,7 +18,7 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    /// In KiB, or the negative number that Nova stands in for a word.
+    /// The size in KiB, or the negative number that Nova uses for a named size.
     #[must_use]
     pub fn number(self) -> i64 {
         match self {
@@ -30,7 +30,7 @@ impl PageSize {
     }
 }
 
-/// What is asked for. An image may choose only where the flavor leaves a choice.
+/// The requested page size. An image may choose only if the flavor allows it.
 pub(super) fn page_size(source: FlavorAndImage<'_>) -> Result<Option<PageSize>, NumaRequestError> {
     let (flavor, image) = source.both("mem_page_size");
     let flavor = flavor
@@ -68,7 +68,7 @@ fn read(name: &str, text: &str) -> Result<PageSize, NumaRequestError> {
     }
 }
 
-/// A size with its unit: `2MB`, `1GiB`, `16777216b` (bits). None for what is no whole number of KiB.
+/// A size with its unit: `2MB`, `1GiB`, `16777216b` (bits). `None` if it is no whole number of KiB.
 fn in_kib(text: &str) -> Option<i64> {
     let letters = text.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(letters);

@@ -1,4 +1,4 @@
-//! How many CPUs of an instance are dedicated, without a look at cells: what Placement is asked for.
+//! Counts the dedicated CPUs of an instance without its cells, for the query to Placement.
 
 use super::{CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaRequestError, cpus};
 use crate::request::source::FlavorAndImage;
@@ -13,7 +13,7 @@ pub struct CpuCounts {
     pub shared: Option<i64>,
     /// Whether all of its own CPUs are dedicated.
     pub is_whole: bool,
-    /// What becomes of the threads of a core.
+    /// How thread siblings are used.
     pub threads: Option<CpuThreadPolicy>,
 }
 

@@ -40,12 +40,12 @@ pub struct PciAlias {
     /// Traits that their providers have, with commas between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<String>,
-    /// Whether a guest can be moved with the device: a word for yes or no.
+    /// Whether a guest with the device can be live-migrated: a text for yes or no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub live_migratable: Option<String>,
 }
 
-/// An alias that is none, or a flavor that asks by none.
+/// An invalid alias, or a flavor with an invalid alias request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PciAliasError {
     /// It is no table of an alias.
@@ -69,14 +69,14 @@ pub enum PciAliasError {
         shortened(.0)
     )]
     NoList(String),
-    /// Nobody configured the alias.
+    /// The alias is not configured.
     #[error(
         "flavor.extra_specs.{PCI_ALIAS_SPEC}: there is no alias {}; [pci] alias of the conductor's host {known}",
         shortened(alias)
     )]
     NoSuchAlias {
         alias: String,
-        /// Those that there are, in words.
+        /// The configured aliases, as text.
         known: String,
     },
     /// Devices are taken by allocations, and are in none.
@@ -86,7 +86,7 @@ pub enum PciAliasError {
          (accel:device_profile)"
     )]
     NotInPlacement,
-    /// The affinity that is asked for is none.
+    /// The NUMA affinity policy is invalid.
     #[error(transparent)]
     Numa(#[from] NumaRequestError),
 }
@@ -300,7 +300,7 @@ mod tests {
             json!(requests[1].spec),
             json!([{"resource_class": "CUSTOM_NIC", "traits": "fast", "live_migratable": "true"}])
         );
-        // Of one name there are two kinds.
+        // Two kinds have one name.
         assert_eq!(
             asked(&[(PCI_ALIAS_SPEC, "any:1")]).expect("one")[0]
                 .spec

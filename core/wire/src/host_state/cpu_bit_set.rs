@@ -2,18 +2,19 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A set of CPU numbers of a host or guest, as a bit set for speed. Numbers have 16 bits, so that input cannot request
 /// much memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct CpuSet(CpuBits);
+pub struct CpuBitSet(CpuBits);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum CpuBits {
     /// CPUs below 192, inline, which suffices for most cells.
     Few([u64; 3]),
-    /// More CPUs; the last word is not 0, so that equal sets compare equal.
+    /// More CPUs; the last element is not 0, so that equal sets compare equal.
     Many(Vec<u64>),
 }
 
@@ -23,7 +24,7 @@ impl Default for CpuBits {
     }
 }
 
-impl CpuSet {
+impl CpuBitSet {
     /// The CPUs from 0 to `count` - 1.
     #[must_use]
     pub fn first(count: u16) -> Self {
@@ -125,7 +126,7 @@ impl CpuSet {
     }
 }
 
-/// The word and bit of a CPU.
+/// The index of the element and the bit of a CPU.
 fn place(cpu: u16) -> (usize, u64) {
     (usize::from(cpu / 64), 1 << (cpu % 64))
 }
@@ -153,7 +154,7 @@ fn numbers(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u16> {
     })
 }
 
-impl FromIterator<u16> for CpuSet {
+impl FromIterator<u16> for CpuBitSet {
     fn from_iter<I: IntoIterator<Item = u16>>(cpus: I) -> Self {
         let mut set = Self::default();
         set.extend(cpus);
@@ -161,7 +162,7 @@ impl FromIterator<u16> for CpuSet {
     }
 }
 
-impl Extend<u16> for CpuSet {
+impl Extend<u16> for CpuBitSet {
     fn extend<I: IntoIterator<Item = u16>>(&mut self, cpus: I) {
         for cpu in cpus {
             self.insert(cpu);
@@ -169,21 +170,50 @@ impl Extend<u16> for CpuSet {
     }
 }
 
-impl<const N: usize> From<[u16; N]> for CpuSet {
+impl<const N: usize> From<[u16; N]> for CpuBitSet {
     fn from(cpus: [u16; N]) -> Self {
         cpus.into_iter().collect()
     }
 }
 
 /// A list of numbers.
-impl Serialize for CpuSet {
+impl Serialize for CpuBitSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter())
     }
 }
 
+struct CpuListVisitor;
+
+impl<'de> Visitor<'de> for CpuListVisitor {
+    type Value = CpuBitSet;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of CPU numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<CpuBitSet, A::Error> {
+        let mut cpus = CpuBitSet::default();
+        while let Some(cpu) = list.next_element::<u32>()? {
+            cpus.insert(u16::try_from(cpu).map_err(|_| {
+                let most = u16::MAX;
+                A::Error::custom(format_args!(
+                    "CPU {cpu} is out of range: the highest number is {most}"
+                ))
+            })?);
+        }
+        Ok(cpus)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuBitSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(CpuListVisitor)
+    }
+}
+
 /// As Nova writes them: `0-3,7`.
-impl fmt::Display for CpuSet {
+impl fmt::Display for CpuBitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cpus = self.iter().peekable();
         let mut comma = "";
@@ -208,39 +238,42 @@ mod tests {
 
     #[test]
     fn a_set_has_what_was_put_in_and_nothing_else() {
-        let set = CpuSet::from([0, 1, 2, 3, 63, 64, 200]);
+        let set = CpuBitSet::from([0, 1, 2, 3, 63, 64, 200]);
         assert_eq!(set.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 63, 64, 200]);
         assert_eq!((set.len(), set.is_empty()), (7, false));
         assert!(set.contains(200) && !set.contains(201) && !set.contains(u16::MAX));
         assert_eq!(set.to_string(), "0-3,63-64,200");
-        assert_eq!(CpuSet::first(3), CpuSet::from([2, 1, 0]));
-        assert_eq!(CpuSet::default().to_string(), "");
+        assert_eq!(CpuBitSet::first(3), CpuBitSet::from([2, 1, 0]));
+        assert_eq!(CpuBitSet::default().to_string(), "");
     }
 
     #[test]
     fn the_last_cpu_that_has_a_number_is_one_as_all_others() {
-        let set = CpuSet::from([0, 65471, 65472, 65534, u16::MAX]);
+        let set = CpuBitSet::from([0, 65471, 65472, 65534, u16::MAX]);
         assert_eq!(
             set.iter().collect::<Vec<_>>(),
             [0, 65471, 65472, 65534, 65535]
         );
         assert_eq!(set.to_string(), "0,65471-65472,65534-65535");
-        let last = CpuSet::from([u16::MAX]);
+        let last = CpuBitSet::from([u16::MAX]);
         assert_eq!(set.without(&last).len(), 4);
-        assert_eq!(last.without(&last), CpuSet::default());
-        let (none, all) = (CpuSet::default(), CpuSet::first(u16::MAX));
+        assert_eq!(last.without(&last), CpuBitSet::default());
+        let (none, all) = (CpuBitSet::default(), CpuBitSet::first(u16::MAX));
         assert_eq!(all.to_string(), "0-65534");
         assert!(set.common_without(&last, &none).eq([u16::MAX]));
     }
 
     #[test]
     fn sets_of_other_lengths_are_compared_as_sets() {
-        let (short, long) = (CpuSet::from([1, 2]), CpuSet::from([2, 3, 100]));
+        let (short, long) = (CpuBitSet::from([1, 2]), CpuBitSet::from([2, 3, 100]));
         assert_eq!((short.len_without(&long), long.len_without(&short)), (1, 2));
-        assert_eq!(long.without(&CpuSet::from([100])), CpuSet::from([2, 3]));
+        assert_eq!(
+            long.without(&CpuBitSet::from([100])),
+            CpuBitSet::from([2, 3])
+        );
         assert!(short.meets(&long) && !short.is_within(&long));
-        assert!(CpuSet::from([2]).is_within(&short) && CpuSet::default().is_within(&short));
-        let none = CpuSet::default();
+        assert!(CpuBitSet::from([2]).is_within(&short) && CpuBitSet::default().is_within(&short));
+        let none = CpuBitSet::default();
         assert_eq!(long.len_common_without(&short, &none), 1);
         assert_eq!(
             long.common_without(&long, &short).collect::<Vec<_>>(),

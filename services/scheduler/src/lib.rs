@@ -47,7 +47,6 @@ pub mod reason;
 pub mod replay;
 pub mod request;
 pub mod select;
-mod short;
 mod text;
 pub mod version;
 pub mod weighers;

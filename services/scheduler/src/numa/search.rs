@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::{CellRefusal, NumaAsk, NumaReason, Offer, cell};
 use crate::host_state::{CellSet, NumaCell};
-use crate::short::Short;
 
 /// Enough for every host of 16 cells, be they all different.
 const STATES: usize = 1 << 16;
@@ -30,7 +31,7 @@ pub(super) struct Search<'s, 'a> {
     offer: Offer<'s>,
     /// The places of the host's cells as they are tried; none: as they are.
     order: Option<Vec<usize>>,
-    fits: Short<Fits, 4>,
+    fits: SmallVec<[Fits; 4]>,
     /// Why the first complete placement was refused.
     refused: Option<NumaReason>,
     failed: Option<Failed>,
@@ -98,7 +99,7 @@ impl<'s, 'a> Search<'s, 'a> {
             ask,
             offer,
             order,
-            fits: Short::new(ask.kinds.len()),
+            fits: smallvec![Fits::default(); ask.kinds.len()],
             refused: None,
             failed: None,
             way: Vec::new(),

@@ -7,7 +7,7 @@ mod sweep;
 
 use std::time::Duration;
 
-use berth_conductor::journal::{AcceptOutcome, BootJournal as _, BootStepState};
+use berth_conductor::journal::{AcceptOutcome, BootJournal as _, StepState};
 use berth_conductor::{Conductor, ConductorError, ConductorOptions, GuestRunOutcome};
 use berth_model::{Arq, ArqState, ResourceClass};
 use berth_tests::boot::{
@@ -48,7 +48,7 @@ async fn a_guest_gets_its_claim_and_its_devices_and_is_built_with_both() {
         record
             .steps
             .values()
-            .all(|step| step.state == BootStepState::Done)
+            .all(|step| step.state == StepState::Done)
     );
 
     conductor.delete(guest(1)).await.unwrap();

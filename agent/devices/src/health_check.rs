@@ -120,7 +120,7 @@ impl<D: VirtDriver> Devices<D> {
             return;
         }
         let forgotten = async {
-            self.inner.register.nobody_is_sick().await?;
+            self.inner.register.clear_health_checks().await?;
             self.refresh().await
         };
         match forgotten.await {
@@ -210,7 +210,7 @@ impl<D: VirtDriver> Devices<D> {
         match (said, before) {
             (Ok(()), None) => return Ok(()),
             (Ok(()), Some(_)) => {
-                self.inner.register.well(address).await?;
+                self.inner.register.record_healthy(address).await?;
                 tracing::info!(device = %address, "the device's check says that it is well again");
             }
             (Err(error), before) => {
@@ -218,7 +218,7 @@ impl<D: VirtDriver> Devices<D> {
                 if before.as_ref() == Some(&reason) {
                     return Ok(());
                 }
-                self.inner.register.sick(address, &reason).await?;
+                self.inner.register.record_sick(address, &reason).await?;
                 if before.is_none() {
                     tracing::warn!(device = %address, %error, "the device's check says that it is not well: it goes to nobody until it says otherwise");
                 }

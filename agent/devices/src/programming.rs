@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_agent_journal::{Cleaning, CleaningOutcome, NamedDevice as _, name_of_handle};
+use berth_agent_journal::{CleaningOutcome, CleaningStart, NamedDevice as _, name_of_handle};
 use berth_agent_tracker::backoff::Backoff;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
@@ -193,12 +193,12 @@ impl<D: VirtDriver> Devices<D> {
         for target in &targets {
             let name = target.name();
             match self.begin(&name).await {
-                Ok(Cleaning::Begun) => begun.push(name),
-                Ok(Cleaning::Held(guest)) => {
+                Ok(CleaningStart::Begun) => begun.push(name),
+                Ok(CleaningStart::Held(guest)) => {
                     let reason = format!("guest {guest} has {name}");
                     tried = Some(Tried::Ended(Err(reason)));
                 }
-                Ok(Cleaning::UnderWay) => {
+                Ok(CleaningStart::UnderWay) => {
                     tried = Some(Tried::Later(format!("{name} is being reset")));
                 }
                 Err(error) => tried = Some(Tried::Later(error.to_string())),

@@ -272,7 +272,10 @@ impl<D: VirtDriver> Devices<D> {
             )
         };
         if disabled != advice.disabled {
-            self.inner.register.disable(&node, &advice.disabled).await?;
+            self.inner
+                .register
+                .set_disabled(&node, &advice.disabled)
+                .await?;
             tracing::info!(%node, providers = advice.disabled.len(), "the accelerator service's disabled devices changed");
         }
         for gone in &advice.vanished {

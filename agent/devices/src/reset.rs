@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_agent_journal::{
-    Cleaning, CleaningOutcome, JournalError, NamedDevice as _, Quarantine, QuarantineStays,
+    CleaningOutcome, CleaningStart, JournalError, NamedDevice as _, Quarantine, QuarantineStays,
     QuarantinedBy, names,
 };
 use berth_agent_tracker::backoff::Backoff;
@@ -271,7 +271,7 @@ impl<D: VirtDriver> Devices<D> {
             return false;
         }
         let register = &self.inner.register;
-        let taken = register.take_as_cleaned(name, unclean.releases).await;
+        let taken = register.count_as_cleaned(name, unclean.releases).await;
         if !matches!(taken, Ok(true)) || self.refresh().await.is_err() {
             return false;
         }
@@ -290,9 +290,9 @@ impl<D: VirtDriver> Devices<D> {
             return Ok(ResetOutcome::Held(guest));
         }
         match self.begin(name).await? {
-            Cleaning::Begun => {}
-            Cleaning::Held(guest) => return Ok(ResetOutcome::Held(guest)),
-            Cleaning::UnderWay => return Ok(ResetOutcome::UnderWay),
+            CleaningStart::Begun => {}
+            CleaningStart::Held(guest) => return Ok(ResetOutcome::Held(guest)),
+            CleaningStart::UnderWay => return Ok(ResetOutcome::UnderWay),
         }
         // What was begun has an end, whatever else fails.
         let refreshed = self.refresh().await;
@@ -315,10 +315,10 @@ impl<D: VirtDriver> Devices<D> {
 
     /// Begins a reset or a programming, unless a guest has the device; also one that a process before this one began: its end is
     /// nobody else's.
-    pub(super) async fn begin(&self, name: &str) -> Result<Cleaning, JournalError> {
-        let begun = self.inner.register.begin(name).await?;
-        if begun == Cleaning::UnderWay && self.known().cut_off.remove(name) {
-            return Ok(Cleaning::Begun);
+    pub(super) async fn begin(&self, name: &str) -> Result<CleaningStart, JournalError> {
+        let begun = self.inner.register.begin_cleaning(name).await?;
+        if begun == CleaningStart::UnderWay && self.known().cut_off.remove(name) {
+            return Ok(CleaningStart::Begun);
         }
         Ok(begun)
     }
@@ -326,7 +326,7 @@ impl<D: VirtDriver> Devices<D> {
     /// Writes down the end of a reset or of a programming: now, or as soon as the journal takes it. Until then the device goes
     /// to nobody.
     pub(super) async fn end(&self, name: &str, end: CleaningOutcome) -> Result<(), JournalError> {
-        let ended = self.inner.register.end(name, &end).await;
+        let ended = self.inner.register.end_cleaning(name, &end).await;
         if ended.is_err() {
             let (devices, name) = (self.clone(), name.to_owned());
             tokio::spawn(async move { devices.end_later(&name, &end).await });
@@ -338,7 +338,7 @@ impl<D: VirtDriver> Devices<D> {
         let mut backoff = Backoff::seeded(self.inner.options.seed);
         loop {
             tokio::time::sleep(backoff.failed()).await;
-            if self.inner.register.end(name, end).await.is_ok() {
+            if self.inner.register.end_cleaning(name, end).await.is_ok() {
                 break;
             }
         }
@@ -395,7 +395,7 @@ fn subject(name: &str) -> String {
 fn spoilt(error: &DeviceError, order: ResetRequest) -> CleaningOutcome {
     match must_quarantine(error, order.failures + 1) {
         false => CleaningOutcome::Unknown,
-        true => CleaningOutcome::Spoilt(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
+        true => CleaningOutcome::Failed(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
     }
 }
 

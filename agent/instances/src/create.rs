@@ -28,7 +28,9 @@ mod usage;
 
 use std::sync::Arc;
 
-use berth_agent_journal::{Accepted, BuildDigest, Goal, GuestRecord, GuestRequest, HostPlacement};
+use berth_agent_journal::{
+    AcceptOutcome, BuildDigest, Goal, GuestRecord, GuestRequest, HostPlacement,
+};
 use berth_model::{ConsumerUuid, NodeName, ProviderTree};
 use berth_virt::guest_spec::GuestDevices;
 use berth_virt::{NodeView, VirtDriver};
@@ -47,7 +49,7 @@ pub use usage::{held, taken};
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Makes a guest of a build. Once this is answered it will run, or say why not, whatever happens to the agent.
-    pub async fn build(&self, build: &GuestBuild) -> Result<Accepted, BuildError> {
+    pub async fn build(&self, build: &GuestBuild) -> Result<AcceptOutcome, BuildError> {
         let building = self.building.as_ref().ok_or(BuildError::NotHere)?;
         let asked = Asked::of(build, &building.options)?;
         named(asked.uuid)?;
@@ -79,7 +81,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Makes a guest of a whole document, whose place and devices its sender knows.
-    pub async fn whole(&self, request: &GuestRequest) -> Result<Accepted, BuildError> {
+    pub async fn whole(&self, request: &GuestRequest) -> Result<AcceptOutcome, BuildError> {
         let uuid = request.uuid();
         named(uuid)?;
         let journal = &self.inner.context.journal;
@@ -93,7 +95,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// The same build again is the same guest.
-    fn again(&self, record: &GuestRecord, digest: &BuildDigest) -> Result<Accepted, BuildError> {
+    fn again(
+        &self,
+        record: &GuestRecord,
+        digest: &BuildDigest,
+    ) -> Result<AcceptOutcome, BuildError> {
         let uuid = record.request.uuid();
         if record.course == Goal::Destroy {
             return Err(GuestsError::Ending { uuid }.into());
@@ -102,7 +108,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return Err(GuestsError::Other { uuid }.into());
         }
         self.set_out(uuid);
-        Ok(Accepted::Same)
+        Ok(AcceptOutcome::Same)
     }
 
     async fn look(&self, building: &Building, node: &NodeName) -> Result<NodeView, BuildError> {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent_images::ImageDownload;
-use berth_agent_journal::{Accepted, Goal, GuestJournal, GuestRecord, GuestRequest, JournalError};
+use berth_agent_journal::{
+    AcceptOutcome, Goal, GuestJournal, GuestRecord, GuestRequest, JournalError,
+};
 use berth_keyed_tasks::KeyedTasks;
 use berth_model::ConsumerUuid;
-use berth_store::JournalHealth;
 use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
+use berth_workflow::JournalHealth;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -193,7 +195,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the agent.
-    pub async fn create(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
+    pub async fn create(&self, request: &GuestRequest) -> Result<AcceptOutcome, GuestsError> {
         let _placing = self.inner.placing.lock().await;
         let pinned = !request.reserved_cpus().is_empty();
         if pinned {
@@ -206,7 +208,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Writes a request down and begins its journey; under the lock.
-    pub(super) async fn accept(&self, request: &GuestRequest) -> Result<Accepted, GuestsError> {
+    pub(super) async fn accept(
+        &self,
+        request: &GuestRequest,
+    ) -> Result<AcceptOutcome, GuestsError> {
         let uuid = request.uuid();
         // Before it is written down: what the journal has of it is shown, its console first of all.
         self.inner.context.allow(request.spec())?;
@@ -215,9 +220,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let accepted = self.inner.context.journal.accept(request).await;
         let accepted = self.inner.journal_health.record_write(accepted)?;
         match accepted {
-            Accepted::New | Accepted::Same => {}
-            Accepted::Other => return Err(GuestsError::Other { uuid }),
-            Accepted::Ending => return Err(GuestsError::Ending { uuid }),
+            AcceptOutcome::New | AcceptOutcome::Same => {}
+            AcceptOutcome::Conflict => return Err(GuestsError::Other { uuid }),
+            AcceptOutcome::Deleting => return Err(GuestsError::Ending { uuid }),
         }
         self.note_change();
         self.set_out(uuid);
@@ -229,7 +234,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Errors: There is no such guest: neither the journal nor the hypervisor has it, and what was kept for it is gone;
     /// or that cannot be removed; or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), GuestsError> {
-        let mut turned = self.inner.context.journal.turn(uuid, &Goal::Destroy).await;
+        let mut turned = self
+            .inner
+            .context
+            .journal
+            .set_goal(uuid, &Goal::Destroy)
+            .await;
         if let Err(JournalError::Unknown { .. }) = turned {
             match self.unknown(uuid).await {
                 GuestsError::NotFound { .. } => {}
@@ -237,7 +247,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             // What is kept may be of a request that is just being written down: then it is known now.
             let _placing = self.inner.placing.lock().await;
-            turned = self.inner.context.journal.turn(uuid, &Goal::Destroy).await;
+            turned = self
+                .inner
+                .context
+                .journal
+                .set_goal(uuid, &Goal::Destroy)
+                .await;
             if let Err(JournalError::Unknown { .. }) = turned {
                 // Of one that was never written down: nobody else would remove it soon, and a tenant's secrets may be in it.
                 self.inner.context.resources.discard(uuid).await?;

@@ -130,11 +130,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let starts = wanted == DesiredPower::Running && action != PowerAction::SoftReboot;
         if starts {
             let begun = start(StepState::Begun, record.ran_in());
-            context.journal.live(uuid, &life, &begun).await?;
+            context
+                .journal
+                .record_overrides(uuid, &life, &begun)
+                .await?;
         } else if record.life.suspending {
-            context.journal.live(uuid, &life, &[]).await?;
+            context.journal.record_overrides(uuid, &life, &[]).await?;
         }
-        context.journal.want(uuid, wanted).await?;
+        context.journal.set_power(uuid, wanted).await?;
         let acted = async {
             if let Some(fit) = &fit {
                 context.resources.prepare(fit.provision(&record)).await?;
@@ -156,7 +159,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Err(error) if action == PowerAction::HardReboot && self.is_off(uuid).await => {
                 if id.is_some() {
                     // That is the reboot: who asks again must not switch it off once more.
-                    context.journal.live(uuid, &life.acted_by(id), &[]).await?;
+                    context
+                        .journal
+                        .record_overrides(uuid, &life.acted_by(id), &[])
+                        .await?;
                 }
                 self.set_out(uuid);
                 return Err(error);
@@ -164,9 +170,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Err(error) => {
                 if starts {
                     let before = start(StepState::Done, record.ran_in());
-                    context.journal.live(uuid, &life, &before).await?;
+                    context
+                        .journal
+                        .record_overrides(uuid, &life, &before)
+                        .await?;
                 }
-                context.journal.want(uuid, record.power).await?;
+                context.journal.set_power(uuid, record.power).await?;
                 return Err(error);
             }
         };
@@ -179,10 +188,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             };
             context
                 .journal
-                .live(uuid, &life.acted_by(id), &done)
+                .record_overrides(uuid, &life.acted_by(id), &done)
                 .await?;
         } else if id.is_some() {
-            context.journal.live(uuid, &life.acted_by(id), &[]).await?;
+            context
+                .journal
+                .record_overrides(uuid, &life.acted_by(id), &[])
+                .await?;
         }
         Ok(powered)
     }

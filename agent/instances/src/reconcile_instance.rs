@@ -133,7 +133,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                             let blame = error.blame();
                             let reason = bounded(error.to_string());
                             let course = Goal::Undo { reason, blame };
-                            context.journal.turn(uuid, &course).await?;
+                            context.journal.set_goal(uuid, &course).await?;
                             // An image of the user's own choice says nothing of the host.
                             if blame != Some(Blame::Image) {
                                 self.build_failed();
@@ -147,7 +147,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
                 Goal::Destroy => {
                     undo(context, &record, Requests::Delete).await?;
-                    context.journal.forget(uuid).await?;
+                    context.journal.delete_guest(uuid).await?;
                     return Ok(ReconcileOutcome::Gone);
                 }
             }

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use berth_agent_images::RecreateDisks;
 use berth_agent_journal::{
-    Blame, BoundDevices, Claimed, GuestRecord, GuestRequest, GuestRequestError, InstanceOverrides,
-    JournalError, NamedDevice as _, SpawnStep, StepRecord, StepState, TransitionPhase, Withheld,
+    Blame, BoundDevices, DeviceClaim, GuestRecord, GuestRequest, GuestRequestError,
+    InstanceOverrides, JournalError, NamedDevice as _, SpawnStep, StepRecord, StepState,
+    TransitionPhase, WithheldReason,
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
@@ -43,7 +44,10 @@ pub enum SpawnError {
     },
     /// One of them goes to nobody now.
     #[error("device {device} goes to no guest now: {reason}")]
-    DeviceWithheld { device: String, reason: Withheld },
+    DeviceWithheld {
+        device: String,
+        reason: WithheldReason,
+    },
     /// The guest cannot have these devices beside its own.
     #[error("the guest cannot have its devices: {0}")]
     Spec(#[from] GuestSpecError),
@@ -204,21 +208,21 @@ async fn claimed<D: VirtDriver, R: GuestResources>(
 ) -> Result<(), SpawnError> {
     let until = Instant::now() + LONGEST_RESET;
     loop {
-        match context.journal.claim(uuid, names, devices).await? {
-            Claimed::Ours => return Ok(()),
-            Claimed::Taken { device, guest } => {
+        match context.journal.claim_devices(uuid, names, devices).await? {
+            DeviceClaim::Claimed => return Ok(()),
+            DeviceClaim::Taken { device, guest } => {
                 let holder = guest;
                 return Err(SpawnError::DeviceTaken { device, holder });
             }
-            Claimed::Withheld {
-                why: Withheld::Resetting,
+            DeviceClaim::Withheld {
+                why: WithheldReason::Resetting,
                 ..
             } if Instant::now() < until => tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(SpawnError::Cancelled),
                 () = sleep(RESETTING) => {}
             },
-            Claimed::Withheld { device, why } => {
+            DeviceClaim::Withheld { device, why } => {
                 let reason = why;
                 return Err(SpawnError::DeviceWithheld { device, reason });
             }
@@ -372,7 +376,10 @@ impl DefinedSpawn {
             ended: false,
             ..guest.life
         };
-        context.journal.live(uuid, &life, &steps).await?;
+        context
+            .journal
+            .record_overrides(uuid, &life, &steps)
+            .await?;
         Ok(Running)
     }
 }

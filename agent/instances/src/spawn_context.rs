@@ -32,7 +32,7 @@ impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {
         state: StepState,
     ) -> Result<(), JournalError> {
         let record = StepRecord::from(state);
-        self.journal.note(guest, step, &record).await
+        self.journal.record_step(guest, step, &record).await
     }
 
     pub(super) async fn note_with(
@@ -43,7 +43,7 @@ impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {
         detail: String,
     ) -> Result<(), JournalError> {
         let record = StepRecord { state, detail };
-        self.journal.note(guest, step, &record).await
+        self.journal.record_step(guest, step, &record).await
     }
 
     /// The guest's document, where every file of it may be the guest's.

@@ -187,7 +187,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     // As if it had been refused at once: it goes on.
                     Err(error) => {
                         tracing::warn!(guest = %uuid, %error, "the guest is not suspended");
-                        context.journal.want(uuid, DesiredPower::Running).await?;
+                        context
+                            .journal
+                            .set_power(uuid, DesiredPower::Running)
+                            .await?;
                     }
                     Ok(_) => {}
                 }
@@ -195,7 +198,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     suspending: false,
                     ..record.life.clone()
                 };
-                context.journal.live(uuid, &life, &[]).await?;
+                context.journal.record_overrides(uuid, &life, &[]).await?;
             }
             PowerSyncAction::Pause => {
                 let pause = PowerAction::Pause;
@@ -212,8 +215,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     ended: true,
                     ..record.life.clone()
                 };
-                context.journal.live(uuid, &life, &[]).await?;
-                context.journal.want(uuid, DesiredPower::ShutOff).await?;
+                context.journal.record_overrides(uuid, &life, &[]).await?;
+                context
+                    .journal
+                    .set_power(uuid, DesiredPower::ShutOff)
+                    .await?;
             }
             PowerSyncAction::TakeOff => {
                 tracing::warn!(guest = %uuid, "the guest was undone and is on the hypervisor; it is taken off again");
@@ -223,7 +229,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     state: StepState::Begun,
                     detail: record.ran_in().to_owned(),
                 };
-                context.journal.note(uuid, SpawnStep::Start, &open).await?;
+                context
+                    .journal
+                    .record_step(uuid, SpawnStep::Start, &open)
+                    .await?;
             }
         }
         self.travel(turn, uuid).await

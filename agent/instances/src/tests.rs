@@ -12,7 +12,7 @@ mod sweep;
 use std::time::Duration;
 
 use berth_agent_journal::samples::{arq, guest, request};
-use berth_agent_journal::{Accepted, SpawnStep};
+use berth_agent_journal::{AcceptOutcome, SpawnStep};
 use berth_wire::compute::EventStatus;
 
 use crate::spawn::LONGEST_RESET;
@@ -199,7 +199,12 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
     let stage = Stage::new().await;
     stage.bind(1, &[1]);
     let device = "0000:01:00.0";
-    stage.journal().devices().begin(device).await.unwrap();
+    stage
+        .journal()
+        .devices()
+        .begin_cleaning(device)
+        .await
+        .unwrap();
     let guests = stage.guests();
     guests.create(&request(1, &[1])).await.unwrap();
     let journey = guests.journey(guest(1));
@@ -247,7 +252,7 @@ async fn a_guest_whose_device_cannot_be_reset_ends_and_the_device_goes_to_nobody
     let known = register.read().await.unwrap();
     let quarantine = &known.quarantines["0000:01:00.0"];
     assert!(quarantine.reason.contains("all ones"), "{quarantine:?}");
-    let none = register.take_as_cleaned("0000:01:00.0", 7).await.unwrap();
+    let none = register.count_as_cleaned("0000:01:00.0", 7).await.unwrap();
     assert!(!none, "it was not cleaned");
     // Bound to the next one all the same, it is refused, with the reason.
     stage.heals();
@@ -319,8 +324,8 @@ async fn a_verified_reset_counts_once_and_only_until_somebody_has_the_device_aga
             let end = guests.journey(guest(2)).await;
             assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         }
-        assert_eq!(register.take_as_cleaned(device, 3).await.unwrap(), counts);
-        assert!(!register.take_as_cleaned(device, 4).await.unwrap(), "once");
+        assert_eq!(register.count_as_cleaned(device, 3).await.unwrap(), counts);
+        assert!(!register.count_as_cleaned(device, 4).await.unwrap(), "once");
         let known = register.read().await.unwrap();
         assert_eq!(known.cleaned.get(device), Some(&3));
     }
@@ -393,11 +398,11 @@ async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refuse
     let guests = stage.guests();
     assert_eq!(
         guests.create(&request(1, &[1])).await.unwrap(),
-        Accepted::New
+        AcceptOutcome::New
     );
     assert_eq!(
         guests.create(&request(1, &[1])).await.unwrap(),
-        Accepted::Same
+        AcceptOutcome::Same
     );
     let other = guests.create(&request(1, &[2])).await;
     assert!(matches!(other, Err(GuestsError::Other { .. })));

@@ -109,7 +109,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             TransitionDecision::InProgress if id.is_none() || record.life.has_acted(id) => {}
             TransitionDecision::InProgress => {
                 let life = record.life.clone().acted_by(id);
-                let written = context.journal.live(uuid, &life, &[]).await;
+                let written = context.journal.record_overrides(uuid, &life, &[]).await;
                 written.map_err(PowerError::from)?;
             }
             TransitionDecision::Begin(life, power) => {
@@ -186,13 +186,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         ];
         context
             .journal
-            .want(uuid, power)
+            .set_power(uuid, power)
             .await
             .map_err(PowerError::from)?;
-        if let Err(error) = context.journal.live(uuid, life, &steps).await {
+        if let Err(error) = context.journal.record_overrides(uuid, life, &steps).await {
             context
                 .journal
-                .want(uuid, record.power)
+                .set_power(uuid, record.power)
                 .await
                 .map_err(PowerError::from)?;
             return Err(PowerError::from(error).into());
@@ -219,19 +219,25 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             ..record.life.clone()
         };
         // First how: one that is only wanted off would be stopped after a kill, and its memory lost.
-        context.journal.live(uuid, &suspending(true), &[]).await?;
-        context.journal.want(uuid, DesiredPower::ShutOff).await?;
+        context
+            .journal
+            .record_overrides(uuid, &suspending(true), &[])
+            .await?;
+        context
+            .journal
+            .set_power(uuid, DesiredPower::ShutOff)
+            .await?;
         let suspended = match context.driver.suspend(uuid).await {
             // It may still be done, and is looked for.
             Err(error) if error.disposition() == Disposition::Retry => return Err(error.into()),
             Err(error) => {
-                context.journal.want(uuid, record.power).await?;
+                context.journal.set_power(uuid, record.power).await?;
                 Err(error)
             }
             Ok(suspended) => Ok(suspended),
         };
         let life = suspending(false).acted_by(id.filter(|_| suspended.is_ok()));
-        context.journal.live(uuid, &life, &[]).await?;
+        context.journal.record_overrides(uuid, &life, &[]).await?;
         Ok(suspended?)
     }
 

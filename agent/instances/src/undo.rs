@@ -123,7 +123,10 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
     };
     match context.resources.release(provision).await {
         // What must go to nobody is set aside before the guest lets go of it.
-        Ok(released) => Ok(context.journal.give_back(uuid, &released).await?),
+        Ok(released) => Ok(context
+            .journal
+            .record_released_devices(uuid, &released)
+            .await?),
         Err(error) => {
             let reason = error.to_string();
             context
@@ -170,7 +173,7 @@ async fn end_requests<D: VirtDriver, R: GuestResources>(
     }
     if record.may_have_acted(SpawnStep::Bind) {
         // Before the requests are given back: whoever is bound to the devices next must find them free.
-        context.journal.disclaim(uuid).await?;
+        context.journal.drop_devices(uuid).await?;
     }
     match requests {
         Requests::Delete => context.accelerators.delete(&record.request).await?,

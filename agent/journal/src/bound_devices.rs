@@ -1,4 +1,4 @@
-//! The devices that a guest's accelerator requests are bound to.
+//! [`BoundDevices`]: the devices that a guest's accelerator requests are bound to.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::device_name::NamedDevice as _;
 
-/// What a mediated device is made of.
+/// The parent function and the type of a mediated device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MdevParent {
     #[serde(with = "serde_text")]
     pub address: PciAddress,
-    /// The type, `nvidia-35` for instance.
+    /// The type, for example `nvidia-35`.
     pub asked_type: String,
 }
 
@@ -30,11 +30,11 @@ pub struct BoundDevice {
     #[serde(with = "serde_text")]
     pub arq: ArqUuid,
     pub device: GuestDevice,
-    /// What it is made of, for a mediated device.
+    /// `None` if the device is not a mediated device.
     pub mdev: Option<MdevParent>,
 }
 
-/// A handle that is no device of any hypervisor.
+/// The handle is not a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "accelerator request {arq} is bound to {handle}, behind which there is no device: Cyborg's fake driver makes such \
@@ -72,19 +72,19 @@ impl BoundDevice {
         Ok(Self { arq, device, mdev })
     }
 
-    /// The name by which no two guests may have it: its address, or a mediated device's UUID.
+    /// The name of the device in the journal: its PCI address, or the UUID of a mediated device.
     #[must_use]
     pub fn name(&self) -> String {
         self.device.name()
     }
 }
 
-/// All devices of a guest's accelerator requests: one for each, none twice.
+/// All devices of a guest's accelerator requests: one for each request, none twice.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<BoundDevice>", into = "Vec<BoundDevice>")]
 pub struct BoundDevices(BTreeSet<BoundDevice>);
 
-/// A device or a request that is there twice.
+/// A device or a request occurs twice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is there twice")]
 pub struct BoundTwice {
@@ -92,7 +92,7 @@ pub struct BoundTwice {
 }
 
 impl BoundDevices {
-    /// The devices, by their requests.
+    /// Errors: A device or a request occurs twice.
     pub fn new(devices: impl IntoIterator<Item = BoundDevice>) -> Result<Self, BoundTwice> {
         let (mut requests, mut names) = (BTreeSet::new(), BTreeSet::new());
         let mut bound = BTreeSet::new();
@@ -114,13 +114,12 @@ impl BoundDevices {
         self.0.iter()
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The guest with these devices beside its own.
+    /// The guest with these devices in addition to those of its flavor.
     pub fn attached_to(&self, spec: &GuestSpec) -> Result<GuestSpec, GuestSpecError> {
         let mut devices = spec.devices.as_slice().to_vec();
         devices.extend(self.0.iter().map(|bound| AttachedDevice {

@@ -1,178 +1,178 @@
-//! The guests as they were read, where that is still so. They are looked at far more often than they change, and to read the rows of
-//! all of them costs more than anything that is done with one.
+//! [`RecordCache`]: the records of guests as they were last read. They are read far more often than they change.
 //!
-//! One process owns the file (`Ownership::take`, before it is opened), so rows change only by what this process writes. What is
-//! known of a guest is in doubt from before its rows are written ([`Known::doubt`]) until they have been read again afterwards; a
-//! write that was given up, or that failed, may be done later, and leaves it in doubt until another one of that guest is through.
-//! What is in doubt is read from the file.
+//! One process owns the file, so only this process changes rows. A record becomes stale before its rows are written
+//! ([`RecordCache::begin_write`]), and is valid again when it was read after the write ended. A write that was dropped or failed
+//! may still be committed later, so its record stays stale until a later write of the same guest completes. Stale records are
+//! read from the file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_model::ConsumerUuid;
+use berth_workflow::JournalRecord as _;
 
 use crate::record::GuestRecord;
 
-/// The moment that something was done at: later ones are greater.
+/// Logical time of the cache: it advances when a write begins or ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Moment(u64);
+pub(super) struct CacheTime(u64);
 
-/// What is known of the guests of a file. Clones are one.
+/// The cached records of a file. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known(Arc<Mutex<Inner>>);
+pub(super) struct RecordCache(Arc<Mutex<CacheState>>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    now: Moment,
-    /// None before all were read.
+struct CacheState {
+    now: CacheTime,
+    /// `None` before all guests were read.
     guests: Option<BTreeMap<ConsumerUuid, Arc<GuestRecord>>>,
-    doubts: BTreeMap<ConsumerUuid, Doubt>,
+    stale: BTreeMap<ConsumerUuid, StaleReason>,
 }
 
-/// Why what is known of a guest may not be so.
+/// Why a cached record may be outdated.
 #[derive(Debug, Default)]
-struct Doubt {
-    /// How many writes are under way.
+struct StaleReason {
+    /// Number of unfinished writes.
     writes: usize,
-    /// When one was given up last.
-    given_up: Option<Moment>,
-    /// What was read before this may be old.
-    since: Moment,
+    /// When the last write was dropped or failed.
+    failed: Option<CacheTime>,
+    /// Reads that began earlier may be outdated.
+    since: CacheTime,
 }
 
-/// What a reader finds.
-pub(super) enum Reading<T> {
-    Known(T),
-    /// It is to be read, and told with this moment ([`Known::read`], [`Known::read_all`]).
-    Due(Moment),
+/// Result of a lookup.
+pub(super) enum CacheLookup<T> {
+    Hit(T),
+    /// Read it from the file, and insert it with this time.
+    Miss(CacheTime),
 }
 
-/// A write of a guest's rows that is under way; dropped before it is through, it was given up or failed.
+/// An unfinished write of a guest's rows. If it is dropped before [`Self::complete`], the write failed.
 #[must_use]
-pub(super) struct Write {
-    known: Known,
+pub(super) struct CachedWrite {
+    cache: RecordCache,
     guest: ConsumerUuid,
-    began: Moment,
-    is_through: bool,
+    began: CacheTime,
+    is_complete: bool,
 }
 
-impl Known {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+impl RecordCache {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write of this guest's rows begins.
-    pub(super) fn doubt(&self, guest: ConsumerUuid) -> Write {
-        let mut inner = self.inner();
-        let began = inner.next();
-        let doubt = inner.doubts.entry(guest).or_default();
-        doubt.writes += 1;
-        doubt.since = began;
-        drop(inner);
-        Write {
-            known: self.clone(),
+    /// Call this before the rows of the guest are written.
+    pub(super) fn begin_write(&self, guest: ConsumerUuid) -> CachedWrite {
+        let mut state = self.state();
+        let began = state.advance();
+        let stale = state.stale.entry(guest).or_default();
+        stale.writes += 1;
+        stale.since = began;
+        drop(state);
+        CachedWrite {
+            cache: self.clone(),
             guest,
             began,
-            is_through: false,
+            is_complete: false,
         }
     }
 
-    /// One guest; none where the file has none of that UUID.
-    pub(super) fn guest(&self, guest: ConsumerUuid) -> Reading<Option<Arc<GuestRecord>>> {
-        let inner = self.inner();
-        match &inner.guests {
-            Some(guests) if !inner.doubts.contains_key(&guest) => {
-                Reading::Known(guests.get(&guest).cloned())
+    /// A guest; `None` if the file does not have it.
+    pub(super) fn guest(&self, guest: ConsumerUuid) -> CacheLookup<Option<Arc<GuestRecord>>> {
+        let state = self.state();
+        match &state.guests {
+            Some(guests) if !state.stale.contains_key(&guest) => {
+                CacheLookup::Hit(guests.get(&guest).cloned())
             }
-            _ => Reading::Due(inner.now),
+            _ => CacheLookup::Miss(state.now),
         }
     }
 
-    /// A guest was read, by a reading that began then.
-    pub(super) fn read(
+    /// Inserts the result of a read that began at this time.
+    pub(super) fn insert(
         &self,
         guest: ConsumerUuid,
-        began: Moment,
+        began: CacheTime,
         record: Option<&Arc<GuestRecord>>,
     ) {
-        let mut inner = self.inner();
-        let inner = &mut *inner;
-        let Some(guests) = &mut inner.guests else {
+        let mut state = self.state();
+        let state = &mut *state;
+        let Some(guests) = &mut state.guests else {
             return;
         };
-        let doubt = inner.doubts.get(&guest);
-        // Where there is none any more, another reading was quicker, and this one may be older.
-        if doubt.is_none_or(|doubt| !doubt.is_settled_by(began)) {
+        // If the record is not stale, another read was faster, and this one may be older.
+        let stale = state.stale.get(&guest);
+        if stale.is_none_or(|stale| !stale.is_resolved_by(began)) {
             return;
         }
-        inner.doubts.remove(&guest);
+        state.stale.remove(&guest);
         match record {
             Some(record) => guests.insert(guest, Arc::clone(record)),
             None => guests.remove(&guest),
         };
     }
 
-    /// All guests that are known, and those that are to be read one by one; all of them are where nothing was read yet.
-    pub(super) fn all(&self) -> Reading<(Vec<Arc<GuestRecord>>, Vec<ConsumerUuid>)> {
-        let inner = self.inner();
-        let Some(guests) = &inner.guests else {
-            return Reading::Due(inner.now);
+    /// The valid records of all guests, and the guests whose records are stale. A miss before the first [`Self::insert_all`].
+    pub(super) fn all(&self) -> CacheLookup<(Vec<Arc<GuestRecord>>, Vec<ConsumerUuid>)> {
+        let state = self.state();
+        let Some(guests) = &state.guests else {
+            return CacheLookup::Miss(state.now);
         };
-        let doubts = &inner.doubts;
-        let sure = guests
+        let stale = &state.stale;
+        let valid = guests
             .iter()
-            .filter(|(guest, _)| !doubts.contains_key(guest));
-        let sure = sure.map(|(_, record)| Arc::clone(record)).collect();
-        Reading::Known((sure, doubts.keys().copied().collect()))
+            .filter(|(guest, _)| !stale.contains_key(guest));
+        let valid = valid.map(|(_, record)| Arc::clone(record)).collect();
+        CacheLookup::Hit((valid, stale.keys().copied().collect()))
     }
 
-    /// All guests were read, by a reading that began then.
-    pub(super) fn read_all(&self, began: Moment, records: &[Arc<GuestRecord>]) {
-        let mut inner = self.inner();
-        if inner.guests.is_some() {
-            // Another reading was quicker, and what was read of one guest since then may be newer than this.
+    /// Inserts the result of a read of all guests that began at this time.
+    pub(super) fn insert_all(&self, began: CacheTime, records: &[Arc<GuestRecord>]) {
+        let mut state = self.state();
+        if state.guests.is_some() {
+            // Another read was faster, and single records that were read since then may be newer.
             return;
         }
         let all = records.iter();
-        let all = all.map(|record| (record.request.uuid(), Arc::clone(record)));
-        inner.guests = Some(all.collect());
-        inner.doubts.retain(|_, doubt| !doubt.is_settled_by(began));
+        let all = all.map(|record| (record.uuid(), Arc::clone(record)));
+        state.guests = Some(all.collect());
+        state.stale.retain(|_, stale| !stale.is_resolved_by(began));
     }
 }
 
-impl Inner {
-    fn next(&mut self) -> Moment {
-        self.now = Moment(self.now.0 + 1);
+impl CacheState {
+    fn advance(&mut self) -> CacheTime {
+        self.now = CacheTime(self.now.0 + 1);
         self.now
     }
 }
 
-impl Doubt {
-    /// Whether a reading that began then saw all that was written.
-    fn is_settled_by(&self, began: Moment) -> bool {
-        self.writes == 0 && self.given_up.is_none() && self.since <= began
+impl StaleReason {
+    /// Whether a read that began at this time saw all writes.
+    fn is_resolved_by(&self, began: CacheTime) -> bool {
+        self.writes == 0 && self.failed.is_none() && self.since <= began
     }
 }
 
-impl Write {
-    /// It is through: whoever reads from now on reads what it wrote.
-    pub(super) fn through(mut self) {
-        self.is_through = true;
+impl CachedWrite {
+    /// The write is committed: later reads see it.
+    pub(super) fn complete(mut self) {
+        self.is_complete = true;
     }
 }
 
-impl Drop for Write {
+impl Drop for CachedWrite {
     fn drop(&mut self) {
-        let mut inner = self.known.inner();
-        let now = inner.next();
-        let Some(doubt) = inner.doubts.get_mut(&self.guest) else {
+        let mut state = self.cache.state();
+        let now = state.advance();
+        let Some(stale) = state.stale.get_mut(&self.guest) else {
             return;
         };
-        doubt.writes = doubt.writes.saturating_sub(1);
-        doubt.since = now;
-        doubt.given_up = match self.is_through {
-            // One connection writes, one thing after the other: what was given up before this began is decided.
-            true => doubt.given_up.filter(|given_up| *given_up > self.began),
+        stale.writes = stale.writes.saturating_sub(1);
+        stale.since = now;
+        stale.failed = match self.is_complete {
+            // One connection writes, one transaction after the other: writes that failed before this one began are settled.
+            true => stale.failed.filter(|failed| *failed > self.began),
             false => Some(now),
         };
     }
@@ -198,121 +198,121 @@ mod tests {
         }
     }
 
-    fn known(of: &[u32]) -> Known {
-        let known = Known::default();
-        let Reading::Due(began) = known.all() else {
+    fn cache(of: &[u32]) -> RecordCache {
+        let cache = RecordCache::default();
+        let CacheLookup::Miss(began) = cache.all() else {
             panic!("nothing was read yet")
         };
         let records: Vec<_> = of.iter().map(|number| Arc::new(record(*number))).collect();
-        known.read_all(began, &records);
-        known
+        cache.insert_all(began, &records);
+        cache
     }
 
     fn uuid(number: u32) -> ConsumerUuid {
         record(number).request.uuid()
     }
 
-    /// Where a reading of this guest begins; none where it is known.
-    fn reading(known: &Known, number: u32) -> Option<Moment> {
-        match known.guest(uuid(number)) {
-            Reading::Known(_) => None,
-            Reading::Due(began) => Some(began),
+    /// Where a reading of this guest begins; none where it is cache.
+    fn reading(cache: &RecordCache, number: u32) -> Option<CacheTime> {
+        match cache.guest(uuid(number)) {
+            CacheLookup::Hit(_) => None,
+            CacheLookup::Miss(began) => Some(began),
         }
     }
 
-    fn is_read(known: &Known, number: u32, began: Moment) {
-        known.read(uuid(number), began, Some(&Arc::new(record(number))));
+    fn is_read(cache: &RecordCache, number: u32, began: CacheTime) {
+        cache.insert(uuid(number), began, Some(&Arc::new(record(number))));
     }
 
     #[test]
     fn what_was_read_is_known_and_so_is_that_there_is_no_other() {
-        let known = known(&[1, 2]);
+        let cache = cache(&[1, 2]);
         assert!(
-            matches!(known.guest(uuid(1)), Reading::Known(Some(it)) if it.request.uuid() == uuid(1))
+            matches!(cache.guest(uuid(1)), CacheLookup::Hit(Some(it)) if it.request.uuid() == uuid(1))
         );
-        assert!(matches!(known.guest(uuid(3)), Reading::Known(None)));
+        assert!(matches!(cache.guest(uuid(3)), CacheLookup::Hit(None)));
         assert!(
-            matches!(known.all(), Reading::Known((sure, doubted)) if sure.len() == 2 && doubted.is_empty())
+            matches!(cache.all(), CacheLookup::Hit((sure, doubted)) if sure.len() == 2 && doubted.is_empty())
         );
     }
 
     #[test]
     fn a_guest_is_in_doubt_from_before_a_write_until_a_reading_that_began_after_it() {
-        let known = known(&[1, 2]);
-        let before = reading(&known, 1);
+        let cache = cache(&[1, 2]);
+        let before = reading(&cache, 1);
         assert_eq!(before, None);
-        let write = known.doubt(uuid(1));
-        let meanwhile = reading(&known, 1).unwrap();
-        is_read(&known, 1, meanwhile);
-        assert!(reading(&known, 1).is_some(), "it is being written");
+        let write = cache.begin_write(uuid(1));
+        let meanwhile = reading(&cache, 1).unwrap();
+        is_read(&cache, 1, meanwhile);
+        assert!(reading(&cache, 1).is_some(), "it is being written");
         assert!(
-            matches!(known.all(), Reading::Known((sure, doubted)) if sure.len() == 1 && doubted == [uuid(1)])
+            matches!(cache.all(), CacheLookup::Hit((sure, doubted)) if sure.len() == 1 && doubted == [uuid(1)])
         );
-        write.through();
-        is_read(&known, 1, meanwhile);
-        let after = reading(&known, 1).expect("that reading may be older");
-        is_read(&known, 1, after);
-        assert_eq!(reading(&known, 1), None);
-        assert_eq!(reading(&known, 2), None, "nobody wrote this one");
+        write.complete();
+        is_read(&cache, 1, meanwhile);
+        let after = reading(&cache, 1).expect("that reading may be older");
+        is_read(&cache, 1, after);
+        assert_eq!(reading(&cache, 1), None);
+        assert_eq!(reading(&cache, 2), None, "nobody wrote this one");
     }
 
     #[test]
     fn a_reading_of_one_that_comes_late_takes_nothing_newer_away() {
-        let known = known(&[1]);
-        let write = known.doubt(uuid(1));
-        let late = reading(&known, 1).unwrap();
-        write.through();
-        let quick = reading(&known, 1).unwrap();
-        known.read(uuid(1), quick, None);
-        is_read(&known, 1, late);
-        assert!(matches!(known.guest(uuid(1)), Reading::Known(None)));
+        let cache = cache(&[1]);
+        let write = cache.begin_write(uuid(1));
+        let late = reading(&cache, 1).unwrap();
+        write.complete();
+        let quick = reading(&cache, 1).unwrap();
+        cache.insert(uuid(1), quick, None);
+        is_read(&cache, 1, late);
+        assert!(matches!(cache.guest(uuid(1)), CacheLookup::Hit(None)));
     }
 
     #[test]
     fn a_write_that_was_given_up_may_be_done_until_a_later_one_is_through() {
-        let known = known(&[1]);
-        drop(known.doubt(uuid(1)));
-        let after = reading(&known, 1).unwrap();
-        is_read(&known, 1, after);
-        assert!(reading(&known, 1).is_some());
-        let beside = known.doubt(uuid(1));
-        drop(known.doubt(uuid(1)));
-        beside.through();
-        let after = reading(&known, 1).unwrap();
-        is_read(&known, 1, after);
+        let cache = cache(&[1]);
+        drop(cache.begin_write(uuid(1)));
+        let after = reading(&cache, 1).unwrap();
+        is_read(&cache, 1, after);
+        assert!(reading(&cache, 1).is_some());
+        let beside = cache.begin_write(uuid(1));
+        drop(cache.begin_write(uuid(1)));
+        beside.complete();
+        let after = reading(&cache, 1).unwrap();
+        is_read(&cache, 1, after);
         assert!(
-            reading(&known, 1).is_some(),
+            reading(&cache, 1).is_some(),
             "it began before that was given up"
         );
-        known.doubt(uuid(1)).through();
-        let after = reading(&known, 1).unwrap();
-        is_read(&known, 1, after);
-        assert_eq!(reading(&known, 1), None);
+        cache.begin_write(uuid(1)).complete();
+        let after = reading(&cache, 1).unwrap();
+        is_read(&cache, 1, after);
+        assert_eq!(reading(&cache, 1), None);
     }
 
     #[test]
     fn a_reading_of_all_that_comes_late_takes_nothing_newer_away() {
-        let known = Known::default();
-        let Reading::Due(late) = known.all() else {
+        let cache = RecordCache::default();
+        let CacheLookup::Miss(late) = cache.all() else {
             panic!("nothing was read yet")
         };
-        let write = known.doubt(uuid(1));
-        write.through();
-        let Reading::Due(quick) = known.all() else {
+        let write = cache.begin_write(uuid(1));
+        write.complete();
+        let CacheLookup::Miss(quick) = cache.all() else {
             panic!("nothing was read yet")
         };
-        known.read_all(quick, &[Arc::new(record(1))]);
-        assert_eq!(reading(&known, 1), None);
-        known.read_all(late, &[]);
-        assert!(matches!(known.guest(uuid(1)), Reading::Known(Some(_))));
+        cache.insert_all(quick, &[Arc::new(record(1))]);
+        assert_eq!(reading(&cache, 1), None);
+        cache.insert_all(late, &[]);
+        assert!(matches!(cache.guest(uuid(1)), CacheLookup::Hit(Some(_))));
     }
 
     #[test]
     fn one_that_is_gone_is_not_known_any_more() {
-        let known = known(&[1]);
-        known.doubt(uuid(1)).through();
-        let began = reading(&known, 1).unwrap();
-        known.read(uuid(1), began, None);
-        assert!(matches!(known.guest(uuid(1)), Reading::Known(None)));
+        let cache = cache(&[1]);
+        cache.begin_write(uuid(1)).complete();
+        let began = reading(&cache, 1).unwrap();
+        cache.insert(uuid(1), began, None);
+        assert!(matches!(cache.guest(uuid(1)), CacheLookup::Hit(None)));
     }
 }

@@ -1,7 +1,5 @@
-//! The name of a device: its PCI address, or a mediated device's UUID. By it the guests' journal, the register, an answer of the
-//! accelerator service and an operator mean the same device; two guests never have one name.
-//!
-//! Callers: whatever keeps, compares or shows devices.
+//! [`NamedDevice`]: the name of a device, which is its PCI address, or the UUID of a mediated device. Journal, register,
+//! accelerator service and operators use the same name.
 
 use berth_model::{AttachHandleInfo, AttachHandleType};
 use berth_virt::guest_spec::GuestDevice;

@@ -1,119 +1,100 @@
-//! The journal: what each guest is meant to be, and how far it has come, on the disk before anything acts on it.
-//!
-//! [`GuestJournal`] is the seam (tests put faults in front of it); [`SqlJournal`] is the file, of which each guest is read again only
-//! after it was written (`known`). A change that was answered is on the disk; one that was not is there wholly or not at all. Who
-//! holds which device is a row of its own with the device as its key, so that no history of guests can give one device to two of
-//! them.
+//! [`GuestJournal`]: the trait of the agent's journal. Tests wrap it to inject faults.
 
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
+use berth_workflow::{AcceptOutcome, JournalFuture, StepRecord};
 
 use crate::bound_devices::BoundDevices;
-use crate::error::JournalError;
 use crate::overrides::InstanceOverrides;
-use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord};
-use crate::register::Withheld;
+use crate::record::{Goal, GuestRecord, SpawnStep};
+use crate::register::WithheldReason;
 use crate::released::ReleasedDevices;
 use crate::request::GuestRequest;
 
-/// What came of a call, when it comes.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, JournalError>> + Send + 'a>>;
-
-/// What came of a request for a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepted {
-    /// It is written down, and new.
-    New,
-    /// The same request is written down already.
-    Same,
-    /// Another request has this UUID.
-    Other,
-    /// The guest of this UUID is on its way to nothing.
-    Ending,
-}
-
-/// What came of a claim of devices.
+/// Result of [`GuestJournal::claim_devices`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claimed {
-    /// They are the guest's, all of them.
-    Ours,
-    /// One of them is another guest's; none was claimed.
+pub enum DeviceClaim {
+    /// All devices belong to the guest.
+    Claimed,
+    /// Another guest has one of the devices; none was claimed.
     Taken {
-        /// The device, by its address or UUID.
+        /// Name of the device.
         device: String,
         guest: ConsumerUuid,
     },
-    /// One of the devices is withheld now, so none was claimed.
+    /// One of the devices is withheld from guests; none was claimed.
     Withheld {
-        /// The device, by its address or UUID.
+        /// Name of the device.
         device: String,
-        why: Withheld,
+        why: WithheldReason,
     },
 }
 
-/// The journal of one agent's guests.
+/// The journal of one agent's guests. A change that returned is on disk; an interrupted change is there completely or not at
+/// all. A change of an unknown guest is an error.
 pub trait GuestJournal: Send + Sync {
-    /// Where it is, for messages.
+    /// Location, for messages.
     fn path(&self) -> String;
 
-    /// All guests, by UUID.
-    fn guests(&self) -> Answer<'_, Vec<Arc<GuestRecord>>>;
+    /// All guests, sorted by UUID.
+    fn guests(&self) -> JournalFuture<'_, Vec<Arc<GuestRecord>>>;
 
-    /// One guest; none where it is not known.
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<Arc<GuestRecord>>>;
+    /// The record of a guest.
+    fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<Arc<GuestRecord>>>;
 
-    /// Writes a request down, on the course of a spawn.
-    fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted>;
+    /// Records a request with the goal [`Goal::Spawn`].
+    fn accept<'a>(&'a self, request: &'a GuestRequest) -> JournalFuture<'a, AcceptOutcome>;
 
-    /// Where the guest is meant to go from now on. [`Goal::Destroy`] is final: nothing takes its place any more.
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> Answer<'a, ()>;
+    /// Sets the goal of a guest. [`Goal::Destroy`] is final: later goals are ignored.
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a Goal) -> JournalFuture<'a, ()>;
 
-    /// Whether the guest should run.
-    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> Answer<'_, ()>;
+    /// Sets whether the guest should run.
+    fn set_power(&self, uuid: ConsumerUuid, power: DesiredPower) -> JournalFuture<'_, ()>;
 
-    /// How far the guest has come; an earlier word about the same step is replaced.
-    fn note<'a>(
+    /// Records the state of a step; replaces its earlier state.
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
         step: SpawnStep,
         record: &'a StepRecord,
-    ) -> Answer<'a, ()>;
+    ) -> JournalFuture<'a, ()>;
 
-    /// What has become of the guest, and how far it is with it: all of it or nothing.
-    fn live<'a>(
+    /// Records overrides and the states of steps, in one transaction.
+    fn record_overrides<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a InstanceOverrides,
+        overrides: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
-    ) -> Answer<'a, ()>;
+    ) -> JournalFuture<'a, ()>;
 
-    /// Gives the devices of these names to the guest, all that it has, and ends the step [`SpawnStep::Bind`] with those it
-    /// has by its accelerator requests: all of it or nothing.
-    fn claim<'a>(
+    /// Replaces the devices of the guest by the devices of these names, and completes [`SpawnStep::Bind`] with `devices`, those
+    /// of its accelerator requests, in one transaction.
+    fn claim_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,
         names: &'a BTreeSet<String>,
         devices: &'a BoundDevices,
-    ) -> Answer<'a, Claimed>;
+    ) -> JournalFuture<'a, DeviceClaim>;
 
-    /// Ends the undoing of the step [`SpawnStep::Prepare`] with what came of the guest's devices: those that must go to nobody are
-    /// in quarantine, and the resets of the others count as those after the next release of their handles. All of it or nothing.
-    fn give_back<'a>(&'a self, uuid: ConsumerUuid, released: &'a ReleasedDevices)
-    -> Answer<'a, ()>;
+    /// Completes the undo of [`SpawnStep::Prepare`] with the results of the devices' resets, in one transaction: a device whose
+    /// reset failed is quarantined; a verified reset also counts as the one after the next release of the device's handle.
+    fn record_released_devices<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        released: &'a ReleasedDevices,
+    ) -> JournalFuture<'a, ()>;
 
-    /// The guest holds no device any more, and the step [`SpawnStep::Bind`] is being undone.
-    fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;
+    /// Removes the devices of the guest, and begins to undo [`SpawnStep::Bind`], in one transaction.
+    fn drop_devices(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()>;
 
-    /// Removes all that is known of the guest; it need not be there.
-    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()>;
+    /// Deletes the record of a guest, if it exists.
+    fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()>;
 
-    /// Whether something can be written, without a change of what is known. A journal that never fails need not look.
-    fn try_write(&self) -> Answer<'_, ()> {
+    /// Tests whether the journal is writable, without a visible change. By default, it always is.
+    fn try_write(&self) -> JournalFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

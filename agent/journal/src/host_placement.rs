@@ -1,4 +1,4 @@
-//! What the agent picked for a guest, as it is journaled with the request.
+//! [`HostPlacement`]: the CPUs and devices that the agent selected for a guest. It is part of the recorded request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,11 @@ use berth_wire::guest::GuestBuild;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// By what two builds are the same: SHA-256 of the body as it would be written.
+/// SHA-256 of a build's serialised body. Two builds with the same digest are the same request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuildDigest(String);
 
 impl BuildDigest {
-    /// That of a build.
     #[must_use]
     pub fn of(build: &GuestBuild) -> Self {
         let digest = Sha256::digest(berth_wire::encode(build));
@@ -28,7 +27,7 @@ impl fmt::Display for BuildDigest {
     }
 }
 
-/// What the agent picked for a guest. The default is nothing: a guest whose spec came whole.
+/// The agent's selection for a guest. Empty for a guest whose request had a complete spec.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostPlacement {
@@ -36,20 +35,19 @@ pub struct HostPlacement {
     /// CPUs that no other guest may be pinned to.
     #[serde(with = "serde_text")]
     reserved_cpus: CpuSet,
-    /// The flavor's mediated devices, with what they are made of.
+    /// The flavor's mediated devices, with their parents.
     mdevs: Vec<WantedDevice>,
-    /// Not there in rows of releases that told no scheduler.
+    /// Missing in rows of releases that did not report host states.
     #[serde(default, skip_serializing_if = "SchedulingFacts::is_none")]
     described: SchedulingFacts,
 }
 
-/// What schedulers ask of a guest beside what it has.
+/// Facts about a guest for the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulingFacts {
-    /// Its flavor's name; none where its spec came whole.
+    /// Name of the flavor; `None` if the request had a complete spec.
     pub flavor: Option<String>,
-    /// Properties of its image.
     pub image_properties: BTreeMap<String, String>,
 }
 
@@ -73,13 +71,13 @@ impl HostPlacement {
         }
     }
 
-    /// The same with what schedulers ask of the guest.
+    /// The same with facts for the scheduler.
     #[must_use]
     pub fn describing(self, described: SchedulingFacts) -> Self {
         Self { described, ..self }
     }
 
-    /// What schedulers ask of the guest.
+    /// The facts for the scheduler.
     #[must_use]
     pub fn described(&self) -> &SchedulingFacts {
         &self.described
@@ -90,7 +88,7 @@ impl HostPlacement {
         *self == Self::default()
     }
 
-    /// The build that the guest came of; none for one whose spec came whole.
+    /// The build request; `None` if the request had a complete spec.
     #[must_use]
     pub fn build(&self) -> Option<&BuildDigest> {
         self.build.as_ref()
@@ -102,7 +100,7 @@ impl HostPlacement {
         &self.reserved_cpus
     }
 
-    /// The flavor's mediated devices, with what they are made of.
+    /// The flavor's mediated devices, with their parents.
     #[must_use]
     pub fn mdevs(&self) -> &[WantedDevice] {
         &self.mdevs

@@ -1,4 +1,5 @@
-//! What has become of a guest since it was asked for: another image, a rescue system for a while, and what is under way of it.
+//! [`InstanceOverrides`]: the differences between a guest and its request: a rebuild with another image, a rescue, and the
+//! transition that is under way.
 
 use berth_agent_images::{DiskPlan, RecreateDisks};
 use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath};
@@ -11,15 +12,13 @@ use crate::request::{GuestRequest, GuestRequestError};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootSource {
-    /// What it starts from.
     pub boot: GuestBoot,
-    /// The disks that are to be made.
+    /// How the disks are created.
     pub plan: DiskPlan,
     pub disks: GuestDisks,
 }
 
 impl BootSource {
-    /// That of a request.
     #[must_use]
     pub fn of(request: &GuestRequest) -> Self {
         Self {
@@ -29,26 +28,25 @@ impl BootSource {
         }
     }
 
-    /// The request in this form.
+    /// The request with this boot source.
     pub fn given_to(&self, request: &GuestRequest) -> Result<GuestRequest, GuestRequestError> {
         request.in_form(self.boot.clone(), self.disks.clone(), self.plan.clone())
     }
 }
 
-/// What is being done with a guest, for a word about it.
+/// The kind of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransitionKind {
-    /// It is given a rescue system.
+    /// The guest gets a rescue system.
     Rescue,
-    /// It is given its own disks back.
+    /// The guest gets its own disks back.
     Unrescue,
-    /// Its root disk is made anew.
+    /// The root disk is created again.
     Rebuild,
 }
 
 impl TransitionKind {
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -59,28 +57,29 @@ impl TransitionKind {
     }
 }
 
-/// How far a turn is. Each stage may be done again from its beginning.
+/// Phase of a transition. Each phase can be repeated from its beginning:
+/// `Stopping -> Rebuilding -> no transition`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TransitionPhase {
-    /// The guest goes off, and these files of it are removed. Nothing is made while this is so.
+    /// The guest is stopped, and the files in `discard` are removed. Nothing is created in this phase.
     #[serde(rename = "leaving")]
     Stopping {
-        /// How long it may take to end by itself, in seconds.
+        /// Time limit of a graceful shutdown, in seconds.
         grace_seconds: u16,
         discard: Vec<HostPath>,
-        /// What may not be there afterwards.
+        /// The disks that are removed.
         anew: RecreateDisks,
     },
-    /// It goes through the steps of its spawn, in its new form. Nothing is removed any more.
+    /// The steps of a spawn run with the new boot source. Nothing is removed in this phase.
     #[serde(rename = "making")]
     Rebuilding {
-        /// What may not be there.
+        /// The disks that are created again.
         anew: RecreateDisks,
     },
 }
 
-/// A turn under way.
+/// An unfinished transition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PendingTransition {
@@ -88,38 +87,37 @@ pub struct PendingTransition {
     pub stage: TransitionPhase,
 }
 
-/// What has become of a guest since it was asked for. The default is nothing.
+/// The differences between a guest and its request. The default has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InstanceOverrides {
-    /// Its own form, where it was rebuilt; none: as it was asked for.
+    /// The boot source of the last rebuild; `None`: that of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuilt: Option<BootSource>,
-    /// Its form while it is rescued; none: its own.
+    /// The boot source of the rescue; `None` if the guest is not rescued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<BootSource>,
-    /// What is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turning: Option<PendingTransition>,
-    /// Whether it went off without berth: it ended itself, or somebody stopped it by hand.
+    /// Whether the guest was stopped without Berth: from inside, or by a hypervisor command.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// Whether its memory is to be written to disk when it goes off.
+    /// Whether the guest's memory is saved to disk when it is stopped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suspending: bool,
-    /// The last action that was asked for by an id and is done, or is gone on with until it is.
+    /// The last action with an id that is done, or that is recorded and will be completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acted: Option<ActionId>,
 }
 
 impl InstanceOverrides {
-    /// Whether nothing has become of it.
+    /// Whether there is no difference.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The same with the action of this id done; without an id, as it is.
+    /// The same with this action as the last one; unchanged without an id.
     #[must_use]
     pub fn acted_by(self, id: Option<&ActionId>) -> Self {
         match id {
@@ -131,13 +129,13 @@ impl InstanceOverrides {
         }
     }
 
-    /// Whether this action is done, or gone on with.
+    /// Whether the action is done, or recorded and will be completed.
     #[must_use]
     pub fn has_acted(&self, id: Option<&ActionId>) -> bool {
         id.is_some() && self.acted.as_ref() == id
     }
 
-    /// What may not be there of its disks, because it is made now.
+    /// The disks that the current transition creates again.
     #[must_use]
     pub fn anew(&self) -> RecreateDisks {
         match self.turning.as_ref().map(|turning| &turning.stage) {

@@ -1,126 +1,62 @@
-//! A guest as the journal has it.
+//! [`GuestRecord`]: the record of a guest in the journal: its request, its goal, and the state of each step.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use berth_model::ConsumerUuid;
+use berth_store::Value;
 use berth_virt::guest_spec::DesiredPower;
+use berth_workflow::{JournalRecord, JournalSchema, RecordRow, StepRecord, StepState};
 use serde::{Deserialize, Serialize};
 
 use crate::bound_devices::BoundDevices;
 use crate::overrides::{InstanceOverrides, TransitionPhase};
 use crate::request::{GuestRequest, GuestRequestError};
+use crate::schema::SCHEMA;
 
-/// A step of a guest on its way to running, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The steps of a spawn, in order.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum SpawnStep {
-    /// Its accelerator requests are bound, and their devices are its own.
+    /// Wait until the accelerator requests are bound, and claim their devices.
     Bind,
-    /// Each device may be given away: allowed, healthy, its IOMMU group whole, free.
+    /// Check that each device may be assigned: allowed, healthy, free, its IOMMU group complete.
     Check,
-    /// Devices and disks are made ready.
+    /// Prepare devices and disks.
     Prepare,
-    /// The hypervisor knows it.
+    /// Define the domain on the hypervisor.
     Define,
     Start,
 }
 
 impl SpawnStep {
-    /// All of them, in their order.
-    pub const ALL: [Self; 5] = [
-        Self::Bind,
-        Self::Check,
-        Self::Prepare,
-        Self::Define,
-        Self::Start,
-    ];
-
-    /// The word in the journal.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Bind => "bind",
-            Self::Check => "check",
-            Self::Prepare => "prepare",
-            Self::Define => "define",
-            Self::Start => "start",
-        }
-    }
-
-    /// The step of this word.
-    #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.as_str() == word)
-    }
+    /// All steps, in order.
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
-impl fmt::Display for SpawnStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// How far a step is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepState {
-    /// It may have acted, wholly or in part.
-    Begun,
-    Done,
-    /// It is being undone.
-    Undoing,
-    /// Nothing of it is left.
-    Undone,
-}
-
-impl StepState {
-    pub const ALL: [Self; 4] = [Self::Begun, Self::Done, Self::Undoing, Self::Undone];
-
-    /// The word in the journal.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Done => "done",
-            Self::Undoing => "undoing",
-            Self::Undone => "undone",
-        }
-    }
-
-    /// The state of this word.
-    #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word)
-    }
-}
-
-/// How far a step is, and a word about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepRecord {
-    pub state: StepState,
-    /// What is to be known of it: why it is held, or the boot of the host that a guest was started in. May be empty.
-    pub detail: String,
-}
-
-impl From<StepState> for StepRecord {
-    fn from(state: StepState) -> Self {
-        Self {
-            state,
-            detail: String::new(),
-        }
-    }
-}
-
-/// What is to blame for a guest that could not be built.
+/// The cause of a failed spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
-    /// Its image: no host could build it.
+    /// The image: no host can build the guest.
     Image,
-    /// This host: another one may.
+    /// This host: another host may build it.
     Host,
 }
 
 impl Blame {
-    /// As it is told.
+    /// The word in answers of the agent.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -130,48 +66,80 @@ impl Blame {
     }
 }
 
-/// Where a guest is meant to go.
+/// The goal of a guest, which its reconcile task works towards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Goal {
-    /// To run with its devices.
+    /// The guest exists with its devices.
     Spawn,
-    /// Back to nothing, its accelerator requests unbound; the guest stays known, with the reason, until it is deleted.
+    /// All steps are undone and the accelerator requests unbound. The record stays with the reason until the guest is deleted.
     Undo {
         reason: String,
-        /// What is to blame, where another device of this host would not mend it.
+        /// The cause, if another device of this host would not help.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blame: Option<Blame>,
     },
-    /// To nothing, accelerator requests included.
+    /// All steps are undone and the accelerator requests deleted.
     Destroy,
 }
 
-/// All that is known of a guest.
+/// All that the journal records of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestRecord {
-    /// What was asked for.
     pub request: GuestRequest,
-    /// Where it is meant to go.
     pub course: Goal,
-    /// Whether it should run.
+    /// Whether the guest should run.
     pub power: DesiredPower,
-    /// How far it has come.
     pub steps: BTreeMap<SpawnStep, StepRecord>,
-    /// The devices that are its own; none before they are bound.
+    /// The devices of its accelerator requests; `None` before they are bound.
     pub devices: Option<BoundDevices>,
-    /// What has become of it since.
+    /// Differences from the request: rescue, rebuild, and other actions.
     pub life: InstanceOverrides,
 }
 
+impl JournalRecord for GuestRecord {
+    const SCHEMA: JournalSchema = SCHEMA;
+    const COLUMNS: &'static [&'static str] = &["request", "course", "power", "devices", "life"];
+    const DELETING: &'static str = r#"course = '"destroy"'"#;
+    const STEP_COLUMNS: &'static [&'static str] = &["step"];
+    type Step = SpawnStep;
+    type Detail = String;
+
+    fn step_values(step: &SpawnStep) -> Vec<Value> {
+        vec![step.to_string().into()]
+    }
+
+    fn read_step(row: &RecordRow<'_>) -> Result<SpawnStep, String> {
+        row.word("step")
+    }
+
+    fn from_row(
+        row: &RecordRow<'_>,
+        steps: BTreeMap<SpawnStep, StepRecord>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            request: row.json("request")?,
+            course: row.json("course")?,
+            power: row.word("power")?,
+            steps,
+            devices: row.opt_json("devices")?,
+            life: row.opt_json("life")?.unwrap_or_default(),
+        })
+    }
+
+    fn uuid(&self) -> ConsumerUuid {
+        self.request.uuid()
+    }
+}
+
 impl GuestRecord {
-    /// Whether CPUs, pages and devices of the host may be this guest's: it is not one whose spawn failed and was undone.
+    /// Whether the guest may use CPUs, pages and devices of the host. A guest whose spawn failed and was undone does not.
     #[must_use]
     pub fn may_hold(&self) -> bool {
         !matches!(self.course, Goal::Undo { .. }) || self.open().is_some()
     }
 
-    /// The request as the guest is to be when it is no longer rescued: rebuilt, where it was.
+    /// The request with the image of the last rebuild, without a rescue.
     pub fn own(&self) -> Result<GuestRequest, GuestRequestError> {
         match &self.life.rebuilt {
             Some(form) => form.given_to(&self.request),
@@ -179,7 +147,7 @@ impl GuestRecord {
         }
     }
 
-    /// The request as the guest is to be now.
+    /// The request with the image of the rescue or of the last rebuild, as the guest should be now.
     pub fn present(&self) -> Result<GuestRequest, GuestRequestError> {
         match &self.life.rescue {
             Some(form) => form.given_to(&self.request),
@@ -187,40 +155,40 @@ impl GuestRecord {
         }
     }
 
-    /// The requests as the guest is to be when it is rebuilt or rescued, where it is; what does not fit together is left out.
+    /// The requests of the rebuilt guest and of the rescued guest, as far as they are valid.
     pub fn other_forms(&self) -> impl Iterator<Item = GuestRequest> {
         let forms = self.life.rebuilt.iter().chain(&self.life.rescue);
         forms.filter_map(|form| form.given_to(&self.request).ok())
     }
 
-    /// Whether it is to go off before anything else: a turn of its life has just begun.
+    /// Whether a transition has begun and the guest must be stopped first.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         let stage = self.life.turning.as_ref().map(|turning| &turning.stage);
         matches!(stage, Some(TransitionPhase::Stopping { .. }))
     }
 
-    /// How far a step is; none where it was never begun.
+    /// The state of a step; `None` before it begins.
     #[must_use]
     pub fn state(&self, step: SpawnStep) -> Option<StepState> {
         self.steps.get(&step).map(|record| record.state)
     }
 
-    /// Whether anything of a step may be there.
+    /// Whether a step may have effects on the host.
     #[must_use]
     pub fn may_have_acted(&self, step: SpawnStep) -> bool {
         !matches!(self.state(step), None | Some(StepState::Undone))
     }
 
-    /// The boot of the host in which the guest was started last; empty where it never ran. One that ran is held, not undone,
-    /// where it cannot be brought back: it has a tenant's state.
+    /// The boot id of the host when the guest was started last; empty if it never ran. If a guest that ran cannot be started
+    /// again, it is blocked and not undone, because its disks have a tenant's data.
     #[must_use]
     pub fn ran_in(&self) -> &str {
         let start = self.steps.get(&SpawnStep::Start);
         start.map_or("", |record| record.detail.as_str())
     }
 
-    /// What is still to be done, in words; none where the guest is where it should be.
+    /// Description of the unfinished work; `None` if the guest has reached its goal.
     #[must_use]
     pub fn open(&self) -> Option<String> {
         let uuid = self.request.uuid();

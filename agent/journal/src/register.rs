@@ -1,9 +1,9 @@
-//! What is known of devices and is nowhere else: which are in quarantine, which are being reset, after which of its releases
-//! each was cleaned, what the vendor's check says of them, and which of them the accelerator service wants disabled.
+//! [`DeviceRegister`]: facts about devices that no other system records: quarantines, running resets, the last verified reset of
+//! each device, failed health checks, and the devices that the accelerator service disabled.
 //!
-//! It is kept in the guests' journal, in tables of its own, so that "no guest has it" and "it is being reset" are decided in
-//! one transaction: a device is never reset under a guest, and never claimed under a reset. A device is named as in the
-//! journal, by its PCI address or by a mediated device's UUID.
+//! The register is in the guests' journal, in tables of its own, so that "no guest has the device" and "the device is being
+//! reset" are decided in one transaction: a guest's device is never reset, and a device is never claimed during its reset. The
+//! name of a device is its PCI address, or the UUID of a mediated device.
 
 mod given_back;
 mod records;
@@ -12,20 +12,23 @@ mod sql;
 use std::collections::BTreeSet;
 
 use berth_model::{NodeName, ProviderUuid};
-use berth_store::{JournalFile, Statement};
+use berth_store::Statement;
+use berth_workflow::{JournalError, JournalFile};
 
-use crate::error::JournalError;
-use crate::register::given_back::TakeAsCleaned;
-use crate::register::sql::{Begin, Steps, cleaned, everything, quarantined, sick, unquarantined};
-
-pub use given_back::given_back;
-pub(crate) use given_back::{CREATE_GIVEN_BACK, claimed};
-pub use records::{
-    Cleaning, CleaningOutcome, Quarantine, QuarantineStays, QuarantinedBy, Register, Withheld,
+use crate::register::given_back::CountAsCleaned;
+use crate::register::sql::{
+    BeginCleaning, delete_quarantine, read_register, set_cleaned, set_quarantine, set_sick,
 };
-pub(crate) use sql::{CREATE, withheld};
 
-/// The tables. Clones are one.
+pub use given_back::record_released;
+pub(crate) use given_back::{CREATE_GIVEN_BACK, delete_given_back};
+pub use records::{
+    CleaningOutcome, CleaningStart, Quarantine, QuarantineStays, QuarantinedBy, Register,
+    WithheldReason,
+};
+pub(crate) use sql::{CREATE, withheld_reason};
+
+/// The device tables of a journal. Clones share the file.
 #[derive(Debug, Clone)]
 pub struct DeviceRegister {
     file: JournalFile,
@@ -39,82 +42,88 @@ impl DeviceRegister {
     pub async fn read(&self) -> Result<Register, JournalError> {
         let read = async {
             let mut tx = self.file.read().await?;
-            everything(&mut tx).await
+            read_register(&mut tx).await
         };
-        match read.await {
-            Ok(Ok(register)) => Ok(register),
-            Ok(Err(reason)) => Err(self.file.damaged(reason).into()),
-            Err(source) => Err(self.file.failed(source).into()),
-        }
+        let register = read.await.map_err(|source| self.file.failed(source))?;
+        register.map_err(|reason| self.file.damaged(reason))
     }
 
     /// Begins a reset, unless a guest has the device.
-    pub async fn begin(&self, name: &str) -> Result<Cleaning, JournalError> {
-        match self.file.write(&Begin(name)).await? {
-            Ok(cleaning) => Ok(cleaning),
-            Err(guest) => {
-                let reason = format!("device {name} is held by {guest:?}, which is no guest");
-                Err(self.file.damaged(reason).into())
-            }
-        }
+    pub async fn begin_cleaning(&self, name: &str) -> Result<CleaningStart, JournalError> {
+        let begun = self.file.write(&BeginCleaning(name)).await?;
+        begun.map_err(|guest| {
+            let reason = format!("device {name} belongs to {guest:?}, which is not a guest");
+            self.file.damaged(reason)
+        })
     }
 
-    /// Ends a reset: in one transaction it is over, and what came of it holds.
-    pub async fn end(&self, name: &str, end: &CleaningOutcome) -> Result<(), JournalError> {
+    /// Ends a reset and records its outcome, in one transaction.
+    pub async fn end_cleaning(
+        &self,
+        name: &str,
+        end: &CleaningOutcome,
+    ) -> Result<(), JournalError> {
         let over = Statement::new("DELETE FROM device_cleaning WHERE name = ?").bind(name);
         let mut steps = vec![over];
         match end {
             CleaningOutcome::Unknown => {}
-            CleaningOutcome::Spoilt(quarantine) => steps.push(quarantined(name, quarantine)),
+            CleaningOutcome::Failed(quarantine) => steps.push(set_quarantine(name, quarantine)),
             CleaningOutcome::Clean {
                 releases,
                 quarantine,
             } => {
                 if *quarantine == QuarantineStays::No {
-                    steps.push(unquarantined(name));
+                    steps.push(delete_quarantine(name));
                 }
-                steps.extend(releases.map(|releases| cleaned(name, releases)));
+                steps.extend(releases.map(|releases| set_cleaned(name, releases)));
             }
         }
-        self.execute(steps).await
+        self.file.execute(steps).await
     }
 
-    /// Counts the reset that a guest's journey made and verified as the one after this release, once; whether there was one.
-    pub async fn take_as_cleaned(&self, name: &str, releases: i64) -> Result<bool, JournalError> {
-        Ok(self.file.write(&TakeAsCleaned { name, releases }).await?)
+    /// Counts the verified reset of the guest's deletion as the reset after this release of the handle. Returns whether there
+    /// was one; it counts only once.
+    pub async fn count_as_cleaned(&self, name: &str, releases: i64) -> Result<bool, JournalError> {
+        self.file.write(&CountAsCleaned { name, releases }).await
     }
 
-    /// Puts a device into quarantine, or gives it another reason.
+    /// Quarantines a device, or changes the reason of its quarantine.
     pub async fn quarantine(&self, name: &str, why: &Quarantine) -> Result<(), JournalError> {
-        self.execute(vec![quarantined(name, why)]).await
+        self.file.execute(vec![set_quarantine(name, why)]).await
     }
 
-    /// Lifts a quarantine; `clean`: somebody takes the word for it that it is clean after this release of its handle.
+    /// Ends a quarantine. `clean`: the operator confirms that the device is clean after this release of its handle.
     pub async fn release(&self, name: &str, clean: Option<i64>) -> Result<(), JournalError> {
-        let mut steps = vec![unquarantined(name)];
-        steps.extend(clean.map(|releases| cleaned(name, releases)));
-        self.execute(steps).await
+        let mut steps = vec![delete_quarantine(name)];
+        steps.extend(clean.map(|releases| set_cleaned(name, releases)));
+        self.file.execute(steps).await
     }
 
-    /// Writes down that a device's check does not say that it is well.
-    pub async fn sick(&self, address: &str, words: &str) -> Result<(), JournalError> {
-        self.execute(vec![sick(address, words)]).await
+    /// Records that the health check of a device failed, with its output.
+    pub async fn record_sick(&self, address: &str, words: &str) -> Result<(), JournalError> {
+        self.file.execute(vec![set_sick(address, words)]).await
     }
 
-    /// Writes down that a device's check says that it is well.
-    pub async fn well(&self, address: &str) -> Result<(), JournalError> {
-        let well = Statement::new("DELETE FROM device_sick WHERE address = ?").bind(address);
-        self.execute(vec![well]).await
+    /// Records that the health check of a device succeeded.
+    pub async fn record_healthy(&self, address: &str) -> Result<(), JournalError> {
+        let delete = Statement::new("DELETE FROM device_sick WHERE address = ?").bind(address);
+        self.file.execute(vec![delete]).await
     }
 
-    /// Forgets what checks said of any device.
-    pub async fn nobody_is_sick(&self) -> Result<(), JournalError> {
-        self.execute(vec![Statement::new("DELETE FROM device_sick")])
-            .await
+    /// Deletes the results of all health checks.
+    pub async fn clear_health_checks(&self) -> Result<(), JournalError> {
+        let delete = Statement::new("DELETE FROM device_sick");
+        self.file.execute(vec![delete]).await
     }
 
-    /// Replaces what the accelerator service wants disabled of a node.
-    pub async fn disable(
+    /// Runs statements of a test.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn execute(&self, statements: Vec<Statement>) -> Result<(), JournalError> {
+        self.file.execute(statements).await
+    }
+
+    /// Replaces the disabled providers of a node.
+    pub async fn set_disabled(
         &self,
         node: &NodeName,
         providers: &BTreeSet<ProviderUuid>,
@@ -126,10 +135,6 @@ impl DeviceRegister {
                 .bind(provider.to_string())
         };
         let steps = std::iter::once(none).chain(providers.iter().map(row));
-        self.execute(steps.collect()).await
-    }
-
-    pub async fn execute(&self, steps: Vec<Statement>) -> Result<(), JournalError> {
-        Ok(self.file.write(&Steps(steps)).await?)
+        self.file.execute(steps.collect()).await
     }
 }

@@ -1,4 +1,4 @@
-//! What the agent is asked for: a guest, and the accelerator requests whose devices it must have.
+//! [`GuestRequest`]: the request for a guest: its spec, its disks, and its accelerator requests.
 
 use std::collections::BTreeSet;
 
@@ -10,39 +10,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_placement::HostPlacement;
 
-/// The most accelerator requests of one guest: more functions than any machine has slots for.
+/// Maximum number of accelerator requests of a guest. No machine has so many devices.
 const MOST_ARQS: usize = 256;
 
-/// A request that cannot be one.
+/// The request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestRequestError {
-    /// The node's name is none.
+    /// The node's name is invalid.
     #[error("node: {reason}")]
     Node { reason: String },
-    /// An accelerator request's UUID is none.
+    /// An accelerator request's UUID is invalid.
     #[error("accelerator_requests: {reason}")]
     Arq { reason: String },
-    /// An accelerator request is named twice.
+    /// An accelerator request occurs twice.
     #[error("accelerator_requests: {arq} is there twice")]
     Twice { arq: ArqUuid },
-    /// There are too many.
     #[error("accelerator_requests: a guest has at most {MOST_ARQS}, not {found}")]
-    TooMany {
-        /// How many there are.
-        found: usize,
-    },
-    /// A device already says that it belongs to an accelerator request.
+    TooMany { found: usize },
+    /// The spec has a device of an accelerator request. Only the accelerator service assigns these.
     #[error(
         "spec.devices: the device of accelerator request {arq} is not the caller's to name; the accelerator service says \
          what it is bound to"
     )]
     DeviceOfArq { arq: ArqUuid },
-    /// Its disks are not those of its plan.
+    /// The spec's disks do not match the disk plan.
     #[error(transparent)]
     Disks(#[from] DiskPlanError),
 }
 
-/// A guest as it is asked for. Made whole or not at all; a journal's text goes through the same checks.
+/// The request for a guest. Requests from a journal are checked like new ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RequestRecord", into = "RequestRecord")]
 pub struct GuestRequest {
@@ -54,10 +50,10 @@ pub struct GuestRequest {
 }
 
 impl GuestRequest {
-    /// A guest on `node`, whatever `spec` says of that, with the devices that `arqs` are, or will be, bound to. `spec` has no device
-    /// of theirs yet.
+    /// A guest on `node`, which replaces the node of `spec`, with the devices that `arqs` are or will be bound to. `spec` does
+    /// not contain these devices.
     ///
-    /// Errors: A request is there twice, there are too many, or `spec` names a device of one.
+    /// Errors: A request occurs twice, there are too many, or `spec` has a device of a request.
     pub fn new(
         node: NodeName,
         arqs: Vec<ArqUuid>,
@@ -77,7 +73,7 @@ impl GuestRequest {
                 return Err(GuestRequestError::DeviceOfArq { arq });
             }
         }
-        // A driver with several nodes must know on which it makes the guest.
+        // A driver with several nodes needs the node of the guest.
         spec.node = Some(node.clone());
         Ok(Self {
             node,
@@ -88,13 +84,13 @@ impl GuestRequest {
         })
     }
 
-    /// The same with disks that are to be made: those that its spec names, by [`berth_agent_images::InstancesPath::disks`].
+    /// The same with the plan that creates the disks of its spec, from [`berth_agent_images::InstancesPath::disks`].
     pub fn with_disks(self, disks: DiskPlan) -> Result<Self, GuestRequestError> {
         disks.fits(&self.spec.disks)?;
         Ok(Self { disks, ..self })
     }
 
-    /// The same guest, that starts from something else and has other disks.
+    /// The same guest with another boot source and other disks.
     pub fn in_form(
         &self,
         boot: GuestBoot,
@@ -109,7 +105,7 @@ impl GuestRequest {
         Ok(request)
     }
 
-    /// The same with what the agent picked for it; its spec has the CPUs and devices.
+    /// The same with the agent's selection, whose CPUs and devices are in the spec.
     #[must_use]
     pub fn with_picked(self, picked: HostPlacement) -> Self {
         Self { picked, ..self }
@@ -120,7 +116,7 @@ impl GuestRequest {
         self.spec.uuid
     }
 
-    /// The node it shall be on: the `hostname` of its accelerator requests.
+    /// The node of the guest: the `hostname` of its accelerator requests.
     #[must_use]
     pub fn node(&self) -> &NodeName {
         &self.node
@@ -131,19 +127,19 @@ impl GuestRequest {
         &self.arqs
     }
 
-    /// The guest as it is wanted, without the devices of its accelerator requests.
+    /// The guest without the devices of its accelerator requests.
     #[must_use]
     pub fn spec(&self) -> &GuestSpec {
         &self.spec
     }
 
-    /// The disks that are to be made; none where its spec's are its maker's own.
+    /// The plan that creates the disks; empty if the requester created them.
     #[must_use]
     pub fn disks(&self) -> &DiskPlan {
         &self.disks
     }
 
-    /// What the agent picked for it; nothing where its spec came whole.
+    /// The agent's selection; empty if the request had a complete spec.
     #[must_use]
     pub fn picked(&self) -> &HostPlacement {
         &self.picked
@@ -165,7 +161,7 @@ struct RequestRecord {
     node: String,
     accelerator_requests: Vec<String>,
     spec: GuestSpec,
-    /// Not there in rows of releases that made no disks.
+    /// Missing in rows of releases that did not create disks.
     #[serde(default, skip_serializing_if = "DiskPlan::is_none")]
     disks: DiskPlan,
     #[serde(default, skip_serializing_if = "HostPlacement::is_none")]

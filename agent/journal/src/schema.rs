@@ -1,15 +1,20 @@
-//! The tables, and whether a file has them.
+//! The tables of the agent's journal.
 
-use berth_store::{SqlError, Statement, Transaction, Work};
+use berth_workflow::JournalSchema;
 
 use crate::register;
 
-/// The version that this release writes.
-pub(super) const VERSION: i64 = 3;
+pub(super) const SCHEMA: JournalSchema = JournalSchema {
+    file: "guests.db",
+    version_table: "guest_journal",
+    create: CREATE,
+    version: 3,
+    // Version 1 had no rescue and no rebuild. Version 2 had the same tables as version 3, but no action ids in `life`.
+    upgrades: &[(1, "ALTER TABLE guest ADD COLUMN life TEXT")],
+    additions: &[register::CREATE, register::CREATE_GIVEN_BACK],
+};
 
 const CREATE: &str = "
-CREATE TABLE guest_journal (version INTEGER NOT NULL);
-INSERT INTO guest_journal (version) VALUES (3);
 CREATE TABLE guest (
     uuid TEXT NOT NULL PRIMARY KEY,
     request TEXT NOT NULL,
@@ -31,66 +36,3 @@ CREATE TABLE device (
 );
 CREATE INDEX device_guest ON device (guest);
 ";
-
-/// From the version before guests were rescued and rebuilt.
-const FROM_1: &str = "
-ALTER TABLE guest ADD COLUMN life TEXT;
-UPDATE guest_journal SET version = 3;
-";
-
-/// From the version before actions had ids, which stand in `life`: an earlier release could not read it.
-const FROM_2: &str = "UPDATE guest_journal SET version = 3;";
-
-/// What a file turned out to be.
-pub(super) enum Found {
-    /// A journal of this release.
-    Ours,
-    /// A journal of a later one.
-    Newer(i64),
-    /// Something else, or damaged.
-    Other(String),
-}
-
-/// Looks whether the file is whole and a journal; makes the tables in an empty one.
-pub(super) struct Opening;
-
-impl Work for Opening {
-    type Output = Found;
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<Found, SqlError> {
-        if let Some(damage) = tx.damage().await? {
-            return Ok(Found::Other(damage));
-        }
-        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
-        let tables = tx.rows(Statement::new(names)).await?;
-        if tables.is_empty() {
-            tx.script(CREATE).await?;
-            tx.script(register::CREATE).await?;
-            tx.script(register::CREATE_GIVEN_BACK).await?;
-            return Ok(Found::Ours);
-        }
-        let names = tables.iter().map(|row| row.text(0));
-        let names = names.collect::<Result<Vec<_>, _>>()?;
-        if !names.iter().any(|name| name == "guest_journal") {
-            return Ok(Found::Other(format!("it has the table {}", names[0])));
-        }
-        let version = Statement::new("SELECT version FROM guest_journal");
-        match tx.row(version).await?.map(|row| row.int(0)).transpose()? {
-            Some(VERSION) => {
-                tx.script(register::CREATE).await?;
-                tx.script(register::CREATE_GIVEN_BACK).await?;
-                Ok(Found::Ours)
-            }
-            Some(before @ (1 | 2)) => {
-                let brought = if before == 1 { FROM_1 } else { FROM_2 };
-                tx.script(brought).await?;
-                tx.script(register::CREATE).await?;
-                tx.script(register::CREATE_GIVEN_BACK).await?;
-                Ok(Found::Ours)
-            }
-            Some(found) if found > VERSION => Ok(Found::Newer(found)),
-            found => Ok(Found::Other(format!("its version is {found:?}"))),
-        }
-    }
-}

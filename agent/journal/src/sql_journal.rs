@@ -1,290 +1,167 @@
-//! The journal as a SQLite file under `state_path`.
+//! [`SqlJournal`]: the journal as the SQLite file `guests.db` in `state_path`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
-use berth_store::{JournalFile, SqlError, Statement, Transaction, Work};
+use berth_store::{SqlError, Statement, Transaction, Work};
 use berth_virt::guest_spec::DesiredPower;
+use berth_workflow::{
+    AcceptOutcome, Journal, JournalError, JournalFuture, JournalRecord as _, StepRecord, StepState,
+};
 use serde::Serialize;
 
 use crate::bound_devices::BoundDevices;
-use crate::cache::{self, Known};
-use crate::error::JournalError;
-use crate::guest_journal::{Accepted, Answer, Claimed, GuestJournal};
+use crate::cache::{CacheLookup, RecordCache};
+use crate::guest_journal::{DeviceClaim, GuestJournal};
 use crate::overrides::InstanceOverrides;
-use crate::record::{Goal, GuestRecord, SpawnStep, StepRecord, StepState};
-use crate::register::{self, DeviceRegister, Register, Withheld};
+use crate::record::{Goal, GuestRecord, SpawnStep};
+use crate::register::{self, DeviceRegister, Register, WithheldReason};
 use crate::released::ReleasedDevices;
 use crate::request::GuestRequest;
-use crate::rows::{power_word, records};
-use crate::schema::{Found, Opening, VERSION};
 
-/// The file's name below `state_path`.
-const FILE: &str = "guests.db";
-
-/// The journal in a file. One process owns it.
+/// The journal in a file. Only one process can have it open. Clones share file and cache.
 #[derive(Debug, Clone)]
 pub struct SqlJournal {
-    file: JournalFile,
-    known: Known,
+    journal: Journal<GuestRecord>,
+    cache: RecordCache,
 }
 
 impl SqlJournal {
-    /// Opens `guests.db` in the folder, makes it where there is none, and looks whether it is whole.
-    ///
-    /// Errors: Another agent has it, it is damaged, not a journal, a later release's, or the disk says no.
+    /// Opens `guests.db` in the folder, creates it if it is missing, and checks it ([`Journal::open`]).
     pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
-        Self::over(JournalFile::open(&state_path.join(FILE)).await?).await
+        Ok(Self::over(Journal::open(state_path).await?))
     }
 
-    /// A journal that lives as long as this value, for dry runs and tests.
+    /// A journal in memory, for dry runs and tests.
     pub async fn in_memory() -> Result<Self, JournalError> {
-        Self::over(JournalFile::in_memory().await?).await
+        Ok(Self::over(Journal::in_memory().await?))
     }
 
-    /// What the journal in a folder knows of devices, without opening it: an agent may have it. Nothing where there is no
-    /// journal, or one that knows of no devices yet.
-    pub async fn look_at_devices(state_path: &Path) -> Result<Register, JournalError> {
-        let Some(file) = JournalFile::open_read_only(&state_path.join(FILE)).await? else {
+    fn over(journal: Journal<GuestRecord>) -> Self {
+        let cache = RecordCache::default();
+        Self { journal, cache }
+    }
+
+    /// The device register of the journal in a folder. An agent may have the journal open. Empty if there is no journal, or if
+    /// an earlier release without device tables wrote it.
+    pub async fn observe_devices(state_path: &Path) -> Result<Register, JournalError> {
+        let Some(journal) = Journal::<GuestRecord>::open_read_only(state_path).await? else {
             return Ok(Register::default());
         };
-        let named = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'device_disabled'";
-        let read = match file.rows(Statement::new(named)).await?.is_empty() {
+        let file = journal.file();
+        let table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'device_disabled'";
+        let register = match file.rows(Statement::new(table)).await?.is_empty() {
             true => Ok(Register::default()),
             false => DeviceRegister::over(file.clone()).read().await,
         };
         file.close().await;
-        read
+        register
     }
 
-    /// The guests that the journal in a folder knows, without opening it: an agent may have it. None where there is no journal.
-    pub async fn look_at_guests(state_path: &Path) -> Result<Vec<GuestRecord>, JournalError> {
-        let Some(file) = JournalFile::open_read_only(&state_path.join(FILE)).await? else {
+    /// The guests of the journal in a folder. An agent may have the journal open. None if there is no journal.
+    pub async fn observe_guests(state_path: &Path) -> Result<Vec<GuestRecord>, JournalError> {
+        let Some(journal) = Journal::<GuestRecord>::open_read_only(state_path).await? else {
             return Ok(Vec::new());
         };
-        let journal = Self::with(file);
-        let read = journal.select(None).await;
-        journal.close().await;
-        read
+        let records = journal.records(None).await;
+        journal.file().close().await;
+        records?.into_all()
     }
 
-    /// What is known of devices, in tables beside the guests'.
+    /// The register of devices, in the same file.
     #[must_use]
     pub fn devices(&self) -> DeviceRegister {
-        DeviceRegister::over(self.file.clone())
+        DeviceRegister::over(self.journal.file().clone())
     }
 
     /// Closes the file and waits until that is done.
     pub async fn close(&self) {
-        self.file.close().await;
+        self.journal.file().close().await;
     }
 
-    async fn over(file: JournalFile) -> Result<Self, JournalError> {
-        match file.write(&Opening).await? {
-            Found::Ours => {
-                file.cut_log().await;
-                Ok(Self::with(file))
-            }
-            Found::Newer(found) => Err(JournalError::Newer {
-                path: file.path().to_owned(),
-                found,
-                known: VERSION,
-            }),
-            Found::Other(reason) => Err(file.damaged(reason).into()),
-        }
-    }
-
-    fn with(file: JournalFile) -> Self {
-        let known = Known::default();
-        Self { file, known }
-    }
-
-    /// The only way by which a guest's rows are written.
-    async fn write<W: Work<Error = SqlError>>(
+    /// Runs a write of a guest's rows. All writes go through here, so that the cache knows of them.
+    async fn write<T>(
         &self,
         guest: ConsumerUuid,
-        work: &W,
-    ) -> Result<W::Output, JournalError> {
-        let write = self.known.doubt(guest);
-        let done = self.file.write(work).await?;
-        write.through();
-        Ok(done)
+        write: impl Future<Output = Result<T, JournalError>>,
+    ) -> Result<T, JournalError> {
+        let cached = self.cache.begin_write(guest);
+        let written = write.await?;
+        cached.complete();
+        Ok(written)
     }
 
-    /// A change of one guest's rows that must be there.
-    async fn change<W: Work<Output = Changed, Error = SqlError>>(
-        &self,
-        guest: ConsumerUuid,
-        work: &W,
-    ) -> Result<(), JournalError> {
-        match self.write(guest, work).await? {
-            Changed::Yes => Ok(()),
-            Changed::NoSuchGuest => Err(self.unknown(guest)),
-        }
+    fn change(&self, guest: ConsumerUuid, statements: Vec<Statement>) -> JournalFuture<'_, ()> {
+        Box::pin(self.write(guest, self.journal.change(guest, statements)))
     }
 
-    fn unknown(&self, guest: ConsumerUuid) -> JournalError {
-        JournalError::Unknown {
-            path: self.file.path().to_owned(),
-            guest,
-        }
-    }
-
-    fn changed(&self, guest: ConsumerUuid, steps: Vec<Statement>) -> Answer<'_, ()> {
-        Box::pin(async move { self.change(guest, &Change { steps }).await })
-    }
-
-    async fn all(&self) -> Result<Vec<Arc<GuestRecord>>, JournalError> {
-        let (mut records, doubted) = match self.known.all() {
-            cache::Reading::Known(known) => known,
-            cache::Reading::Due(began) => {
-                let records = self.select(None).await?;
+    async fn read_all(&self) -> Result<Vec<Arc<GuestRecord>>, JournalError> {
+        let (mut records, stale) = match self.cache.all() {
+            CacheLookup::Hit(cached) => cached,
+            CacheLookup::Miss(time) => {
+                let records = self.journal.records(None).await?.into_all()?;
                 let records: Vec<_> = records.into_iter().map(Arc::new).collect();
-                self.known.read_all(began, &records);
+                self.cache.insert_all(time, &records);
                 return Ok(records);
             }
         };
-        if !doubted.is_empty() {
-            for guest in doubted {
-                records.extend(self.one(guest).await?);
+        if !stale.is_empty() {
+            for guest in stale {
+                records.extend(self.read(guest).await?);
             }
-            records.sort_by_key(|record| record.request.uuid());
+            records.sort_by_key(|record| record.uuid());
         }
         Ok(records)
     }
 
-    async fn one(&self, guest: ConsumerUuid) -> Result<Option<Arc<GuestRecord>>, JournalError> {
-        match self.known.guest(guest) {
-            cache::Reading::Known(record) => Ok(record),
-            cache::Reading::Due(began) => {
-                let record = self.select(Some(guest)).await?.pop().map(Arc::new);
-                self.known.read(guest, began, record.as_ref());
+    async fn read(&self, guest: ConsumerUuid) -> Result<Option<Arc<GuestRecord>>, JournalError> {
+        match self.cache.guest(guest) {
+            CacheLookup::Hit(record) => Ok(record),
+            CacheLookup::Miss(time) => {
+                let record = self.journal.record(guest).await?.map(Arc::new);
+                self.cache.insert(guest, time, record.as_ref());
                 Ok(record)
             }
         }
     }
-
-    async fn select(&self, one: Option<ConsumerUuid>) -> Result<Vec<GuestRecord>, JournalError> {
-        let read = async {
-            let mut tx = self.file.read().await?;
-            let (guests, steps) = match one {
-                None => (Statement::new(GUESTS), Statement::new(STEPS)),
-                Some(uuid) => (
-                    Statement::new(ONE_GUEST).bind(uuid.to_string()),
-                    Statement::new(ONE_GUESTS_STEPS).bind(uuid.to_string()),
-                ),
-            };
-            let guests = tx.rows(guests).await?;
-            let steps = tx.rows(steps).await?;
-            records(&guests, &steps)
-        };
-        match read.await.map_err(|source| self.file.failed(source))? {
-            Ok(records) => Ok(records),
-            Err(unreadable) => Err(JournalError::Unreadable {
-                path: self.file.path().to_owned(),
-                guest: unreadable.guest,
-                reason: unreadable.reason,
-            }),
-        }
-    }
 }
-
-const GUESTS: &str = "SELECT uuid, request, course, power, devices, life FROM guest ORDER BY uuid";
-const STEPS: &str = "SELECT guest, step, state, detail FROM step";
-const ONE_GUEST: &str =
-    "SELECT uuid, request, course, power, devices, life FROM guest WHERE uuid = ?";
-const ONE_GUESTS_STEPS: &str = "SELECT guest, step, state, detail FROM step WHERE guest = ?";
 
 fn json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value)
         .expect("the journal's values have text keys and whole numbers only")
 }
 
-fn step_row(uuid: ConsumerUuid, step: SpawnStep, record: &StepRecord) -> Statement {
-    Statement::new(
-        "INSERT INTO step (guest, step, state, detail) SELECT uuid, ?, ?, ? FROM guest WHERE uuid = ? \
-         ON CONFLICT (guest, step) DO UPDATE SET state = excluded.state, detail = excluded.detail",
-    )
-    .bind(step.as_str())
-    .bind(record.state.as_str())
-    .bind(record.detail.as_str())
-    .bind(uuid.to_string())
+fn step(guest: ConsumerUuid, step: SpawnStep, record: &StepRecord) -> Statement {
+    Journal::<GuestRecord>::step_statement(guest, &step, record)
 }
 
-enum Changed {
-    Yes,
-    NoSuchGuest,
-}
-
-/// Statements in one transaction, each of which must find its guest.
-struct Change {
-    steps: Vec<Statement>,
-}
-
-impl Work for Change {
-    type Output = Changed;
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
-        for step in &self.steps {
-            // The first one misses it or none does, so nothing is half done.
-            if tx.execute(step.clone()).await?.rows_affected == 0 {
-                return Ok(Changed::NoSuchGuest);
-            }
-        }
-        Ok(Changed::Yes)
-    }
-}
-
-struct Accept<'a>(&'a GuestRequest);
-
-impl Work for Accept<'_> {
-    type Output = Accepted;
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<Accepted, SqlError> {
-        let (uuid, request) = (self.0.uuid().to_string(), json(self.0));
-        let known = Statement::new("SELECT request, course FROM guest WHERE uuid = ?").bind(&uuid);
-        if let Some(row) = tx.row(known).await? {
-            return Ok(if row.text(1)? == json(&Goal::Destroy) {
-                Accepted::Ending
-            } else if row.text(0)? == request {
-                Accepted::Same
-            } else {
-                Accepted::Other
-            });
-        }
-        let insert = "INSERT INTO guest (uuid, request, course, power) VALUES (?, ?, ?, ?)";
-        let insert = Statement::new(insert)
-            .bind(uuid)
-            .bind(request)
-            .bind(json(&Goal::Spawn))
-            .bind(power_word(self.0.spec().power));
-        tx.execute(insert).await?;
-        Ok(Accepted::New)
-    }
-}
-
-struct Claim<'a> {
+struct ClaimDevices<'a> {
     uuid: ConsumerUuid,
     names: &'a BTreeSet<String>,
     devices: &'a BoundDevices,
 }
 
-enum ClaimEnd {
-    Ours,
-    Taken { device: String, guest: String },
-    Withheld { device: String, why: Withheld },
+enum ClaimOutcome {
+    Claimed,
+    /// Another guest, by the text in its row, has the device.
+    Taken {
+        device: String,
+        guest: String,
+    },
+    Withheld {
+        device: String,
+        why: WithheldReason,
+    },
     NoSuchGuest,
 }
 
-impl Work for Claim<'_> {
-    type Output = ClaimEnd;
+impl Work for ClaimDevices<'_> {
+    type Output = ClaimOutcome;
     type Error = SqlError;
 
-    async fn run(&self, tx: &mut Transaction) -> Result<ClaimEnd, SqlError> {
+    async fn run(&self, tx: &mut Transaction) -> Result<ClaimOutcome, SqlError> {
         let uuid = self.uuid.to_string();
         for device in self.names {
             let owner = Statement::new("SELECT guest FROM device WHERE name = ?").bind(device);
@@ -292,201 +169,151 @@ impl Work for Claim<'_> {
                 let guest = row.text(0)?;
                 if guest != uuid {
                     let device = device.clone();
-                    return Ok(ClaimEnd::Taken { device, guest });
+                    return Ok(ClaimOutcome::Taken { device, guest });
                 }
-            } else if let Some(why) = register::withheld(tx, device).await? {
+            } else if let Some(why) = register::withheld_reason(tx, device).await? {
                 let device = device.clone();
-                return Ok(ClaimEnd::Withheld { device, why });
+                return Ok(ClaimOutcome::Withheld { device, why });
             }
         }
         let own = "UPDATE guest SET devices = ? WHERE uuid = ?";
         let own = Statement::new(own).bind(json(self.devices)).bind(&uuid);
         if tx.execute(own).await?.rows_affected == 0 {
-            return Ok(ClaimEnd::NoSuchGuest);
+            return Ok(ClaimOutcome::NoSuchGuest);
         }
-        let drop = Statement::new("DELETE FROM device WHERE guest = ?").bind(&uuid);
-        tx.execute(drop).await?;
+        let delete = Statement::new("DELETE FROM device WHERE guest = ?").bind(&uuid);
+        tx.execute(delete).await?;
         let rows = self.names.iter().map(|name| [name.into(), (&uuid).into()]);
-        tx.insert_rows(
-            "INSERT INTO device (name, guest) VALUES",
-            rows.collect(),
-            "",
-        )
-        .await?;
+        let insert = "INSERT INTO device (name, guest) VALUES";
+        tx.insert_rows(insert, rows.collect(), "").await?;
         for name in self.names {
-            tx.execute(register::claimed(name)).await?;
+            tx.execute(register::delete_given_back(name)).await?;
         }
-        let done = StepRecord::from(StepState::Done);
-        tx.execute(step_row(self.uuid, SpawnStep::Bind, &done))
+        tx.execute(step(self.uuid, SpawnStep::Bind, &StepState::Done.into()))
             .await?;
-        Ok(ClaimEnd::Ours)
-    }
-}
-
-struct GiveBack<'a> {
-    uuid: ConsumerUuid,
-    released: &'a ReleasedDevices,
-}
-
-impl Work for GiveBack<'_> {
-    type Output = Changed;
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
-        let undone = StepRecord::from(StepState::Undone);
-        let undone = step_row(self.uuid, SpawnStep::Prepare, &undone);
-        if tx.execute(undone).await?.rows_affected == 0 {
-            return Ok(Changed::NoSuchGuest);
-        }
-        for step in register::given_back(self.released) {
-            tx.execute(step).await?;
-        }
-        Ok(Changed::Yes)
-    }
-}
-
-struct Forget(ConsumerUuid);
-
-impl Work for Forget {
-    type Output = ();
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        let forget = Statement::new("DELETE FROM guest WHERE uuid = ?").bind(self.0.to_string());
-        tx.execute(forget).await?;
-        Ok(())
-    }
-}
-
-struct Disclaim(ConsumerUuid);
-
-impl Work for Disclaim {
-    type Output = Changed;
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<Changed, SqlError> {
-        let uuid = self.0.to_string();
-        let none = Statement::new("UPDATE guest SET devices = NULL WHERE uuid = ?").bind(&uuid);
-        if tx.execute(none).await?.rows_affected == 0 {
-            return Ok(Changed::NoSuchGuest);
-        }
-        let drop = Statement::new("DELETE FROM device WHERE guest = ?").bind(&uuid);
-        tx.execute(drop).await?;
-        let undoing = StepRecord::from(StepState::Undoing);
-        tx.execute(step_row(self.0, SpawnStep::Bind, &undoing))
-            .await?;
-        Ok(Changed::Yes)
+        Ok(ClaimOutcome::Claimed)
     }
 }
 
 impl GuestJournal for SqlJournal {
     fn path(&self) -> String {
-        self.file.path().to_owned()
+        self.journal.file().path().to_owned()
     }
 
-    fn guests(&self) -> Answer<'_, Vec<Arc<GuestRecord>>> {
-        Box::pin(self.all())
+    fn guests(&self) -> JournalFuture<'_, Vec<Arc<GuestRecord>>> {
+        Box::pin(self.read_all())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<Arc<GuestRecord>>> {
-        Box::pin(self.one(uuid))
+    fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<Arc<GuestRecord>>> {
+        Box::pin(self.read(uuid))
     }
 
-    fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted> {
-        Box::pin(async move { self.write(request.uuid(), &Accept(request)).await })
+    fn accept<'a>(&'a self, request: &'a GuestRequest) -> JournalFuture<'a, AcceptOutcome> {
+        Box::pin(async move {
+            let (uuid, text) = (request.uuid(), json(request));
+            let insert = "INSERT INTO guest (uuid, request, course, power) VALUES (?, ?, ?, ?)";
+            let insert = Statement::new(insert)
+                .bind(uuid.to_string())
+                .bind(&text)
+                .bind(json(&Goal::Spawn))
+                .bind(request.spec().power.to_string());
+            self.write(uuid, self.journal.accept(uuid, &text, insert))
+                .await
+        })
     }
 
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> Answer<'a, ()> {
-        let turn =
-            "UPDATE guest SET course = CASE course WHEN ? THEN course ELSE ? END WHERE uuid = ?";
-        let turn = Statement::new(turn)
-            .bind(json(&Goal::Destroy))
-            .bind(json(course))
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a Goal) -> JournalFuture<'a, ()> {
+        let sql = "UPDATE guest SET course = ? WHERE uuid = ? AND course <> ?";
+        let statement = Statement::new(sql)
+            .bind(json(goal))
+            .bind(uuid.to_string())
+            .bind(json(&Goal::Destroy));
+        self.change(uuid, vec![statement])
+    }
+
+    fn set_power(&self, uuid: ConsumerUuid, power: DesiredPower) -> JournalFuture<'_, ()> {
+        let statement = Statement::new("UPDATE guest SET power = ? WHERE uuid = ?")
+            .bind(power.to_string())
             .bind(uuid.to_string());
-        self.changed(uuid, vec![turn])
+        self.change(uuid, vec![statement])
     }
 
-    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> Answer<'_, ()> {
-        let want = Statement::new("UPDATE guest SET power = ? WHERE uuid = ?")
-            .bind(power_word(power))
-            .bind(uuid.to_string());
-        self.changed(uuid, vec![want])
-    }
-
-    fn note<'a>(
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        step: SpawnStep,
+        name: SpawnStep,
         record: &'a StepRecord,
-    ) -> Answer<'a, ()> {
-        self.changed(uuid, vec![step_row(uuid, step, record)])
+    ) -> JournalFuture<'a, ()> {
+        self.change(uuid, vec![step(uuid, name, record)])
     }
 
-    fn live<'a>(
+    fn record_overrides<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a InstanceOverrides,
+        overrides: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
-    ) -> Answer<'a, ()> {
-        let text = (!life.is_plain()).then(|| json(life));
-        let live = Statement::new("UPDATE guest SET life = ? WHERE uuid = ?")
+    ) -> JournalFuture<'a, ()> {
+        let text = (!overrides.is_plain()).then(|| json(overrides));
+        let overrides = Statement::new("UPDATE guest SET life = ? WHERE uuid = ?")
             .bind(text)
             .bind(uuid.to_string());
-        let rows = steps
-            .iter()
-            .map(|(step, record)| step_row(uuid, *step, record));
-        self.changed(uuid, std::iter::once(live).chain(rows).collect())
+        let steps = steps.iter().map(|(name, record)| step(uuid, *name, record));
+        self.change(uuid, std::iter::once(overrides).chain(steps).collect())
     }
 
-    fn claim<'a>(
+    fn claim_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,
         names: &'a BTreeSet<String>,
         devices: &'a BoundDevices,
-    ) -> Answer<'a, Claimed> {
+    ) -> JournalFuture<'a, DeviceClaim> {
         Box::pin(async move {
-            let claim = Claim {
+            let claim = ClaimDevices {
                 uuid,
                 names,
                 devices,
             };
-            match self.write(uuid, &claim).await? {
-                ClaimEnd::Ours => Ok(Claimed::Ours),
-                ClaimEnd::Taken { device, guest } => match guest.parse() {
-                    Ok(guest) => Ok(Claimed::Taken { device, guest }),
-                    Err(error) => Err(self.file.damaged(error).into()),
+            let file = self.journal.file();
+            match self.write(uuid, file.write(&claim)).await? {
+                ClaimOutcome::Claimed => Ok(DeviceClaim::Claimed),
+                ClaimOutcome::Taken { device, guest } => match guest.parse() {
+                    Ok(guest) => Ok(DeviceClaim::Taken { device, guest }),
+                    Err(error) => Err(file.damaged(error)),
                 },
-                ClaimEnd::Withheld { device, why } => Ok(Claimed::Withheld { device, why }),
-                ClaimEnd::NoSuchGuest => Err(self.unknown(uuid)),
+                ClaimOutcome::Withheld { device, why } => Ok(DeviceClaim::Withheld { device, why }),
+                ClaimOutcome::NoSuchGuest => Err(self.journal.unknown(uuid)),
             }
         })
     }
 
-    fn give_back<'a>(
+    fn record_released_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,
         released: &'a ReleasedDevices,
-    ) -> Answer<'a, ()> {
-        Box::pin(async move { self.change(uuid, &GiveBack { uuid, released }).await })
+    ) -> JournalFuture<'a, ()> {
+        let undone = step(uuid, SpawnStep::Prepare, &StepState::Undone.into());
+        let released = register::record_released(released);
+        self.change(uuid, std::iter::once(undone).chain(released).collect())
     }
 
-    fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
-        Box::pin(async move { self.change(uuid, &Disclaim(uuid)).await })
+    fn drop_devices(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
+        let bind = |sql: &'static str| Statement::new(sql).bind(uuid.to_string());
+        let statements = vec![
+            bind("UPDATE guest SET devices = NULL WHERE uuid = ?"),
+            bind("DELETE FROM device WHERE guest = ?"),
+            step(uuid, SpawnStep::Bind, &StepState::Undoing.into()),
+        ];
+        self.change(uuid, statements)
     }
 
-    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
-        Box::pin(async move {
-            self.write(uuid, &Forget(uuid)).await?;
-            self.file.cut_log().await;
-            Ok(())
-        })
+    fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
+        Box::pin(self.write(uuid, self.journal.delete(uuid)))
     }
 
-    fn try_write(&self) -> Answer<'_, ()> {
-        Box::pin(async move {
-            let insert = "INSERT INTO guest (uuid, request, course, power) VALUES ('', '', '', '')";
-            let delete = "DELETE FROM guest WHERE uuid = ''";
-            Ok(self.file.try_write(insert, delete).await?)
-        })
+    fn try_write(&self) -> JournalFuture<'_, ()> {
+        let insert = "INSERT INTO guest (uuid, request, course, power) VALUES ('', '', '', '')";
+        let delete = "DELETE FROM guest WHERE uuid = ''";
+        let statements = [insert, delete].map(Statement::new);
+        Box::pin(self.journal.file().execute(statements.into()))
     }
 }

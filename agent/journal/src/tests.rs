@@ -9,16 +9,17 @@ use std::task::{Context, Poll, Waker};
 
 use berth_agent_images::RecreateDisks;
 use berth_model::ConsumerUuid;
+use berth_store::OpenError;
 use berth_virt::guest_spec::{DesiredPower, HostPath};
+use berth_workflow::{AcceptOutcome, JournalError, StepRecord, StepState};
 use proptest::prelude::*;
 
 use crate::bound_devices::BoundDevices;
-use crate::error::{JournalError, JournalFailure};
 use crate::guest_journal::*;
 use crate::overrides::{
     BootSource, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
 };
-use crate::record::{Blame, Goal, GuestRecord, SpawnStep, StepRecord, StepState};
+use crate::record::{Blame, Goal, GuestRecord, SpawnStep};
 use crate::samples::{bound, guest, request};
 use crate::sql_journal::SqlJournal;
 
@@ -35,7 +36,7 @@ async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {
     };
     journal.accept(&request(1, &[1])).await.unwrap();
     assert!(any_file_has_it(), "it is needed");
-    journal.forget(guest(1)).await.unwrap();
+    journal.delete_guest(guest(1)).await.unwrap();
     assert!(!any_file_has_it());
     journal.try_write().await.unwrap();
     assert_eq!(journal.guests().await.unwrap(), []);
@@ -45,13 +46,13 @@ async fn what_is_forgotten_is_in_no_file_any_more_the_log_included() {
 #[derive(Debug, Clone)]
 enum Op {
     Accept(u32),
-    TransitionKind(u32, Goal),
-    Want(u32, DesiredPower),
-    Note(u32, SpawnStep, StepRecord),
-    Live(u32, Box<InstanceOverrides>, SpawnStep, StepRecord),
+    SetGoal(u32, Goal),
+    SetPower(u32, DesiredPower),
+    RecordStep(u32, SpawnStep, StepRecord),
+    RecordOverrides(u32, Box<InstanceOverrides>, SpawnStep, StepRecord),
     Claim(u32, Vec<u32>),
-    Disclaim(u32),
-    Forget(u32),
+    DropDevices(u32),
+    Delete(u32),
     Reopen,
 }
 
@@ -83,7 +84,7 @@ fn op() -> impl Strategy<Value = Op> {
         Just(DesiredPower::ShutOff),
     ];
     let step = proptest::sample::select(SpawnStep::ALL.to_vec());
-    let state = proptest::sample::select(StepState::ALL.to_vec());
+    let state = proptest::sample::select(<StepState as strum::VariantArray>::VARIANTS.to_vec());
     let record = (state, "\\PC{0,20}").prop_map(|(state, detail)| StepRecord { state, detail });
     let own = || Some(BootSource::of(&request(1, &[1])));
     let life = prop_oneof![
@@ -104,14 +105,14 @@ fn op() -> impl Strategy<Value = Op> {
         .prop_map(|numbers| numbers.into_iter().collect());
     prop_oneof![
         4 => number().prop_map(Op::Accept),
-        2 => (number(), course).prop_map(|(n, course)| Op::TransitionKind(n, course)),
-        1 => (number(), power).prop_map(|(n, power)| Op::Want(n, power)),
+        2 => (number(), course).prop_map(|(n, course)| Op::SetGoal(n, course)),
+        1 => (number(), power).prop_map(|(n, power)| Op::SetPower(n, power)),
         2 => (number(), life, step.clone(), record.clone())
-            .prop_map(|(n, life, step, record)| Op::Live(n, Box::new(life), step, record)),
-        4 => (number(), step, record).prop_map(|(n, step, record)| Op::Note(n, step, record)),
+            .prop_map(|(n, life, step, record)| Op::RecordOverrides(n, Box::new(life), step, record)),
+        4 => (number(), step, record).prop_map(|(n, step, record)| Op::RecordStep(n, step, record)),
         4 => (number(), devices).prop_map(|(n, devices)| Op::Claim(n, devices)),
-        1 => number().prop_map(Op::Disclaim),
-        1 => number().prop_map(Op::Forget),
+        1 => number().prop_map(Op::DropDevices),
+        1 => number().prop_map(Op::Delete),
         1 => Just(Op::Reopen),
     ]
 }
@@ -153,9 +154,9 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             let answer = journal.accept(&wanted).await.unwrap();
             let known = model.0.get(&guest(*n)).map(|record| &record.course);
             let expected = match known {
-                None => Accepted::New,
-                Some(Goal::Destroy) => Accepted::Ending,
-                Some(_) => Accepted::Same,
+                None => AcceptOutcome::New,
+                Some(Goal::Destroy) => AcceptOutcome::Deleting,
+                Some(_) => AcceptOutcome::Same,
             };
             assert_eq!(answer, expected);
             model.0.entry(guest(*n)).or_insert_with(|| GuestRecord {
@@ -167,31 +168,34 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
                 life: InstanceOverrides::default(),
             });
         }
-        Op::TransitionKind(n, course) => {
+        Op::SetGoal(n, course) => {
             let record = model.0.get_mut(&guest(*n));
-            unknown(journal.turn(guest(*n), course).await, record.is_some());
+            unknown(journal.set_goal(guest(*n), course).await, record.is_some());
             if let Some(record) = record.filter(|record| record.course != Goal::Destroy) {
                 record.course = course.clone();
             }
         }
-        Op::Want(n, power) => {
+        Op::SetPower(n, power) => {
             let record = model.0.get_mut(&guest(*n));
-            unknown(journal.want(guest(*n), *power).await, record.is_some());
+            unknown(journal.set_power(guest(*n), *power).await, record.is_some());
             if let Some(record) = record {
                 record.power = *power;
             }
         }
-        Op::Note(n, step, said) => {
+        Op::RecordStep(n, step, said) => {
             let known = model.0.contains_key(&guest(*n));
-            unknown(journal.note(guest(*n), *step, said).await, known);
+            unknown(journal.record_step(guest(*n), *step, said).await, known);
             if known {
                 model.step(guest(*n), *step, said.clone());
             }
         }
-        Op::Live(n, life, step, said) => {
+        Op::RecordOverrides(n, life, step, said) => {
             let steps = [(*step, said.clone())];
             let known = model.0.contains_key(&guest(*n));
-            unknown(journal.live(guest(*n), life, &steps).await, known);
+            unknown(
+                journal.record_overrides(guest(*n), life, &steps).await,
+                known,
+            );
             if known {
                 model.0.get_mut(&guest(*n)).unwrap().life = InstanceOverrides::clone(life);
                 model.step(guest(*n), *step, said.clone());
@@ -202,31 +206,34 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             let taken = names(&devices)
                 .into_iter()
                 .find(|name| model.owner(name).is_some_and(|owner| owner != guest(*n)));
-            match journal.claim(guest(*n), &names(&devices), &devices).await {
-                Ok(Claimed::Ours) => {
+            match journal
+                .claim_devices(guest(*n), &names(&devices), &devices)
+                .await
+            {
+                Ok(DeviceClaim::Claimed) => {
                     assert_eq!(taken, None);
                     model.0.get_mut(&guest(*n)).unwrap().devices = Some(devices);
                     model.step(guest(*n), SpawnStep::Bind, StepState::Done.into());
                 }
-                Ok(Claimed::Taken { device, guest }) => {
+                Ok(DeviceClaim::Taken { device, guest }) => {
                     assert_eq!(model.owner(&device), Some(guest));
                     assert_eq!(Some(device), taken);
                 }
-                Ok(Claimed::Withheld { device, .. }) => panic!("{device} is withheld"),
+                Ok(DeviceClaim::Withheld { device, .. }) => panic!("{device} is withheld"),
                 Err(JournalError::Unknown { .. }) => assert!(!model.0.contains_key(&guest(*n))),
                 Err(error) => panic!("{error}"),
             }
         }
-        Op::Disclaim(n) => {
+        Op::DropDevices(n) => {
             let known = model.0.contains_key(&guest(*n));
-            unknown(journal.disclaim(guest(*n)).await, known);
+            unknown(journal.drop_devices(guest(*n)).await, known);
             if known {
                 model.0.get_mut(&guest(*n)).unwrap().devices = None;
                 model.step(guest(*n), SpawnStep::Bind, StepState::Undoing.into());
             }
         }
-        Op::Forget(n) => {
-            journal.forget(guest(*n)).await.unwrap();
+        Op::Delete(n) => {
+            journal.delete_guest(guest(*n)).await.unwrap();
             model.0.remove(&guest(*n));
         }
         Op::Reopen => {}
@@ -275,7 +282,7 @@ proptest! {
             let devices = bound(&[1, 2]);
             {
                 let claimed = names(&devices);
-                let mut claim = journal.claim(guest(1), &claimed, &devices);
+                let mut claim = journal.claim_devices(guest(1), &claimed, &devices);
                 let mut context = Context::from_waker(Waker::noop());
                 for _ in 0..looks {
                     if !matches!(Future::poll(claim.as_mut(), &mut context), Poll::Pending) {
@@ -292,16 +299,20 @@ proptest! {
                 assert_eq!(found.state(SpawnStep::Bind), Some(StepState::Done));
                 // Its devices are rows, too: nobody else gets them.
                 journal.accept(&request(2, &[3])).await.unwrap();
-                let other = journal.claim(guest(2), &names(&bound(&[2])), &bound(&[2])).await;
-                assert!(matches!(other, Ok(Claimed::Taken { .. })));
+                let other = journal.claim_devices(guest(2), &names(&bound(&[2])), &bound(&[2])).await;
+                assert!(matches!(other, Ok(DeviceClaim::Taken { .. })));
             }
         });
     }
 }
 
-async fn refused(folder: &Path) -> (String, JournalFailure) {
+async fn refused(folder: &Path) -> (String, JournalError) {
     let error = SqlJournal::open(folder).await.unwrap_err();
-    (error.to_string(), error.failure())
+    (error.to_string(), error)
+}
+
+fn is_damaged(error: &JournalError) -> bool {
+    matches!(error, JournalError::Damaged { .. })
 }
 
 #[tokio::test]
@@ -312,7 +323,7 @@ async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
     let (said, reason) = refused(folder.path()).await;
     assert!(said.contains(&file.display().to_string()), "{said}");
     assert!(said.contains("damaged"), "{said}");
-    assert_eq!(reason, JournalFailure::File);
+    assert!(is_damaged(&reason), "{reason}");
 
     std::fs::remove_file(&file).unwrap();
     let journal = SqlJournal::open(folder.path()).await.unwrap();
@@ -332,7 +343,7 @@ async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
         "{said}"
     );
     assert!(!said.contains('\n'), "{said}");
-    assert_eq!(reason, JournalFailure::File);
+    assert!(is_damaged(&reason), "{reason}");
 }
 
 async fn script(folder: &Path, sql: &'static str) {
@@ -359,14 +370,14 @@ async fn another_database_and_a_later_journal_are_refused_and_not_written() {
     .await;
     let (said, reason) = refused(folder.path()).await;
     assert!(said.contains("resource_providers"), "{said}");
-    assert_eq!(reason, JournalFailure::File);
+    assert!(is_damaged(&reason), "{reason}");
 
     let folder = tempfile::tempdir().unwrap();
     drop(SqlJournal::open(folder.path()).await.unwrap());
     script(folder.path(), "UPDATE guest_journal SET version = 7").await;
     let (said, reason) = refused(folder.path()).await;
     assert!(said.contains("version 7"), "{said}");
-    assert_eq!(reason, JournalFailure::OtherRelease);
+    assert!(matches!(reason, JournalError::Newer { .. }), "{reason}");
 }
 
 #[tokio::test]
@@ -398,7 +409,7 @@ async fn a_row_that_no_release_writes_is_refused_with_its_guest() {
         ("UPDATE guest SET life = '{\"lost\": 1}'", "life"),
         (
             "UPDATE guest SET uuid = '11111111-2222-4333-8444-0000000000ff'",
-            "that of",
+            "has the UUID",
         ),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -413,7 +424,7 @@ async fn a_row_that_no_release_writes_is_refused_with_its_guest() {
             said.contains(what) && said.contains("11111111-2222"),
             "{said}"
         );
-        assert_eq!(error.failure(), JournalFailure::File);
+        assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
     }
 }
 
@@ -422,8 +433,17 @@ async fn a_second_agent_is_kept_away_and_another_request_with_the_same_uuid_too(
     let folder = tempfile::tempdir().unwrap();
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     let (_, reason) = refused(folder.path()).await;
-    assert_eq!(reason, JournalFailure::HeldByAnother);
+    assert!(
+        matches!(
+            reason,
+            JournalError::Open {
+                source: OpenError::Held { .. },
+                ..
+            }
+        ),
+        "{reason}"
+    );
     journal.accept(&request(1, &[1])).await.unwrap();
     let other = journal.accept(&request(1, &[2])).await.unwrap();
-    assert_eq!(other, Accepted::Other);
+    assert_eq!(other, AcceptOutcome::Conflict);
 }

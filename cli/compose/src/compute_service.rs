@@ -6,19 +6,20 @@ use axum::Router;
 use berth_compute::{
     Compute, ComputeApiOptions, ComputeOptions, ComputeParts, Images, QuotaHook, router,
 };
-use berth_conductor::journal::BootJournalError;
+use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_config::{AuthStrategy, Config};
 use berth_hosts::Hosts;
 use berth_http::{NoAuth2, Policy, ValidateToken};
 use berth_output::{ErrorCode, Failure};
-use berth_store::{OpenError, SqlStore};
+use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::database;
+use crate::guests::journal_code;
 use crate::images::ServerImages;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::policy::compute_policy_in_force;
@@ -150,14 +151,7 @@ pub fn conductor_options(config: &Config) -> ConductorOptions {
 }
 
 /// Why the conductor's journal cannot be used.
-pub fn unusable_journal(error: &BootJournalError) -> Failure {
-    let code = match error {
-        BootJournalError::Open {
-            source: OpenError::Held { .. },
-            ..
-        } => ErrorCode::Held,
-        BootJournalError::Newer { .. } => ErrorCode::OtherRelease,
-        _ => ErrorCode::State,
-    };
+pub fn unusable_journal(error: &JournalError) -> Failure {
+    let code = journal_code(error);
     Failure::caused(code, "the conductor's journal cannot be used", error)
 }

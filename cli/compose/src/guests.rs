@@ -15,7 +15,7 @@ use berth_agent_instances::{
     Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
     HostResources,
 };
-use berth_agent_journal::{GuestJournal, JournalError, JournalFailure, SqlJournal};
+use berth_agent_journal::{GuestJournal, JournalError, SqlJournal};
 use berth_agent_tracker::KnownTrees;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Downloads, GuestClient, HostsClient,
@@ -25,6 +25,7 @@ use berth_config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolic
 use berth_hook::{EndedHooks, Hook, end_left_behind};
 use berth_output::{ErrorCode, Failure};
 use berth_placement::serve_tcp;
+use berth_store::OpenError;
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -360,11 +361,19 @@ fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure>
 }
 
 fn unusable(error: &JournalError) -> Failure {
-    let code = match error.failure() {
-        JournalFailure::HeldByAnother => ErrorCode::Held,
-        JournalFailure::OtherRelease => ErrorCode::OtherRelease,
-        JournalFailure::Bug => ErrorCode::Bug,
-        JournalFailure::File => ErrorCode::State,
-    };
-    Failure::caused(code, "the guests' journal cannot be used", error)
+    let what = "the guests' journal cannot be used";
+    Failure::caused(journal_code(error), what, error)
+}
+
+/// The error code of a process that cannot start because of its journal.
+pub(crate) fn journal_code(error: &JournalError) -> ErrorCode {
+    match error {
+        JournalError::Open {
+            source: OpenError::Held { .. },
+            ..
+        } => ErrorCode::Held,
+        JournalError::Newer { .. } => ErrorCode::OtherRelease,
+        JournalError::Unknown { .. } => ErrorCode::Bug,
+        _ => ErrorCode::State,
+    }
 }

@@ -58,7 +58,7 @@ impl HostNodes {
             };
             Failure::caused(code, "this host cannot be observed", &error)
         })?;
-        let devices = SqlJournal::look_at_devices(&config.state_path).await;
+        let devices = SqlJournal::observe_devices(&config.state_path).await;
         let devices = devices.map_err(|error| {
             let what = "which devices are set aside";
             Failure::caused(ErrorCode::State, what, &error)

@@ -1,8 +1,8 @@
-//! Sanitises texts of other services before they are shown: masks secrets that they repeat, and replaces control
+//! Sanitises texts of other services before they are shown: masks secrets that they repeat, and escapes control
 //! characters, which could manipulate a terminal or a log.
 
-use berth_wire::decode;
 use berth_wire::keystone::IdentityErrorDocument;
+use berth_wire::{decode, printable};
 use bytes::Bytes;
 
 use crate::Secret;
@@ -16,13 +16,7 @@ pub(crate) fn shown<'a>(text: &str, secrets: impl IntoIterator<Item = &'a Secret
         .map(Secret::reveal)
         .filter(|secret| !secret.is_empty())
         .fold(text.to_owned(), |text, secret| text.replace(secret, MASK));
-    printable(&masked)
-}
-
-/// The text with control characters replaced.
-pub(crate) fn printable(text: &str) -> String {
-    let replace = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(replace).collect()
+    printable(&masked).into_owned()
 }
 
 /// A message on one line, its first `longest` characters, without the stop at its end.
@@ -67,7 +61,7 @@ mod tests {
         let password = Secret::from("hunter2");
         let said = "wrong password hunter2\u{1b}[31m for berth";
         let shown = shown(said, [&password]);
-        assert_eq!(shown, "wrong password ***\u{fffd}[31m for berth");
+        assert_eq!(shown, r"wrong password ***\u001b[31m for berth");
     }
 
     #[test]
@@ -83,7 +77,7 @@ mod tests {
             assert_eq!(other_message(body.as_bytes()), said);
         }
         assert_eq!(one_line("It is\n  not so.", 8), "It is no");
-        assert_eq!(one_line("It is\u{1b}so.", 80), "It is\u{fffd}so");
+        assert_eq!(one_line("It is\u{1b}so.", 80), r"It is\u001bso");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-use crate::bounded;
+use crate::{bounded, printable};
 
 /// A text that is in no enum.
 const NO_WORD: &str = "\u{0}";
@@ -42,8 +42,8 @@ impl BodyError {
     /// An error at `field`. Control characters of the body, which could forge log lines, are replaced.
     pub fn field(field: impl Into<String>, reason: impl fmt::Display) -> Self {
         Self::Field {
-            field: printable(&field.into()),
-            reason: printable(&reason.to_string()),
+            field: printable(&field.into()).into_owned(),
+            reason: printable(&reason.to_string()).into_owned(),
         }
     }
 
@@ -82,7 +82,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BodyError> {
         Ok(body) => Ok(body),
         Err(error) if error.is_data() || is_json(bytes) => Err(locate::<T>(bytes, &error)),
         Err(error) => Err(BodyError::NotJson {
-            reason: printable(&error.to_string()),
+            reason: printable(&error.to_string()).into_owned(),
             excerpt: excerpt(bytes),
         }),
     }
@@ -176,11 +176,6 @@ pub(crate) fn pairs<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
 pub fn encode<T: Serialize>(body: &T) -> Vec<u8> {
     serde_json::to_vec(body)
         .expect("bodies have text keys and finite numbers only, which JSON can always say")
-}
-
-fn printable(text: &str) -> String {
-    let replace = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(replace).collect()
 }
 
 fn excerpt(bytes: &[u8]) -> String {

@@ -27,7 +27,7 @@ pub(crate) mod schema;
 
 use std::str::FromStr;
 
-use berth_http::{Fault, Timestamp};
+use berth_http::Fault;
 use berth_store::{
     Disposition, Retryable, Row, SqlError, SqlStore, SqlTimestamp, Transaction, Value, Work,
 };
@@ -116,8 +116,10 @@ pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<String>, SqlErro
         Err(SqlError::Column { .. }) => None,
         moment => moment?,
     };
-    let moment = moment.and_then(|moment| Timestamp::parse(&moment.to_string()));
-    Ok(moment.map(Timestamp::to_iso))
+    Ok(moment.map(|moment| {
+        let text = moment.to_string().replace(' ', "T");
+        format!("{}+00:00", text.get(..19).unwrap_or(&text))
+    }))
 }
 
 /// The response to a database failure. The cause is logged here, once.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use berth_conductor::ConductorError;
-use berth_conductor::journal::BootJournalError;
+use berth_conductor::journal::JournalError;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
 use tokio::task::JoinSet;
@@ -100,7 +100,7 @@ impl Compute {
                 Err(error) => Err(error),
             },
             // The host is unknown; the other events are still forwarded.
-            Err(ConductorError::Journal(BootJournalError::Unreadable(guest))) => {
+            Err(ConductorError::Journal(JournalError::Unreadable(guest))) => {
                 self.log_unreadable_record(&guest);
                 Ok(Receiver::NoHost)
             }

@@ -5,7 +5,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use berth_conductor::journal::UnreadableBootRecord;
+use berth_conductor::journal::UnreadableRecord;
 use berth_model::ConsumerUuid;
 use uuid::Uuid;
 
@@ -61,7 +61,7 @@ impl Compute {
     }
 
     /// Logs each unreadable record once.
-    pub(crate) fn log_unreadable_record(&self, guest: &UnreadableBootRecord) {
+    pub(crate) fn log_unreadable_record(&self, guest: &UnreadableRecord) {
         let logged = &self.inner.logged_unreadable;
         let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.insert(guest.guest.clone()) {

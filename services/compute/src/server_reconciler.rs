@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use berth_conductor::journal::{BootGoal, BootJournalError};
+use berth_conductor::journal::{BootGoal, JournalError};
 use berth_conductor::{BootRequest, ConductorError};
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::CreateGuest;
@@ -188,7 +188,7 @@ impl Compute {
             Err(ConductorError::NotFound { .. }) => self.handle_missing_guest(server).await,
             Ok(record) if record.goal == BootGoal::Delete => Ok(()),
             // A deletion can be recorded even if the existing record is unreadable.
-            Ok(_) | Err(ConductorError::Journal(BootJournalError::Unreadable(_))) => {
+            Ok(_) | Err(ConductorError::Journal(JournalError::Unreadable(_))) => {
                 match self.inner.conductor.delete(guest).await {
                     Err(ConductorError::NotFound { .. }) => self.handle_missing_guest(server).await,
                     other => Ok(other?),
@@ -203,7 +203,7 @@ impl Compute {
         let guest = ConsumerUuid::from(server.uuid);
         let record = match self.inner.conductor.show(guest).await {
             Err(ConductorError::NotFound { .. }) => return self.handle_missing_guest(server).await,
-            Err(ConductorError::Journal(BootJournalError::Unreadable(guest))) => {
+            Err(ConductorError::Journal(JournalError::Unreadable(guest))) => {
                 self.log_unreadable_record(&guest);
                 return Ok(());
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_conductor::ConductorError;
 use berth_conductor::journal::{
-    BootGoal, BootJournalError, BootRecord, BootStep, FailedAttempt, UnreadableBootRecord,
+    BootGoal, BootRecord, BootStep, FailedAttempt, JournalError, UnreadableRecord,
 };
 use berth_model::{ConsumerUuid, NodeName};
 use berth_wire::guest::GuestBody;
@@ -68,7 +68,7 @@ enum ConductorReport {
 }
 
 /// The conductor's journal entry for a guest.
-type JournalEntry = Result<BootRecord, UnreadableBootRecord>;
+type JournalEntry = Result<BootRecord, UnreadableRecord>;
 
 impl Compute {
     /// The status of one server.
@@ -169,7 +169,7 @@ impl Compute {
         match self.inner.conductor.show(ConsumerUuid::from(uuid)).await {
             Err(
                 ConductorError::NotFound { .. }
-                | ConductorError::Journal(BootJournalError::Unreadable(_)),
+                | ConductorError::Journal(JournalError::Unreadable(_)),
             ) => Ok(Vec::new()),
             record => Ok(record?.failures),
         }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::journal::{
-    BootJournal, BootJournalError, BootStep, BootStepDetail, BootStepRecord, BootStepState,
+    BootJournal, BootStep, BootStepDetail, BootStepRecord, JournalError, StepState,
 };
 use crate::late_claims::LateClaims;
 use crate::metrics::BootMetrics;
@@ -73,7 +73,7 @@ impl BootContext {
     pub(crate) async fn record_lost_arqs(
         &self,
         profile: &DeviceProfileName,
-    ) -> Result<(), BootJournalError> {
+    ) -> Result<(), JournalError> {
         let _lock = self.orphaned_arqs.lock_records().await;
         self.journal.record_lost_arqs(profile).await?;
         self.orphaned_arqs.reset(profile);
@@ -81,20 +81,14 @@ impl BootContext {
     }
 
     /// Records that a claim or release of this guest was not answered, and may take effect later.
-    pub(crate) async fn record_late_claim(
-        &self,
-        guest: ConsumerUuid,
-    ) -> Result<(), BootJournalError> {
+    pub(crate) async fn record_late_claim(&self, guest: ConsumerUuid) -> Result<(), JournalError> {
         self.journal.record_late_claim(guest).await?;
         self.late_claims.reset(guest);
         Ok(())
     }
 
     /// Whether an unanswered claim or release of this guest may still take effect.
-    pub(crate) async fn has_late_claim(
-        &self,
-        guest: ConsumerUuid,
-    ) -> Result<bool, BootJournalError> {
+    pub(crate) async fn has_late_claim(&self, guest: ConsumerUuid) -> Result<bool, JournalError> {
         Ok(self.journal.late_claims().await?.contains(&guest))
     }
 
@@ -103,9 +97,9 @@ impl BootContext {
         &self,
         (guest, attempt): (ConsumerUuid, u32),
         step: BootStep,
-        state: BootStepState,
+        state: StepState,
         detail: BootStepDetail,
-    ) -> Result<(), BootJournalError> {
+    ) -> Result<(), JournalError> {
         let record = BootStepRecord { state, detail };
         self.journal
             .record_step(guest, attempt, step, &record)

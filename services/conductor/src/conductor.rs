@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
 use berth_keyed_tasks::KeyedTasks;
 use berth_model::{ConsumerUuid, NodeName};
-use berth_store::JournalHealth;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
+use berth_workflow::JournalHealth;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -34,8 +34,7 @@ pub use reconcile::GuestRunOutcome;
 use crate::boot_context::BootContext;
 use crate::headroom::HeadroomCache;
 use crate::journal::{
-    AcceptOutcome, BootGoal, BootJournal, BootJournalError, BootRecord, BootRecords,
-    UnreadableBootRecord,
+    AcceptOutcome, BootGoal, BootJournal, BootRecord, BootRecords, JournalError, UnreadableRecord,
 };
 use crate::late_claims::LateClaims;
 use crate::metrics::BootMetrics;
@@ -177,7 +176,7 @@ impl Conductor {
             .set_goal(uuid, &BootGoal::Delete)
             .await;
         match self.inner.journal_health.record_write(written) {
-            Err(BootJournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
+            Err(JournalError::Unknown { .. }) => return Err(ConductorError::NotFound { uuid }),
             other => other?,
         }
         // Interrupt a running boot so that it reads the new goal.
@@ -196,7 +195,7 @@ impl Conductor {
     }
 
     /// A record whose UUID is unreadable, if there is one. It may be the record of a guest that was not found.
-    pub async fn unidentified_guest(&self) -> Result<Option<UnreadableBootRecord>, ConductorError> {
+    pub async fn unidentified_guest(&self) -> Result<Option<UnreadableRecord>, ConductorError> {
         Ok(self.inner.context.journal.unidentified_guest().await?)
     }
 

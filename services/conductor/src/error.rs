@@ -4,7 +4,7 @@ use berth_hosts::RecordError;
 use berth_model::ConsumerUuid;
 use berth_scheduler::request::PciAliasError;
 
-use crate::journal::BootJournalError;
+use crate::journal::JournalError;
 use crate::plugins::{ExtraSpecsError, HintError};
 
 /// Error of an operation of the [`Conductor`](crate::Conductor).
@@ -20,7 +20,7 @@ pub enum ConductorError {
     #[error("guest {uuid} is being deleted; retry when it is gone")]
     Deleting { uuid: ConsumerUuid },
     #[error(transparent)]
-    Journal(#[from] BootJournalError),
+    Journal(#[from] JournalError),
     /// A plugin refuses an extra spec of the flavor.
     #[error(transparent)]
     ExtraSpecs(#[from] ExtraSpecsError),

@@ -4,70 +4,27 @@
 //! [`BootJournal`] is the trait; [`SqlBootJournal`] is the SQLite file. Tests wrap the trait to inject faults. A
 //! change that returned is on disk; an interrupted change is there completely or not at all.
 
-mod error;
 mod record;
-mod rows;
 mod schema;
 mod sql;
 
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::pin::Pin;
 
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
-pub use error::{BootJournalError, UnreadableBootRecord};
+pub use berth_workflow::{AcceptOutcome, JournalError, JournalFuture, StepState, UnreadableRecord};
 pub(crate) use record::user_fault_of_attempts;
 pub use record::{
-    AfterUndo, BootGoal, BootRecord, BootStep, BootStepDetail, BootStepRecord, BootStepState,
-    ChosenHost, FailedAttempt,
+    AfterUndo, BootGoal, BootRecord, BootStep, BootStepDetail, BootStepRecord, ChosenHost,
+    FailedAttempt,
 };
 pub use sql::SqlBootJournal;
 
 use crate::BootRequest;
 
-/// Future returned by the methods of [`BootJournal`].
-pub type BootJournalFuture<'a, T> =
-    Pin<Box<dyn Future<Output = Result<T, BootJournalError>> + Send + 'a>>;
-
-/// Result of [`BootJournal::accept`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AcceptOutcome {
-    /// Recorded as a new guest.
-    New,
-    /// The same request was recorded before.
-    Same,
-    /// A different request has this UUID.
-    Conflict,
-    /// The guest with this UUID is being deleted.
-    Deleting,
-}
-
-/// Records of guests. An unreadable record does not affect the others.
-#[derive(Debug, Default)]
-pub struct BootRecords {
-    /// Readable records, sorted by UUID.
-    pub readable: Vec<BootRecord>,
-    pub unreadable: Vec<UnreadableBootRecord>,
-}
-
-impl BootRecords {
-    /// The UUIDs of all guests, readable or not.
-    pub fn uuids(&self) -> impl Iterator<Item = ConsumerUuid> + '_ {
-        let readable = self.readable.iter().map(|record| record.request.uuid());
-        // A row without a valid UUID belongs to no guest.
-        let unreadable = self.unreadable.iter();
-        readable.chain(unreadable.filter_map(|unreadable| unreadable.guest.parse().ok()))
-    }
-
-    pub(crate) fn push(&mut self, read: Result<BootRecord, UnreadableBootRecord>) {
-        match read {
-            Ok(record) => self.readable.push(record),
-            Err(unreadable) => self.unreadable.push(unreadable),
-        }
-    }
-}
+/// Records of guests.
+pub type BootRecords = berth_workflow::JournalRecords<BootRecord>;
 
 /// The journal of one conductor.
 pub trait BootJournal: Send + Sync {
@@ -77,29 +34,29 @@ pub trait BootJournal: Send + Sync {
     /// UUID of the conductor, created with the journal and stored in it.
     fn owner(&self) -> Uuid;
 
-    fn guests(&self) -> BootJournalFuture<'_, BootRecords>;
+    fn guests(&self) -> JournalFuture<'_, BootRecords>;
 
     /// UUIDs of the guests with unfinished goals ([`BootRecord::is_open`]), sorted. Reads nothing else, so that
     /// an unreadable record does not block the others.
-    fn open_guests(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>>;
+    fn open_guests(&self) -> JournalFuture<'_, Vec<ConsumerUuid>>;
 
     /// The accelerator requests of all guests and attempts.
-    fn arqs(&self) -> BootJournalFuture<'_, BTreeSet<ArqUuid>>;
+    fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>>;
 
     /// The record of a guest.
-    fn guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, Option<BootRecord>>;
+    fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<BootRecord>>;
 
     /// A record whose UUID is unreadable, if there is one. It may be the record of a guest that was not found.
-    fn unidentified_guest(&self) -> BootJournalFuture<'_, Option<UnreadableBootRecord>>;
+    fn unidentified_guest(&self) -> JournalFuture<'_, Option<UnreadableRecord>>;
 
     /// The records of the given guests, without unknown ones.
-    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> BootJournalFuture<'a, BootRecords> {
+    fn guests_of<'a>(&'a self, uuids: &'a [ConsumerUuid]) -> JournalFuture<'a, BootRecords> {
         Box::pin(async move {
             let mut records = BootRecords::default();
             for uuid in uuids {
                 match self.guest(*uuid).await {
                     Ok(record) => records.readable.extend(record),
-                    Err(BootJournalError::Unreadable(guest)) => records.unreadable.push(guest),
+                    Err(JournalError::Unreadable(guest)) => records.unreadable.push(guest),
                     Err(error) => return Err(error),
                 }
             }
@@ -109,18 +66,18 @@ pub trait BootJournal: Send + Sync {
     }
 
     /// Records a request with the goal [`BootGoal::Boot`].
-    fn accept<'a>(&'a self, request: &'a BootRequest) -> BootJournalFuture<'a, AcceptOutcome>;
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> JournalFuture<'a, AcceptOutcome>;
 
     /// Sets the goal of a guest. [`BootGoal::Delete`] is final: later goals are ignored. Deletes the config
     /// drive, which may contain secrets, when no step needs it any more.
-    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a BootGoal) -> BootJournalFuture<'a, ()>;
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a BootGoal) -> JournalFuture<'a, ()>;
 
     /// Records that the current attempt failed and is undone, and begins the next one.
     fn begin_next_attempt<'a>(
         &'a self,
         uuid: ConsumerUuid,
         failed: &'a FailedAttempt,
-    ) -> BootJournalFuture<'a, ()>;
+    ) -> JournalFuture<'a, ()>;
 
     /// Records the state of a step; replaces its earlier state.
     fn record_step<'a>(
@@ -129,31 +86,31 @@ pub trait BootJournal: Send + Sync {
         attempt: u32,
         step: BootStep,
         record: &'a BootStepRecord,
-    ) -> BootJournalFuture<'a, ()>;
+    ) -> JournalFuture<'a, ()>;
 
     /// Deletes the record of a guest, if it exists.
-    fn delete_guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, ()>;
+    fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()>;
 
     /// Records that ARQs of this profile may exist whose UUIDs are unknown, because the answer was lost.
-    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()>;
+    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()>;
 
     /// The profiles with such ARQs.
-    fn lost_arq_profiles(&self) -> BootJournalFuture<'_, Vec<DeviceProfileName>>;
+    fn lost_arq_profiles(&self) -> JournalFuture<'_, Vec<DeviceProfileName>>;
 
     /// Records that no such ARQs of this profile are left.
-    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()>;
+    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()>;
 
     /// Records that a claim or release of this guest was not answered, and may take effect later.
-    fn record_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()>;
+    fn record_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;
 
     /// The guests with such claims, sorted by UUID.
-    fn late_claims(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>>;
+    fn late_claims(&self) -> JournalFuture<'_, Vec<ConsumerUuid>>;
 
     /// Records that no claim of this guest can take effect any more.
-    fn clear_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()>;
+    fn clear_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;
 
     /// Tests whether the journal is writable, without a visible change. By default, it always is.
-    fn try_write(&self) -> BootJournalFuture<'_, ()> {
+    fn try_write(&self) -> JournalFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_scheduler::select::Record;
+use strum::VariantArray as _;
 
 pub use catalog::METRICS;
 use catalog::{BOOT_STAGES, CLAIMS, REJECTED, SEARCH_DURATION, SEARCHES};
@@ -70,9 +71,9 @@ impl BootMetrics {
     pub(crate) fn write_to(&self, page: &mut BootMetricsPage) {
         let counts = self.counts();
         page.header(SEARCHES);
-        for outcome in SearchOutcome::ALL {
-            let many = counts.searches.get(&outcome).copied().unwrap_or_default();
-            page.number(SEARCHES, &[("outcome", outcome.as_str())], many);
+        for outcome in SearchOutcome::VARIANTS {
+            let many = counts.searches.get(outcome).copied().unwrap_or_default();
+            page.number(SEARCHES, &[("outcome", outcome.into())], many);
         }
         page.header(SEARCH_DURATION);
         counts.durations.write_to(SEARCH_DURATION, &[], page);
@@ -81,15 +82,15 @@ impl BootMetrics {
             page.number(REJECTED, &[("filter", filter), ("reason", reason)], *hosts);
         }
         page.header(CLAIMS);
-        for result in ClaimResult::ALL {
-            let many = counts.claims.get(&result).copied().unwrap_or_default();
-            page.number(CLAIMS, &[("result", result.as_str())], many);
+        for result in ClaimResult::VARIANTS {
+            let many = counts.claims.get(result).copied().unwrap_or_default();
+            page.number(CLAIMS, &[("result", result.into())], many);
         }
         page.header(BOOT_STAGES);
         let none = DurationHistogram::default();
-        for stage in BootStage::ALL {
-            let durations = counts.stages.get(&stage).unwrap_or(&none);
-            durations.write_to(BOOT_STAGES, &[("stage", stage.as_str())], page);
+        for stage in BootStage::VARIANTS {
+            let durations = counts.stages.get(stage).unwrap_or(&none);
+            durations.write_to(BOOT_STAGES, &[("stage", stage.into())], page);
         }
     }
 

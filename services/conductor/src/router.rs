@@ -16,7 +16,7 @@ use berth_wire::conductor::{
 };
 use uuid::Uuid;
 
-use crate::journal::{BootGoal, BootJournalError, BootRecord, BootStepState};
+use crate::journal::{BootGoal, BootRecord, JournalError, StepState};
 use crate::{BootRequest, Conductor, ConductorError};
 
 /// Maximum size of a request body in bytes.
@@ -184,7 +184,7 @@ fn guest_body(conductor: &Conductor, record: &BootRecord) -> GuestShown {
     };
     let is_there = |step| {
         let record = record.step(step);
-        record.is_some_and(|record| record.state != BootStepState::Undone)
+        record.is_some_and(|record| record.state != StepState::Undone)
     };
     let chosen = record.placement();
     let arqs = record.arqs(record.attempt);
@@ -195,7 +195,7 @@ fn guest_body(conductor: &Conductor, record: &BootRecord) -> GuestShown {
         .map(|((attempt, step), record)| BootStepShown {
             attempt: *attempt,
             step: step.to_string(),
-            state: record.state.as_str().to_owned(),
+            state: record.state.to_string(),
         });
     let body = request.body();
     GuestShown {
@@ -270,7 +270,7 @@ fn error_response(error: &ConductorError) -> Response {
             (StatusCode::BAD_REQUEST, "bad_request")
         }
         ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),
-        ConductorError::Journal(BootJournalError::Unreadable(_)) => {
+        ConductorError::Journal(JournalError::Unreadable(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "unreadable")
         }
         ConductorError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),

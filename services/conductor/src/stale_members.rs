@@ -15,14 +15,14 @@ use berth_model::ConsumerUuid;
 use tokio::time::Instant;
 
 use crate::boot_context::BootContext;
-use crate::journal::BootJournalError;
+use crate::journal::JournalError;
 use crate::scan_interval::ScanInterval;
 
 /// Error of a scan for stale members.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StaleMembersError {
     #[error(transparent)]
-    Journal(#[from] BootJournalError),
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Placement(#[from] PlacementError),
     #[error("failed to read the hosts' states: {0}")]

@@ -11,13 +11,13 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::boot_context::BootContext;
-use crate::journal::{BootJournalError, BootRecord, BootStep, BootStepState};
+use crate::journal::{BootRecord, BootStep, JournalError, StepState};
 
 /// Why a step is not undone yet.
 #[derive(Debug, thiserror::Error)]
 pub enum BootUndoError {
     #[error(transparent)]
-    Journal(#[from] BootJournalError),
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Placement(#[from] PlacementError),
     #[error(transparent)]
@@ -54,12 +54,12 @@ pub(crate) async fn undo(
         };
         // Keep the detail: the undo may be interrupted, too.
         let detail = || was.detail.clone();
-        if was.state != BootStepState::Undoing {
+        if was.state != StepState::Undoing {
             // A claim that is only begun stays in this state, because `release` depends on it also when
             // it is repeated.
-            if was.state == BootStepState::Done || step != BootStep::Claim {
+            if was.state == StepState::Done || step != BootStep::Claim {
                 context
-                    .record_step(place, step, BootStepState::Undoing, detail())
+                    .record_step(place, step, StepState::Undoing, detail())
                     .await?;
             }
         }
@@ -70,7 +70,7 @@ pub(crate) async fn undo(
             BootStep::Claim => release(context, record, attempt, was.state).await?,
         }
         context
-            .record_step(place, step, BootStepState::Undone, detail())
+            .record_step(place, step, StepState::Undone, detail())
             .await?;
     }
     leave_group(context, record).await?;
@@ -196,19 +196,19 @@ async fn release(
     context: &BootContext,
     record: &BootRecord,
     attempt: u32,
-    was: BootStepState,
+    was: StepState,
 ) -> Result<(), BootUndoError> {
     let Some(chosen) = record.chosen(attempt) else {
         return Ok(());
     };
     let guest = record.request.uuid();
-    if was != BootStepState::Done {
+    if was != StepState::Done {
         // The result of the claim, or of an earlier release, is unknown, and the result of this release may
         // be lost, too.
         context.record_late_claim(guest).await?;
     }
     // The UUID is owned by this conductor, so all its allocations are from this guest's boots.
-    if was == BootStepState::Begun && context.placement.allocations(guest).await?.is_none() {
+    if was == StepState::Begun && context.placement.allocations(guest).await?.is_none() {
         return Ok(());
     }
     let claimed = GrantedClaim::noted_before(guest, chosen.candidate.clone());

@@ -1,12 +1,13 @@
 //! The successful response of a handler: status, JSON body and headers.
 
+use std::time::SystemTime;
+
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use crate::call::ApiRequest;
-use crate::date::Timestamp;
 use crate::fault::Fault;
 
 /// A status, perhaps a JSON body, perhaps some headers.
@@ -68,12 +69,13 @@ impl ApiResponse {
         Self { status, ..self }
     }
 
-    /// Adds `last-modified`, and `cache-control: no-cache`.
+    /// Adds `last-modified`, and `cache-control: no-cache`. The time must be in the years 1970 to 9999.
     #[must_use]
-    pub fn modified(mut self, moment: Timestamp) -> Self {
+    pub fn modified(mut self, time: SystemTime) -> Self {
         let no_cache = HeaderValue::from_static("no-cache");
         self.headers.push((header::CACHE_CONTROL, no_cache));
-        self.with_header(header::LAST_MODIFIED, &moment.to_string())
+        let time = httpdate::fmt_http_date(time);
+        self.with_header(header::LAST_MODIFIED, &time)
     }
 
     /// Adds a `location` header. The URL is absolute if the request names its host.

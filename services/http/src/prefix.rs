@@ -8,12 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
-use http::Uri;
-use http::uri::PathAndQuery;
+use axum::{Extension, Router};
 
 /// The prefix: empty, or text that begins with `/` and does not end with one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,46 +44,24 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Adds a prefix to every path of a router. Does nothing if the prefix is empty.
+/// Serves a router with and without a prefix. Does nothing if the prefix is empty.
 pub fn under(router: Router, prefix: Prefix) -> Router {
-    if prefix.0.is_none() {
+    let Some(path) = prefix.0.clone() else {
         return router;
-    }
-    // A layer of the router itself would run after the route lookup.
+    };
+    let router = router.layer(Extension(prefix));
     Router::new()
+        .nest_service(&path, router.clone())
         .fallback_service(router)
-        .layer(from_fn_with_state(prefix, strip))
-}
-
-async fn strip(State(prefix): State<Prefix>, mut request: Request, next: Next) -> Response {
-    if let Some(uri) = prefix.without(request.uri()) {
-        *request.uri_mut() = uri;
-    }
-    request.extensions_mut().insert(prefix);
-    next.run(request).await
-}
-
-impl Prefix {
-    /// The URI without the prefix; `None` if it does not begin with it.
-    fn without(&self, uri: &Uri) -> Option<Uri> {
-        let rest = uri.path().strip_prefix(self.0.as_deref()?)?;
-        let path = match rest.as_bytes().first() {
-            None => "/",
-            Some(b'/') => rest,
-            Some(_) => return None,
-        };
-        let text = match uri.query() {
-            None => path.to_owned(),
-            Some(query) => format!("{path}?{query}"),
-        };
-        let mut parts = uri.clone().into_parts();
-        parts.path_and_query = Some(PathAndQuery::try_from(text).ok()?);
-        Uri::from_parts(parts).ok()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use http::Uri;
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
     use super::*;
 
     #[test]
@@ -115,19 +88,28 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_whole_segments_are_taken_away() {
-        let prefix: Prefix = "/placement".parse().unwrap();
+    #[tokio::test]
+    async fn only_whole_segments_are_taken_away() {
+        let shown = |Extension(prefix): Extension<Prefix>, uri: Uri| async move {
+            assert_eq!(prefix.to_string(), "/placement");
+            uri.to_string()
+        };
+        let router = under(
+            Router::new().fallback(shown),
+            "/placement".parse().unwrap(),
+        );
         for (asked, seen) in [
-            ("/placement", Some("/")),
-            ("/placement?a=%20b", Some("/?a=%20b")),
-            ("/placement/", Some("/")),
-            ("/placement/traits/A?x", Some("/traits/A?x")),
-            ("/placements", None),
-            ("/traits", None),
+            ("/placement", "/"),
+            ("/placement?a=%20b", "/?a=%20b"),
+            ("/placement/", "/"),
+            ("/placement/traits/A?x", "/traits/A?x"),
+            ("/placements", "/placements"),
+            ("/traits", "/traits"),
         ] {
-            let found = prefix.without(&asked.parse().unwrap());
-            assert_eq!(found.map(|uri| uri.to_string()).as_deref(), seen, "{asked}");
+            let request = http::Request::get(asked).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, seen, "{asked}");
         }
     }
 }

@@ -4,7 +4,7 @@ use berth_http::schema::{
     BodySchema, CUSTOM_NAME, ListOf, MapOf, NAME, ObjectSchema, OtherKeys, TextFormat, TextSchema,
     UUID_KEY, Unique, is_uuid_like, normal_uuid,
 };
-use berth_http::{Fault, Microversion, MicroversionRange, QueryString, Timestamp};
+use berth_http::{Fault, Microversion, MicroversionRange, QueryString};
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -152,47 +152,6 @@ fn a_large_body_is_quoted_in_part() {
 }
 
 #[test]
-fn dates_are_written_as_headers_and_tables_write_them() {
-    for (sql, header) in [
-        (
-            "1970-01-01 00:00:00.000000",
-            "Thu, 01 Jan 1970 00:00:00 GMT",
-        ),
-        (
-            "2000-02-29 23:59:59.999999",
-            "Tue, 29 Feb 2000 23:59:59 GMT",
-        ),
-        (
-            "2026-11-20 17:13:31.620344",
-            "Fri, 20 Nov 2026 17:13:31 GMT",
-        ),
-        (
-            "1969-12-31 23:59:59.500000",
-            "Wed, 31 Dec 1969 23:59:59 GMT",
-        ),
-        (
-            "2100-03-01 12:00:00.000001",
-            "Mon, 01 Mar 2100 12:00:00 GMT",
-        ),
-    ] {
-        let moment = Timestamp::parse(sql).unwrap();
-        assert_eq!(moment.to_string(), header);
-        assert_eq!(moment.to_sql(), sql);
-    }
-    assert!(Timestamp::parse("2026-11-20 17:13:31").is_some());
-    for odd in [
-        "",
-        "x",
-        "2026-13-01 00:00:00",
-        "2026-11-20",
-        "2026-11-20 17:13:31.x",
-        "ü026-11-20 00:00:00",
-    ] {
-        assert_eq!(Timestamp::parse(odd), None, "{odd}");
-    }
-}
-
-#[test]
 fn uuids_are_taken_in_any_notation() {
     let normal = "12345678-1234-1234-1234-123456789abc";
     for text in [
@@ -259,15 +218,6 @@ proptest! {
         let text = format!("placement 1.{minor}");
         headers.insert("openstack-api-version", HeaderValue::from_str(&text).unwrap());
         prop_assert_eq!(RANGE.negotiate(&headers).unwrap(), Microversion::new(1, minor));
-    }
-
-    #[test]
-    fn no_date_panics_and_each_is_read_back(text in "[0-9:. -]{0,30}", day in 0..40_000_i64, second in 0..86_400_i64) {
-        let _ = Timestamp::parse(&text);
-        let (hour, minute) = (second / 3_600, second / 60 % 60);
-        let (month, date) = (day % 12 + 1, day % 28 + 1);
-        let sql = format!("{:04}-{month:02}-{date:02} {hour:02}:{minute:02}:{:02}.000000", 1970 + day % 200, second % 60);
-        prop_assert_eq!(Timestamp::parse(&sql).unwrap().to_sql(), sql);
     }
 
     #[test]

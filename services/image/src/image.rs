@@ -5,7 +5,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use berth_http::Timestamp;
 use uuid::Uuid;
 
 /// An image that servers can boot from. All images are active, public and read-only.
@@ -31,7 +30,7 @@ pub struct CatalogImage {
     /// Whether lists omit the image by default.
     pub os_hidden: bool,
     /// When the data last changed; for data that are elsewhere, when the list last changed.
-    pub created_at: Timestamp,
+    pub created_at: SystemTime,
 }
 
 /// Where the data of an image are.

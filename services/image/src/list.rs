@@ -6,14 +6,16 @@ mod sums;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use berth_http::Timestamp;
 use uuid::Uuid;
 
 use crate::image::{CatalogImage, Data, ImageDataLocation};
 use entry::{EntryPlace, ImageDefinition};
 use sums::DataSums;
+
+/// The end of the year 9999. The time format of the API has no later years, and none before 1970.
+const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
 
 /// Why images cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -204,6 +206,6 @@ fn image(
         tags: entry.tags.into_iter().collect::<BTreeSet<_>>(),
         properties: entry.properties,
         os_hidden: entry.os_hidden,
-        created_at: Timestamp::of(changed),
+        created_at: changed.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_SECOND),
     })
 }

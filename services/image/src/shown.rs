@@ -36,7 +36,7 @@ pub(crate) const BASE_PROPERTIES: [&str; 26] = [
 
 /// A timestamp in Glance's format.
 pub(crate) fn moment(image: &CatalogImage) -> String {
-    image.created_at.to_iso().replace("+00:00", "Z")
+    humantime::format_rfc3339_seconds(image.created_at).to_string()
 }
 
 pub(crate) fn image(image: &CatalogImage) -> Value {

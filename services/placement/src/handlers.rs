@@ -11,8 +11,8 @@ pub(crate) mod root;
 pub(crate) mod traits;
 pub(crate) mod usages;
 
-use berth_http::{ApiRequest, ApiResponse, Fault, Microversion, Timestamp};
-use berth_store::{SqlError, SqlStore, Transaction};
+use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
+use berth_store::{SqlError, SqlStore, SqlTimestamp, Transaction};
 
 use crate::microversions;
 use crate::store;
@@ -48,10 +48,10 @@ pub(crate) fn require(call: &ApiRequest, feature: Microversion) -> Result<(), Fa
 pub(crate) fn modified(
     answer: ApiResponse,
     call: &ApiRequest,
-    moment: Option<Timestamp>,
+    moment: Option<SqlTimestamp>,
 ) -> ApiResponse {
     if call.version.has(microversions::CACHE_HEADERS) {
-        answer.modified(moment.unwrap_or_else(Timestamp::now))
+        answer.modified(moment.unwrap_or_else(SqlTimestamp::now).into())
     } else {
         answer
     }

@@ -16,7 +16,7 @@ pub(crate) mod traits;
 pub(crate) mod trees;
 pub(crate) mod usages;
 
-use berth_http::{Fault, Timestamp};
+use berth_http::Fault;
 use berth_store::{Disposition, Retryable, Row, SqlError, SqlTimestamp, Value};
 
 /// The current time as a column value.
@@ -24,14 +24,18 @@ pub(crate) fn now() -> Value {
     Value::Timestamp(SqlTimestamp::now())
 }
 
-/// A timestamp column; the epoch if it is empty or invalid.
-pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<Timestamp>, SqlError> {
+/// A timestamp column; `None` if it is empty or invalid.
+pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<SqlTimestamp>, SqlError> {
     match row.opt_moment(column) {
-        Ok(moment) => Ok(moment.and_then(|moment| Timestamp::parse(&moment.to_string()))),
         // An invalid date must not make the row unreadable.
         Err(SqlError::Column { .. }) => Ok(None),
-        Err(error) => Err(error),
+        moment => moment,
     }
+}
+
+/// A timestamp in packed columns, where PostgreSQL writes a `T`; `None` if it is empty or invalid.
+pub(crate) fn packed_moment(text: Option<&str>) -> Option<SqlTimestamp> {
+    text?.replacen('T', " ", 1).parse().ok()
 }
 
 /// The response to a database failure. The cause is logged here, once.

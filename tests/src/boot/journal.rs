@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use berth_conductor::BootRequest;
 use berth_conductor::journal::{
-    AcceptOutcome, BootGoal, BootJournal, BootJournalError, BootJournalFuture, BootRecord,
-    BootRecords, BootStep, BootStepRecord, BootStepState, FailedAttempt, SqlBootJournal,
-    UnreadableBootRecord,
+    AcceptOutcome, BootGoal, BootJournal, BootRecord, BootRecords, BootStep, BootStepRecord,
+    FailedAttempt, JournalError, JournalFuture, SqlBootJournal, StepState, UnreadableRecord,
 };
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
@@ -15,9 +14,9 @@ use uuid::Uuid;
 use super::Crossings;
 use super::crossings::Fails;
 
-impl<T> Fails for Result<T, BootJournalError> {
+impl<T> Fails for Result<T, JournalError> {
     fn failed() -> Self {
-        Err(BootJournalError::Damaged {
+        Err(JournalError::Damaged {
             path: "conductor.db".to_owned(),
             reason: "the disk reports an input/output error".to_owned(),
         })
@@ -37,8 +36,8 @@ impl Seam {
     fn cross<'a, T: Send + 'a>(
         &'a self,
         what: String,
-        effect: BootJournalFuture<'a, T>,
-    ) -> BootJournalFuture<'a, T> {
+        effect: JournalFuture<'a, T>,
+    ) -> JournalFuture<'a, T> {
         Box::pin(self.crossings.cross(format!("journal {what}"), effect))
     }
 }
@@ -52,38 +51,34 @@ impl BootJournal for Seam {
         self.journal.owner()
     }
 
-    fn guests(&self) -> BootJournalFuture<'_, BootRecords> {
+    fn guests(&self) -> JournalFuture<'_, BootRecords> {
         self.cross("guests".to_owned(), self.journal.guests())
     }
 
-    fn unidentified_guest(&self) -> BootJournalFuture<'_, Option<UnreadableBootRecord>> {
+    fn unidentified_guest(&self) -> JournalFuture<'_, Option<UnreadableRecord>> {
         self.cross(
             "unidentified_guest".to_owned(),
             self.journal.unidentified_guest(),
         )
     }
 
-    fn open_guests(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {
+    fn open_guests(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross("open_guests".to_owned(), self.journal.open_guests())
     }
 
-    fn arqs(&self) -> BootJournalFuture<'_, BTreeSet<ArqUuid>> {
+    fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>> {
         self.cross("requests".to_owned(), self.journal.arqs())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, Option<BootRecord>> {
+    fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<BootRecord>> {
         self.cross("guest".to_owned(), self.journal.guest(uuid))
     }
 
-    fn accept<'a>(&'a self, request: &'a BootRequest) -> BootJournalFuture<'a, AcceptOutcome> {
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> JournalFuture<'a, AcceptOutcome> {
         self.cross("accept".to_owned(), self.journal.accept(request))
     }
 
-    fn set_goal<'a>(
-        &'a self,
-        uuid: ConsumerUuid,
-        course: &'a BootGoal,
-    ) -> BootJournalFuture<'a, ()> {
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, course: &'a BootGoal) -> JournalFuture<'a, ()> {
         self.cross("turn".to_owned(), self.journal.set_goal(uuid, course))
     }
 
@@ -91,7 +86,7 @@ impl BootJournal for Seam {
         &'a self,
         uuid: ConsumerUuid,
         failed: &'a FailedAttempt,
-    ) -> BootJournalFuture<'a, ()> {
+    ) -> JournalFuture<'a, ()> {
         self.cross(
             "again".to_owned(),
             self.journal.begin_next_attempt(uuid, failed),
@@ -104,42 +99,42 @@ impl BootJournal for Seam {
         attempt: u32,
         step: BootStep,
         record: &'a BootStepRecord,
-    ) -> BootJournalFuture<'a, ()> {
-        if record.state == BootStepState::Begun && self.crossings.forgets_intents() {
+    ) -> JournalFuture<'a, ()> {
+        if record.state == StepState::Begun && self.crossings.forgets_intents() {
             return Box::pin(async { Ok(()) });
         }
-        let what = format!("note {step} {}", record.state.as_str());
+        let what = format!("note {step} {}", record.state);
         self.cross(what, self.journal.record_step(uuid, attempt, step, record))
     }
 
-    fn delete_guest(&self, uuid: ConsumerUuid) -> BootJournalFuture<'_, ()> {
+    fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
         self.cross("forget".to_owned(), self.journal.delete_guest(uuid))
     }
 
-    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()> {
+    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
         self.cross("stray".to_owned(), self.journal.record_lost_arqs(profile))
     }
 
-    fn lost_arq_profiles(&self) -> BootJournalFuture<'_, Vec<DeviceProfileName>> {
+    fn lost_arq_profiles(&self) -> JournalFuture<'_, Vec<DeviceProfileName>> {
         self.cross("strays".to_owned(), self.journal.lost_arq_profiles())
     }
 
-    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> BootJournalFuture<'a, ()> {
+    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
         self.cross("no stray".to_owned(), self.journal.clear_lost_arqs(profile))
     }
 
-    fn record_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()> {
+    fn record_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
         self.cross(
             "late claim".to_owned(),
             self.journal.record_late_claim(guest),
         )
     }
 
-    fn late_claims(&self) -> BootJournalFuture<'_, Vec<ConsumerUuid>> {
+    fn late_claims(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross("late claims".to_owned(), self.journal.late_claims())
     }
 
-    fn clear_late_claim(&self, guest: ConsumerUuid) -> BootJournalFuture<'_, ()> {
+    fn clear_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
         let none = self.journal.clear_late_claim(guest);
         self.cross("no late claim".to_owned(), none)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 
-use berth_agent_journal as agent;
+use berth_agent_journal::{self as agent, AcceptOutcome, JournalError, JournalFuture};
 use berth_conductor::{BootRequest, journal as conductor};
 use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
@@ -13,41 +13,23 @@ use berth_virt::guest_spec::DesiredPower;
 use super::stage::{Act, Owed};
 use super::{Stage, busy};
 
-/// A journal's error, as a disk makes it.
-trait Broken {
-    fn broken(reason: &str) -> Self;
-}
-
-impl Broken for agent::JournalError {
-    fn broken(reason: &str) -> Self {
-        Self::Damaged {
-            path: "guests.db".to_owned(),
-            reason: reason.to_owned(),
-        }
-    }
-}
-
-impl Broken for conductor::BootJournalError {
-    fn broken(reason: &str) -> Self {
-        Self::Damaged {
-            path: "conductor.db".to_owned(),
-            reason: reason.to_owned(),
-        }
+/// The error of a disk that fails.
+fn damaged(reason: &str) -> JournalError {
+    JournalError::Damaged {
+        path: "a journal".to_owned(),
+        reason: reason.to_owned(),
     }
 }
 
 /// A statement: a way to make the call anew each time.
 struct Statement<F>(F);
 
-type Boxed<'a, T, E> = std::pin::Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
-
-impl<'a, F, T, E> Act for Statement<F>
+impl<'a, F, T> Act for Statement<F>
 where
-    F: Fn() -> Boxed<'a, T, E> + Sync,
+    F: Fn() -> JournalFuture<'a, T> + Sync,
     T: Send,
-    E: Broken + std::fmt::Display + Send,
 {
-    type Value = Result<T, E>;
+    type Value = Result<T, JournalError>;
 
     async fn perform(&self) -> Self::Value {
         busy((self.0)()).await
@@ -61,14 +43,14 @@ where
     }
 
     fn instead(&self, fault: Fault) -> Self::Value {
-        Err(E::broken(match fault {
+        Err(damaged(match fault {
             Fault::DiskFull => "database or disk is full",
             _ => "the disk reports an input/output error",
         }))
     }
 
     fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
-        Err(E::broken("the disk reports an input/output error"))
+        Err(damaged("the disk reports an input/output error"))
     }
 
     fn later(&self) -> Owed {
@@ -93,8 +75,8 @@ impl GatedGuestJournal {
     fn cross<'a, T: Send + 'a>(
         &'a self,
         crossing: Effect,
-        call: impl Fn() -> agent::Answer<'a, T> + Send + Sync + 'a,
-    ) -> agent::Answer<'a, T> {
+        call: impl Fn() -> JournalFuture<'a, T> + Send + Sync + 'a,
+    ) -> JournalFuture<'a, T> {
         Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
     }
 }
@@ -112,94 +94,95 @@ impl agent::GuestJournal for GatedGuestJournal {
         self.inner.path()
     }
 
-    fn guests(&self) -> agent::Answer<'_, Vec<Arc<agent::GuestRecord>>> {
+    fn guests(&self) -> JournalFuture<'_, Vec<Arc<agent::GuestRecord>>> {
         self.cross(read("guests.db guests", ""), || self.inner.guests())
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> agent::Answer<'_, Option<Arc<agent::GuestRecord>>> {
+    fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<Arc<agent::GuestRecord>>> {
         self.cross(read("guests.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
     }
 
-    fn accept<'a>(
-        &'a self,
-        request: &'a agent::GuestRequest,
-    ) -> agent::Answer<'a, agent::Accepted> {
+    fn accept<'a>(&'a self, request: &'a agent::GuestRequest) -> JournalFuture<'a, AcceptOutcome> {
         let crossing = write("guests.db accept", request.uuid());
         self.cross(crossing, || self.inner.accept(request))
     }
 
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a agent::Goal) -> agent::Answer<'a, ()> {
+    fn set_goal<'a>(
+        &'a self,
+        uuid: ConsumerUuid,
+        course: &'a agent::Goal,
+    ) -> JournalFuture<'a, ()> {
         self.cross(write("guests.db turn", uuid), move || {
-            self.inner.turn(uuid, course)
+            self.inner.set_goal(uuid, course)
         })
     }
 
-    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> agent::Answer<'_, ()> {
+    fn set_power(&self, uuid: ConsumerUuid, power: DesiredPower) -> JournalFuture<'_, ()> {
         self.cross(write("guests.db want", uuid), move || {
-            self.inner.want(uuid, power)
+            self.inner.set_power(uuid, power)
         })
     }
 
-    fn live<'a>(
+    fn record_overrides<'a>(
         &'a self,
         uuid: ConsumerUuid,
         life: &'a agent::InstanceOverrides,
         steps: &'a [(agent::SpawnStep, agent::StepRecord)],
-    ) -> agent::Answer<'a, ()> {
+    ) -> JournalFuture<'a, ()> {
         // One transaction: its steps are said as those that are noted alone.
         let said = steps
             .iter()
-            .map(|(step, record)| format!("{} {}", step.as_str(), record.state.as_str()));
+            .map(|(step, record)| format!("{} {}", step, record.state));
         let what = said.collect::<Vec<_>>().join(", ");
         self.cross(write("guests.db note", what), move || {
-            self.inner.live(uuid, life, steps)
+            self.inner.record_overrides(uuid, life, steps)
         })
     }
 
-    fn note<'a>(
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
         step: agent::SpawnStep,
         record: &'a agent::StepRecord,
-    ) -> agent::Answer<'a, ()> {
-        let what = format!("{} {}", step.as_str(), record.state.as_str());
+    ) -> JournalFuture<'a, ()> {
+        let what = format!("{} {}", step, record.state);
         self.cross(write("guests.db note", what), move || {
-            self.inner.note(uuid, step, record)
+            self.inner.record_step(uuid, step, record)
         })
     }
 
-    fn claim<'a>(
+    fn claim_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,
         names: &'a BTreeSet<String>,
         devices: &'a agent::BoundDevices,
-    ) -> agent::Answer<'a, agent::Claimed> {
+    ) -> JournalFuture<'a, agent::DeviceClaim> {
         self.cross(write("guests.db claim", uuid), move || {
-            self.inner.claim(uuid, names, devices)
+            self.inner.claim_devices(uuid, names, devices)
         })
     }
 
-    fn give_back<'a>(
+    fn record_released_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,
         released: &'a agent::ReleasedDevices,
-    ) -> agent::Answer<'a, ()> {
+    ) -> JournalFuture<'a, ()> {
         self.cross(write("guests.db give_back", uuid), move || {
-            self.inner.give_back(uuid, released)
+            self.inner.record_released_devices(uuid, released)
         })
     }
 
-    fn disclaim(&self, uuid: ConsumerUuid) -> agent::Answer<'_, ()> {
+    fn drop_devices(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
         self.cross(write("guests.db disclaim", uuid), move || {
-            self.inner.disclaim(uuid)
+            self.inner.drop_devices(uuid)
         })
     }
 
-    fn forget(&self, uuid: ConsumerUuid) -> agent::Answer<'_, ()> {
+    fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
         self.cross(write("guests.db forget", uuid), move || {
-            self.inner.forget(uuid)
+            self.inner.delete_guest(uuid)
         })
     }
 }
@@ -221,8 +204,8 @@ impl GatedBootJournal {
     fn cross<'a, T: Send + 'a>(
         &'a self,
         crossing: Effect,
-        call: impl Fn() -> conductor::BootJournalFuture<'a, T> + Send + Sync + 'a,
-    ) -> conductor::BootJournalFuture<'a, T> {
+        call: impl Fn() -> JournalFuture<'a, T> + Send + Sync + 'a,
+    ) -> JournalFuture<'a, T> {
         Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
     }
 }
@@ -236,41 +219,33 @@ impl conductor::BootJournal for GatedBootJournal {
         self.inner.owner()
     }
 
-    fn guests(&self) -> conductor::BootJournalFuture<'_, conductor::BootRecords> {
+    fn guests(&self) -> JournalFuture<'_, conductor::BootRecords> {
         self.cross(read("conductor.db guests", ""), || self.inner.guests())
     }
 
-    fn unidentified_guest(
-        &self,
-    ) -> conductor::BootJournalFuture<'_, Option<conductor::UnreadableBootRecord>> {
+    fn unidentified_guest(&self) -> JournalFuture<'_, Option<conductor::UnreadableRecord>> {
         self.cross(read("conductor.db unidentified_guest", ""), || {
             self.inner.unidentified_guest()
         })
     }
 
-    fn open_guests(&self) -> conductor::BootJournalFuture<'_, Vec<ConsumerUuid>> {
+    fn open_guests(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross(read("conductor.db open guests", ""), || {
             self.inner.open_guests()
         })
     }
 
-    fn arqs(&self) -> conductor::BootJournalFuture<'_, BTreeSet<ArqUuid>> {
+    fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>> {
         self.cross(read("conductor.db requests", ""), || self.inner.arqs())
     }
 
-    fn guest(
-        &self,
-        uuid: ConsumerUuid,
-    ) -> conductor::BootJournalFuture<'_, Option<conductor::BootRecord>> {
+    fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<conductor::BootRecord>> {
         self.cross(read("conductor.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
     }
 
-    fn accept<'a>(
-        &'a self,
-        request: &'a BootRequest,
-    ) -> conductor::BootJournalFuture<'a, conductor::AcceptOutcome> {
+    fn accept<'a>(&'a self, request: &'a BootRequest) -> JournalFuture<'a, AcceptOutcome> {
         let crossing = write("conductor.db accept", request.uuid());
         self.cross(crossing, || self.inner.accept(request))
     }
@@ -279,7 +254,7 @@ impl conductor::BootJournal for GatedBootJournal {
         &'a self,
         uuid: ConsumerUuid,
         course: &'a conductor::BootGoal,
-    ) -> conductor::BootJournalFuture<'a, ()> {
+    ) -> JournalFuture<'a, ()> {
         self.cross(write("conductor.db turn", uuid), move || {
             self.inner.set_goal(uuid, course)
         })
@@ -289,7 +264,7 @@ impl conductor::BootJournal for GatedBootJournal {
         &'a self,
         uuid: ConsumerUuid,
         failed: &'a conductor::FailedAttempt,
-    ) -> conductor::BootJournalFuture<'a, ()> {
+    ) -> JournalFuture<'a, ()> {
         self.cross(write("conductor.db again", uuid), move || {
             self.inner.begin_next_attempt(uuid, failed)
         })
@@ -301,56 +276,50 @@ impl conductor::BootJournal for GatedBootJournal {
         attempt: u32,
         step: conductor::BootStep,
         record: &'a conductor::BootStepRecord,
-    ) -> conductor::BootJournalFuture<'a, ()> {
-        let what = format!("{step} {}", record.state.as_str());
+    ) -> JournalFuture<'a, ()> {
+        let what = format!("{step} {}", record.state);
         self.cross(write("conductor.db note", what), move || {
             self.inner.record_step(uuid, attempt, step, record)
         })
     }
 
-    fn delete_guest(&self, uuid: ConsumerUuid) -> conductor::BootJournalFuture<'_, ()> {
+    fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
         self.cross(write("conductor.db forget", uuid), move || {
             self.inner.delete_guest(uuid)
         })
     }
 
-    fn record_lost_arqs<'a>(
-        &'a self,
-        profile: &'a DeviceProfileName,
-    ) -> conductor::BootJournalFuture<'a, ()> {
+    fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
         self.cross(write("conductor.db stray", ""), move || {
             self.inner.record_lost_arqs(profile)
         })
     }
 
-    fn lost_arq_profiles(&self) -> conductor::BootJournalFuture<'_, Vec<DeviceProfileName>> {
+    fn lost_arq_profiles(&self) -> JournalFuture<'_, Vec<DeviceProfileName>> {
         self.cross(read("conductor.db strays", ""), || {
             self.inner.lost_arq_profiles()
         })
     }
 
-    fn clear_lost_arqs<'a>(
-        &'a self,
-        profile: &'a DeviceProfileName,
-    ) -> conductor::BootJournalFuture<'a, ()> {
+    fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
         self.cross(write("conductor.db clear_lost_arqs", ""), move || {
             self.inner.clear_lost_arqs(profile)
         })
     }
 
-    fn record_late_claim(&self, guest: ConsumerUuid) -> conductor::BootJournalFuture<'_, ()> {
+    fn record_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
         self.cross(write("conductor.db late_claim", guest), move || {
             self.inner.record_late_claim(guest)
         })
     }
 
-    fn late_claims(&self) -> conductor::BootJournalFuture<'_, Vec<ConsumerUuid>> {
+    fn late_claims(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
         self.cross(read("conductor.db late_claims", ""), || {
             self.inner.late_claims()
         })
     }
 
-    fn clear_late_claim(&self, guest: ConsumerUuid) -> conductor::BootJournalFuture<'_, ()> {
+    fn clear_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
         self.cross(write("conductor.db clear_late_claim", guest), move || {
             self.inner.clear_late_claim(guest)
         })

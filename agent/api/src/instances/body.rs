@@ -61,8 +61,8 @@ pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
     let bound = record.devices.iter().flat_map(|devices| devices.iter());
     let bound = bound.map(|bound| bound.device.to_string());
     let steps = record.steps.iter().map(|(step, record)| StepBody {
-        step: step.as_str().to_owned(),
-        state: record.state.as_str().to_owned(),
+        step: step.to_string(),
+        state: record.state.to_string(),
     });
     let topology = &request.spec().topology;
     let pinned = topology.pinning().map(|pinning| pinning.dedicated());

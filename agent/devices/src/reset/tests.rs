@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_journal::{ReleasedDevices, given_back};
+use berth_agent_journal::{ReleasedDevices, record_released};
 use berth_model::NodeName;
 use uuid::Uuid;
 
@@ -57,10 +57,16 @@ async fn what_a_guest_gave_back_clean_is_not_clean_any_more_when_it_was_programm
         clean: BTreeSet::from([NAME.to_owned()]),
         ..ReleasedDevices::default()
     };
-    register.execute(given_back(&released)).await.unwrap();
-    assert_eq!(register.begin(NAME).await.unwrap(), Cleaning::Begun);
-    register.end(NAME, &CleaningOutcome::Unknown).await.unwrap();
-    assert!(!register.take_as_cleaned(NAME, 7).await.unwrap());
+    register.execute(record_released(&released)).await.unwrap();
+    assert_eq!(
+        register.begin_cleaning(NAME).await.unwrap(),
+        CleaningStart::Begun
+    );
+    register
+        .end_cleaning(NAME, &CleaningOutcome::Unknown)
+        .await
+        .unwrap();
+    assert!(!register.count_as_cleaned(NAME, 7).await.unwrap());
 }
 
 /// Without the condition, a device that is quarantined after a failed reset would wake the device loop ten times a second, for ever.
@@ -90,7 +96,7 @@ async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
         spoilt,
         ..ReleasedDevices::default()
     };
-    register.execute(given_back(&released)).await.unwrap();
+    register.execute(record_released(&released)).await.unwrap();
     let node = NodeName::new("compute1").unwrap();
     let seen = Seen {
         devices: vec![offered(all.map(Clone::clone).into())],

@@ -35,7 +35,7 @@ async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_o
             "user_id": "u",
         }),
     );
-    assert_eq!(guests.build(&body).await.unwrap(), Accepted::New);
+    assert_eq!(guests.build(&body).await.unwrap(), AcceptOutcome::New);
     assert!(matches!(
         guests.journey(uuid(1)).await,
         ReconcileOutcome::Settled
@@ -89,9 +89,9 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
     let bench = Bench::new(1, 8, "0");
     let guests = bench.guests().await;
     let one = build(1, json!({}));
-    assert_eq!(guests.build(&one).await.unwrap(), Accepted::New);
+    assert_eq!(guests.build(&one).await.unwrap(), AcceptOutcome::New);
     guests.journey(uuid(1)).await;
-    assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
+    assert_eq!(guests.build(&one).await.unwrap(), AcceptOutcome::Same);
     let other = build(1, json!({"name": "other"}));
     let refused = guests.build(&other).await.unwrap_err();
     assert!(
@@ -100,8 +100,12 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
     );
     // After a restart, too.
     let guests = bench.guests().await;
-    assert_eq!(guests.build(&one).await.unwrap(), Accepted::Same);
-    bench.journal().turn(uuid(1), &Goal::Destroy).await.unwrap();
+    assert_eq!(guests.build(&one).await.unwrap(), AcceptOutcome::Same);
+    bench
+        .journal()
+        .set_goal(uuid(1), &Goal::Destroy)
+        .await
+        .unwrap();
     let refused = guests.build(&one).await.unwrap_err();
     assert!(
         matches!(refused, BuildError::Guests(GuestsError::Ending { .. })),
@@ -408,7 +412,7 @@ async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down(
     }
     assert!(guests.list().await.unwrap().is_empty());
     let here = whole(&|_| {}, "compute1");
-    for known in [Accepted::New, Accepted::Same] {
+    for known in [AcceptOutcome::New, AcceptOutcome::Same] {
         assert_eq!(guests.whole(&here).await.unwrap(), known);
     }
 }

@@ -35,7 +35,7 @@ fn record() -> GuestRecord {
         request: request(1, &[1]),
         course: Goal::Spawn,
         power: DesiredPower::Running,
-        steps: SpawnStep::ALL.map(step).into(),
+        steps: SpawnStep::ALL.iter().copied().map(step).collect(),
         devices: Some(bound(&[1])),
         life: InstanceOverrides::default(),
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use berth_agent_journal::samples::guest;
 use berth_agent_journal::{
-    Accepted, Answer, BoundDevices, Claimed, Goal, GuestJournal, GuestRecord, GuestRequest,
-    InstanceOverrides, ReleasedDevices, SpawnStep, StepRecord, StepState,
+    AcceptOutcome, BoundDevices, DeviceClaim, Goal, GuestJournal, GuestRecord, GuestRequest,
+    InstanceOverrides, JournalFuture, ReleasedDevices, SpawnStep, StepRecord, StepState,
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
@@ -19,7 +19,7 @@ use crate::stage::{Bug, Fault, Kill, Stage};
 impl Stage {
     /// The journal's file is lost, and with it all that it knew of the guest.
     pub async fn loses_the_journal_of(&self, number: u32) {
-        self.journal.forget(guest(number)).await.unwrap();
+        self.journal.delete_guest(guest(number)).await.unwrap();
     }
 
     /// A fresh agent whose crossing of this number, from 1, comes to nothing.
@@ -34,7 +34,11 @@ impl Stage {
 pub(crate) struct Seam(pub Stage);
 
 impl Seam {
-    fn write<'a, T: Send + 'a>(&'a self, what: String, effect: Answer<'a, T>) -> Answer<'a, T> {
+    fn write<'a, T: Send + 'a>(
+        &'a self,
+        what: String,
+        effect: JournalFuture<'a, T>,
+    ) -> JournalFuture<'a, T> {
         Box::pin(self.0.cross(format!("store write {what}"), effect))
     }
 }
@@ -44,88 +48,91 @@ impl GuestJournal for Seam {
         self.0.journal.path()
     }
 
-    fn guests(&self) -> Answer<'_, Vec<Arc<GuestRecord>>> {
+    fn guests(&self) -> JournalFuture<'_, Vec<Arc<GuestRecord>>> {
         Box::pin(
             self.0
                 .cross("store read guests".to_owned(), self.0.journal.guests()),
         )
     }
 
-    fn guest(&self, uuid: ConsumerUuid) -> Answer<'_, Option<Arc<GuestRecord>>> {
+    fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<Arc<GuestRecord>>> {
         Box::pin(
             self.0
                 .cross("store read guest".to_owned(), self.0.journal.guest(uuid)),
         )
     }
 
-    fn accept<'a>(&'a self, request: &'a GuestRequest) -> Answer<'a, Accepted> {
+    fn accept<'a>(&'a self, request: &'a GuestRequest) -> JournalFuture<'a, AcceptOutcome> {
         self.write("accept".to_owned(), self.0.journal.accept(request))
     }
 
-    fn turn<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> Answer<'a, ()> {
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> JournalFuture<'a, ()> {
         let word = match course {
             Goal::Spawn => "spawn",
             Goal::Undo { .. } => "undo",
             Goal::Destroy => "destroy",
         };
-        self.write(format!("turn {word}"), self.0.journal.turn(uuid, course))
+        self.write(
+            format!("turn {word}"),
+            self.0.journal.set_goal(uuid, course),
+        )
     }
 
-    fn want(&self, uuid: ConsumerUuid, power: DesiredPower) -> Answer<'_, ()> {
-        self.write("want".to_owned(), self.0.journal.want(uuid, power))
+    fn set_power(&self, uuid: ConsumerUuid, power: DesiredPower) -> JournalFuture<'_, ()> {
+        self.write("want".to_owned(), self.0.journal.set_power(uuid, power))
     }
 
-    fn note<'a>(
+    fn record_step<'a>(
         &'a self,
         uuid: ConsumerUuid,
         step: SpawnStep,
         record: &'a StepRecord,
-    ) -> Answer<'a, ()> {
+    ) -> JournalFuture<'a, ()> {
         let intent = matches!(record.state, StepState::Begun | StepState::Undoing);
         if intent && self.0.world().bug == Some(Bug::ForgetsIntents) {
             return Box::pin(std::future::ready(Ok(())));
         }
-        let what = format!("{step} {}", record.state.as_str());
-        self.write(what, self.0.journal.note(uuid, step, record))
+        let what = format!("{step} {}", record.state);
+        self.write(what, self.0.journal.record_step(uuid, step, record))
     }
 
-    fn live<'a>(
+    fn record_overrides<'a>(
         &'a self,
         uuid: ConsumerUuid,
         life: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
-    ) -> Answer<'a, ()> {
+    ) -> JournalFuture<'a, ()> {
         let steps_said = steps
             .iter()
-            .map(|(step, record)| format!(" {step} {}", record.state.as_str()));
+            .map(|(step, record)| format!(" {step} {}", record.state));
         let what = format!("live{}", steps_said.collect::<String>());
-        self.write(what, self.0.journal.live(uuid, life, steps))
+        self.write(what, self.0.journal.record_overrides(uuid, life, steps))
     }
 
-    fn claim<'a>(
+    fn claim_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,
         names: &'a BTreeSet<String>,
         devices: &'a BoundDevices,
-    ) -> Answer<'a, Claimed> {
-        let effect = self.0.journal.claim(uuid, names, devices);
+    ) -> JournalFuture<'a, DeviceClaim> {
+        let effect = self.0.journal.claim_devices(uuid, names, devices);
         self.write("bind done".to_owned(), effect)
     }
 
-    fn give_back<'a>(
+    fn record_released_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,
         released: &'a ReleasedDevices,
-    ) -> Answer<'a, ()> {
-        let effect = self.0.journal.give_back(uuid, released);
+    ) -> JournalFuture<'a, ()> {
+        let effect = self.0.journal.record_released_devices(uuid, released);
         self.write("prepare undone".to_owned(), effect)
     }
 
-    fn disclaim(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
-        self.write("bind undoing".to_owned(), self.0.journal.disclaim(uuid))
+    fn drop_devices(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
+        self.write("bind undoing".to_owned(), self.0.journal.drop_devices(uuid))
     }
 
-    fn forget(&self, uuid: ConsumerUuid) -> Answer<'_, ()> {
-        self.write("forget".to_owned(), self.0.journal.forget(uuid))
+    fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
+        self.write("forget".to_owned(), self.0.journal.delete_guest(uuid))
     }
 }

@@ -58,7 +58,10 @@ pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
         (SpawnStep::Define, begun("")),
         (SpawnStep::Start, begun(record.ran_in())),
     ];
-    Ok(context.journal.live(uuid, &life, &steps).await?)
+    Ok(context
+        .journal
+        .record_overrides(uuid, &life, &steps)
+        .await?)
 }
 
 /// Why a guest does not go off for another form.

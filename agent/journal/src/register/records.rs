@@ -1,4 +1,4 @@
-//! What is recorded of devices.
+//! The records of the device register.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ pub enum QuarantinedBy {
 }
 
 impl QuarantinedBy {
-    /// The word in the table and in bodies.
+    /// The word in the table and in answers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl QuarantinedBy {
     }
 }
 
-/// Why a device is withheld from instances.
+/// Why a device is quarantined: no guest can claim it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantine {
     pub reason: String,
@@ -45,37 +45,37 @@ impl Quarantine {
     }
 }
 
-/// All of it, as it was read.
+/// The content of the register.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Register {
     pub quarantines: BTreeMap<String, Quarantine>,
-    /// The words of the vendor's check, by the address of each device of which it does not say that it is well.
+    /// The output of each failed health check, by the address of its device.
     pub sick: BTreeMap<String, String>,
     /// The devices that are being reset.
     pub cleaning: BTreeSet<String>,
-    /// The release after which each was cleaned last.
+    /// The release of the handle after which each device was last reset.
     pub cleaned: BTreeMap<String, i64>,
-    /// The devices that guests of the journal hold.
+    /// The devices of guests in the journal.
     pub held: BTreeMap<String, ConsumerUuid>,
     /// The providers that the accelerator service has disabled, by node.
     pub disabled: BTreeMap<NodeName, BTreeSet<ProviderUuid>>,
 }
 
-/// What came of the wish to reset a device.
+/// Result of [`super::DeviceRegister::begin_cleaning`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cleaning {
-    /// No guest has it, and none can claim it until the reset has ended.
+pub enum CleaningStart {
+    /// No guest has the device, and no guest can claim it before the reset ends.
     Begun,
-    /// A guest has it.
+    /// This guest has the device.
     Held(ConsumerUuid),
-    /// It is being reset already.
+    /// The device is already being reset.
     UnderWay,
 }
 
-/// Whether a quarantine outlasts a reset.
+/// Whether a device stays quarantined after a successful reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuarantineStays {
-    /// It does: an operator only wanted the device reset.
+    /// An operator only requested a reset.
     Yes,
     No,
 }
@@ -86,25 +86,24 @@ pub enum CleaningOutcome {
     Clean {
         /// The release of the handle that the reset followed, if the device has a handle.
         releases: Option<i64>,
-        /// Whether the device's quarantine stays.
         quarantine: QuarantineStays,
     },
     /// The reset failed; the device must be quarantined.
-    Spoilt(Quarantine),
+    Failed(Quarantine),
     /// The result is unknown; the device still needs a reset.
     Unknown,
 }
 
-/// Why a guest may not claim a device now.
+/// Why no guest can claim a device now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Withheld {
-    /// It is being reset, which ends by itself.
+pub enum WithheldReason {
+    /// The device is being reset. It is available again when the reset succeeds.
     Resetting,
-    /// It is in quarantine, for this reason.
+    /// The device is quarantined for this reason.
     Quarantined(String),
 }
 
-impl fmt::Display for Withheld {
+impl fmt::Display for WithheldReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resetting => f.write_str("it is being reset"),

@@ -3,12 +3,12 @@
 use berth_model::NodeName;
 use berth_store::{Row, SqlError, Statement, Transaction, Work};
 
-use crate::register::given_back::claimed;
+use crate::register::given_back::delete_given_back;
 use crate::register::records::{
-    Cleaning, Quarantine, QuarantinedBy, Register, Withheld, from_seconds, seconds,
+    CleaningStart, Quarantine, QuarantinedBy, Register, WithheldReason, from_seconds, seconds,
 };
 
-/// The tables. A journal of an earlier release gets them when it is opened.
+/// The tables. Journals of earlier releases get them when they are opened.
 pub(crate) const CREATE: &str = "
 CREATE TABLE IF NOT EXISTS device_quarantine (
     name TEXT NOT NULL PRIMARY KEY,
@@ -34,8 +34,8 @@ CREATE TABLE IF NOT EXISTS device_disabled (
 );
 ";
 
-pub(super) fn quarantined(name: &str, why: &Quarantine) -> Statement {
-    // Who looks later wants to know since when.
+pub(super) fn set_quarantine(name: &str, why: &Quarantine) -> Statement {
+    // A new reason does not change `since`.
     let sql = "INSERT INTO device_quarantine (name, reason, by_whom, since) VALUES (?, ?, ?, ?) \
                ON CONFLICT (name) DO UPDATE SET reason = excluded.reason, by_whom = excluded.by_whom";
     Statement::new(sql)
@@ -45,56 +45,42 @@ pub(super) fn quarantined(name: &str, why: &Quarantine) -> Statement {
         .bind(seconds(why.since))
 }
 
-pub(super) fn unquarantined(name: &str) -> Statement {
+pub(super) fn delete_quarantine(name: &str) -> Statement {
     Statement::new("DELETE FROM device_quarantine WHERE name = ?").bind(name)
 }
 
-pub(super) fn sick(address: &str, words: &str) -> Statement {
+pub(super) fn set_sick(address: &str, words: &str) -> Statement {
     let sql = "INSERT INTO device_sick (address, words) VALUES (?, ?) \
                ON CONFLICT (address) DO UPDATE SET words = excluded.words";
     Statement::new(sql).bind(address).bind(words)
 }
 
-pub(super) fn cleaned(name: &str, releases: i64) -> Statement {
+pub(super) fn set_cleaned(name: &str, releases: i64) -> Statement {
     let sql = "INSERT INTO device_cleaned (name, releases) VALUES (?, ?) \
                ON CONFLICT (name) DO UPDATE SET releases = excluded.releases";
     Statement::new(sql).bind(name).bind(releases)
 }
 
-/// Why a guest may not claim a device now, if so. Its own devices it may always claim again.
-pub(crate) async fn withheld(
+/// Why a guest cannot claim a device that it does not have; `None` if it can.
+pub(crate) async fn withheld_reason(
     tx: &mut Transaction,
     name: &str,
-) -> Result<Option<Withheld>, SqlError> {
+) -> Result<Option<WithheldReason>, SqlError> {
     let sql = "SELECT 1 FROM device_cleaning WHERE name = ?";
     if tx.row(Statement::new(sql).bind(name)).await?.is_some() {
-        return Ok(Some(Withheld::Resetting));
+        return Ok(Some(WithheldReason::Resetting));
     }
     let sql = "SELECT reason FROM device_quarantine WHERE name = ?";
     let row = tx.row(Statement::new(sql).bind(name)).await?;
     let reason = row.map(|row| row.text(0)).transpose()?;
-    Ok(reason.map(Withheld::Quarantined))
+    Ok(reason.map(WithheldReason::Quarantined))
 }
 
-pub(super) struct Steps(pub(super) Vec<Statement>);
+pub(super) struct BeginCleaning<'a>(pub(super) &'a str);
 
-impl Work for Steps {
-    type Output = ();
-    type Error = SqlError;
-
-    async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        for step in &self.0 {
-            tx.execute(step.clone()).await?;
-        }
-        Ok(())
-    }
-}
-
-pub(super) struct Begin<'a>(pub(super) &'a str);
-
-impl Work for Begin<'_> {
-    /// What came of it; else a text that should name a guest.
-    type Output = Result<Cleaning, String>;
+impl Work for BeginCleaning<'_> {
+    /// An error is the text in place of a guest's UUID.
+    type Output = Result<CleaningStart, String>;
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Self::Output, SqlError> {
@@ -102,23 +88,25 @@ impl Work for Begin<'_> {
         if let Some(row) = tx.row(holder).await? {
             let guest = row.text(0)?;
             return Ok(match guest.parse() {
-                Ok(guest) => Ok(Cleaning::Held(guest)),
+                Ok(guest) => Ok(CleaningStart::Held(guest)),
                 Err(_) => Err(guest),
             });
         }
         let sql = "INSERT INTO device_cleaning (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
         let begun = tx.execute(Statement::new(sql).bind(self.0)).await?;
         if begun.rows_affected == 0 {
-            return Ok(Ok(Cleaning::UnderWay));
+            return Ok(Ok(CleaningStart::UnderWay));
         }
-        // What a guest gave back clean is clean no more: it is reset anew, or programmed for somebody.
-        tx.execute(claimed(self.0)).await?;
-        Ok(Ok(Cleaning::Begun))
+        // The reset of the last guest no longer counts: the device is reset again or programmed.
+        tx.execute(delete_given_back(self.0)).await?;
+        Ok(Ok(CleaningStart::Begun))
     }
 }
 
-/// All rows; else what is wrong with one.
-pub(super) async fn everything(tx: &mut Transaction) -> Result<Result<Register, String>, SqlError> {
+/// Reads all tables. An inner error is the reason why a row is invalid.
+pub(super) async fn read_register(
+    tx: &mut Transaction,
+) -> Result<Result<Register, String>, SqlError> {
     let sql = "SELECT name, reason, by_whom, since FROM device_quarantine";
     let quarantines = tx.rows(Statement::new(sql)).await?;
     let cleaning = tx
@@ -150,7 +138,9 @@ pub(super) async fn everything(tx: &mut Transaction) -> Result<Result<Register, 
     for row in &held {
         let (name, guest) = (row.text(0)?, row.text(1)?);
         let Ok(guest) = guest.parse() else {
-            return Ok(Err(format!("device {name} is held by {guest:?}")));
+            return Ok(Err(format!(
+                "device {name} belongs to {guest:?}, which is not a guest"
+            )));
         };
         register.held.insert(name, guest);
     }
@@ -158,7 +148,7 @@ pub(super) async fn everything(tx: &mut Transaction) -> Result<Result<Register, 
         let (node, provider) = (row.text(0)?, row.text(1)?);
         let (Ok(node), Ok(provider)) = (NodeName::new(&node), provider.parse()) else {
             return Ok(Err(format!(
-                "{provider:?} of node {node:?} is no disabled provider"
+                "{provider:?} of node {node:?} is not a valid provider"
             )));
         };
         register.disabled.entry(node).or_default().insert(provider);

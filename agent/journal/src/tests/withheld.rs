@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::ConsumerUuid;
-use berth_store::Statement;
 use proptest::prelude::*;
 
-use crate::guest_journal::{Claimed, GuestJournal};
+use crate::guest_journal::{DeviceClaim, GuestJournal};
 use crate::register::{
-    Cleaning, CleaningOutcome, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, Withheld,
+    CleaningOutcome, CleaningStart, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy,
+    WithheldReason,
 };
 use crate::samples::{bound, guest, request};
 use crate::sql_journal::SqlJournal;
-use crate::tests::{names, runtime};
+use crate::tests::{names, runtime, script};
 
 async fn journal() -> (SqlJournal, DeviceRegister) {
     let journal = SqlJournal::in_memory().await.unwrap();
@@ -27,10 +27,10 @@ fn name(device: u32) -> String {
     format!("0000:{device:02x}:00.0")
 }
 
-async fn claim(journal: &SqlJournal, number: u32, device: u32) -> Claimed {
+async fn claim(journal: &SqlJournal, number: u32, device: u32) -> DeviceClaim {
     let devices = bound(&[device]);
     let names = names(&devices);
-    let claimed = journal.claim(guest(number), &names, &devices).await;
+    let claimed = journal.claim_devices(guest(number), &names, &devices).await;
     claimed.unwrap()
 }
 
@@ -48,43 +48,52 @@ fn why() -> Quarantine {
 #[tokio::test]
 async fn no_guest_claims_a_device_that_is_being_reset() {
     let (journal, register) = journal().await;
-    assert_eq!(register.begin(&name(1)).await.unwrap(), Cleaning::Begun);
-    assert_eq!(register.begin(&name(1)).await.unwrap(), Cleaning::UnderWay);
-    let withheld = Claimed::Withheld {
+    assert_eq!(
+        register.begin_cleaning(&name(1)).await.unwrap(),
+        CleaningStart::Begun
+    );
+    assert_eq!(
+        register.begin_cleaning(&name(1)).await.unwrap(),
+        CleaningStart::UnderWay
+    );
+    let withheld = DeviceClaim::Withheld {
         device: name(1),
-        why: Withheld::Resetting,
+        why: WithheldReason::Resetting,
     };
     assert_eq!(claim(&journal, 1, 1).await, withheld);
-    register.end(&name(1), &clean(7)).await.unwrap();
+    register.end_cleaning(&name(1), &clean(7)).await.unwrap();
     assert_eq!(register.read().await.unwrap().cleaned[&name(1)], 7);
-    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours);
+    assert_eq!(claim(&journal, 1, 1).await, DeviceClaim::Claimed);
 }
 
 #[tokio::test]
 async fn a_device_that_a_guest_has_is_not_reset() {
     let (journal, register) = journal().await;
-    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours);
-    let held = Cleaning::Held(guest(1));
-    assert_eq!(register.begin(&name(1)).await.unwrap(), held);
-    journal.disclaim(guest(1)).await.unwrap();
-    assert_eq!(register.begin(&name(1)).await.unwrap(), Cleaning::Begun);
+    assert_eq!(claim(&journal, 1, 1).await, DeviceClaim::Claimed);
+    let held = CleaningStart::Held(guest(1));
+    assert_eq!(register.begin_cleaning(&name(1)).await.unwrap(), held);
+    journal.drop_devices(guest(1)).await.unwrap();
+    assert_eq!(
+        register.begin_cleaning(&name(1)).await.unwrap(),
+        CleaningStart::Begun
+    );
 }
 
 #[tokio::test]
 async fn a_device_set_aside_is_claimed_by_nobody_but_who_has_it() {
     let (journal, register) = journal().await;
-    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours);
+    assert_eq!(claim(&journal, 1, 1).await, DeviceClaim::Claimed);
     for device in [1, 2] {
         register.quarantine(&name(device), &why()).await.unwrap();
     }
-    assert_eq!(claim(&journal, 1, 1).await, Claimed::Ours, "again");
-    let withheld = Claimed::Withheld {
+    assert_eq!(claim(&journal, 1, 1).await, DeviceClaim::Claimed, "again");
+    let withheld = DeviceClaim::Withheld {
         device: name(2),
-        why: Withheld::Quarantined("it smells".to_owned()),
+        why: WithheldReason::Quarantined("it smells".to_owned()),
     };
     assert_eq!(claim(&journal, 2, 2).await, withheld);
     register.release(&name(2), None).await.unwrap();
-    assert_eq!(claim(&journal, 2, 2).await, Claimed::Ours);
+    assert_eq!(claim(&journal, 2, 2).await, DeviceClaim::Claimed);
 }
 
 #[tokio::test]
@@ -93,7 +102,7 @@ async fn a_start_knows_every_reset_that_was_cut_off_and_every_quarantine() {
     {
         let journal = SqlJournal::open(folder.path()).await.unwrap();
         let register = journal.devices();
-        register.begin(&name(1)).await.unwrap();
+        register.begin_cleaning(&name(1)).await.unwrap();
         register.quarantine(&name(2), &why()).await.unwrap();
         journal.close().await;
     }
@@ -110,13 +119,13 @@ async fn a_journal_of_before_devices_were_known_gets_their_tables() {
     let folder = tempfile::tempdir().unwrap();
     {
         let journal = SqlJournal::open(folder.path()).await.unwrap();
-        let register = journal.devices();
-        for table in ["quarantine", "cleaning", "cleaned", "disabled"] {
-            let drop = Statement::new(format!("DROP TABLE device_{table}"));
-            register.execute(vec![drop]).await.unwrap();
-        }
         journal.close().await;
     }
+    script(
+        folder.path(),
+        "DROP TABLE device_quarantine; DROP TABLE device_cleaning; DROP TABLE device_cleaned; DROP TABLE device_disabled",
+    )
+    .await;
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     assert_eq!(journal.devices().read().await.unwrap(), Default::default());
 }
@@ -160,7 +169,7 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
                 Some(holder) => holder == guest(number),
                 None => !model.resetting.contains(&key) && !model.aside.contains(&key),
             };
-            let ours = claim(journal, number, device).await == Claimed::Ours;
+            let ours = claim(journal, number, device).await == DeviceClaim::Claimed;
             assert_eq!(ours, expected, "{key}");
             if ours {
                 model.held.retain(|_, holder| *holder != guest(number));
@@ -168,18 +177,18 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
             }
         }
         Op::Disclaim(number) => {
-            journal.disclaim(guest(number)).await.unwrap();
+            journal.drop_devices(guest(number)).await.unwrap();
             model.held.retain(|_, holder| *holder != guest(number));
         }
         Op::Begin(device) => {
-            let begun = register.begin(&name(device)).await.unwrap();
+            let begun = register.begin_cleaning(&name(device)).await.unwrap();
             let expected = match model.held.get(&name(device)) {
-                Some(holder) => Cleaning::Held(*holder),
-                None if model.resetting.contains(&name(device)) => Cleaning::UnderWay,
-                None => Cleaning::Begun,
+                Some(holder) => CleaningStart::Held(*holder),
+                None if model.resetting.contains(&name(device)) => CleaningStart::UnderWay,
+                None => CleaningStart::Begun,
             };
             assert_eq!(begun, expected);
-            if begun == Cleaning::Begun {
+            if begun == CleaningStart::Begun {
                 model.resetting.insert(name(device));
             }
         }
@@ -187,9 +196,9 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
         Op::End(device, well) if model.resetting.remove(&name(device)) => {
             let end = match well {
                 true => clean(1),
-                false => CleaningOutcome::Spoilt(why()),
+                false => CleaningOutcome::Failed(why()),
             };
-            register.end(&name(device), &end).await.unwrap();
+            register.end_cleaning(&name(device), &end).await.unwrap();
             if !well {
                 model.aside.insert(name(device));
             }

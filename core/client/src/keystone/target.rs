@@ -48,7 +48,7 @@ fn shown(url: &str) -> String {
         _ => bare.to_owned(),
     };
     let bare: String = bare.chars().take(200).collect();
-    crate::foreign::printable(&(bare + hidden))
+    berth_wire::printable(&(bare + hidden)).into_owned()
 }
 
 /// The endpoint to look up in the catalog.

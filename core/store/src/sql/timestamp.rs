@@ -68,6 +68,13 @@ impl SqlTimestamp {
     }
 }
 
+/// Timestamps before 1970 become 1970-01-01T00:00:00Z, the first time of HTTP headers.
+impl From<SqlTimestamp> for SystemTime {
+    fn from(timestamp: SqlTimestamp) -> Self {
+        UNIX_EPOCH + Duration::from_micros(u64::try_from(timestamp.0).unwrap_or_default())
+    }
+}
+
 /// `YYYY-MM-DD HH:MM:SS.ffffff`, what SQLAlchemy writes into SQLite.
 impl fmt::Display for SqlTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,8 +12,8 @@ use berth_client::{
 };
 use berth_compute::{ComputeOptions, ComputeParts, FoundImage};
 use berth_conductor::journal::{
-    BootGoal, BootJournal, BootStep, BootStepDetail, BootStepRecord, BootStepState, ChosenHost,
-    SqlBootJournal,
+    BootGoal, BootJournal, BootStep, BootStepDetail, BootStepRecord, ChosenHost, SqlBootJournal,
+    StepState,
 };
 use berth_conductor::{Conductor, ConductorOptions, ConductorParts, FilterScheduler, SingleAgent};
 use berth_hosts::{Hosts, HostsOptions};
@@ -421,8 +421,7 @@ impl Cloud {
 
     /// Sets the goal of a guest's boot on the host.
     pub(crate) async fn set_goal(&self, guest: Uuid, goal: &BootGoal) {
-        self.set_progress(guest, HOST, BootStepState::Done, goal)
-            .await;
+        self.set_progress(guest, HOST, StepState::Done, goal).await;
     }
 
     /// Sets the goal of a guest's boot and the state of its claim on a node.
@@ -430,7 +429,7 @@ impl Cloud {
         &self,
         guest: Uuid,
         node: &str,
-        claim: BootStepState,
+        claim: StepState,
         goal: &BootGoal,
     ) {
         let guest = ConsumerUuid::from(guest);

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use berth_conductor::journal::{
-    AfterUndo, BootGoal, BootJournal as _, BootStepState, FailedAttempt,
-};
+use berth_conductor::journal::{AfterUndo, BootGoal, BootJournal as _, FailedAttempt, StepState};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -75,7 +73,7 @@ async fn a_list_waits_for_silent_agents_once_and_hears_the_others() {
         .collect();
     for (number, uuid) in uuids.iter().enumerate() {
         let node = format!("node-{number:03}");
-        let (done, goal) = (BootStepState::Done, BootGoal::Active);
+        let (done, goal) = (StepState::Done, BootGoal::Active);
         service.cloud.set_progress(*uuid, &node, done, &goal).await;
         service.cloud.agent.set_guest(*uuid, "paused", "paused");
         // Only the last agent answers. More silent ones are queried before it than are queried concurrently.
@@ -107,7 +105,7 @@ async fn a_failed_server_that_is_deleted_stays_in_error_until_it_is_gone() {
     );
     let building = service.server(json!({})).await;
     for uuid in [one, other] {
-        let claim = BootStepState::Undone;
+        let claim = StepState::Undone;
         service.cloud.set_progress(uuid, HOST, claim, &failed).await;
     }
     service.settle().await;

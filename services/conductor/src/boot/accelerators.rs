@@ -9,7 +9,7 @@ use berth_model::{ArqState, ArqUuid, Binding, Disposition, GroupSuffix};
 
 use super::{BootError, BoundBoot, PlacedBoot, ProvidedBoot};
 use crate::boot_context::BootContext;
-use crate::journal::{BootStep, BootStepDetail, BootStepState};
+use crate::journal::{BootStep, BootStepDetail, StepState};
 
 impl PlacedBoot {
     /// Creates the ARQs of the device profile, if there is one.
@@ -29,7 +29,7 @@ impl PlacedBoot {
         }
         let (place, step) = (self.place(), BootStep::Arqs);
         context
-            .record_step(place, step, BootStepState::Begun, BootStepDetail::Nothing)
+            .record_step(place, step, StepState::Begun, BootStepDetail::Nothing)
             .await?;
         let made = match context.accelerators.create_arqs(profile).await {
             Ok(made) => made,
@@ -44,7 +44,7 @@ impl PlacedBoot {
         let arqs: BTreeMap<_, _> = made.iter().map(|arq| (arq.uuid, arq.group_id)).collect();
         let detail = BootStepDetail::Requests(arqs.clone());
         context
-            .record_step(place, step, BootStepState::Done, detail)
+            .record_step(place, step, StepState::Done, detail)
             .await?;
         Ok(ProvidedBoot { placed: self, arqs })
     }
@@ -66,14 +66,14 @@ enum BindObservation {
 impl ProvidedBoot {
     pub(super) async fn bind(self, context: &BootContext) -> Result<BoundBoot, BootError> {
         let done = self.placed.record.step(BootStep::Bind);
-        if self.arqs.is_empty() || done.is_some_and(|record| record.state == BootStepState::Done) {
+        if self.arqs.is_empty() || done.is_some_and(|record| record.state == StepState::Done) {
             return Ok(BoundBoot { provided: self });
         }
         let was_begun = done.is_some();
         let bindings = self.bindings()?;
         let (place, step) = (self.placed.place(), BootStep::Bind);
         context
-            .record_step(place, step, BootStepState::Begun, BootStepDetail::Nothing)
+            .record_step(place, step, StepState::Begun, BootStepDetail::Nothing)
             .await?;
         let observed = match was_begun {
             true => self.observe_bind(context, &bindings).await?,
@@ -87,7 +87,7 @@ impl ProvidedBoot {
             }
         }
         context
-            .record_step(place, step, BootStepState::Done, BootStepDetail::Nothing)
+            .record_step(place, step, StepState::Done, BootStepDetail::Nothing)
             .await?;
         Ok(BoundBoot { provided: self })
     }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::{BootError, BoundBoot};
 use crate::BootRequest;
 use crate::boot_context::BootContext;
-use crate::journal::{BootStep, BootStepDetail, BootStepState};
+use crate::journal::{BootStep, BootStepDetail, StepState};
 
 /// Error code of an agent that has another guest with the same UUID.
 const CODE_OTHER_GUEST: &str = "other";
@@ -65,9 +65,9 @@ impl BoundBoot {
         let agent = agent.ok_or_else(|| BootError::NoAgent(node.clone()))?;
         // If an earlier run recorded the step as undone, the request never reached the agent.
         let before = placed.record.step(step).map(|it| it.state);
-        let was_sent_before = before.is_some_and(|state| state != BootStepState::Undone);
+        let was_sent_before = before.is_some_and(|state| state != StepState::Undone);
         context
-            .record_step(place, step, BootStepState::Begun, BootStepDetail::Nothing)
+            .record_step(place, step, StepState::Begun, BootStepDetail::Nothing)
             .await?;
         if let Err(error) = agent.build(&self.body()).await {
             let refusal = BuildRefusal::of(&error);
@@ -77,7 +77,7 @@ impl BoundBoot {
                 !was_sent_before && (refusal.is_from_agent(&error) || error.never_arrived());
             if is_new || is_other(&error) {
                 context
-                    .record_step(place, step, BootStepState::Undone, BootStepDetail::Nothing)
+                    .record_step(place, step, StepState::Undone, BootStepDetail::Nothing)
                     .await?;
             }
             return Err(match refusal {
@@ -88,7 +88,7 @@ impl BoundBoot {
         }
         wait_until_built(&agent, &placed.record.request, context, cancel).await?;
         context
-            .record_step(place, step, BootStepState::Done, BootStepDetail::Nothing)
+            .record_step(place, step, StepState::Done, BootStepDetail::Nothing)
             .await?;
         let _kept_by_guest = self.provided.placed.claimed.built();
         Ok(())

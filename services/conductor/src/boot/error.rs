@@ -9,7 +9,7 @@ use berth_model::{ConsumerUuid, Disposition, NodeName, RequestGroupsError};
 use berth_store::SqlError;
 
 use crate::filter_scheduler::RequestSpecError;
-use crate::journal::BootJournalError;
+use crate::journal::JournalError;
 
 /// Why no host was found, in one version for operators and one for users. `Display` is the operators' version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl fmt::Display for NoHostReason {
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error(transparent)]
-    Journal(#[from] BootJournalError),
+    Journal(#[from] JournalError),
     /// The guest's goal changed, or the conductor stops.
     #[error("the boot was cancelled")]
     Cancelled,

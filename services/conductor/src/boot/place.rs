@@ -15,7 +15,7 @@ use host_search::{MAX_ROUNDS, SearchResult};
 
 use super::{BootError, PlacedBoot, RequestedBoot};
 use crate::boot_context::BootContext;
-use crate::journal::{BootJournalError, BootStep, BootStepDetail, BootStepState, ChosenHost};
+use crate::journal::{BootStep, BootStepDetail, ChosenHost, JournalError, StepState};
 
 impl PlacedBoot {
     /// Confirms the guest's membership in its server group after the claim. A boot that was blocked for long
@@ -94,7 +94,7 @@ impl RequestedBoot {
         match (held, chosen, self.claim_state()) {
             // As granted, or moved by a reshape. A move is accepted only after ARQs may be bound to the
             // new providers; before that, the attempt is repeated.
-            (Some(held), Some(chosen), Some(BootStepState::Done)) => {
+            (Some(held), Some(chosen), Some(StepState::Done)) => {
                 let is_moved = held.resources != *chosen.candidate.resources();
                 if is_moved && !self.reached_bind() {
                     return Err(BootError::ClaimLost);
@@ -114,7 +114,7 @@ impl RequestedBoot {
             (Some(_), ..) => Err(self.foreign_allocation_error(context).await?),
             // The allocations disappeared, but ARQs may be bound to them and the agent may have the
             // guest: claim the same again, or undo the attempt.
-            (None, Some(chosen), Some(BootStepState::Done)) => {
+            (None, Some(chosen), Some(StepState::Done)) => {
                 if self.record.request.server_group().is_some() {
                     return Err(BootError::GroupPlaceLost);
                 }
@@ -127,7 +127,7 @@ impl RequestedBoot {
                 }
             }
             // The begun claim may still take effect while another host is searched.
-            (None, _, Some(BootStepState::Begun)) => {
+            (None, _, Some(StepState::Begun)) => {
                 context.record_late_claim(consumer).await?;
                 Ok(None)
             }
@@ -150,14 +150,14 @@ impl RequestedBoot {
     fn reached_bind(&self) -> bool {
         [BootStep::Bind, BootStep::Build].into_iter().any(|step| {
             let step = self.record.step(step);
-            step.is_some_and(|it| it.state != BootStepState::Undone)
+            step.is_some_and(|it| it.state != StepState::Undone)
         })
     }
 
     /// State of this attempt's claim at the start of the run.
-    fn claim_state(&self) -> Option<BootStepState> {
+    fn claim_state(&self) -> Option<StepState> {
         let claim = self.record.step(BootStep::Claim)?;
-        (claim.state != BootStepState::Undone).then_some(claim.state)
+        (claim.state != StepState::Undone).then_some(claim.state)
     }
 
     /// The error for a consumer that holds other allocations than expected. If this conductor claimed them
@@ -165,7 +165,7 @@ impl RequestedBoot {
     async fn foreign_allocation_error(
         &self,
         context: &BootContext,
-    ) -> Result<BootError, BootJournalError> {
+    ) -> Result<BootError, JournalError> {
         let consumer = self.record.request.uuid();
         let is_own = self.claim_state().is_some() || context.has_late_claim(consumer).await?;
         Ok(match is_own {
@@ -230,7 +230,7 @@ impl RequestedBoot {
         let place = (self.record.request.uuid(), self.record.attempt);
         let detail = BootStepDetail::Claim(Box::new(chosen.clone()));
         context
-            .record_step(place, BootStep::Claim, BootStepState::Begun, detail)
+            .record_step(place, BootStep::Claim, StepState::Begun, detail)
             .await?;
         Ok(())
     }
@@ -248,7 +248,7 @@ impl RequestedBoot {
         match candidate.claim(&context.placement, &claimant).await {
             Ok(claimed) => {
                 context
-                    .record_step(place, BootStep::Claim, BootStepState::Done, detail())
+                    .record_step(place, BootStep::Claim, StepState::Done, detail())
                     .await?;
                 Ok(claimed)
             }
@@ -269,7 +269,7 @@ impl RequestedBoot {
             return Ok(());
         }
         let place = (self.record.request.uuid(), self.record.attempt);
-        let (step, state) = (BootStep::Claim, BootStepState::Undone);
+        let (step, state) = (BootStep::Claim, StepState::Undone);
         Ok(context
             .record_step(place, step, state, BootStepDetail::Nothing)
             .await?)

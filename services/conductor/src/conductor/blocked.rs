@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::journal::{BootRecord, BootStep, BootStepState};
+use crate::journal::{BootRecord, BootStep, StepState};
 
 /// A guest whose task failed temporarily, until it is retried.
 #[derive(Debug, Clone)]
@@ -36,10 +36,10 @@ impl BootProgress {
     /// The progress of a record: its attempt, and the last step that is not undone.
     pub(super) fn of(record: &BootRecord) -> Self {
         let attempt = record.attempt;
-        let mut steps = BootStep::ALL.into_iter().rev();
+        let mut steps = BootStep::ALL.iter().copied().rev();
         let has_begun = |step: &BootStep| {
             let known = record.step(*step);
-            known.is_some_and(|it| it.state != BootStepState::Undone)
+            known.is_some_and(|it| it.state != StepState::Undone)
         };
         let step = steps.find(has_begun);
         Self { attempt, step }

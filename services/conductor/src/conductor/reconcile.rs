@@ -17,7 +17,7 @@ use super::blocked::{BlockedGuest, BootProgress, JournalRows};
 use super::failure_decision::{FailureDecision, RetryBudget, decide};
 use crate::boot::{BootError, RequestedBoot};
 use crate::journal::{
-    AfterUndo, BootGoal, BootJournalError, BootRecord, FailedAttempt, user_fault_of_attempts,
+    AfterUndo, BootGoal, BootRecord, FailedAttempt, JournalError, user_fault_of_attempts,
 };
 use crate::undo::{BootUndoError, undo};
 
@@ -43,7 +43,7 @@ pub enum GuestRunOutcome {
 #[derive(Debug, thiserror::Error)]
 enum BlockedRun {
     #[error(transparent)]
-    Journal(#[from] BootJournalError),
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Undo(#[from] BootUndoError),
     /// The boot failed at this progress.
@@ -82,7 +82,7 @@ impl Conductor {
                 | BlockedRun::Undo(BootUndoError::Journal(error)) = &reason
                 {
                     self.inner.journal_health.record_write_error(error);
-                    if matches!(error, BootJournalError::Unreadable(_)) {
+                    if matches!(error, JournalError::Unreadable(_)) {
                         rows = JournalRows::Unreadable;
                     }
                 }

@@ -5,15 +5,31 @@ use std::fmt;
 
 use berth_client::placement::Candidate;
 use berth_model::{ArqUuid, ConsumerUuid, GroupSuffix, NodeName, ProviderUuid};
+use berth_store::Value;
 use berth_wire::guest::LimitsBody;
 use berth_wire::placement::AllocationRequest;
+use berth_workflow::{JournalRecord, JournalSchema, RecordRow, StepDetail, StepRecord, StepState};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::schema::SCHEMA;
 use crate::BootRequest;
 
 /// The steps of an attempt, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum BootStep {
     /// Claim an allocation candidate in Placement.
     Claim,
@@ -27,61 +43,7 @@ pub enum BootStep {
 
 impl BootStep {
     /// All steps, in order.
-    pub const ALL: [Self; 4] = [Self::Claim, Self::Arqs, Self::Bind, Self::Build];
-
-    /// The word in the journal.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Arqs => "arqs",
-            Self::Bind => "bind",
-            Self::Build => "build",
-        }
-    }
-
-    /// Parses a step's name in the journal.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.as_str() == word)
-    }
-}
-
-impl fmt::Display for BootStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-/// State of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BootStepState {
-    /// It may have acted, completely or in part.
-    Begun,
-    Done,
-    Undoing,
-    Undone,
-}
-
-impl BootStepState {
-    pub const ALL: [Self; 4] = [Self::Begun, Self::Done, Self::Undoing, Self::Undone];
-
-    /// The word in the journal.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Done => "done",
-            Self::Undoing => "undoing",
-            Self::Undone => "undone",
-        }
-    }
-
-    /// Parses a state's name in the journal.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == word)
-    }
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
 /// The selected host, and the allocation candidate on it.
@@ -121,12 +83,7 @@ pub enum BootStepDetail {
 }
 
 /// State and data of a step.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BootStepRecord {
-    pub state: BootStepState,
-    /// What belongs to it.
-    pub detail: BootStepDetail,
-}
+pub type BootStepRecord = StepRecord<BootStepDetail>;
 
 /// What follows after an attempt is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,6 +170,43 @@ pub struct BootRecord {
     pub steps: BTreeMap<(u32, BootStep), BootStepRecord>,
 }
 
+impl JournalRecord for BootRecord {
+    const SCHEMA: JournalSchema = SCHEMA;
+    const COLUMNS: &'static [&'static str] =
+        &["request", "config_drive", "course", "attempt", "failures"];
+    const DELETING: &'static str = "ending <> 0";
+    /// An attempt and its step.
+    type Step = (u32, BootStep);
+    const STEP_COLUMNS: &'static [&'static str] = &["attempt", "step"];
+    type Detail = BootStepDetail;
+
+    fn step_values((attempt, step): &Self::Step) -> Vec<Value> {
+        vec![i64::from(*attempt).into(), step.to_string().into()]
+    }
+
+    fn read_step(row: &RecordRow<'_>) -> Result<Self::Step, String> {
+        Ok((row.number("attempt")?, row.word("step")?))
+    }
+
+    fn from_row(
+        row: &RecordRow<'_>,
+        steps: BTreeMap<Self::Step, BootStepRecord>,
+    ) -> Result<Self, String> {
+        let drive = row.opt_text("config_drive")?;
+        Ok(Self {
+            request: BootRequest::from_journal(&row.text("request")?, drive.as_deref())?,
+            goal: row.json("course")?,
+            attempt: row.number("attempt")?,
+            failures: row.json("failures")?,
+            steps,
+        })
+    }
+
+    fn uuid(&self) -> ConsumerUuid {
+        self.request.uuid()
+    }
+}
+
 impl BootRecord {
     /// The state of a step in the current attempt; `None` before it begins.
     #[must_use]
@@ -233,7 +227,7 @@ impl BootRecord {
     #[must_use]
     pub fn placement(&self) -> Option<&ChosenHost> {
         let claim = self.step(BootStep::Claim)?;
-        let is_there = claim.state != BootStepState::Undone;
+        let is_there = claim.state != StepState::Undone;
         self.chosen(self.attempt).filter(|_| is_there)
     }
 
@@ -265,7 +259,7 @@ impl BootRecord {
     /// The steps of all attempts that may have acted, the last first.
     pub fn steps_to_undo(&self) -> impl Iterator<Item = (u32, BootStep)> {
         let steps = self.steps.iter().rev();
-        let steps = steps.filter(|(_, record)| record.state != BootStepState::Undone);
+        let steps = steps.filter(|(_, record)| record.state != StepState::Undone);
         steps.map(|(place, _)| *place)
     }
 
@@ -319,9 +313,9 @@ enum DetailText {
     Requests(BTreeMap<Uuid, u32>),
 }
 
-impl BootStepDetail {
-    /// The serialised text; empty for [`BootStepDetail::Nothing`].
-    pub(super) fn to_text(&self) -> String {
+/// The text of [`BootStepDetail::Nothing`] is empty.
+impl StepDetail for BootStepDetail {
+    fn to_text(&self) -> String {
         let text = match self {
             Self::Nothing => return String::new(),
             Self::Claim(chosen) => DetailText::Claim {
@@ -340,7 +334,7 @@ impl BootStepDetail {
         String::from_utf8_lossy(&berth_wire::encode(&text)).into_owned()
     }
 
-    pub(super) fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: String) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::Nothing);
         }

@@ -86,7 +86,7 @@ async fn what_was_written_is_there_after_a_restart() {
         (BootStep::Claim, chosen()),
         (BootStep::Arqs, BootStepDetail::Requests(requests.clone())),
     ] {
-        let state = BootStepState::Done;
+        let state = StepState::Done;
         let record = BootStepRecord { state, detail };
         journal
             .record_step(guest(), 2, step, &record)
@@ -154,7 +154,7 @@ async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
     );
     let other = Uuid::from_u128(5).into();
     let unknown = journal.set_goal(other, &BootGoal::Delete).await;
-    assert!(matches!(unknown, Err(BootJournalError::Unknown { .. })));
+    assert!(matches!(unknown, Err(JournalError::Unknown { .. })));
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn what_is_no_journal_is_refused_and_left_as_it_is() {
     let held = tempfile::tempdir().unwrap();
     let first = SqlBootJournal::open(held.path()).await.unwrap();
     let second = SqlBootJournal::open(held.path()).await.unwrap_err();
-    assert!(matches!(second, BootJournalError::Open { .. }), "{second}");
+    assert!(matches!(second, JournalError::Open { .. }), "{second}");
     first.close().await;
 }
 
@@ -212,7 +212,7 @@ async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
         body.uuid = Some(Uuid::from_u128(2));
         let other = BootRequest::new(body, Uuid::nil()).unwrap();
         let claimed = BootStepRecord {
-            state: BootStepState::Done,
+            state: StepState::Done,
             detail: chosen(),
         };
         for request in [&request("vm"), &other] {
@@ -224,7 +224,7 @@ async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
         spoil(folder.path(), sql).await;
         let journal = SqlBootJournal::open(folder.path()).await.unwrap();
         let error = journal.guest(guest()).await.unwrap_err();
-        assert!(matches!(error, BootJournalError::Unreadable(_)), "{error}");
+        assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
         assert!(error.to_string().contains(what), "{sql}: {error}");
         let asked = [other.uuid(), guest()];
         for known in [
@@ -308,7 +308,7 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
         let request = BootRequest::new(body, Uuid::from_u128(n)).unwrap();
         journal.accept(&request).await.unwrap();
         let step = BootStepRecord {
-            state: BootStepState::Done,
+            state: StepState::Done,
             detail: chosen(),
         };
         let uuid = request.uuid();
@@ -362,7 +362,7 @@ async fn the_requests_of_all_guests_are_those_of_every_attempt() {
     for (attempt, arq) in [(1, 7), (2, 8)] {
         let requests = BTreeMap::from([(Uuid::from_u128(arq).into(), 0)]);
         let step = BootStepRecord {
-            state: BootStepState::Done,
+            state: StepState::Done,
             detail: BootStepDetail::Requests(requests),
         };
         let noted = journal.record_step(guest(), attempt, BootStep::Arqs, &step);

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use super::LateClaims;
 use crate::boot_context::BootContext;
-use crate::journal::{BootGoal, BootJournalError, BootRecord};
+use crate::journal::{BootGoal, BootRecord, JournalError};
 
 /// Error of a scan for late claims.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LateClaimsError {
     #[error(transparent)]
-    Journal(#[from] BootJournalError),
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Placement(#[from] PlacementError),
     #[error(transparent)]
@@ -50,7 +50,7 @@ impl LateClaims {
             let _guard = journeys.lock(guest).await;
             let record = match context.journal.guest(guest).await {
                 // The guest's goal is unknown; continue with the other guests.
-                Err(BootJournalError::Unreadable(_)) => continue,
+                Err(JournalError::Unreadable(_)) => continue,
                 record => record?,
             };
             let goal = record.as_ref().map(|record| &record.goal);

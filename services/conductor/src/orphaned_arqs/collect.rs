@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use super::OrphanedArqs;
 use crate::boot_context::BootContext;
-use crate::journal::BootJournalError;
+use crate::journal::JournalError;
 
 /// Error of a scan for orphaned ARQs.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrphanedArqsError {
     #[error(transparent)]
-    Journal(#[from] BootJournalError),
+    Journal(#[from] JournalError),
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
 }

@@ -1,8 +1,9 @@
 //! The filters of an image list.
 
 use std::cmp::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use berth_http::{Fault, QueryString, Timestamp};
+use berth_http::{Fault, QueryString};
 
 use crate::image::CatalogImage;
 
@@ -26,7 +27,7 @@ pub(super) enum ImageFilter {
     SizeMin(u64),
     SizeMax(u64),
     /// Created before, at or after a time, in seconds.
-    CreatedAt(Vec<Ordering>, i64),
+    CreatedAt(Vec<Ordering>, u64),
     Nothing,
 }
 
@@ -163,7 +164,7 @@ fn came(key: &str, value: &str) -> Result<ImageFilter, Fault> {
     let text = time.trim();
     let text = text.strip_suffix('Z').unwrap_or(text);
     let text = text.strip_suffix("+00:00").unwrap_or(text);
-    let moment = Timestamp::parse(text).map(seconds).ok_or_else(|| {
+    let moment = humantime::parse_rfc3339_weak(text).map(seconds).map_err(|_| {
         Fault::bad_request(format!(
             "{key}: {value} is none of eq:, neq:, gt:, gte:, lt: and lte: with a time as 2026-11-23T10:00:00Z."
         ))
@@ -172,8 +173,9 @@ fn came(key: &str, value: &str) -> Result<ImageFilter, Fault> {
 }
 
 /// Seconds since 1970, the precision that Glance shows.
-fn seconds(moment: Timestamp) -> i64 {
-    moment.as_micros().div_euclid(1_000_000)
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
 }
 
 /// The values of an `in:` filter: separated by commas, in quotes if they contain commas.

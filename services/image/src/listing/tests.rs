@@ -1,12 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
-
-use berth_http::Timestamp;
+use std::time::SystemTime;
 
 use super::*;
 use crate::image::{DataChecksum, DiskFormat, ImageDataLocation};
 
-fn moment(day: u8) -> Timestamp {
-    Timestamp::parse(&format!("2026-11-{day:02} 10:00:00")).unwrap()
+fn moment(day: u8) -> SystemTime {
+    humantime::parse_rfc3339_weak(&format!("2026-11-{day:02} 10:00:00")).unwrap()
 }
 
 /// Four images, a to d, each larger and younger than the previous one; d is hidden, and c has no size.

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_http::schema::normal_uuid;
-use berth_http::{ApiRequest, ApiResponse, Fault, Timestamp};
+use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_store::SqlTimestamp;
 use serde::Serialize;
 
 use super::{codes, database, modified, outrun, provider_fault, read, require};
@@ -115,7 +116,7 @@ pub(crate) async fn of_provider(
         allocations: by_consumer(&call, &holdings),
         resource_provider_generation: provider.generation,
     };
-    let newest: Option<Timestamp> = holdings.iter().filter_map(|one| one.modified).max();
+    let newest: Option<SqlTimestamp> = holdings.iter().filter_map(|one| one.modified).max();
     Ok(modified(ApiResponse::ok(&document)?, &call, newest))
 }
 

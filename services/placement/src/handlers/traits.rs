@@ -1,7 +1,8 @@
 //! /traits and /resource_providers/{uuid}/traits: list, create, delete and assign traits.
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault, QueryString, Timestamp};
+use berth_http::{ApiRequest, ApiResponse, Fault, QueryString};
+use berth_store::SqlTimestamp;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,7 +31,7 @@ fn listing(traits: &[TraitRow], generation: Option<i64>) -> TraitList<'_> {
     }
 }
 
-fn newest(traits: &[TraitRow]) -> Option<Timestamp> {
+fn newest(traits: &[TraitRow]) -> Option<SqlTimestamp> {
     traits.iter().filter_map(|one| one.modified).max()
 }
 

@@ -5,10 +5,11 @@ mod together;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_http::Timestamp;
-use berth_store::{Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
+use berth_store::{
+    Disposition, Retryable, SqlError, SqlStore, SqlTimestamp, Statement, Transaction, Work,
+};
 
-use super::consumers;
+use super::{consumers, packed_moment};
 pub(crate) use together::ConsumerReader;
 
 /// One allocation of a consumer.
@@ -18,7 +19,7 @@ pub(crate) struct HeldAllocation {
     pub(crate) provider_generation: i64,
     pub(crate) class: String,
     pub(crate) used: i64,
-    pub(crate) modified: Option<Timestamp>,
+    pub(crate) modified: Option<SqlTimestamp>,
 }
 
 /// A consumer with its allocations.
@@ -68,7 +69,7 @@ async fn of_consumers(
                 provider_generation: provider_generation.unwrap_or_default(),
                 class,
                 used,
-                modified: modified.as_deref().and_then(Timestamp::parse),
+                modified: packed_moment(modified.as_deref()),
             });
         }
     }
@@ -83,7 +84,7 @@ pub(crate) struct ProviderAllocation {
     pub(crate) consumer_generation: i64,
     pub(crate) class: String,
     pub(crate) used: i64,
-    pub(crate) modified: Option<Timestamp>,
+    pub(crate) modified: Option<SqlTimestamp>,
 }
 
 /// The allocations from a provider.
@@ -108,7 +109,7 @@ pub(crate) async fn of_provider(
                 consumer_generation,
                 class,
                 used,
-                modified: modified.as_deref().and_then(Timestamp::parse),
+                modified: packed_moment(modified.as_deref()),
             });
         }
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use berth_http::{Microversion, Timestamp};
+use berth_http::Microversion;
 use berth_store::{
-    Dialect, Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work,
+    Dialect, Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Value,
+    Work,
 };
 
 use super::providers::{self, ProviderError, ProviderRow};
@@ -16,7 +17,7 @@ pub(crate) struct InventoryRow {
     pub(crate) class_id: i64,
     pub(crate) class: String,
     pub(crate) inventory: InventoryRecord,
-    pub(crate) modified: Timestamp,
+    pub(crate) modified: SqlTimestamp,
 }
 
 /// Why inventories could not be changed.
@@ -96,7 +97,7 @@ pub(crate) async fn of_provider(
             Ok(InventoryRow {
                 class_id: row.int(0)?,
                 class: row.text(1)?,
-                modified: moment(row, 2)?.unwrap_or_else(Timestamp::now),
+                modified: moment(row, 2)?.unwrap_or_else(SqlTimestamp::now),
                 inventory: inventory_at(row, 3)?,
             })
         })

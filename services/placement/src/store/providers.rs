@@ -4,8 +4,9 @@ mod place;
 
 use std::collections::BTreeSet;
 
-use berth_http::Timestamp;
-use berth_store::{Dialect, Disposition, Retryable, SqlError, Statement, Transaction, Work};
+use berth_store::{
+    Dialect, Disposition, Retryable, SqlError, SqlTimestamp, Statement, Transaction, Work,
+};
 
 use super::{moment, now, resource_classes, traits};
 use crate::filters::ProviderFilters;
@@ -22,7 +23,7 @@ pub(crate) struct ProviderRow {
     pub(crate) generation: i64,
     pub(crate) root_uuid: String,
     pub(crate) parent_uuid: Option<String>,
-    pub(crate) modified: Timestamp,
+    pub(crate) modified: SqlTimestamp,
 }
 
 /// Why a provider could not be read or changed.
@@ -81,7 +82,7 @@ fn provider(row: &berth_store::Row) -> Result<ProviderRow, SqlError> {
         generation: row.opt_int(3)?.unwrap_or_default(),
         root_uuid: row.text(4)?,
         parent_uuid: row.opt_text(5)?,
-        modified: moment(row, 6)?.unwrap_or_else(Timestamp::now),
+        modified: moment(row, 6)?.unwrap_or_else(SqlTimestamp::now),
     })
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use berth_http::Timestamp;
-use berth_store::{Dialect, Disposition, Retryable, SqlError, Statement, Transaction, Work};
+use berth_store::{
+    Dialect, Disposition, Retryable, SqlError, SqlTimestamp, Statement, Transaction, Work,
+};
 
 use super::{moment, now};
 use crate::standard::{self, CUSTOM_PREFIX, FIRST_CUSTOM_CLASS_ID};
@@ -12,7 +13,7 @@ use crate::standard::{self, CUSTOM_PREFIX, FIRST_CUSTOM_CLASS_ID};
 pub(crate) struct ResourceClassRow {
     pub(crate) id: i64,
     pub(crate) name: String,
-    pub(crate) modified: Option<Timestamp>,
+    pub(crate) modified: Option<SqlTimestamp>,
 }
 
 /// Why a class could not be read or changed.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use berth_http::Timestamp;
-use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
+use berth_store::{
+    Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Value, Work,
+};
 
 use super::providers::{self, ProviderError, ProviderRow};
 use super::{moment, now};
@@ -13,7 +14,7 @@ use crate::standard::CUSTOM_PREFIX;
 pub(crate) struct TraitRow {
     pub(crate) id: i64,
     pub(crate) name: String,
-    pub(crate) modified: Option<Timestamp>,
+    pub(crate) modified: Option<SqlTimestamp>,
 }
 
 /// Why a trait could not be read or changed.

@@ -21,7 +21,6 @@ pub mod pci;
 pub mod plugin;
 pub mod reason;
 pub mod request;
-mod small_vec;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

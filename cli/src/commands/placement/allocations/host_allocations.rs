@@ -196,7 +196,7 @@ impl HostAllocations {
 
 /// The guests that the agent knows.
 async fn journal(config: &Config) -> Result<Vec<GuestRecord>, Failure> {
-    let journal = SqlJournal::look_at_guests(&config.state_path).await;
+    let journal = SqlJournal::observe_guests(&config.state_path).await;
     journal
         .map_err(|error| Failure::caused(ErrorCode::State, "which guests the agent knows", &error))
 }

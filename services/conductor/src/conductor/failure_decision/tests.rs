@@ -11,9 +11,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::BootRequest;
-use crate::journal::{
-    BootGoal, BootStep, BootStepDetail, BootStepRecord, BootStepState, ChosenHost,
-};
+use crate::journal::{BootGoal, BootStep, BootStepDetail, BootStepRecord, ChosenHost, StepState};
 
 const HOST: u128 = 2;
 const DEVICE: u128 = 3;
@@ -34,7 +32,7 @@ fn record(attempt: u32, failures: Vec<FailedAttempt>) -> BootRecord {
         limits: LimitsBody::default(),
     };
     let claim = BootStepRecord {
-        state: BootStepState::Done,
+        state: StepState::Done,
         detail: BootStepDetail::Claim(Box::new(chosen)),
     };
     BootRecord {

@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 
-use super::{NumaAsk, NumaCellRefusal, NumaReason, Offer, cell};
+use smallvec::{SmallVec, smallvec};
+
+use super::{NumaCellRefusal, NumaAsk, NumaReason, Offer, cell};
 use crate::host_state::{CellSet, NumaCell};
-use crate::small_vec::SmallVec;
 
 /// Enough for every host of 16 cells, be they all different.
 const STATES: usize = 1 << 16;
@@ -30,7 +31,7 @@ pub(super) struct CellSearch<'s, 'a> {
     offer: Offer<'s>,
     /// The places of the host's cells as they are tried; none: as they are.
     order: Option<Vec<usize>>,
-    fits: SmallVec<CellFits, 4>,
+    fits: SmallVec<[CellFits; 4]>,
     /// Why the first complete placement was refused.
     refused: Option<NumaReason>,
     failed: Option<FailedStates>,
@@ -98,7 +99,7 @@ impl<'s, 'a> CellSearch<'s, 'a> {
             ask,
             offer,
             order,
-            fits: SmallVec::new(ask.kinds.len()),
+            fits: smallvec![CellFits::default(); ask.kinds.len()],
             refused: None,
             failed: None,
             way: Vec::new(),

@@ -1,15 +1,14 @@
 //! Narrows a host's pools to those that may serve a request, step by step.
 
+use super::remaining_devices::{RemainingDevices, PoolSet};
 use super::providers::Providers;
-use super::remaining_devices::RemainingDevices;
 use super::{DeviceLocality, PciReason, PciStep, PreparedPciRequest};
 use crate::host_state::{CellSet, NumaTopology, PciDevType, PciSummary};
 use crate::request::{NumaAffinityPolicy, PciRequestOrigin};
-use crate::small_vec::IndexSet;
 
 /// The pools that may serve a request, and the order in which to use them.
 pub(super) struct EligiblePools {
-    pub(super) places: IndexSet,
+    pub(super) places: PoolSet,
     pub(super) order: PoolOrder,
 }
 
@@ -42,11 +41,11 @@ impl PreparedPciRequest<'_> {
                 continue;
             }
             places = left.places(|place, pool| {
-                places.contains(place) && self.passes(step, pool, left, place, providers)
+                places[place] && self.passes(step, pool, left, place, providers)
             });
             self.enough(left, &places, step)?;
         }
-        if left.places_are_none(&places) {
+        if !places.contains(&true) {
             return Err(self.too_few(0, PciStep::LiveMigratable));
         }
         Ok(EligiblePools { places, order })
@@ -91,15 +90,15 @@ impl PreparedPciRequest<'_> {
     fn affine(
         &self,
         left: &RemainingDevices<'_>,
-        places: &mut IndexSet,
+        places: &mut PoolSet,
         host: &NumaTopology,
         chosen: CellSet,
     ) -> PoolOrder {
         let policy = self.request.numa_policy;
         let keep = |is_allowed: &dyn Fn(&PciSummary) -> bool| {
-            left.places(|place, pool| places.contains(place) && is_allowed(pool))
+            left.places(|place, pool| places[place] && is_allowed(pool))
         };
-        let is_enough = |places: &IndexSet| left.sum(places) >= self.request.count;
+        let is_enough = |places: &PoolSet| left.sum(places) >= self.request.count;
         let near = keep(&|pool| is_near(pool, host, chosen));
         if policy == NumaAffinityPolicy::Required || is_enough(&near) {
             *places = near;
@@ -117,12 +116,7 @@ impl PreparedPciRequest<'_> {
         PoolOrder::NearFirst
     }
 
-    fn enough(
-        &self,
-        left: &RemainingDevices<'_>,
-        places: &IndexSet,
-        after: PciStep,
-    ) -> Result<(), PciReason> {
+    fn enough(&self, left: &RemainingDevices<'_>, places: &PoolSet, after: PciStep) -> Result<(), PciReason> {
         let available = left.sum(places);
         match available >= self.request.count {
             true => Ok(()),

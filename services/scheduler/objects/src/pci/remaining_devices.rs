@@ -1,30 +1,30 @@
 //! The devices that remain in a host's pools while several requests are matched one after another.
 
+use smallvec::{SmallVec, smallvec};
+
 use super::narrow::{EligiblePools, PoolOrder, is_near_or_unknown};
 use super::providers::Providers;
 use super::{DeviceLocality, PciReason, PreparedPciRequest};
 use crate::host_state::{PciPool, PciPools, PciSummary};
-use crate::small_vec::{IndexSet, SmallVec};
+
+/// Pools of a host, by index. No heap memory for up to 64 pools.
+pub(super) type PoolSet = SmallVec<[bool; 64]>;
 
 /// A host's pools with separate device counts.
 pub(super) struct RemainingDevices<'p> {
     pools: &'p PciPools,
-    counts: SmallVec<i64, 16>,
+    counts: SmallVec<[i64; 16]>,
     /// Pools that requests emptied and thereby removed. Pools that were empty from the start are not included.
-    gone: IndexSet,
+    gone: PoolSet,
 }
 
 impl<'p> RemainingDevices<'p> {
     /// All devices of the pools.
     pub(super) fn all(pools: &'p PciPools) -> Self {
-        let mut counts = SmallVec::new(pools.len());
-        for (place, pool) in pools.summaries().iter().enumerate() {
-            counts[place] = pool.count;
-        }
         Self {
             pools,
-            counts,
-            gone: IndexSet::none(pools.len()),
+            counts: pools.summaries().iter().map(|pool| pool.count).collect(),
+            gone: smallvec![false; pools.len()],
         }
     }
 
@@ -36,22 +36,15 @@ impl<'p> RemainingDevices<'p> {
     /// The pools that are not removed, with their indexes.
     fn iter(&self) -> impl Iterator<Item = (usize, &'p PciPool)> {
         let pools = self.pools.iter().enumerate();
-        pools.filter(|(place, _)| !self.gone.contains(*place))
+        pools.filter(|(place, _)| !self.gone[*place])
     }
 
     /// The pools that satisfy a predicate.
-    pub(super) fn places(&self, holds: impl Fn(usize, &PciSummary) -> bool) -> IndexSet {
-        let mut places = IndexSet::none(self.pools.len());
-        for (place, pool) in self.pools.summaries().iter().enumerate() {
-            if !self.gone.contains(place) && holds(place, pool) {
-                places.insert(place);
-            }
-        }
-        places
-    }
-
-    pub(super) fn places_are_none(&self, places: &IndexSet) -> bool {
-        !(0..self.pools.len()).any(|place| places.contains(place))
+    pub(super) fn places(&self, holds: impl Fn(usize, &PciSummary) -> bool) -> PoolSet {
+        let pools = self.pools.summaries().iter().enumerate();
+        pools
+            .map(|(place, pool)| !self.gone[place] && holds(place, pool))
+            .collect()
     }
 
     /// The number of devices in one pool.
@@ -60,10 +53,11 @@ impl<'p> RemainingDevices<'p> {
     }
 
     /// The number of devices in several pools.
-    pub(super) fn sum(&self, places: &IndexSet) -> i64 {
-        (0..self.pools.len())
-            .filter(|place| places.contains(*place))
-            .fold(0, |sum, place| sum.saturating_add(self.counts[place]))
+    pub(super) fn sum(&self, places: &PoolSet) -> i64 {
+        let counts = self.counts.iter().zip(places);
+        counts
+            .filter(|(_, is_in)| **is_in)
+            .fold(0, |sum, (count, _)| sum.saturating_add(*count))
     }
 
     /// Takes the devices of a request out of the eligible pools.
@@ -98,7 +92,7 @@ impl<'p> RemainingDevices<'p> {
             if *wanted == 0 {
                 return;
             }
-            if !eligible.places.contains(place) || !is_one(pool) {
+            if !eligible.places[place] || !is_one(pool) {
                 continue;
             }
             if self.counts[place] > *wanted {
@@ -106,7 +100,7 @@ impl<'p> RemainingDevices<'p> {
                 *wanted = 0;
             } else {
                 *wanted -= self.counts[place];
-                self.gone.insert(place);
+                self.gone[place] = true;
             }
         }
     }
@@ -125,12 +119,12 @@ impl<'p> RemainingDevices<'p> {
             });
         }
         for (place, pool) in self.pools.iter().enumerate() {
-            if !eligible.places.contains(place) {
+            if !eligible.places[place] {
                 continue;
             }
             self.counts[place] -= pool.rp_uuid().map_or(0, |it| providers.devices_of(it));
             if self.counts[place] == 0 {
-                self.gone.insert(place);
+                self.gone[place] = true;
             }
         }
         Ok(())

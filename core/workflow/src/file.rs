@@ -1,13 +1,14 @@
-//! The file of a journal: a SQLite database that one process owns. A write is on the disk when it returns, and deleted data is overwritten.
-//!
-//! The owner defines tables and versions. Callers: the agent's journal of guests and devices, the conductor's journal of boots.
+//! [`JournalFile`]: a SQLite database that one process owns. A write is on the disk when it returns, and deleted data is
+//! overwritten.
 
 use std::path::Path;
 
-use crate::sql::{
+use berth_store::{
     Location, OpenError, Row, SqlError, SqlOptions, SqlStore, Statement, Synchronous, Transaction,
     Work,
 };
+
+use crate::JournalError;
 
 /// The file of a journal. Clones share it.
 #[derive(Debug, Clone)]
@@ -16,23 +17,9 @@ pub struct JournalFile {
     path: String,
 }
 
-/// The journal could not be opened, read or written. A transaction with an error may be committed as a whole, or not at all.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalFileError {
-    /// It cannot be opened, or another process owns it.
-    #[error("the journal {path}: {source}")]
-    Open { path: String, source: OpenError },
-    /// It is damaged, or contains data that its owner never writes.
-    #[error("the journal {path} is damaged: {reason}")]
-    Damaged { path: String, reason: String },
-    /// The database returned an error.
-    #[error("the journal {path} cannot be used: {source}")]
-    Sql { path: String, source: SqlError },
-}
-
 impl JournalFile {
     /// Opens the file, and creates it if it does not exist.
-    pub async fn open(file: &Path) -> Result<Self, JournalFileError> {
+    pub async fn open(file: &Path) -> Result<Self, JournalError> {
         let options = SqlOptions {
             readers: 1,
             synchronous: Synchronous::Full,
@@ -48,7 +35,7 @@ impl JournalFile {
     }
 
     /// Opens a file for reading only, also while another process owns it. `None` if it does not exist.
-    pub async fn open_read_only(file: &Path) -> Result<Option<Self>, JournalFileError> {
+    pub async fn open_read_only(file: &Path) -> Result<Option<Self>, JournalError> {
         let path = file.display().to_string();
         match SqlStore::open_read_only(file, &SqlOptions::default()).await {
             Ok(store) => Ok(store.map(|store| Self { store, path })),
@@ -57,7 +44,7 @@ impl JournalFile {
     }
 
     /// A journal in memory, for dry runs and tests.
-    pub async fn in_memory() -> Result<Self, JournalFileError> {
+    pub async fn in_memory() -> Result<Self, JournalError> {
         let path = "(memory)".to_owned();
         match SqlStore::in_memory().await {
             Ok(store) => Ok(Self { store, path }),
@@ -77,7 +64,7 @@ impl JournalFile {
     }
 
     /// The rows of one statement that reads.
-    pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, JournalFileError> {
+    pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, JournalError> {
         let rows = self.store.rows(statement).await;
         rows.map_err(|source| self.failed(source))
     }
@@ -86,18 +73,14 @@ impl JournalFile {
     pub async fn write<W: Work<Error = SqlError>>(
         &self,
         work: &W,
-    ) -> Result<W::Output, JournalFileError> {
+    ) -> Result<W::Output, JournalError> {
         let done = self.store.write(work).await;
         done.map_err(|source| self.failed(source))
     }
 
-    /// Tests whether the file can be written: inserts and deletes a row in one transaction.
-    pub async fn try_write(
-        &self,
-        insert: &'static str,
-        delete: &'static str,
-    ) -> Result<(), JournalFileError> {
-        self.write(&Both(insert, delete)).await
+    /// Runs statements in one transaction.
+    pub async fn execute(&self, statements: Vec<Statement>) -> Result<(), JournalError> {
+        self.write(&Statements(statements)).await
     }
 
     /// Removes deleted data from the log of the database, too. If it fails, the next call or the next start does it.
@@ -118,46 +101,46 @@ impl JournalFile {
 
     /// Converts an error of the database.
     #[must_use]
-    pub fn failed(&self, source: SqlError) -> JournalFileError {
+    pub fn failed(&self, source: SqlError) -> JournalError {
         let path = self.path.clone();
         match source {
-            SqlError::Corrupt(error) => JournalFileError::Damaged {
+            SqlError::Corrupt(error) => JournalError::Damaged {
                 path,
                 reason: error.to_string(),
             },
-            source => JournalFileError::Sql { path, source },
+            source => JournalError::Sql { path, source },
         }
     }
 
     /// It contains data that its owner never writes.
     #[must_use]
-    pub fn damaged(&self, reason: impl ToString) -> JournalFileError {
-        JournalFileError::Damaged {
+    pub fn damaged(&self, reason: impl ToString) -> JournalError {
+        JournalError::Damaged {
             path: self.path.clone(),
             reason: reason.to_string(),
         }
     }
 }
 
-fn not_opened(path: String, source: OpenError) -> JournalFileError {
+fn not_opened(path: String, source: OpenError) -> JournalError {
     match source {
-        OpenError::Sql(SqlError::Corrupt(error)) => JournalFileError::Damaged {
+        OpenError::Sql(SqlError::Corrupt(error)) => JournalError::Damaged {
             path,
             reason: error.to_string(),
         },
-        source => JournalFileError::Open { path, source },
+        source => JournalError::Open { path, source },
     }
 }
 
-struct Both(&'static str, &'static str);
+struct Statements(Vec<Statement>);
 
-impl Work for Both {
+impl Work for Statements {
     type Output = ();
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        for sql in [self.0, self.1] {
-            tx.execute(Statement::new(sql)).await?;
+        for statement in &self.0 {
+            tx.execute(statement.clone()).await?;
         }
         Ok(())
     }
@@ -191,10 +174,8 @@ mod tests {
         let looking = JournalFile::open_read_only(&file).await.unwrap().unwrap();
         let words = looking.rows(Statement::new(WORDS)).await.unwrap();
         assert_eq!(words[0].text(0).unwrap(), "a");
-        let tried = looking
-            .try_write("INSERT INTO word VALUES ('b')", "DELETE FROM word")
-            .await;
-        assert!(tried.is_err());
+        let insert = Statement::new("INSERT INTO word VALUES ('b')");
+        assert!(looking.execute(vec![insert]).await.is_err());
         looking.close().await;
         owner.close().await;
         // Nor is the owner needed.
@@ -205,27 +186,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_try_leaves_nothing_and_a_file_that_is_none_is_damaged() {
+    async fn a_file_that_is_no_database_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("journal.db");
-        let journal = JournalFile::open(&file).await.unwrap();
-        journal.write(&Make).await.unwrap();
-        journal
-            .try_write(
-                "INSERT INTO word VALUES ('')",
-                "DELETE FROM word WHERE text = ''",
-            )
-            .await
-            .unwrap();
-        let words = journal.rows(Statement::new(WORDS)).await.unwrap();
-        assert_eq!(words.len(), 1);
-        journal.close().await;
         let other = folder.path().join("other.db");
         std::fs::write(&other, "no database at all, but long enough to be one").unwrap();
         let refused = JournalFile::open(&other).await.unwrap_err();
-        assert!(
-            matches!(refused, JournalFileError::Damaged { .. }),
-            "{refused}"
-        );
+        assert!(matches!(refused, JournalError::Damaged { .. }), "{refused}");
     }
 }

@@ -1,12 +1,11 @@
-//! The health of a journal, from the results of its last read and its last write. They are kept apart, because a full disk refuses writes
-//! and allows reads.
-//!
-//! Callers: the instances of the agent and the conductor, which report their health from it.
+//! [`JournalHealth`]: whether the last read and the last write of a journal failed. They are separate, because a full disk
+//! refuses writes and allows reads.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
+
+use crate::JournalError;
 
 /// The results of the last read and the last write of a journal. Each change of its health is logged once.
 #[derive(Debug)]
@@ -20,12 +19,6 @@ pub struct JournalHealth {
 struct Failures {
     of_reads: Option<String>,
     of_writes: Option<String>,
-}
-
-/// An error of a journal.
-pub trait JournalFault: fmt::Display {
-    /// Whether the error affects the whole journal, and not only the rows of one guest.
-    fn affects_whole_journal(&self) -> bool;
 }
 
 impl JournalHealth {
@@ -50,18 +43,18 @@ impl JournalHealth {
     }
 
     /// Records the result of a write and returns it.
-    pub fn record_write<T, E: JournalFault>(&self, written: Result<T, E>) -> Result<T, E> {
+    pub fn record_write<T>(&self, written: Result<T, JournalError>) -> Result<T, JournalError> {
         match &written {
             Ok(_) => self.record_write_result(None),
-            Err(fault) => self.record_write_error(fault),
+            Err(error) => self.record_write_error(error),
         }
         written
     }
 
     /// Records a failed write, if the error affects the whole journal.
-    pub fn record_write_error(&self, fault: &impl JournalFault) {
-        if fault.affects_whole_journal() {
-            self.record_write_result(Some(fault.to_string()));
+    pub fn record_write_error(&self, error: &JournalError) {
+        if error.affects_whole_journal() {
+            self.record_write_result(Some(error.to_string()));
         }
     }
 
@@ -102,34 +95,24 @@ impl JournalHealth {
 mod tests {
     use super::*;
 
-    struct Fault {
-        of_the_file: bool,
-    }
-
-    impl fmt::Display for Fault {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("it was not written")
-        }
-    }
-
-    impl JournalFault for Fault {
-        fn affects_whole_journal(&self) -> bool {
-            self.of_the_file
-        }
-    }
-
     #[test]
     fn what_is_wrong_with_one_guests_rows_is_no_word_about_the_journal() {
         let usable = JournalHealth::new("guests.db");
-        for of_the_file in [false, true] {
-            assert!(
-                usable
-                    .record_write::<(), _>(Err(Fault { of_the_file }))
-                    .is_err()
-            );
+        let path = String::new;
+        let unreadable = JournalError::Unreadable(crate::UnreadableRecord {
+            path: path(),
+            guest: String::new(),
+            reason: String::new(),
+        });
+        let damaged = JournalError::Damaged {
+            path: path(),
+            reason: String::new(),
+        };
+        for (error, of_the_file) in [(unreadable, false), (damaged, true)] {
+            assert!(usable.record_write::<()>(Err(error)).is_err());
             assert_eq!(usable.refuses_writes(), of_the_file);
         }
-        assert!(usable.record_write(Ok::<_, Fault>(())).is_ok());
+        assert!(usable.record_write(Ok(())).is_ok());
         assert!(!usable.refuses_writes());
     }
 

@@ -1,5 +1,5 @@
-//! Builds the OpenAPI 3.1 document of a service from its list of operations. OpenStack's API reference defines what
-//! each field means.
+//! Builds the OpenAPI 3.1 document of a service from its operations. OpenStack's API reference defines what each field
+//! means.
 //!
 //! Used by `services/compute` and `services/identity`. Placement validates requests against schemas and builds its own
 //! document.
@@ -9,25 +9,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::microversion::MicroversionRange;
+use crate::operation::{OperationDeclaration, OperationSet};
 
 const JSON: &str = "application/json";
-
-/// One method of one path.
-#[derive(Debug)]
-pub struct OpenApiOperation {
-    pub method: &'static str,
-    /// The path, as in the router.
-    pub path: &'static str,
-    /// The operation id, unique in the service.
-    pub name: &'static str,
-    pub does: &'static str,
-    /// The statuses of success. Which one is returned depends on the microversion or on the previous state.
-    pub statuses: &'static [u16],
-    /// The single top-level key of the response body; `None` if there is no body or its keys are names chosen by users.
-    pub answers: Option<&'static str>,
-    /// The allowed keys of the query string.
-    pub query: &'static [&'static str],
-}
 
 /// An error status of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +29,8 @@ pub enum AppliesTo {
     OnWrites,
     /// Operations with a body.
     WithBody,
-    /// On one path alone.
-    At(&'static str),
+    /// Operations that declare it.
+    IfDeclared,
 }
 
 #[derive(Debug)]
@@ -64,20 +48,17 @@ pub struct OpenApiService<'a> {
     pub fault: Value,
     /// The shape of something in a query string, by its name.
     pub query: fn(&str) -> Value,
-    /// The schema of a request body, by method and path.
-    pub body: fn(&str, &str) -> Option<Value>,
 }
 
 impl OpenApiService<'_> {
     #[must_use]
-    pub fn document<'o>(
-        &self,
-        operations: impl IntoIterator<Item = &'o OpenApiOperation>,
-    ) -> String {
+    pub fn document<S>(&self, operations: &OperationSet<S>) -> String {
         let mut paths: BTreeMap<&str, Value> = BTreeMap::new();
-        for operation in operations {
-            let at = paths.entry(operation.path).or_insert_with(|| json!({}));
-            at[operation.method.to_lowercase()] = self.operation(operation);
+        for operation in operations.declarations() {
+            if let (Some(method), Some(id)) = (operation.method, operation.id) {
+                let at = paths.entry(operation.path).or_insert_with(|| json!({}));
+                at[method.to_lowercase()] = self.operation(id, operation);
+            }
         }
         let refusals = self.refusals.iter();
         let refusals: Map<String, Value> = refusals
@@ -114,22 +95,24 @@ impl OpenApiService<'_> {
         text
     }
 
-    fn operation(&self, operation: &OpenApiOperation) -> Value {
-        let asks = (self.body)(operation.method, operation.path);
+    fn operation(&self, id: &str, operation: &OperationDeclaration) -> Value {
         let mut document = json!({
-            "summary": operation.does,
-            "operationId": operation.name,
+            "summary": operation.summary,
+            "operationId": id,
             "parameters": self.parameters(operation),
-            "responses": self.responses(operation, asks.is_some()),
+            "responses": self.responses(operation),
         });
-        if let Some(body) = asks {
+        if let Some(version) = operation.since {
+            document["x-openstack-min-version"] = json!(version.to_string());
+        }
+        if let Some(schema) = operation.body {
             document["requestBody"] =
-                json!({"required": true, "content": {JSON: {"schema": body}}});
+                json!({"required": true, "content": {JSON: {"schema": schema()}}});
         }
         document
     }
 
-    fn parameters(&self, operation: &OpenApiOperation) -> Vec<Value> {
+    fn parameters(&self, operation: &OperationDeclaration) -> Vec<Value> {
         let parts = operation.path.split('/');
         let names = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         let in_path = names.map(|name| {
@@ -146,9 +129,9 @@ impl OpenApiService<'_> {
         in_path.chain(in_query).chain(version).collect()
     }
 
-    fn responses(&self, operation: &OpenApiOperation, has_body: bool) -> Map<String, Value> {
+    fn responses(&self, operation: &OperationDeclaration) -> Map<String, Value> {
         let mut done = json!({"description": "It is done, or is told."});
-        if let Some(key) = operation.answers {
+        if let Some(key) = operation.response_key {
             let shape = json!({"type": "object", "required": [key]});
             done["content"] = json!({JSON: {"schema": shape}});
         }
@@ -158,9 +141,9 @@ impl OpenApiService<'_> {
             .map(|status| (status.to_string(), done.clone()));
         let refused = self.refusals.iter().filter(|refusal| match refusal.comes {
             AppliesTo::Always => true,
-            AppliesTo::OnWrites => operation.method != "GET",
-            AppliesTo::WithBody => has_body,
-            AppliesTo::At(path) => operation.path == path,
+            AppliesTo::OnWrites => operation.method != Some("GET"),
+            AppliesTo::WithBody => operation.body.is_some(),
+            AppliesTo::IfDeclared => operation.errors.contains(&refusal.status),
         });
         let refused = refused.map(|refusal| {
             let reference = format!("#/components/responses/{}", refusal.status);

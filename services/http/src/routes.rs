@@ -2,6 +2,7 @@
 
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use http::HeaderValue;
 
 use crate::fault::Fault;
 
@@ -32,7 +33,8 @@ impl<S: Clone + Send + Sync + 'static> RouteMethods<S> {
     /// `allow` is the value of the `allow` header of a 405: the methods that are added next.
     #[must_use]
     pub fn new(allow: &'static str) -> Self {
-        let refused = move || async move { Fault::method_not_allowed(allow) };
+        let refused =
+            move || async move { Fault::method_not_allowed(HeaderValue::from_static(allow)) };
         Self {
             methods: on(MethodFilter::HEAD, refused),
             allow,
@@ -65,7 +67,8 @@ impl<S: Clone + Send + Sync + 'static> RouteMethods<S> {
     /// The path, ready for a router.
     pub fn build(self) -> MethodRouter<S> {
         let allow = self.allow;
-        self.methods
-            .fallback(move || async move { Fault::method_not_allowed(allow) })
+        self.methods.fallback(move || async move {
+            Fault::method_not_allowed(HeaderValue::from_static(allow))
+        })
     }
 }

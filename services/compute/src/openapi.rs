@@ -5,7 +5,7 @@
 
 pub(crate) mod schemas;
 
-use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService};
+use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService, any_text, to_text};
 use serde_json::{Value, json};
 
 use crate::handlers::operations;
@@ -71,10 +71,11 @@ pub fn openapi() -> String {
         served_by: "`berth up` and `berth controller`: /compute behind [api] listen, or [compute_service] listen",
         versions: Some(RANGE),
         refusals: &REFUSALS,
-        fault: fault(),
+        fault: |shapes, _| shapes.named("Fault", fault()),
+        path: any_text,
         query: of_query,
     };
-    service.document(&operations())
+    to_text(&service.document(&operations()))
 }
 
 /// The schema of a query key.

@@ -18,10 +18,12 @@ use axum::extract::Extension;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use http::HeaderValue;
+use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::microversion::Microversion;
+use crate::openapi::Shapes;
 use crate::policy::RuleDefault;
 
 /// One method of one path of a service with the state `S`.
@@ -42,21 +44,38 @@ pub struct OperationDeclaration {
     pub other_rules: Vec<RuleDefault>,
     /// The first microversion with this operation. `None` if all have it.
     pub since: Option<Microversion>,
+    /// The same, if it is checked before the handler runs.
+    enforced_since: Option<Microversion>,
     /// The API extensions that announce the operation to old clients: alias and name.
     pub extensions: Vec<(&'static str, &'static str)>,
     /// The operation id, unique in the service. Operations without one are not in the OpenAPI document.
     pub id: Option<&'static str>,
     pub summary: &'static str,
+    /// How other microversions than the newest differ.
+    pub older: Option<&'static str>,
+    /// The responses of success. If there are none, `statuses` and `response_key` describe them.
+    pub responses: Vec<SuccessResponse>,
     /// The statuses of success. Which one is returned depends on the microversion or on the previous state.
     pub statuses: &'static [u16],
     /// The single top-level key of the response body; `None` if there is no body or its keys are names chosen by users.
     pub response_key: Option<&'static str>,
-    /// The allowed keys of the query string.
+    /// The allowed keys of the query string. The service knows the schema of each.
     pub query: &'static [&'static str],
+    /// More parameters of the query string, each with its schema.
+    pub query_parameters: Option<fn() -> Vec<Value>>,
     /// The schema of the request body.
     pub body: Option<fn() -> Value>,
     /// Error statuses that only some operations have.
     pub errors: &'static [u16],
+}
+
+/// A response of success.
+#[derive(Debug, Clone, Copy)]
+pub struct SuccessResponse {
+    pub status: u16,
+    pub description: &'static str,
+    /// The schema of the body, if there is one.
+    pub schema: Option<fn(&mut Shapes) -> Value>,
 }
 
 /// What the handler of an operation learns from its declaration, in the request.
@@ -106,12 +125,16 @@ impl<S> Operation<S> {
             rule: None,
             other_rules: Vec::new(),
             since: None,
+            enforced_since: None,
             extensions: Vec::new(),
             id: None,
             summary: "",
+            older: None,
+            responses: Vec::new(),
             statuses: &[200],
             response_key: None,
             query: &[],
+            query_parameters: None,
             body: None,
             errors: &[],
         };
@@ -135,8 +158,16 @@ impl<S> Operation<S> {
         self
     }
 
+    /// The first microversion with this operation. Before it, the path is a 404.
     #[must_use]
     pub fn since(mut self, version: Microversion) -> Self {
+        self.declaration.enforced_since = Some(version);
+        self.since_by_handler(version)
+    }
+
+    /// The first microversion with this operation. The handler refuses older ones, in its own way.
+    #[must_use]
+    pub fn since_by_handler(mut self, version: Microversion) -> Self {
         self.declaration.since = Some(version);
         self
     }
@@ -157,6 +188,45 @@ impl<S> Operation<S> {
     #[must_use]
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.declaration.summary = summary;
+        self
+    }
+
+    /// How other microversions than the newest differ.
+    #[must_use]
+    pub fn older(mut self, differences: &'static str) -> Self {
+        self.declaration.older = Some(differences);
+        self
+    }
+
+    /// A response with a body of this type.
+    #[must_use]
+    pub fn returns<T: JsonSchema>(self, status: u16, description: &'static str) -> Self {
+        self.returns_shape(status, description, Shapes::of::<T>)
+    }
+
+    #[must_use]
+    pub fn returns_shape(
+        mut self,
+        status: u16,
+        description: &'static str,
+        schema: fn(&mut Shapes) -> Value,
+    ) -> Self {
+        self.declaration.responses.push(SuccessResponse {
+            status,
+            description,
+            schema: Some(schema),
+        });
+        self
+    }
+
+    /// A response without a body.
+    #[must_use]
+    pub fn returns_nothing(mut self, status: u16, description: &'static str) -> Self {
+        self.declaration.responses.push(SuccessResponse {
+            status,
+            description,
+            schema: None,
+        });
         self
     }
 
@@ -183,6 +253,12 @@ impl<S> Operation<S> {
     #[must_use]
     pub fn query(mut self, keys: &'static [&'static str]) -> Self {
         self.declaration.query = keys;
+        self
+    }
+
+    #[must_use]
+    pub fn query_parameters(mut self, parameters: fn() -> Vec<Value>) -> Self {
+        self.declaration.query_parameters = Some(parameters);
         self
     }
 
@@ -240,7 +316,7 @@ impl<S: Clone + Send + Sync + 'static> OperationSet<S> {
             }
             let declared = DeclaredOperation {
                 rule: declaration.rule.map(|rule| rule.name),
-                since: declaration.since,
+                since: declaration.enforced_since,
             };
             *methods = mem::take(methods).merge(handler.route_layer(Extension(declared)));
         }

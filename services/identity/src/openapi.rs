@@ -3,7 +3,7 @@
 //!
 //! Callers: the test of generated files, and the tests that send generated requests.
 
-use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService};
+use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService, any_text, to_text};
 use serde_json::{Value, json};
 
 use crate::handlers::operations;
@@ -61,10 +61,11 @@ pub fn openapi() -> String {
         served_by: "`berth up` and `berth controller`: /identity behind [api] listen, or [identity_service] listen",
         versions: None,
         refusals: &REFUSALS,
-        fault: fault(),
+        fault: |shapes, _| shapes.named("Fault", fault()),
+        path: any_text,
         query: of_query,
     };
-    service.document(&operations())
+    to_text(&service.document(&operations()))
 }
 
 fn fault() -> Value {

@@ -11,49 +11,41 @@ use serde_json::{Value, json};
 use crate::handlers::operations;
 use crate::microversions::RANGE;
 
-const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
-    ErrorExample {
-        status,
-        says,
-        comes,
-    }
-}
-
 const REFUSALS: [ErrorExample; 10] = [
-    refusal(
+    ErrorExample::new(
         400,
         AppliesTo::Always,
         "The path, the query string, the body or the microversion header is malformed; the message names the place.",
     ),
-    refusal(401, AppliesTo::Always, "The token is missing or invalid."),
-    refusal(
+    ErrorExample::new(401, AppliesTo::Always, "The token is missing or invalid."),
+    ErrorExample::new(
         403,
         AppliesTo::Always,
         "A policy rule or a quota refuses the request, or the server is locked.",
     ),
-    refusal(
+    ErrorExample::new(
         404,
         AppliesTo::Always,
         "The resource does not exist, or the microversion does not have the path.",
     ),
-    refusal(406, AppliesTo::Always, "The microversion is not supported."),
-    refusal(
+    ErrorExample::new(406, AppliesTo::Always, "The microversion is not supported."),
+    ErrorExample::new(
         409,
         AppliesTo::OnWrites,
         "The request conflicts with the current state.",
     ),
-    refusal(413, AppliesTo::WithBody, "The body exceeds the size limit."),
-    refusal(
+    ErrorExample::new(413, AppliesTo::WithBody, "The body exceeds the size limit."),
+    ErrorExample::new(
         415,
         AppliesTo::WithBody,
         "The body is not application/json.",
     ),
-    refusal(
+    ErrorExample::new(
         501,
         AppliesTo::IfDeclared,
         "Nova supports this, Berth does not.",
     ),
-    refusal(
+    ErrorExample::new(
         503,
         AppliesTo::Always,
         "A database, a host's agent or another service is unavailable; retry later.",

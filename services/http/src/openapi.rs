@@ -22,6 +22,17 @@ pub struct ErrorExample {
     pub comes: AppliesTo,
 }
 
+impl ErrorExample {
+    #[must_use]
+    pub const fn new(status: u16, comes: AppliesTo, says: &'static str) -> Self {
+        Self {
+            status,
+            says,
+            comes,
+        }
+    }
+}
+
 /// The operations that can return an error status.
 #[derive(Debug, Clone, Copy)]
 pub enum AppliesTo {

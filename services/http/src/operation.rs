@@ -27,6 +27,7 @@ use crate::openapi::Shapes;
 use crate::policy::RuleDefault;
 
 /// One method of one path of a service with the state `S`.
+#[must_use = "an operation is served only as a part of an OperationSet"]
 pub struct Operation<S> {
     declaration: OperationDeclaration,
     handler: MethodRouter<S>,
@@ -88,7 +89,6 @@ pub(crate) struct DeclaredOperation {
 macro_rules! methods {
     ($($name:ident = $method:ident),*) => {
         $(
-            #[must_use]
             pub fn $name<H, T>(path: &'static str, handler: H) -> Self
             where
                 H: Handler<T, S>,
@@ -113,7 +113,6 @@ impl<S: Clone + Send + Sync + 'static> Operation<S> {
 
 impl<S> Operation<S> {
     /// Methods of a path that exist only to be refused with a better error than 405.
-    #[must_use]
     pub fn refused(path: &'static str, handler: MethodRouter<S>) -> Self {
         Self::new(None, path, handler)
     }
@@ -145,66 +144,56 @@ impl<S> Operation<S> {
     }
 
     /// The policy rule that the handler checks with [`crate::Policy::allow`].
-    #[must_use]
     pub fn rule(mut self, rule: RuleDefault) -> Self {
         self.declaration.rule = Some(rule);
         self
     }
 
     /// Rules that the handler checks by name.
-    #[must_use]
     pub fn other_rules(mut self, rules: &[RuleDefault]) -> Self {
         self.declaration.other_rules.extend(rules);
         self
     }
 
     /// The first microversion with this operation. Before it, the path is a 404.
-    #[must_use]
     pub fn since(mut self, version: Microversion) -> Self {
         self.declaration.enforced_since = Some(version);
         self.since_by_handler(version)
     }
 
     /// The first microversion with this operation. The handler refuses older ones, in its own way.
-    #[must_use]
     pub fn since_by_handler(mut self, version: Microversion) -> Self {
         self.declaration.since = Some(version);
         self
     }
 
-    #[must_use]
     pub fn extension(mut self, alias: &'static str, name: &'static str) -> Self {
         self.declaration.extensions.push((alias, name));
         self
     }
 
     /// The operation id in the OpenAPI document.
-    #[must_use]
     pub fn id(mut self, id: &'static str) -> Self {
         self.declaration.id = Some(id);
         self
     }
 
-    #[must_use]
     pub fn summary(mut self, summary: &'static str) -> Self {
         self.declaration.summary = summary;
         self
     }
 
     /// How other microversions than the newest differ.
-    #[must_use]
     pub fn older(mut self, differences: &'static str) -> Self {
         self.declaration.older = Some(differences);
         self
     }
 
     /// A response with a body of this type.
-    #[must_use]
     pub fn returns<T: JsonSchema>(self, status: u16, description: &'static str) -> Self {
         self.returns_shape(status, description, Shapes::of::<T>)
     }
 
-    #[must_use]
     pub fn returns_shape(
         mut self,
         status: u16,
@@ -220,7 +209,6 @@ impl<S> Operation<S> {
     }
 
     /// A response without a body.
-    #[must_use]
     pub fn returns_nothing(mut self, status: u16, description: &'static str) -> Self {
         self.declaration.responses.push(SuccessResponse {
             status,
@@ -231,38 +219,32 @@ impl<S> Operation<S> {
     }
 
     /// The statuses of success, if they are not 200 alone.
-    #[must_use]
     pub fn statuses(mut self, statuses: &'static [u16]) -> Self {
         self.declaration.statuses = statuses;
         self
     }
 
-    #[must_use]
     pub fn errors(mut self, statuses: &'static [u16]) -> Self {
         self.declaration.errors = statuses;
         self
     }
 
     /// The single top-level key of the response body.
-    #[must_use]
     pub fn responds(mut self, key: &'static str) -> Self {
         self.declaration.response_key = Some(key);
         self
     }
 
-    #[must_use]
     pub fn query(mut self, keys: &'static [&'static str]) -> Self {
         self.declaration.query = keys;
         self
     }
 
-    #[must_use]
     pub fn query_parameters(mut self, parameters: fn() -> Vec<Value>) -> Self {
         self.declaration.query_parameters = Some(parameters);
         self
     }
 
-    #[must_use]
     pub fn body(mut self, schema: fn() -> Value) -> Self {
         self.declaration.body = Some(schema);
         self
@@ -301,7 +283,6 @@ impl<S> OperationSet<S> {
 
 impl<S: Clone + Send + Sync + 'static> OperationSet<S> {
     /// The routes. A method that a path does not have gets a 405 that lists the others in the order of declaration.
-    #[must_use]
     pub fn router(self, head: HeadRequests) -> Router<S> {
         let mut paths: BTreeMap<&str, (Vec<&str>, MethodRouter<S>)> = BTreeMap::new();
         for Operation {

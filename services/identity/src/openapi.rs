@@ -8,43 +8,35 @@ use serde_json::{Value, json};
 
 use crate::handlers::operations;
 
-const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
-    ErrorExample {
-        status,
-        says,
-        comes,
-    }
-}
-
 const REFUSALS: [ErrorExample; 8] = [
-    refusal(
+    ErrorExample::new(
         400,
         AppliesTo::Always,
         "The query string or the body is malformed; the message names the place.",
     ),
-    refusal(
+    ErrorExample::new(
         401,
         AppliesTo::Always,
         "No token or none that holds; no such user, project or password.",
     ),
-    refusal(403, AppliesTo::Always, "A rule keeps the caller out."),
-    refusal(404, AppliesTo::Always, "There is no such thing."),
-    refusal(
+    ErrorExample::new(403, AppliesTo::Always, "A rule keeps the caller out."),
+    ErrorExample::new(404, AppliesTo::Always, "There is no such thing."),
+    ErrorExample::new(
         413,
         AppliesTo::WithBody,
         "The body is larger than the service reads.",
     ),
-    refusal(
+    ErrorExample::new(
         415,
         AppliesTo::WithBody,
         "The body is not application/json.",
     ),
-    refusal(
+    ErrorExample::new(
         429,
         AppliesTo::WithBody,
         "Too many wrong passwords in a short time.",
     ),
-    refusal(
+    ErrorExample::new(
         503,
         AppliesTo::Always,
         "The database cannot answer now; the same may be asked again.",

@@ -14,52 +14,44 @@ use serde_json::{Value, json};
 use crate::handlers::operations;
 use crate::microversions::RANGE;
 
-const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
-    ErrorExample {
-        status,
-        says,
-        comes,
-    }
-}
-
 const REFUSALS: [ErrorExample; 9] = [
-    refusal(
+    ErrorExample::new(
         400,
         AppliesTo::Always,
         "The path, the query string, the body or the microversion's header is malformed; the detail names the place.",
     ),
-    refusal(401, AppliesTo::Always, "No token, or none that holds."),
-    refusal(
+    ErrorExample::new(401, AppliesTo::Always, "No token, or none that holds."),
+    ErrorExample::new(
         403,
         AppliesTo::Always,
         "A rule of the policy keeps the caller out.",
     ),
-    refusal(
+    ErrorExample::new(
         404,
         AppliesTo::Always,
         "There is no such thing, or the microversion has no such path.",
     ),
-    refusal(
+    ErrorExample::new(
         406,
         AppliesTo::Always,
         "The microversion is not spoken, or the caller does not take JSON.",
     ),
-    refusal(
+    ErrorExample::new(
         409,
         AppliesTo::OnWrites,
         "A generation is not the current one, or what is there stands against it; the code says which.",
     ),
-    refusal(
+    ErrorExample::new(
         413,
         AppliesTo::WithBody,
         "The body is larger than the service reads.",
     ),
-    refusal(
+    ErrorExample::new(
         415,
         AppliesTo::WithBody,
         "The body is not application/json.",
     ),
-    refusal(
+    ErrorExample::new(
         503,
         AppliesTo::Always,
         "The database cannot answer now; the same may be asked again.",
